@@ -1,0 +1,35 @@
+# Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
+# machine as root, with Python, make and git there.
+.PHONY: demo test lint install lab-clean setup docs
+
+SHELL := /bin/bash
+VENV := .venv
+RUN := $(VENV)/bin
+
+setup:
+	@scripts/setup
+
+install: setup
+	@$$(scripts/uv) sync --quiet --frozen --all-extras
+
+demo: install
+	@scripts/demo
+
+test: install lint
+	@$(RUN)/pytest
+
+lint: install
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+	@$(RUN)/lint-imports --no-cache
+	@scripts/lint-shell
+
+# Generated pages: the CLI reference, the file references, the table of diagnostics.
+docs: install
+	@$(RUN)/python -m config.reference
+	@$(RUN)/python -m cli.reference
+
+# What a lab leaves that was killed: machines, mounts, bridge, rules.
+lab-clean: install
+	@$(RUN)/gpuctl lab stop

@@ -1,0 +1,1 @@
+"""What people write, the instance catalogue, and the values that every room shares."""

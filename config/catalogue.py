@@ -1,0 +1,107 @@
+"""The instance types that gpuctl knows by name: for complaints about names, and for prices."""
+
+import difflib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+PRICES_DATE = "2026-07-28"
+"""Date of AWS's price list in instance_types.yaml; us-east-1, on-demand, Linux."""
+
+BASTION_TYPE = "t3.small"
+BASTION_PRICE_USD_H = 0.0208
+"""On-demand Linux in us-east-1: https://aws.amazon.com/ec2/pricing/on-demand (from memory)."""
+
+NAT_PRICE_USD_H = 0.045
+"""A NAT gateway's hour in us-east-1, without its traffic ($0.045 per GB) and its public address:
+https://aws.amazon.com/vpc/pricing, as quoted in https://cloudburn.io/blog/aws-nat-gateway-pricing
+(2026-02-24), read 2026-11-20."""
+
+PUBLIC_IPV4_PRICE_USD_H = 0.005
+"""An hour of a public IPv4 address in use, in every region: the NAT gateway's and the bastion's
+(https://aws.amazon.com/vpc/pricing, in force since 2024-02-01; from memory)."""
+
+_FILE = Path(__file__).parent / "instance_types.yaml"
+
+
+class Fact(BaseModel):
+    """A piece of the catalogue; None is "not known"."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Gpu(Fact):
+    """The accelerators of one instance; Trainium has `count` 0 and the model `neuron`."""
+
+    count: int
+    model: str
+    mem_mib: int | None
+
+
+class CardFacts(Fact):
+    """Network cards and EFA of one instance; `gbps` is the sum over all cards."""
+
+    cards: int
+    max_efa: int
+    gbps: int
+    card0_efa: bool
+    max_nics_per_card: int
+
+
+class Rdma(Fact):
+    """What EFA does on this type."""
+
+    read: bool
+    write: bool
+    gpudirect: str
+
+
+class Quota(Fact):
+    """Codes of Service Quotas, counted in vCPUs."""
+
+    on_demand: str
+    spot: str | None
+
+
+class CatalogueEntry(Fact):
+    """What is known of an instance type without asking AWS."""
+
+    gpu: Gpu
+    vcpus: int
+    memory_mib: int
+    arch: Literal["x86_64", "arm64"]
+    local_nvme_gb: int
+    network: CardFacts
+    rdma: Rdma
+    fabricmanager: bool
+    usage_classes: tuple[Literal["on-demand", "spot", "capacity-block"], ...]
+    quota: Quota
+    price_usd_h: float | None
+
+
+@cache
+def catalogue() -> Mapping[str, CatalogueEntry]:
+    """Every known type by name, in the order of the file: P, G, Trn."""
+    # libyaml's loader takes 4 ms where Python's takes 60; not every PyYAML is built with it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    document = yaml.load(_FILE.read_text(), Loader=loader)  # noqa: S506  (both are safe)
+    entries = document["instance_types"].items()
+    return MappingProxyType({name: CatalogueEntry.model_validate(facts) for name, facts in entries})
+
+
+def nearest(name: str) -> tuple[str, ...]:
+    """Up to three known names that look like `name`, most alike first; empty if none does."""
+    return tuple(difflib.get_close_matches(name.lower(), catalogue(), n=3, cutoff=0.6))
+
+
+def price_usd_h(name: str) -> float | None:
+    """On-demand dollars per hour in us-east-1 on `PRICES_DATE`; None where not known."""
+    if name == BASTION_TYPE:
+        return BASTION_PRICE_USD_H
+    entry = catalogue().get(name)
+    return entry.price_usd_h if entry else None

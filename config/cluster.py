@@ -1,0 +1,173 @@
+"""The cluster file: what a person asks for. Only fields that do something are here."""
+
+import ipaddress
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from config.duration import Duration
+from config.faults import Fault, refusal
+
+NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
+REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
+ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9]+(-[a-z]+-[0-9]+)?[a-z]$"
+IMAGE = (
+    r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|stock-ubuntu-24\.04|stock-debian-12"
+    r"|ami-[0-9a-f]{8,17})$"
+)
+PACKAGE = r"^[a-z0-9][a-z0-9+.:~=-]*$"
+NO_NUL = r"^[^\x00]*$"
+
+FORMS = {
+    NAME: "lower-case letters, digits and hyphens, at most 30, with a letter first",
+    REGION: "an AWS region such as us-east-1",
+    ZONE: "an availability zone such as us-east-1a",
+    IMAGE: "dlami-ubuntu-24.04, dlami-ubuntu-22.04, stock-ubuntu-24.04, stock-debian-12"
+    " or an AMI id (ami-0123456789abcdef0)",
+    PACKAGE: "the name of one package of the distribution (htop)",
+    NO_NUL: "text without NUL characters: no program can be given them",
+}
+"""Every pattern of a cluster file in words, for complaints and for the reference."""
+
+Name = Annotated[str, Field(pattern=NAME)]
+"""Letters, digits and hyphens, at most 30: it becomes part of AWS names and host names."""
+
+
+def _ipv4_range(value: str) -> str:
+    try:
+        ipaddress.IPv4Network(value)
+    except ValueError as error:
+        reason = str(error).removeprefix(f"{value!r} ").removeprefix(f"{value} ")
+        raise refusal(
+            Fault("E205", f"which is no IPv4 range ({reason})", "write one such as 10.213.0.0/16")
+        ) from None
+    return value
+
+
+def _vpc_range(value: str) -> str:
+    """A VPC is /16 to /28; below /24 the two subnets are too small for a fleet.
+
+    https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html, 2026-11-20.
+    """
+    length = ipaddress.IPv4Network(_ipv4_range(value)).prefixlen
+    if not 16 <= length <= 24:
+        raise refusal(Fault("E205", f"which is a /{length}", "use a range from /16 to /24"))
+    return value
+
+
+def _tag_key(value: str) -> str:
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html, 2026-11-20."""
+    for prefix in ("aws:", "gpuctl:"):
+        if value.lower().startswith(prefix):
+            raise refusal(Fault("E206", f"begins with {prefix}", "choose another key"))
+    if value == "Name":
+        raise refusal(Fault("E206", "is set by gpuctl on everything", "choose another key"))
+    return value
+
+
+Ipv4Range = Annotated[str, AfterValidator(_ipv4_range)]
+VpcRange = Annotated[str, AfterValidator(_vpc_range)]
+TagKey = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_tag_key)]
+TagValue = Annotated[str, Field(max_length=256)]
+Command = Annotated[str, Field(min_length=1, pattern=NO_NUL)]
+
+
+class Model(BaseModel):
+    """A piece of a file that people write: unknown keys are mistakes, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Placement(Model):
+    """How the nodes lie to each other."""
+
+    strategy: Literal["cluster", "none"] = Field(
+        default="cluster",
+        description="`cluster`: one cluster placement group, nodes close together; `none`: wherever"
+        " there is room in the zone.",
+    )
+
+
+class Capacity(Model):
+    """Where the instances come from."""
+
+    type: Literal["on-demand", "spot"] = Field(
+        default="on-demand", description="How instances are bought."
+    )
+    zones: tuple[Annotated[str, Field(pattern=ZONE)], ...] = Field(
+        default=(),
+        description="Availability zones to choose from, best first; empty: all that offer it.",
+    )
+
+
+class Network(Model):
+    """The cluster's own VPC."""
+
+    cidr: VpcRange = Field(
+        default="10.213.0.0/16", description="IPv4 range of the VPC, /16 to /24."
+    )
+    ssh_from: Ipv4Range | None = Field(
+        default=None,
+        description="IPv4 range that may ssh to the bastion; by default the caller's address.",
+    )
+    efa: Literal["auto", "required", "off"] = Field(
+        default="auto",
+        description="EFA on every card that has it; `required` refuses types without.",
+    )
+
+
+class Storage(Model):
+    """The nodes' disks."""
+
+    root_gib: int = Field(
+        default=200, ge=30, le=16384, description="Size of the encrypted gp3 root, GiB."
+    )
+
+
+class Software(Model):
+    """What cloud-init adds to the image."""
+
+    packages: tuple[Annotated[str, Field(pattern=PACKAGE)], ...] = Field(
+        default=(), description="Packages of the distribution to install."
+    )
+    setup: tuple[Command, ...] = Field(
+        default=(),
+        description="Shell commands run as root, in order, after everything else is there.",
+    )
+
+
+class Lifetime(Model):
+    """When the cluster ends by itself."""
+
+    max: Duration = Field(
+        description="Nodes power off, and so are terminated, this long after boot: `8h`, `2d`."
+    )
+
+
+class Cluster(Model):
+    """A cluster file."""
+
+    name: Name = Field(description="The cluster's name, unique per region and account.")
+    nodes: int = Field(ge=1, le=512, description="How many GPU nodes.")
+    instance_type: str = Field(description="EC2 instance type of the nodes (`p5.48xlarge`).")
+    region: Annotated[str, Field(pattern=REGION)] | None = Field(
+        default=None, description="AWS region; by default `--region`, AWS_REGION or the profile's."
+    )
+    image: str = Field(
+        default="dlami-ubuntu-24.04", description="What the nodes boot.", pattern=IMAGE
+    )
+    placement: Placement = Field(
+        default=Placement(), description="How the nodes lie to each other."
+    )
+    capacity: Capacity = Field(default=Capacity(), description="Where the instances come from.")
+    network: Network = Field(default=Network(), description="The cluster's own VPC.")
+    storage: Storage = Field(default=Storage(), description="The nodes' disks.")
+    software: Software = Field(default=Software(), description="What cloud-init adds to the image.")
+    lifetime: Lifetime | None = Field(
+        default=None, description="When the cluster ends by itself; by default it does not."
+    )
+    tags: dict[TagKey, TagValue] = Field(
+        default={},
+        max_length=40,
+        description="Tags on everything, beside gpuctl's own; at most 40.",
+    )

@@ -1,0 +1,45 @@
+"""Every code that a diagnostic can carry: the one registry, from which the docs are made.
+
+E0 the text is not YAML as gpuctl reads it; E1 its shape is wrong; E2 a value is wrong; W is a
+warning, which does not make a file invalid. Codes keep their meaning for ever.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a code means, and a file that shows it: `example` is the offending line or lines."""
+
+    meaning: str
+    example: str
+
+
+CODES: dict[str, Code] = {
+    "E001": Code("The text is not YAML.", "nodes: [1"),
+    "E002": Code("A tab stands where YAML wants spaces.", "\\tnodes: 2"),
+    "E003": Code("A key is given twice; both lines are named.", "nodes: 2 … nodes: 3"),
+    "E004": Code("A character that YAML forbids, or text that is not UTF-8.", "name: de\\x00mo"),
+    "E005": Code("The file has no content.", "# only a comment"),
+    "E006": Code("The file holds several documents.", "--- … ---"),
+    "E007": Code("A YAML tag that gpuctl does not know.", "name: !Ref demo"),
+    "E008": Code("Nested or repeated beyond reason, or an alias within itself.", "env: &a [*a]"),
+    "E009": Code("A key is a list or a mapping.", "[a, b]: 1"),
+    "E101": Code("Unknown key; the nearest allowed one, or all of them, are named.", "node: 2"),
+    "E102": Code("A required key is missing.", "lifetime: {}"),
+    "E103": Code("A value of the wrong type.", "nodes: two"),
+    "E104": Code("A bare value that YAML readers understand differently.", "team: no, nodes: 010"),
+    "E105": Code("The file is not a mapping.", "- nodes: 2"),
+    "E106": Code("Neither a cluster file nor a run file.", "name: demo"),
+    "E201": Code("A value that is not among the allowed ones.", "strategy: clustre"),
+    "E202": Code("A number out of its range, or a list with too few entries.", "nodes: 0"),
+    "E203": Code("A text in the wrong form.", "name: My Cluster"),
+    "E204": Code("An instance type that the catalogue does not have.", "instance_type: p5.48xlage"),
+    "E205": Code("Not an IPv4 range, or one of the wrong size.", "cidr: 10.0.0.0/8"),
+    "E206": Code("A tag key that AWS or gpuctl uses itself.", "aws:owner: me"),
+    "E207": Code(
+        "An `env` entry that names no variable, or one that is set already.", "- NCCL_DEBUG"
+    ),
+    "E208": Code("A zone that is not in the region.", "zones: [eu-west-1a]"),
+    "W201": Code("`image` is accepted, but the job runs on the host.", "image: dstackai/efa"),
+}

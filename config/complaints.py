@@ -1,0 +1,233 @@
+"""pydantic's errors in our words: what is wrong, actual and allowed, and what to do.
+
+One function per type of error that our models can raise, in `_TRANSLATIONS`; pydantic's own text
+never reaches a user. They see the model, the document and one error, and know nothing of lines.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from config.cluster import FORMS
+from config.faults import REFUSED, Fault, Path, spelled
+from config.marked_yaml import Document
+
+_KEY = "[key]"  # what pydantic puts behind the key in `loc` when the key itself is wrong
+_LONGEST_QUOTE = 40
+
+
+def faults_of(
+    error: ValidationError, model: type[BaseModel], document: Document
+) -> Iterator[Fault]:
+    """Every complaint of pydantic's about `document` as a `model`, at its path."""
+    for details in error.errors(include_url=False):
+        at = details["loc"]
+        on_key = bool(at) and at[-1] == _KEY
+        at = at[:-1] if on_key else at
+        place = _Place(model, document, at, on_key, details)
+        yield from _TRANSLATIONS[details["type"]](place)
+
+
+def names_hint(name: str, allowed: Iterable[str]) -> str:
+    """The nearest allowed name, or all of them."""
+    names = tuple(allowed)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else f"allowed here: {', '.join(names)}"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One of pydantic's errors, and where it is."""
+
+    model: type[BaseModel]
+    document: Document
+    at: Path
+    on_key: bool
+    details: ErrorDetails
+
+    @property
+    def name(self) -> str:
+        return f"'{spelled(self.at)}'"
+
+    @property
+    def actual(self) -> str:
+        """The value as a person would say it."""
+        value = self.details["input"]
+        if value is None:
+            return "empty"
+        if isinstance(value, dict):
+            return "a mapping"
+        if isinstance(value, (list, tuple)):
+            return "a list"
+        text = self.document.written(self.at) or str(value)
+        if isinstance(value, str):
+            return _quoted(text)
+        return f"the {'boolean' if isinstance(value, bool) else 'number'} {text}"
+
+    @property
+    def context(self) -> dict[str, Any]:
+        return self.details.get("ctx", {})
+
+    def fault(self, code: str, message: str, hint: str) -> Iterator[Fault]:
+        yield Fault(code, message, hint, self.at, self.on_key)
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if len(text) <= _LONGEST_QUOTE else f"'{text[: _LONGEST_QUOTE - 1]}…'"
+
+
+def _unknown(place: _Place) -> Iterator[Fault]:
+    allowed = tuple(_model_at(place.model, place.at[:-1]).model_fields)
+    key = str(place.at[-1])
+    hint = names_hint(key, allowed)
+    if key == "<<":
+        hint = "gpuctl reads no merge keys: write the keys out"
+    yield Fault("E101", f"unknown key {_quoted(key)}", hint, place.at, on_key=True)
+
+
+def _missing(place: _Place) -> Iterator[Fault]:
+    field = _field_at(place.model, place.at)
+    hint = f"add it: {field.description}" if field else "add it"
+    yield Fault("E102", f"{place.name} is missing", hint.rstrip("."), place.at[:-1])
+
+
+def _not_text(place: _Place) -> Iterator[Fault]:
+    hint = "write one text"
+    if isinstance(place.details["input"], (bool, int, float)):
+        hint = f"quote it: '{place.document.written(place.at)}'"
+    elif place.details["input"] is None:
+        hint = "write a text, or '' for an empty one"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be text", hint)
+
+
+def _not_integer(place: _Place) -> Iterator[Fault]:
+    text = place.details["input"]
+    quoted = isinstance(text, str) and text.isdecimal()
+    hint = "remove the quotes" if quoted else "write digits only, such as 2"
+    actual = f"the text {place.actual}" if isinstance(text, str) else place.actual
+    return place.fault("E103", f"{place.name} is {actual}, must be a whole number", hint)
+
+
+def _not_list(place: _Place) -> Iterator[Fault]:
+    hint = "write its entries on lines of their own that begin with '- '"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be a list", hint)
+
+
+def _not_mapping(place: _Place) -> Iterator[Fault]:
+    model = _model_at(place.model, place.at)
+    fields = ", ".join(model.model_fields) if model is not BaseModel else "NAME: value"
+    hint = f"write keys below it ({fields}), or remove it"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be a mapping", hint)
+
+
+def _not_unicode(place: _Place) -> Iterator[Fault]:
+    return place.fault(
+        "E203", f"{place.name} holds half a character (a lone surrogate)", "remove the escape"
+    )
+
+
+def _not_allowed(place: _Place) -> Iterator[Fault]:
+    field = _field_at(place.model, place.at)
+    assert field is not None
+    allowed = _literals(field.annotation)
+    value = place.details["input"]
+    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
+    hint = f"use {', '.join(allowed[:-1])} or {allowed[-1]}" if allowed[1:] else f"use {allowed[0]}"
+    if near:
+        hint = f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"
+    return place.fault("E201", f"{place.name} is {place.actual}, which is not allowed", hint)
+
+
+def _out_of_range(place: _Place) -> Iterator[Fault]:
+    field = _field_at(place.model, place.at)
+    low, high = (_bound(field, name) for name in ("ge", "le"))
+    side = "below" if place.details["type"] == "greater_than_equal" else "above"
+    limit = low if side == "below" else high
+    message = f"{place.name} is {place.details['input']}, {side} {limit}"
+    return place.fault("E202", message, f"use {low} to {high}")
+
+
+def _wrong_form(place: _Place) -> Iterator[Fault]:
+    form = FORMS[place.context["pattern"]]
+    return place.fault("E203", f"{place.name} is {place.actual}", f"write {form}")
+
+
+def _too_short(place: _Place) -> Iterator[Fault]:
+    if place.on_key:
+        return place.fault("E203", f"{spelled(place.at[:-1])} has an empty key", "name it")
+    return place.fault("E202", f"{place.name} is empty", "write at least one entry or letter")
+
+
+def _too_long(place: _Place) -> Iterator[Fault]:
+    most = place.context["max_length"]
+    unit = "characters" if isinstance(place.details["input"], str) else "entries"
+    what = f"the key {place.name}" if place.on_key else place.name
+    return place.fault("E202", f"{what} has more than {most} {unit}", "shorten it")
+
+
+def _refused(place: _Place) -> Iterator[Fault]:
+    for fault in place.context["faults"]:
+        at = place.at + fault.at
+        message = f"{place.name} is {place.actual}, {fault.message}"
+        if place.on_key:
+            message = f"the key {_quoted(str(at[-1]))} {fault.message}"
+        elif fault.at:
+            message = f"{spelled(at)}: {fault.message}"
+        yield changed(fault, message=message, at=at, on_key=place.on_key)
+
+
+_TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Fault]]] = {
+    "extra_forbidden": _unknown,
+    "missing": _missing,
+    "string_type": _not_text,
+    "string_unicode": _not_unicode,
+    "int_type": _not_integer,
+    "tuple_type": _not_list,
+    "dict_type": _not_mapping,
+    "model_type": _not_mapping,
+    "literal_error": _not_allowed,
+    "greater_than_equal": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "string_pattern_mismatch": _wrong_form,
+    "string_too_short": _too_short,
+    "too_short": _too_short,
+    "string_too_long": _too_long,
+    "too_long": _too_long,
+    REFUSED: _refused,
+}
+
+TRANSLATED = frozenset(_TRANSLATIONS)
+"""The types of pydantic's errors that have words of ours."""
+
+
+def _field_at(model: type[BaseModel], at: Path) -> FieldInfo | None:
+    if not at:
+        return None
+    return _model_at(model, at[:-1]).model_fields.get(str(at[-1]))
+
+
+def _model_at(model: type[BaseModel], at: Path) -> type[BaseModel]:
+    """The model of the mapping at `at`; BaseModel, which has no fields, for a free mapping."""
+    for part in at:
+        field = model.model_fields.get(str(part))
+        kinds = (field.annotation, *get_args(field.annotation)) if field else ()
+        models = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+        model = next(models, BaseModel)
+    return model
+
+
+def _literals(annotation: Any) -> tuple[str, ...]:
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(name for kind in get_args(annotation) for name in _literals(kind))
+
+
+def _bound(field: FieldInfo | None, name: Literal["ge", "le"]) -> int | None:
+    marks = field.metadata if field else []
+    return next((getattr(mark, name) for mark in marks if hasattr(mark, name)), None)

@@ -1,0 +1,44 @@
+"""Durations as people write them: `90s`, `30m`, `8h`, `2d`."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from config.faults import Fault, refusal
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])", re.ASCII)
+_FORM = "a whole number (at most 6 digits) and a unit: s, m, h or d"
+
+
+def parse_duration(value: Any) -> int:
+    """Seconds of `30m`; raises ValueError for anything that is not a number and a unit."""
+    match = _PATTERN.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"must be {_FORM} (30m, 8h)")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def format_duration(seconds: int) -> str:
+    """`8h` for 28800: the largest unit that divides it."""
+    for unit in ("d", "h", "m"):
+        if seconds and seconds % _UNITS[unit] == 0:
+            return f"{seconds // _UNITS[unit]}{unit}"
+    return f"{seconds}s"
+
+
+def _from_file(value: Any) -> int:
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise refusal(Fault("E203", "which is no duration", f"write {_FORM} (30m, 8h)")) from None
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_from_file),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,5}[smhd]$"}),
+]
+"""Seconds, written as `30m` in YAML and in stored JSON."""

@@ -1,0 +1,1 @@
+"""Ready cluster and run files for people to start from."""

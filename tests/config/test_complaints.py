@@ -1,0 +1,307 @@
+"""What people read when a file is wrong: every code, with its exact line, column and words."""
+
+from pathlib import Path
+
+import pytest
+
+from config.codes import CODES
+from config.load import check, load_cluster, load_run
+
+CLUSTER = "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\n"
+RUN = "type: task\nname: hello\ncommands: [hostname]\n"
+
+CASES: list[tuple[str, list[str]]] = [
+    (
+        "name: demo\nnodes: [1\n",
+        [
+            "3:1: E001 not YAML: expected ',' or ']', but got '<stream end>' (while parsing a flow"
+            " sequence, which began on line 2); check indentation, brackets and quotes here and on"
+            " the line before"
+        ],
+    ),
+    (
+        CLUSTER + "network:\n\tcidr: 10.0.0.0/8\nstorage:\t{}\n",
+        [
+            "5:1: E002 a tab, where YAML allows spaces only; use spaces",
+            "5:8: E205 'network.cidr' is '10.0.0.0/8', which is a /8; use a range from /16 to /24",
+            "6:9: E002 a tab, where YAML allows spaces only; use spaces",
+        ],
+    ),
+    (
+        CLUSTER + "nodes: 3\n",
+        ["4:1: E003 'nodes' is given twice, on lines 2 and 4; keep one of them"],
+    ),
+    ("name: de\x01mo\n", ["1:9: E004 YAML forbids the character U+0001; remove it"]),
+    ("# nothing yet\n", ["1:1: E005 the file is empty; write a cluster or a run in it"]),
+    (
+        CLUSTER + "---\nname: other\n",
+        ["4:1: E006 a second document begins; put one document into a file"],
+    ),
+    (
+        CLUSTER + "region: !Ref us-east-1\n",
+        ["4:9: E007 the tag !Ref means nothing to gpuctl; remove the tag"],
+    ),
+    (
+        CLUSTER + "tags: &all\n  mine: *all\n",
+        ["4:7: E008 an alias stands within its own anchor; write it out"],
+    ),
+    (
+        CLUSTER + "[a, b]: 1\n",
+        ["4:1: E009 a key is not text; write a name before the colon"],
+    ),
+    (CLUSTER + "node: 2\n", ["4:1: E101 unknown key 'node'; did you mean 'nodes'?"]),
+    (
+        CLUSTER + "storage: {colour: red}\n",
+        ["4:11: E101 unknown key 'colour'; allowed here: root_gib"],
+    ),
+    (
+        CLUSTER + "lifetime: {}\n",
+        [
+            "4:11: E102 'lifetime.max' is missing; add it: Nodes power off, and so are terminated,"
+            " this long after boot: `8h`, `2d`"
+        ],
+    ),
+    (
+        CLUSTER.replace("nodes: 2", "nodes: two"),
+        [
+            "2:8: E103 'nodes' is the text 'two', must be a whole number; write digits only,"
+            " such as 2",
+        ],
+    ),
+    (
+        CLUSTER + "tags: {team: 7, on_call: no}\nstorage: big\nsoftware: {packages: vim}\n",
+        [
+            "4:14: E103 'tags.team' is the number 7, must be text; quote it: '7'",
+            "4:26: E104 'tags.on_call' is a bare no, which YAML readers understand differently;"
+            " quote it: 'no'",
+            "5:10: E103 'storage' is 'big', must be a mapping; write keys below it (root_gib), or"
+            " remove it",
+            "6:22: E103 'software.packages' is 'vim', must be a list; write its entries on lines of"
+            " their own that begin with '- '",
+        ],
+    ),
+    (
+        CLUSTER.replace("2\n", "010\n"),
+        [
+            "2:8: E104 'nodes' is a bare 010, which YAML readers understand differently; write a"
+            " plain decimal number, or quote it ('010') if text is meant"
+        ],
+    ),
+    ("- nodes: 2\n", ["1:1: E105 the file is not a mapping; write keys and values: name: demo"]),
+    (
+        "name: demo\nnodes: 2\n",
+        [
+            "1:1: E106 this is neither a cluster file nor a run file; a cluster file has"
+            " 'instance_type', a run file has 'type' and 'commands'"
+        ],
+    ),
+    (
+        CLUSTER + "placement:\n  strategy: clustre\n",
+        [
+            "5:13: E201 'placement.strategy' is 'clustre', which is not allowed; did you mean"
+            " 'cluster'? Allowed: cluster, none"
+        ],
+    ),
+    (
+        RUN + "startup_order: slowly\nready: {port: 65536, timeout: 0s}\n",
+        [
+            "4:16: E201 'startup_order' is 'slowly', which is not allowed; use any, master-first or"
+            " workers-first",
+            "5:15: E202 'ready.port' is 65536, above 65535; use 1 to 65535",
+            "5:31: E203 'ready.timeout' is '0s', which is no duration; write a whole number (at"
+            " most 6 digits) and a unit: s, m, h or d (30m, 8h)",
+        ],
+    ),
+    (
+        CLUSTER.replace("2\n", "0\n"),
+        ["2:8: E202 'nodes' is 0, below 1; use 1 to 512"],
+    ),
+    (
+        CLUSTER.replace("demo", "My Demo"),
+        [
+            "1:7: E203 'name' is 'My Demo'; write lower-case letters, digits and hyphens, at most"
+            " 30, with a letter first"
+        ],
+    ),
+    (
+        CLUSTER.replace("p4d.24xlarge", "h100"),
+        [
+            "3:16: E204 unknown instance type 'h100'; known families: p3dn, p4d, p4de, p5, p5e,"
+            " p5en, p6-b200, p6-b300, g4dn, g5, g6, gr6, g6e, g7, g7e, trn1, trn1n, trn2"
+        ],
+    ),
+    (
+        CLUSTER + "network: {cidr: 10.1.2.3/16, ssh_from: home}\n",
+        [
+            "4:17: E205 'network.cidr' is '10.1.2.3/16', which is no IPv4 range (has host bits"
+            " set); write one such as 10.213.0.0/16",
+            "4:40: E205 'network.ssh_from' is 'home', which is no IPv4 range (Expected 4 octets in"
+            " 'home'); write one such as 10.213.0.0/16",
+        ],
+    ),
+    (
+        CLUSTER + "tags:\n  aws:owner: me\n  Gpuctl:x: y\n  Name: z\n",
+        [
+            "5:3: E206 the key 'aws:owner' begins with aws:; choose another key",
+            "6:3: E206 the key 'Gpuctl:x' begins with gpuctl:; choose another key",
+            "7:3: E206 the key 'Name' is set by gpuctl on everything; choose another key",
+        ],
+    ),
+    (
+        RUN + "env:\n  - A=1\n  - B\n  - 2C=x\n  - A=2\n  - 5\n",
+        [
+            "6:5: E207 env[1]: 'B' has no '='; write NAME=value",
+            "7:5: E207 env[2]: '2C' names no variable; use letters, digits and _, with no digit"
+            " first",
+            "8:5: E207 env[3]: 'A' is set again, after env[0]; keep one of them",
+            "9:5: E207 env[4]: the entry is not NAME=value; write NAME=value in quotes",
+        ],
+    ),
+    (
+        RUN + "env:\n  A-B: x\n  DSTACK_NODE_RANK: 1\n  C: true\n  D:\n",
+        [
+            "5:3: E207 the key 'A-B' names no variable; use letters, digits and _, with no digit"
+            " first",
+            "6:3: E207 the key 'DSTACK_NODE_RANK' sets what gpuctl sets itself; choose another"
+            " name",
+            "7:6: E103 'env.C' is the boolean true, must be text; quote it: 'true'",
+            "8:5: E103 'env.D' is empty, must be text; write a text, or '' for an empty one",
+        ],
+    ),
+    (
+        CLUSTER + "region: us-east-1\ncapacity: {zones: [us-east-1a, eu-west-1b]}\n",
+        [
+            "5:32: E208 zone 'eu-west-1b' is not in region 'us-east-1'; use zones of us-east-1, or"
+            " change the region"
+        ],
+    ),
+    (
+        RUN + "image: dstackai/efa\n",
+        [
+            "4:8: W201 image 'dstackai/efa' is not used yet: the job runs on the host; have what it"
+            " needs on the nodes (software.setup of the cluster file)"
+        ],
+    ),
+]
+
+
+def complaints(folder: Path, text: str) -> list[str]:
+    file = folder / "file.yaml"
+    file.write_text(text)
+    return [str(diagnostic).removeprefix(f"{file}:") for diagnostic in check(file)]
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES)
+def test_exact_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
+    assert complaints(tmp_path, text) == expected
+
+
+def test_every_code_is_shown_above_and_no_other() -> None:
+    shown = {line.split()[1] for _, lines in CASES for line in lines}
+    assert shown == set(CODES)
+
+
+def test_six_mistakes_of_six_kinds_at_once(tmp_path: Path) -> None:
+    text = (
+        "name: demo\n"
+        "nodes: 0\n"
+        "instance_type: p5.48xlage\n"
+        "instance_typ: p5.48xlarge\n"
+        "region: us-east-1\n"
+        "region: us-west-2\n"
+        "placement:\n"
+        "  strategy: spread\n"
+        "storage:\n"
+        '  root_gib: "200"\n'
+    )
+    assert complaints(tmp_path, text) == [
+        "2:8: E202 'nodes' is 0, below 1; use 1 to 512",
+        "3:16: E204 unknown instance type 'p5.48xlage'; nearest: p5.48xlarge, p5e.48xlarge,"
+        " p5.4xlarge",
+        "4:1: E101 unknown key 'instance_typ'; did you mean 'instance_type'?",
+        "6:1: E003 'region' is given twice, on lines 5 and 6; keep one of them",
+        "8:13: E201 'placement.strategy' is 'spread', which is not allowed; use cluster or none",
+        "10:13: E103 'storage.root_gib' is the text '200', must be a whole number; remove the"
+        " quotes",
+    ]
+
+
+def test_a_tab_that_hides_the_structure_is_the_only_complaint(tmp_path: Path) -> None:
+    text = CLUSTER + "network:\n  cidr: 10.0.0.0/16\n\tefa: auto\n"
+    assert complaints(tmp_path, text) == [
+        "6:1: E002 a tab, where YAML allows spaces only; use spaces"
+    ]
+
+
+def test_a_tab_inside_a_block_of_text_is_the_commands_own(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("type: task\nname: hello\ncommands:\n  - |\n    cat <<-X\n    \tx\n    X\n")
+    assert check(file) == ()
+    assert load_run(file).commands == ("cat <<-X\n\tx\nX\n",)
+
+
+def test_a_complaint_behind_an_alias_stands_once_where_the_value_is(tmp_path: Path) -> None:
+    text = CLUSTER + "tags: {a: &v !x b, c: *v}\n"
+    assert complaints(tmp_path, text) == [
+        "4:11: E007 the tag !x means nothing to gpuctl; remove the tag"
+    ]
+
+
+def test_many_aliases_of_aliases_are_refused_quickly(tmp_path: Path) -> None:
+    levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 20)]
+    text = "\n".join(["a0: &a0 [x]", *levels])
+    assert complaints(tmp_path, text) == [
+        "1:1: E008 the file is too large; write less than 100 000 values"
+    ]
+
+
+def test_deep_nesting_is_one_complaint(tmp_path: Path) -> None:
+    assert complaints(tmp_path, "[" * 5000) == [
+        "1:1: E008 the file is nested too deeply; flatten it"
+    ]
+
+
+def test_merge_keys_are_told_apart_from_misspelled_ones(tmp_path: Path) -> None:
+    text = CLUSTER + "storage:\n  <<: {root_gib: 40}\n"
+    assert complaints(tmp_path, text) == [
+        "5:3: E101 unknown key '<<'; gpuctl reads no merge keys: write the keys out"
+    ]
+
+
+def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_bytes(b"name: demo\ntags: {a: \xff}\n")
+    assert [str(d) for d in check(file)] == [
+        f"{file}:2:11: E004 the file is not UTF-8 text; save it as UTF-8"
+    ]
+
+
+def test_a_misspelled_key_still_tells_what_the_file_is(tmp_path: Path) -> None:
+    text = "name: demo\nnodes: 2\ninstance_typ: p4d.24xlarge\n"
+    assert [line.split(";")[0] for line in complaints(tmp_path, text)] == [
+        "1:1: E102 'instance_type' is missing",
+        "3:1: E101 unknown key 'instance_typ'",
+    ]
+
+
+def test_the_file_is_named_as_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "c.yaml").write_text(CLUSTER.replace("2\n", "0\n"))
+    monkeypatch.chdir(tmp_path)
+    assert str(check(Path("sub/c.yaml"))[0]).startswith("sub/c.yaml:2:8: E202 ")
+
+
+def test_carriage_returns_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_bytes(b"\xef\xbb\xbf" + CLUSTER.replace("\n", "\r\n").encode())
+    assert load_cluster(file).nodes == 2
+
+
+def test_what_the_file_holds_cannot_break_the_line_or_the_terminal(tmp_path: Path) -> None:
+    text = CLUSTER + 'tags: {"a\\nb": 1}\n"\\e[31m": é\nregion: "\\eüx"\n'
+    assert complaints(tmp_path, text) == [
+        "4:16: E103 'tags.a\\nb' is the number 1, must be text; quote it: '1'",
+        "5:1: E101 unknown key '\\x1b[31m'; allowed here: name, nodes, instance_type, region,"
+        " image, placement, capacity, network, storage, software, lifetime, tags",
+        "6:9: E203 'region' is '\\x1büx'; write an AWS region such as us-east-1",
+    ]

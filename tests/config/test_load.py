@@ -1,0 +1,220 @@
+"""Files become models: defaults, both forms of env, numbers as written, what is refused whole."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.cluster import Cluster
+from config.complaints import TRANSLATED
+from config.errors import InputError, InvalidFiles
+from config.load import check, kind_of, load_cluster, load_run
+from config.marked_yaml import read_yaml
+from config.run import Run
+from tests.config.test_complaints import CLUSTER, RUN
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "file.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_three_keys_make_a_cluster(tmp_path: Path) -> None:
+    cluster = load_cluster(written(tmp_path, CLUSTER))
+    assert cluster == Cluster(name="demo", nodes=2, instance_type="p4d.24xlarge")
+    assert cluster.placement.strategy == "cluster"
+    assert cluster.network.cidr == "10.213.0.0/16"
+    assert cluster.lifetime is None
+
+
+def test_env_is_a_list_or_a_mapping(tmp_path: Path) -> None:
+    as_list = load_run(written(tmp_path, RUN + "env:\n  - A=1\n  - B=x=y\n  - C=\n"))
+    as_mapping = load_run(written(tmp_path, RUN + "env: {A: '1', B: x=y, C: ''}\n"))
+    assert as_list.env == as_mapping.env == {"A": "1", "B": "x=y", "C": ""}
+
+
+@pytest.mark.parametrize(
+    "number", ["24", "1.10", "010", "1e-5", "0x1F", "1_000", "-3", "+5", "2026-11-20", "12:30:00"]
+)
+def test_a_number_in_env_is_the_text_that_was_written(tmp_path: Path, number: str) -> None:
+    assert load_run(written(tmp_path, RUN + f"env:\n  A: {number}\n")).env == {"A": number}
+
+
+@pytest.mark.parametrize("word", ["true", "no", "on", "null", "~"])
+def test_a_word_in_env_must_be_quoted(tmp_path: Path, word: str) -> None:
+    with pytest.raises(InvalidFiles, match=r":5:6: E10[34] 'env\.A' is "):
+        load_run(written(tmp_path, RUN + f"env:\n  A: {word}\n"))
+    assert load_run(written(tmp_path, RUN + f"env:\n  A: '{word}'\n")).env == {"A": word}
+
+
+@pytest.mark.parametrize("number", ["010", "1e3", "0x10", "1_0", "2.0", "2:30", "9" * 30])
+def test_no_spelling_of_a_number_changes_it_silently(tmp_path: Path, number: str) -> None:
+    with pytest.raises(InvalidFiles):
+        load_cluster(written(tmp_path, CLUSTER.replace("nodes: 2", f"nodes: {number}")))
+
+
+def test_durations_are_seconds(tmp_path: Path) -> None:
+    cluster = load_cluster(written(tmp_path, CLUSTER + "lifetime: {max: 8h}\n"))
+    assert cluster.lifetime is not None
+    assert cluster.lifetime.max == 28800
+    assert Cluster.model_validate_json(cluster.model_dump_json()) == cluster
+
+
+def test_a_stored_run_is_read_back(tmp_path: Path) -> None:
+    run = load_run(written(tmp_path, RUN + "env: {A: 1}\nmax_duration: 90m\nready: {port: 22}\n"))
+    assert Run.model_validate_json(run.model_dump_json()) == run
+
+
+def test_a_warning_is_told_and_does_not_stop_the_run(tmp_path: Path) -> None:
+    file = written(tmp_path, RUN + "image: dstackai/efa\n")
+    assert load_run(file).image == "dstackai/efa"
+    assert [d.severity for d in check(file)] == ["warning"]
+
+
+def test_the_exception_has_errors_alone_and_every_one(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFiles) as caught:
+        load_run(written(tmp_path, RUN + "image: x\nnodes: 0\non_stop: burn\n"))
+    assert [d.code for d in caught.value.diagnostics] == ["E202", "E201"]
+    assert caught.value.exit_code == 2
+    assert str(caught.value).count("\n") == 1
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(InputError) as caught:
+        load_cluster(Path("/nowhere/c.yaml"))
+    assert str(caught.value) == (
+        "/nowhere/c.yaml cannot be read: No such file or directory; check the path"
+    )
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read: Is a directory; check the path$"):
+        check(tmp_path)
+
+
+def test_a_file_of_a_megabyte_is_not_parsed(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has more than 1 MiB; is it the right file\?$"):
+        check(written(tmp_path, "#" * (1 << 20) + "\n"))
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"instance_type": "x"}, "cluster"),
+        ({"type": "task", "commands": ()}, "run"),
+        ({"comands": ()}, "run"),
+        ({"name": "x", "nodes": 1}, None),
+        ([], None),
+    ],
+)
+def test_the_kind_is_seen_from_the_keys(data: object, kind: str | None) -> None:
+    assert kind_of(data) == kind
+
+
+ERRORS_OF_SCHEMAS = {
+    "str": {"string_type", "string_unicode"},
+    "int": {"int_type"},
+    "tuple": {"tuple_type"},
+    "dict": {"dict_type"},
+    "model": {"model_type"},
+    "model-fields": {"missing", "extra_forbidden"},
+    "literal": {"literal_error"},
+    "function-before": {"gpuctl"},
+    "function-after": {"gpuctl"},
+    "nullable": set(),
+    "default": set(),
+    "definitions": set(),
+    "definition-ref": set(),
+    "model-field": set(),
+}
+ERRORS_OF_CONSTRAINTS = {
+    ("str", "pattern"): "string_pattern_mismatch",
+    ("str", "min_length"): "string_too_short",
+    ("str", "max_length"): "string_too_long",
+    ("int", "ge"): "greater_than_equal",
+    ("int", "le"): "less_than_equal",
+    ("tuple", "min_length"): "too_short",
+    ("dict", "max_length"): "too_long",
+}
+NOT_CONSTRAINTS = {
+    *("type", "strict", "metadata", "serialization", "schema", "schemas", "ref", "schema_ref"),
+    *("items_schema", "variadic_item_index", "keys_schema", "values_schema", "fields", "function"),
+    *("expected", "default", "cls", "config", "model_name", "computed_fields", "custom_init"),
+    *("root_model", "definitions", "extras_schema", "extra_behavior"),
+}
+
+
+def errors_that_can_be_raised(schema: object) -> set[str]:
+    found: set[str] = set()
+    if isinstance(schema, dict):
+        kind = schema.get("type")
+        if isinstance(kind, str) and ("schema" in schema or kind in ERRORS_OF_SCHEMAS):
+            found |= ERRORS_OF_SCHEMAS[kind]
+            for key in schema.keys() - NOT_CONSTRAINTS:
+                found.add(ERRORS_OF_CONSTRAINTS[kind, key])
+        for key, part in schema.items():
+            if key not in ("metadata", "serialization"):
+                found |= errors_that_can_be_raised(part)
+    elif isinstance(schema, (list, tuple)):
+        for part in schema:
+            found |= errors_that_can_be_raised(part)
+    return found
+
+
+def test_every_error_that_the_models_can_raise_has_words_of_ours() -> None:
+    raised = errors_that_can_be_raised(Cluster.__pydantic_core_schema__)
+    raised |= errors_that_can_be_raised(Run.__pydantic_core_schema__)
+    assert raised == TRANSLATED
+
+
+SCALARS = st.sampled_from(
+    [
+        *(
+            "2",
+            "0",
+            "-1",
+            "99999",
+            "x",
+            "no",
+            "010",
+            "true",
+            "~",
+            "''",
+            "'\\0'",
+            '"\\0"',
+            '"\\ud800"',
+        ),
+        *("10.0.0.0/16", "8h", "[]", "{}", "[a]", "{a: 1}", "[[]]", "*a", "!x y", "- ", "|", "\t"),
+    ]
+)
+KEYS = st.sampled_from(sorted({*Cluster.model_fields, *Run.model_fields, "max", "port", "?", "<<"}))
+LINES = st.builds("{}{}: {}".format, st.sampled_from(["", "  ", "- ", "\t"]), KEYS, SCALARS)
+FILES = st.one_of(st.text(), st.lists(LINES, max_size=12).map("\n".join))
+
+
+@settings(deadline=None)  # other work on the machine is no failure
+@given(FILES)
+def test_any_text_gives_diagnostics_and_nothing_else(text: str) -> None:
+    document, diagnostics = read_yaml(text, "f")
+    assert document is not None or diagnostics
+    assert all(d.line >= 1 and d.column >= 1 for d in diagnostics)
+
+
+@settings(deadline=None)
+@given(content=st.one_of(FILES.map(lambda t: t.encode("utf-8", "replace")), st.binary()))
+def test_any_file_is_a_model_or_says_why_not(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.yaml"
+    file.write_bytes(content)
+    errors = [d for d in check(file) if d.severity == "error"]
+    for load in (load_cluster, load_run):
+        try:
+            load(file)
+        except InvalidFiles as error:
+            assert error.diagnostics
+            assert all("\n" not in str(d) for d in error.diagnostics)
+        else:
+            assert not errors

@@ -1,0 +1,95 @@
+"""The schemas that editors use accept what gpuctl accepts, and underline what it refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from config.load import check, kind_of, load_cluster, load_run
+from config.schema import json_schema
+from tests.config.test_complaints import CLUSTER, RUN
+
+ROOT = Path(__file__).parents[2]
+STACKS = sorted((ROOT / "stacks").glob("*.yaml"))
+
+
+def is_valid(kind: Literal["cluster", "run"], text: str) -> bool:
+    return bool(Draft202012Validator(json_schema(kind)).is_valid(yaml.safe_load(text)))
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=lambda path: path.name)
+def test_every_stack_is_valid_for_gpuctl_and_for_editors(stack: Path) -> None:
+    assert [d for d in check(stack) if d.severity == "error"] == []
+    kind = kind_of(yaml.safe_load(stack.read_text()))
+    assert kind is not None
+    (load_cluster if kind == "cluster" else load_run)(stack)
+    assert is_valid(kind, stack.read_text())
+
+
+def test_the_seed_is_kept_unmodified() -> None:
+    run = load_run(ROOT / "stacks" / "nccl-tests.dstack.yaml")
+    assert (run.nodes, run.startup_order, run.stop_criteria) == (2, "workers-first", "master-done")
+    assert run.env == {"NCCL_DEBUG": "INFO"}
+    assert len(run.commands) == 1
+    assert run.commands[0].startswith("if [ ${DSTACK_NODE_RANK} -eq 0 ]; then\n  cd /root/nccl-")
+    assert run.commands[0].endswith("else\n  sleep infinity\nfi\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "lifetime: {max: 8h}",
+            "tags: {team: x}",
+            "network: {efa: required}",
+            "region: us-east-1",
+        ),
+        *("capacity: {type: spot, zones: [us-east-1a]}", "image: ami-0123456789abcdef0"),
+    ],
+)
+def test_good_cluster_lines(line: str) -> None:
+    assert is_valid("cluster", f"{CLUSTER}{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("node: 2", "storage: {colour: red}", "lifetime: {max: 8}", "lifetime: {max: 8 h}"),
+        *("lifetime: {}", "network: {efa: maybe}", "image: debian", "storage: {root_gib: 1}"),
+    ],
+)
+def test_bad_cluster_lines(line: str) -> None:
+    assert not is_valid("cluster", f"{CLUSTER}{line}\n")
+
+
+def test_unknown_instance_types_are_underlined() -> None:
+    assert not is_valid("cluster", CLUSTER.replace("p4d", "p4x"))
+
+
+@pytest.mark.parametrize(
+    "line", ["env: [A=1, B=]", "env: {A: x, B: 5}", "max_duration: 90m", "ready: {timeout: 5s}"]
+)
+def test_good_run_lines(line: str) -> None:
+    assert is_valid("run", f"{RUN}{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["env: [A]", "env: {1A: x}", "env: {A: true}", "max_duration: 90", "type: service"]
+)
+def test_bad_run_lines(line: str) -> None:
+    text = RUN.replace("type: task\n", "") if line.startswith("type") else RUN
+    assert not is_valid("run", f"{text}{line}\n")
+
+
+def test_every_key_of_every_mapping_is_described() -> None:
+    def undescribed(schema: dict[str, Any]) -> Iterator[str]:
+        for mapping in (schema, *schema["$defs"].values()):
+            for key, field in mapping["properties"].items():
+                reference = field.get("$ref", "").rpartition("/")[2]
+                if not (field.get("description") or schema["$defs"][reference].get("description")):
+                    yield key
+
+    assert [*undescribed(json_schema("cluster")), *undescribed(json_schema("run"))] == []
