@@ -1,0 +1,133 @@
+"""The instances: a bastion, and the nodes by one launch template in one placement group."""
+
+from pulumi_aws import ec2
+
+from config.resolved import Interface, Resolved
+from infra.access import Access
+from infra.naming import Named
+from infra.network import Network
+from infra.user_data import encode
+
+
+def bastion(network: Network, access: Access, named: Named) -> ec2.Instance:
+    """The small machine with a public address through which people reach the nodes."""
+    resolved = named.resolved
+    return ec2.Instance(
+        "bastion",
+        ami=resolved.bastion_image.id,
+        instance_type=resolved.bastion_type,
+        subnet_id=network.public.id,
+        vpc_security_group_ids=[access.bastion.id],
+        associate_public_ip_address=True,
+        key_name=access.key.key_name,
+        user_data_base64=encode(resolved.bastion_user_data),
+        user_data_replace_on_change=True,
+        instance_initiated_shutdown_behavior="terminate",
+        metadata_options=ec2.InstanceMetadataOptionsArgs(
+            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+        ),
+        root_block_device=ec2.InstanceRootBlockDeviceArgs(
+            volume_type="gp3", encrypted=True, delete_on_termination=True
+        ),
+        tags=named.tags("bastion"),
+        volume_tags=named.tags("bastion"),
+        opts=named.options([network.public_ready]),
+    )
+
+
+def nodes(network: Network, access: Access, named: Named) -> tuple[ec2.Instance, ...]:
+    """One instance per node, in rank order.
+
+    They differ in their names alone, so that a node more or less touches no other. The template's
+    version is pinned: a change that needs other machines shows as their replacement.
+    """
+    template = _template(network, access, named)
+    launch = ec2.InstanceLaunchTemplateArgs(
+        id=template.id, version=template.latest_version.apply(str)
+    )
+    return tuple(
+        ec2.Instance(
+            name,
+            launch_template=launch,
+            tags=named.tags(name),
+            # GPU capacity is scarce and quotas are tight: the old machine makes room first.
+            opts=named.options([network.private_ready], delete_first=True),
+        )
+        for name in named.resolved.node_names
+    )
+
+
+def _template(network: Network, access: Access, named: Named) -> ec2.LaunchTemplate:
+    resolved = named.resolved
+    root = ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+        volume_size=resolved.cluster.storage.root_gib,
+        volume_type="gp3",
+        encrypted="true",
+        delete_on_termination="true",
+    )
+    return ec2.LaunchTemplate(
+        "nodes",
+        name=named.name("nodes"),
+        update_default_version=True,
+        instance_type=resolved.instance_type.name,
+        image_id=resolved.image.id,
+        key_name=access.key.key_name,
+        network_interfaces=_interfaces(resolved.interfaces, network, access),
+        block_device_mappings=[
+            ec2.LaunchTemplateBlockDeviceMappingArgs(
+                device_name=resolved.image.root_device, ebs=root
+            )
+        ],
+        metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
+            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+        ),
+        instance_initiated_shutdown_behavior="terminate",
+        instance_market_options=_market(resolved),
+        placement=_placement(named),
+        user_data=encode(resolved.user_data),
+        tag_specifications=[
+            ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
+            for kind in ("instance", "volume", "network-interface")
+        ],
+        tags=named.tags("nodes"),
+        opts=named.options(),
+    )
+
+
+def _interfaces(
+    layout: tuple[Interface, ...], network: Network, access: Access
+) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
+    return [
+        ec2.LaunchTemplateNetworkInterfaceArgs(
+            network_card_index=interface.card,
+            device_index=interface.device,
+            interface_type=interface.type,
+            subnet_id=network.private.id,
+            security_groups=[access.nodes.id],
+            associate_public_ip_address="false",
+            delete_on_termination="true",
+        )
+        for interface in layout
+    ]
+
+
+def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
+    """Spot instances that end when AWS wants them back, or None for on-demand."""
+    if resolved.cluster.capacity.type == "on-demand":
+        return None
+    return ec2.LaunchTemplateInstanceMarketOptionsArgs(
+        market_type="spot",
+        spot_options=ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
+            spot_instance_type="one-time", instance_interruption_behavior="terminate"
+        ),
+    )
+
+
+def _placement(named: Named) -> ec2.LaunchTemplatePlacementArgs | None:
+    """A cluster placement group of the cluster's own: its members lie close to each other."""
+    if named.resolved.cluster.placement.strategy == "none":
+        return None
+    group = ec2.PlacementGroup(
+        "nodes", name=named.name(), strategy="cluster", tags=named.tags(), opts=named.options()
+    )
+    return ec2.LaunchTemplatePlacementArgs(group_name=group.name)

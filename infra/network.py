@@ -1,0 +1,86 @@
+"""The cluster's own network: a VPC with a public and a private subnet in one zone.
+
+Nodes have no public address. What they fetch goes through a NAT gateway, and people come in
+through the bastion; both live in the public subnet.
+"""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_aws import ec2
+
+from infra.addresses import carve
+from infra.naming import Named
+
+
+@dataclass(frozen=True)
+class Network:
+    """`public_ready` and `private_ready` are there when their subnet reaches the world."""
+
+    vpc: ec2.Vpc
+    public: ec2.Subnet
+    private: ec2.Subnet
+    public_ready: pulumi.Resource
+    private_ready: pulumi.Resource
+
+
+def network(named: Named) -> Network:
+    """The VPC and all that routes in it."""
+    cidr = named.resolved.cluster.network.cidr
+    vpc = ec2.Vpc(
+        "vpc",
+        cidr_block=cidr,
+        enable_dns_support=True,
+        enable_dns_hostnames=True,
+        tags=named.tags(),
+        opts=named.options(),
+    )
+    ranges = carve(cidr)
+    public = _subnet("public", str(ranges.public), vpc, named)
+    private = _subnet("private", str(ranges.private), vpc, named)
+    internet = ec2.InternetGateway(
+        "internet",
+        vpc_id=vpc.id,
+        tags=named.tags("internet"),
+        # AWS detaches no gateway through which public addresses are reached: another VPC gets its
+        # own, and the old one goes after everything in its VPC.
+        opts=named.options(replace_on=["vpcId"]),
+    )
+    public_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
+    public_ready = _routed("public", public, public_route, vpc, named)
+    address = ec2.Eip("nat", domain="vpc", tags=named.tags("nat"), opts=named.options([internet]))
+    nat = ec2.NatGateway(
+        "nat",
+        subnet_id=public.id,
+        allocation_id=address.id,
+        tags=named.tags("nat"),
+        # The address is taken until the old one is gone.
+        opts=named.options([public_ready], delete_first=True),
+    )
+    private_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
+    private_ready = _routed("private", private, private_route, vpc, named)
+    return Network(vpc, public, private, public_ready, private_ready)
+
+
+def _subnet(name: str, cidr: str, vpc: ec2.Vpc, named: Named) -> ec2.Subnet:
+    return ec2.Subnet(
+        name,
+        vpc_id=vpc.id,
+        cidr_block=cidr,
+        availability_zone=named.resolved.zone,
+        map_public_ip_on_launch=False,
+        tags=named.tags(name),
+        opts=named.options(),
+    )
+
+
+def _routed(
+    name: str, subnet: ec2.Subnet, route: ec2.RouteTableRouteArgs, vpc: ec2.Vpc, named: Named
+) -> ec2.RouteTableAssociation:
+    """The subnet has a table of its own with that one route beside the VPC's own."""
+    table = ec2.RouteTable(
+        name, vpc_id=vpc.id, routes=[route], tags=named.tags(name), opts=named.options()
+    )
+    return ec2.RouteTableAssociation(
+        name, subnet_id=subnet.id, route_table_id=table.id, opts=named.options()
+    )

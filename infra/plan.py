@@ -1,0 +1,159 @@
+"""What Pulumi would change, as values that can be shown."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pulumi.automation import EngineEvent, StepEventMetadata
+
+Op = Literal["create", "update", "replace", "delete", "same"]
+
+_UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's sign for "known after apply"
+_MOST_PATHS = 6  # of one property; above that it is shown as a whole
+_LONGEST = 60  # of a value in a line: user data would fill the screen
+
+_OPS: Mapping[str, Op] = {
+    "create": "create",
+    "update": "update",
+    "delete": "delete",
+    "same": "same",
+    "replace": "replace",
+    "create-replacement": "replace",
+    "delete-replaced": "replace",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of one resource.
+
+    `type` is Pulumi's (`aws:ec2/instance:Instance`). `details` of an update or replacement are
+    lines such as `instanceType: "p4d.24xlarge" -> "p5.48xlarge" (forces replacement)`; a node that
+    is gone from AWS has one that says so.
+    """
+
+    op: Op
+    type: str
+    name: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every resource of the cluster, in the order in which Pulumi came to it."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def counts(self) -> dict[Op, int]:
+        """How many resources per operation, those that stay included."""
+        return dict(Counter(change.op for change in self.changes))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return all(change.op == "same" for change in self.changes)
+
+
+def plan_of(events: "Iterable[EngineEvent]") -> Plan:
+    """The plan in the events of a preview with refresh."""
+    gone: set[str] = set()
+    changes: dict[str, Change] = {}
+    for event in events:
+        if event.res_outputs_event and _vanished(event.res_outputs_event.metadata):
+            gone.add(event.res_outputs_event.metadata.urn)
+        if event.resource_pre_event is None:
+            continue
+        step = event.resource_pre_event.metadata
+        change = _change(step, gone=step.urn in gone)
+        if change is None or not is_cloud(step.type):
+            continue
+        known = changes.get(step.urn)
+        if known is None or not known.details:  # of a replacement's steps one has the differences
+            changes[step.urn] = change
+    return Plan(tuple(changes.values()))
+
+
+def is_cloud(kind: str) -> bool:
+    """Whether the type exists in the cloud: the stack and the provider exist only in Pulumi."""
+    return not kind.startswith("pulumi:")
+
+
+def name_of(urn: str) -> str:
+    """The resource's name: the last part of its URN."""
+    return urn.rpartition("::")[2]
+
+
+def _vanished(step: "StepEventMetadata") -> bool:
+    """Whether the refresh found that the resource is no more."""
+    return step.op == "refresh" and (step.new is None or not step.new.id)
+
+
+def _change(step: "StepEventMetadata", *, gone: bool) -> Change | None:
+    op = _OPS.get(step.op)
+    if op is None:
+        return None
+    if gone and op == "create":
+        details: tuple[str, ...] = ("it is gone from AWS and is made again",)
+    else:
+        details = _details(step)
+    return Change(op, step.type, name_of(step.urn), details)
+
+
+def _details(step: "StepEventMetadata") -> tuple[str, ...]:
+    old = step.old.outputs if step.old else None
+    new = step.new.inputs if step.new else None
+    diffs = step.detailed_diff or {}
+    lines: dict[str, str] = {}
+    per_property = Counter(_property(path) for path in diffs)
+    for path in sorted(diffs):
+        prop = _property(path)
+        # 32 network interfaces at six fields each are no lines to read.
+        shown = path if per_property[prop] <= _MOST_PATHS else prop
+        forced = " (forces replacement)" if diffs[path].diff_kind.endswith("-replace") else ""
+        lines[shown] = f"{shown}: {_shown(_at(old, shown))} -> {_shown(_at(new, shown))}{forced}"
+    return tuple(lines.values())
+
+
+def _property(path: str) -> str:
+    return str(next(iter(_parts(path))))
+
+
+def _at(properties: Any, path: str) -> Any:
+    """The value at a property path (`tags["a:b"]`, `networkInterfaces[1].deviceIndex`)."""
+    value = properties
+    for part in _parts(path):
+        if isinstance(value, Mapping):
+            value = value.get(str(part))
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def _parts(path: str) -> Iterator[str | int]:
+    rest = path
+    while rest:
+        if rest.startswith("["):
+            inside, _, rest = rest[1:].partition("]")
+            yield inside.strip('"') if inside.startswith('"') else int(inside)
+        else:
+            rest = rest.removeprefix(".")
+            end = min((i for i in (rest.find("."), rest.find("[")) if i >= 0), default=len(rest))
+            yield rest[:end]
+            rest = rest[end:]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(none)"
+    if value == _UNKNOWN:
+        return "(known after apply)"
+    if isinstance(value, list):
+        return f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,29 @@
+"""User data as EC2 takes it: base64, at most 16 KiB before that."""
+
+import base64
+import gzip
+
+from config.errors import InputError
+
+LIMIT = 16 * 1024
+"""Bytes of user data before base64. Source: AWS, "Run commands when you launch an EC2 instance
+with user data input" (EC2 User Guide, 2026-11-20)."""
+
+_PLAIN_LIMIT = LIMIT // 2
+"""Up to this size user data stays readable in the console; cloud-init unpacks gzip by itself."""
+
+
+def encode(text: str) -> str:
+    """`text` in base64, compressed where it is large; the same text always gives the same.
+
+    Raises InputError where even the compressed text is over EC2's limit.
+    """
+    data = text.encode()
+    if len(data) > _PLAIN_LIMIT:
+        data = gzip.compress(data, mtime=0)
+    if len(data) > LIMIT:
+        raise InputError(
+            f"user data is {len(data)} bytes compressed, EC2 takes {LIMIT}",
+            "shorten software.setup: let a command fetch what is long",
+        )
+    return base64.b64encode(data).decode()

@@ -1,0 +1,181 @@
+"""Where Pulumi's engine works for one cluster, and how it is started and stopped."""
+
+import os
+import secrets
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pulumi import automation
+from pulumi.automation import errors
+from semver import VersionInfo
+
+from config.errors import InfraError
+from config.folders import cache_home
+from config.target import Target
+
+if TYPE_CHECKING:
+    from infra.engine import Engine
+
+PROJECT = "gpuctl"
+_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+
+
+def folder(name: str, target: Target) -> Path:
+    """Where the engine finds the project's settings for the stack, and plans are kept."""
+    return target.state / "pulumi-project" / name
+
+
+def workspace(name: str, target: Target, engine: "Engine") -> automation.LocalWorkspace:
+    """A workspace for the stack `name`, in its own folder, which exists then."""
+    folder(name, target).mkdir(parents=True, exist_ok=True)
+    backend = urlsplit(target.backend_url)
+    if backend.scheme == "file":
+        Path(url2pathname(backend.path)).expanduser().mkdir(parents=True, exist_ok=True)
+    return automation.LocalWorkspace(
+        work_dir=str(folder(name, target)),
+        # Plugins weigh hundreds of megabytes: every target shares them.
+        pulumi_home=str(cache_home() / "pulumi"),
+        env_vars=_environment(target),
+        project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
+        pulumi_command=EngineCommand(engine),
+    )
+
+
+def backend_url(target: Target) -> str:
+    """The backend's URL for the engine.
+
+    In a folder the engine writes a file of attributes beside each file, and not in one piece as
+    the file itself: killed in the middle it leaves an empty one, and then cannot read its state
+    ("failed to load checkpoint: EOF", seen with 3.258.0 on 2026-11-20). `metadata=skip` of
+    gocloud.dev's fileblob leaves the attributes, which Pulumi does not use, away.
+    """
+    url = target.backend_url
+    if not url.startswith("file://") or "?" in url:
+        return url
+    return f"{url}?metadata=skip"
+
+
+def _environment(target: Target) -> dict[str, str]:
+    """What the engine and its plugins see beside the process environment."""
+    environment = {
+        "PULUMI_SKIP_UPDATE_CHECK": "1",
+        "PULUMI_BACKEND_URL": backend_url(target),
+        "AWS_REGION": target.region,
+        **target.environment,
+    }
+    if not any(name in os.environ or name in target.environment for name in _PASSPHRASES):
+        environment["PULUMI_CONFIG_PASSPHRASE"] = _passphrase(target.state / "passphrase")
+    if target.provider_address is not None:
+        host, _, port = target.provider_address.rpartition(":")
+        if host not in ("127.0.0.1", "localhost"):
+            raise InfraError(
+                f"the provider's address is {target.provider_address}, and must be on loopback",
+                "the engine attaches only to a provider on this machine",
+            )
+        environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
+        environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
+    return environment
+
+
+def _passphrase(path: Path) -> str:
+    """The passphrase of this target's stacks, made at the first use, readable by its owner alone.
+
+    gpuctl keeps no secret in Pulumi; the engine wants one for every stack all the same.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(32))
+    try:
+        os.link(temporary, path)  # the first of two clients wins, and never half a file
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()
+    return path.read_text()
+
+
+class EngineCommand(automation.PulumiCommand):
+    """Pulumi's engine as a process that Ctrl-C stops in order.
+
+    It runs in a session of its own, so that Ctrl-C of the terminal reaches only gpuctl. The first
+    is handed on: the engine ends what is under way and writes its state. The second ends it at
+    once. Either way KeyboardInterrupt is raised when the engine has ended.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self.command = str(engine.path)
+        self.version = VersionInfo.parse(engine.version.removeprefix("v"))
+
+    def run(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: automation.OnOutput | None = None,
+        on_error: automation.OnOutput | None = None,
+    ) -> automation.CommandResult:
+        """What the engine printed; raises the Automation API's CommandError when it failed."""
+        path = f"{Path(self.command).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        process = subprocess.Popen(
+            [self.command, "--non-interactive", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**os.environ, **additional_env, "PATH": path, "PULUMI_AUTOMATION_API": "true"},
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        output, out = _read(process.stdout, on_output)
+        complaints, err = _read(process.stderr, on_error)
+        interrupted = _wait(process)
+        for reader in (out, err):
+            reader.join()
+        if interrupted:
+            raise KeyboardInterrupt
+        result = automation.CommandResult(
+            stdout="\n".join(output), stderr="\n".join(complaints), code=process.returncode
+        )
+        if result.code != 0:
+            raise errors.create_command_error(result)
+        return result
+
+
+def _wait(process: "subprocess.Popen[str]") -> bool:
+    """The process has ended; whether Ctrl-C was pressed meanwhile."""
+    interrupted = False
+    while True:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            interrupted = True
+            process.send_signal(signal.SIGINT)
+        else:
+            return interrupted
+
+
+def _read(
+    stream: IO[str] | None, on_line: automation.OnOutput | None
+) -> tuple[list[str], threading.Thread]:
+    """The stream's lines, growing until it closes, and the thread that reads them."""
+    assert stream is not None
+    lines: list[str] = []
+
+    def read() -> None:
+        with stream:
+            for line in stream:
+                lines.append(line.rstrip())
+                if on_line is not None:
+                    on_line(line.rstrip())
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return lines, thread

@@ -1,0 +1,166 @@
+"""A region on loopback for tests: the lab's API without machines, and its provider."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+
+from config.cluster import Cluster
+from config.resolved import Image, InstanceType, NetworkCard, Resolved
+from config.target import Target
+from infra.layout import interfaces
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+REGION = "us-east-1"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+PUBLIC_KEY = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFnZ3JlZ2F0ZS1rZXktZm9yLXRlc3RzLW9ubHkwMDAw gpuctl"
+)
+
+
+@contextmanager
+def child(*arguments: str) -> Iterator[tuple[str, int]]:
+    """A Python module runs until the end of this: its first line on standard output, its pid."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **CREDENTIALS},
+        cwd=Path(__file__).parents[2],
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().strip(), process.pid
+    finally:
+        process.terminate()
+        process.wait(20)
+        process.stdin.close()
+        process.stdout.close()
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region of a test's own. `capacity` is the lab's table of it, read at each launch."""
+
+    target: Target
+    api_pid: int
+    capacity: Path
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """The API accepts requests and answers none until the end of this."""
+        os.kill(self.api_pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.api_pid, signal.SIGCONT)
+
+
+@contextmanager
+def region(state: Path) -> Iterator[Region]:
+    """A fresh region with nothing in it."""
+    capacity = state / "capacity.json"
+    with (
+        child("lab.api", "--capacity", str(capacity)) as (url, api_pid),
+        child("lab.provider", "--endpoint", url) as (port, _),
+    ):
+        target = Target(
+            name="test",
+            region=REGION,
+            state=state,
+            endpoint=url,
+            environment=CREDENTIALS,
+            provider_address=f"127.0.0.1:{port}",
+            caller_address="198.18.255.1",
+        )
+        yield Region(target, api_pid, capacity)
+
+
+def client(target: Target) -> "EC2Client":
+    """A boto3 client of the region."""
+    return boto3.client(
+        "ec2",
+        endpoint_url=target.endpoint,
+        region_name=target.region,
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+    )
+
+
+def instance_type(name: str) -> InstanceType:
+    """The type as EC2 describes it, from moto's copy of DescribeInstanceTypes."""
+    data = files("moto.ec2").joinpath("resources/instance_types.json.gz").read_bytes()
+    described: dict[str, Any] = json.loads(gzip.decompress(data))[name]
+    network = described["NetworkInfo"]
+    gpus = described.get("GpuInfo", {}).get("Gpus", [])
+    return InstanceType(
+        name=name,
+        vcpus=described["VCpuInfo"]["DefaultVCpus"],
+        memory_mib=described["MemoryInfo"]["SizeInMiB"],
+        gpus=sum(gpu["Count"] for gpu in gpus),
+        gpu_model=gpus[0]["Name"] if gpus else "",
+        architecture=described["ProcessorInfo"]["SupportedArchitectures"][0],
+        max_efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        cards=tuple(
+            NetworkCard(
+                index=card["NetworkCardIndex"],
+                max_interfaces=card["MaximumNetworkInterfaces"],
+                interface_types=tuple(card.get("InterfaceTypes", ())),
+            )
+            for card in network["NetworkCards"]
+        ),
+    )
+
+
+def resolved(target: Target, **changes: Any) -> Resolved:
+    """A cluster `demo` with nothing open; `changes` are fields of the cluster file."""
+    cluster = Cluster.model_validate(
+        {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge", **changes}
+    )
+    kind = instance_type(cluster.instance_type)
+    found = client(target).describe_images(Owners=["amazon"])["Images"]
+    image = Image(
+        id=found[0]["ImageId"],
+        name=found[0]["Name"],
+        root_device=found[0]["RootDeviceName"],
+        architecture="x86_64",
+        has_software=True,
+    )
+    return Resolved(
+        cluster=cluster,
+        account="123456789012",
+        region=target.region,
+        zone=f"{target.region}a",
+        instance_type=kind,
+        interfaces=interfaces(kind, cluster.network.efa),
+        image=image,
+        bastion_type="t3.small",
+        bastion_image=image,
+        bastion_price_usd_h=0.0208,
+        nat_price_usd_h=0.045,
+        ssh_from="198.18.255.1/32",
+        public_key=PUBLIC_KEY,
+        user_data="#cloud-config\n# node\n",
+        bastion_user_data="#cloud-config\n# bastion\n",
+        tags={"gpuctl:cluster": "demo", **cluster.tags},
+    )

@@ -1,0 +1,40 @@
+from pulumi.automation import DiagnosticEvent
+
+from infra.failures import error, failure_of
+
+URN = "urn:pulumi:demo::gpuctl::aws:ec2/instance:Instance::node0"
+
+
+def diagnosed(message: str, urn: str = URN) -> str:
+    event = DiagnosticEvent(message=message, color="raw", severity="error", urn=urn)
+    return str(error("demo", failure_of(event)))
+
+
+def test_aws_own_words_are_kept_and_the_framing_is_not() -> None:
+    message = (
+        f"<{{%reset%}}>creating {URN}: 1 error occurred:\n"
+        "\t* creating EC2 Instance: operation error EC2: RunInstances, https response error"
+        " StatusCode: 500, RequestID: 1, api error InsufficientInstanceCapacity: We currently do"
+        " not have sufficient p5.48xlarge capacity.\n\n<{%reset%}>"
+    )
+    assert diagnosed(message) == (
+        "node0 (aws:ec2/instance:Instance) failed: InsufficientInstanceCapacity: We currently do"
+        " not have sufficient p5.48xlarge capacity.; AWS has none to give now: try other zones"
+        " (capacity.zones), fewer nodes, or later"
+    )
+
+
+def test_a_complaint_without_aws_is_one_line_with_what_to_do() -> None:
+    message = "1 error occurred:\n\t* waiting for EC2 Instance (i-1): timeout\n\n"
+    assert diagnosed(message) == (
+        "node0 (aws:ec2/instance:Instance) failed: waiting for EC2 Instance (i-1): timeout;"
+        " what exists is remembered: run the same command again, or `gpuctl down demo`"
+    )
+
+
+def test_a_missing_plugin_says_how_to_get_it() -> None:
+    text = diagnosed("error: no resource plugin 'pulumi-resource-aws' found", urn="")
+    assert text == (
+        "no resource plugin 'pulumi-resource-aws' found; let this machine reach Pulumi's download"
+        " site once, or install the plugin by hand"
+    )

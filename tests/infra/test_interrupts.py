@@ -1,0 +1,165 @@
+"""Ctrl-C and kill -9 half-way: what was made is known, and the next destroy removes it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from config.errors import InfraError
+from config.progress import Progress
+from infra.engine import Engine
+from infra.stack import Stack
+from tests.infra.region import Region, client, resolved
+
+pytestmark = pytest.mark.engine
+
+
+@contextmanager
+def doing(
+    what: Literal["up", "down"], here: Region, engine: Engine, until: str
+) -> Iterator[subprocess.Popen[str]]:
+    """A client that has reported the line `until`."""
+    target = {**vars(here.target), "state": str(here.target.state)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.infra.client", what, str(engine.path), json.dumps(target)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if line.strip() == until:
+                break
+        else:
+            pytest.fail(f"the client never said {until}")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def child_of(pid: int) -> int:
+    """The engine that the client started."""
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True
+    )
+    return int(found.stdout.split()[0])
+
+
+def wait_for_end(pid: int) -> None:
+    for _ in range(600):
+        stat = Path(f"/proc/{pid}/stat")
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail(f"process {pid} did not end")
+
+
+def running(here: Region) -> int:
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    return len(client(here.target).describe_instances(Filters=states)["Reservations"])  # type: ignore[arg-type]
+
+
+def test_ctrl_c_says_what_exists_and_destroy_removes_it(here: Region, engine: Engine) -> None:
+    with doing("up", here, engine, "aws:ec2/launchTemplate:LaunchTemplate nodes start") as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        last = process.stdout.read().splitlines()[-1]
+    assert last.startswith("Interrupted: interrupted: ")
+    assert last.endswith(
+        "run the same command again to go on, or `gpuctl down demo` to remove them"
+    )
+    stack = Stack("demo", here.target, engine)
+    assert stack.exists()
+    stack.destroy()
+    assert client(here.target).describe_vpcs()["Vpcs"] == []
+
+
+def test_after_ctrl_c_up_goes_on(here: Region, engine: Engine) -> None:
+    with doing("up", here, engine, "aws:ec2/launchTemplate:LaunchTemplate nodes start") as process:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    fleet = Stack("demo", here.target, engine).up(resolved(here.target))
+    assert running(here) == 1 + len(fleet.nodes)
+
+
+def remove_unknown_and_destroy(ec2: Any, stack: Stack) -> None:
+    """What was just being made Pulumi does not know; once it is gone the rest goes.
+
+    The provider may still be making it when the engine is dead: hence several rounds.
+    """
+    for left in reversed(range(20)):
+        for gateway in ec2.describe_nat_gateways()["NatGateways"]:
+            ec2.delete_nat_gateway(NatGatewayId=gateway["NatGatewayId"])
+        for reservation in ec2.describe_instances()["Reservations"]:
+            ec2.terminate_instances(InstanceIds=[reservation["Instances"][0]["InstanceId"]])
+        for template in ec2.describe_launch_templates()["LaunchTemplates"]:
+            ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+        try:
+            stack.destroy()
+        except InfraError:
+            if not left:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+
+
+@pytest.mark.parametrize("engine_too", [False, True])
+def test_destroy_after_kill_half_way_up(here: Region, engine: Engine, engine_too: bool) -> None:
+    line = "aws:ec2/natGateway:NatGateway nat start"
+    with doing("up", here, engine, line) as process:
+        with here.silent():
+            orphan = child_of(process.pid)
+            process.kill()
+            if engine_too:
+                os.kill(orphan, signal.SIGKILL)
+                wait_for_end(orphan)
+        ec2 = client(here.target)
+        stack = Stack("demo", here.target, engine)
+        assert stack.exists(), "a status can tell"
+        with suppress(InfraError):
+            stack.destroy()
+        wait_for_end(orphan)
+        remove_unknown_and_destroy(ec2, stack)
+        assert not stack.exists()
+        assert ec2.describe_vpcs()["Vpcs"] == []
+        assert ec2.describe_addresses()["Addresses"] == []
+
+
+@pytest.mark.parametrize("engine_too", [False, True])
+def test_destroy_after_kill_half_way_down(here: Region, engine: Engine, engine_too: bool) -> None:
+    stack = Stack("demo", here.target, engine)
+    stack.up(resolved(here.target))
+    steps: list[Progress] = []
+    with doing("down", here, engine, "aws:ec2/instance:Instance node0 start") as process:
+        with here.silent():
+            orphan = child_of(process.pid)
+            process.kill()
+            if engine_too:
+                os.kill(orphan, signal.SIGKILL)
+        stack.destroy(steps.append)
+        wait_for_end(orphan)
+    assert running(here) == 0
+    assert client(here.target).describe_vpcs()["Vpcs"] == []
+    assert not stack.exists()
+
+
+def test_preview_goes_on_after_a_dead_engines_lock(here: Region, engine: Engine) -> None:
+    with doing("up", here, engine, "aws:ec2/vpc:Vpc vpc done") as process:
+        orphan = child_of(process.pid)
+        os.kill(orphan, signal.SIGKILL)
+        process.wait()
+    plan = Stack("demo", here.target, engine).preview(resolved(here.target))
+    assert plan.counts["create"] >= 10

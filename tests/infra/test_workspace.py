@@ -1,0 +1,22 @@
+"""The backend as the engine is given it."""
+
+from pathlib import Path
+
+import pytest
+
+from config.target import Target
+from infra.workspace import backend_url
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (None, "file:///state/pulumi?metadata=skip"),
+        ("file:///elsewhere", "file:///elsewhere?metadata=skip"),
+        ("file:///elsewhere?no_tmp_dir=true", "file:///elsewhere?no_tmp_dir=true"),
+        ("s3://bucket/states?region=eu-west-1", "s3://bucket/states?region=eu-west-1"),
+    ],
+)
+def test_a_folder_is_used_without_attribute_files(asked: str | None, given: str) -> None:
+    target = Target("aws", "eu-west-1", Path("/state"), backend=asked)
+    assert backend_url(target) == given
