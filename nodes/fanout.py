@@ -1,0 +1,56 @@
+"""One action on many nodes at once, and many answers told as few."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from config.errors import GpuctlError
+from nodes.inventory import Node
+from nodes.names import fold
+
+T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+
+
+async def on_each(
+    nodes: Sequence[Node], action: Callable[[Node], Awaitable[T]], limit: int = 64
+) -> dict[int, T | GpuctlError]:
+    """The action has ended on every node, at most `limit` at a time; a failure stops no other.
+
+    One entry per rank, in rank order: what the action returned, or the GpuctlError that it raised.
+    Any other exception is a mistake of ours and ends the whole call.
+    """
+    places = asyncio.Semaphore(limit)
+
+    async def one(node: Node) -> T | GpuctlError:
+        async with places:
+            try:
+                return await action(node)
+            except GpuctlError as error:
+                return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {node.rank: group.create_task(one(node)) for node in nodes}
+    return {rank: tasks[rank].result() for rank in sorted(tasks)}
+
+
+@dataclass(frozen=True)
+class Group(Generic[H]):
+    """Nodes that gave the same answer; `names` is folded: `node[0-3]`."""
+
+    names: str
+    ranks: tuple[int, ...]
+    answer: H
+
+
+def fold_answers(nodes: Sequence[Node], answers: Mapping[int, H]) -> tuple[Group[H], ...]:
+    """One group per distinct answer, in the order of each group's first rank."""
+    names = {node.rank: node.name for node in nodes}
+    ranks: dict[H, list[int]] = {}
+    for rank in sorted(answers):
+        ranks.setdefault(answers[rank], []).append(rank)
+    return tuple(
+        Group(fold(names[rank] for rank in found), tuple(found), answer)
+        for answer, found in ranks.items()
+    )

@@ -1,0 +1,55 @@
+"""A cluster's nodes as they are: who is there, where, in which order."""
+
+from pathlib import Path
+
+from config.resolved import Value
+
+
+class Node(Value):
+    """A GPU node. `slots` is how many ranks fit: its GPUs, or 1 for a type without."""
+
+    rank: int
+    name: str
+    instance_id: str
+    private_ip: str
+    gpus: int
+    slots: int
+    port: int = 22
+
+
+class Bastion(Value):
+    """The way in: an address that the client reaches, and the user there."""
+
+    instance_id: str
+    address: str
+    user: str = "gpuctl"
+    port: int = 22
+
+
+class Inventory(Value):
+    """A cluster that is ready for a run: `nodes` in rank order, node 0 is the head.
+
+    `folder` holds `id_ed25519` (the client's key) and `known_hosts` (pinned host keys of bastion
+    and nodes). Nodes are entered as `user`, through the bastion.
+    """
+
+    cluster: str
+    region: str
+    zone: str
+    instance_type: str
+    user: str = "root"
+    bastion: Bastion
+    nodes: tuple[Node, ...]
+    folder: Path
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs of all nodes."""
+        return sum(node.gpus for node in self.nodes)
+
+
+def save(inventory: Inventory, path: Path) -> None:
+    """The inventory is at `path` as JSON, whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(inventory.model_dump_json(indent=2))
+    temporary.replace(path)

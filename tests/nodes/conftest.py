@@ -1,0 +1,119 @@
+"""Real sshd processes on loopback: a bastion, and nodes that are reached through it."""
+
+import asyncio
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nodes.inventory import Bastion, Inventory, Node
+from nodes.keys import ensure_key
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+
+CONFIG = """\
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host
+PidFile none
+AuthorizedKeysFile {authorized}
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+MaxStartups 100
+"""
+
+
+@dataclass
+class Server:
+    """An sshd of ours: its port, its host key and its process."""
+
+    port: int
+    host_key: str
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_sshd(folder: Path, authorized: Path) -> Server:
+    folder.mkdir()
+    port = free_port()
+    host_key = ensure_key(folder / "host", "test host")
+    config = folder / "sshd_config"
+    config.write_text(CONFIG.format(port=port, folder=folder, authorized=authorized))
+    assert SSHD is not None
+    process = subprocess.Popen(
+        [SSHD, "-D", "-E", str(folder / "log"), "-f", str(config)], stderr=subprocess.DEVNULL
+    )
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert process.poll() is None, (folder / "log").read_text()
+            asyncio.run(asyncio.sleep(0.02))
+        else:
+            break
+    return Server(port, host_key, process)
+
+
+@dataclass
+class Site:
+    """A bastion and two nodes, and the inventory that leads to them."""
+
+    bastion: Server
+    nodes: tuple[Server, Server]
+    inventory: Inventory
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    if SSHD is None:
+        pytest.fail("sshd is missing: apt-get install openssh-server")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    folder = tmp_path / "demo"
+    authorized = tmp_path / "authorized_keys"
+    authorized.write_text(ensure_key(folder / "id_ed25519", "gpuctl demo") + "\n")
+    servers = [start_sshd(tmp_path / f"sshd{i}", authorized) for i in range(3)]
+    (folder / "known_hosts").write_text(
+        "".join(f"[127.0.0.1]:{server.port} {server.host_key}\n" for server in servers)
+    )
+    user = getpass.getuser()
+    inventory = Inventory(
+        cluster="demo",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge",
+        user=user,
+        bastion=Bastion(instance_id="i-b", address="127.0.0.1", user=user, port=servers[0].port),
+        nodes=tuple(
+            Node(
+                rank=rank,
+                name=f"node{rank}",
+                instance_id=f"i-{rank}",
+                private_ip="127.0.0.1",
+                gpus=8,
+                slots=8,
+                port=server.port,
+            )
+            for rank, server in enumerate(servers[1:])
+        ),
+        folder=folder,
+    )
+    yield Site(servers[0], (servers[1], servers[2]), inventory)
+    for server in servers:
+        server.stop()
