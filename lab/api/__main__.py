@@ -1,0 +1,34 @@
+"""The lab's API alone, without machines: `python -m lab.api --port 5000`.
+
+Any credentials and any region do:
+
+    AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab AWS_ENDPOINT_URL=http://127.0.0.1:5000 \
+    AWS_EC2_METADATA_DISABLED=true aws ec2 describe-images
+
+The first line on standard output is the URL; it serves until SIGINT or SIGTERM.
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from lab.api.server import ApiServer
+
+
+def main() -> None:
+    """Serve on loopback until told to end."""
+    parser = argparse.ArgumentParser(description="the lab's AWS API, without machines")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
+    parser.add_argument("--capacity", type=Path, help="JSON table of capacity per zone and type")
+    arguments = parser.parse_args()
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    with ApiServer(port=arguments.port, capacity=arguments.capacity) as api:
+        sys.stdout.write(f"{api.url}\n")
+        sys.stdout.flush()
+        signal.sigwait(ends)
+
+
+if __name__ == "__main__":
+    main()

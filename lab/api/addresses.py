@@ -1,0 +1,158 @@
+"""Elastic IPs and NAT gateways with addresses of the lab's own public range.
+
+moto invents addresses at random, some of them other people's.
+"""
+
+from typing import Any
+
+from moto.ec2.utils import generic_filter
+
+from lab.api.errors import Refusal
+from lab.api.region import Lab
+
+
+class Addresses:
+    """Elastic IPs and NAT gateways of a region; part of the lab's EC2 backend."""
+
+    lab: Lab
+    addresses: list[Any]
+    nat_gateways: dict[str, Any]
+
+    def allocate_address(
+        self, domain: str, address: str | None = None, tags: dict[str, str] | None = None
+    ) -> Any:
+        """An Elastic IP of the lab's range."""
+        return super().allocate_address(  # type: ignore[misc]
+            domain, address=self.lab.addresses.take(address), tags=tags
+        )
+
+    def release_address(self, address: str | None = None, allocation_id: str | None = None) -> None:
+        """The Elastic IP is gone; InvalidIPAddress.InUse while something has it."""
+        found = self._address(address, allocation_id)
+        if found.association_id:
+            raise Refusal("InvalidIPAddress.InUse", f"Address {found.public_ip} is in use.")
+        super().release_address(address=found.public_ip)  # type: ignore[misc]
+        self.lab.addresses.give_back(found.public_ip)
+
+    def associate_address(
+        self,
+        instance: Any = None,
+        eni: Any = None,
+        address: str | None = None,
+        allocation_id: str | None = None,
+        reassociate: bool = False,
+    ) -> Any:
+        """The interface has the Elastic IP, and its machine answers to it."""
+        if instance and len(instance.nics) > 1:
+            raise Refusal(
+                "InvalidInstanceID",
+                f"There are multiple interfaces attached to instance '{instance.id}'. Please"
+                " specify an interface ID for the operation instead.",
+            )
+        eni = eni or instance.nics[0]
+        found = self._address(address, allocation_id)
+        if found.association_id and found.eni is not eni:
+            if not reassociate:
+                raise Refusal(
+                    "Resource.AlreadyAssociated",
+                    f"resource {found.allocation_id} is already associated with associate-id"
+                    f" {found.association_id}",
+                )
+            self.disassociate_address(address=found.public_ip)
+        eni.stop()  # an automatic address makes room
+        eip = super().associate_address(  # type: ignore[misc]
+            eni.instance, eni, address=found.public_ip, reassociate=True
+        )
+        if eni.instance:
+            self.lab.machines.add_public_ip(eni.instance.id, found.public_ip)
+        return eip
+
+    def disassociate_address(
+        self, address: str | None = None, association_id: str | None = None
+    ) -> None:
+        """Nobody has the Elastic IP."""
+        eip = next(
+            (
+                a
+                for a in self.addresses
+                if a.public_ip == address or (association_id and a.association_id == association_id)
+            ),
+            None,
+        )
+        if eip is None:
+            raise Refusal(
+                "InvalidAssociationID.NotFound",
+                f"The association ID '{association_id or address}' does not exist",
+            )
+        if eip.eni:
+            eip.eni.public_ip = None
+            if eip.eni.instance and eip.eni.instance.state == "running":
+                self.lab.machines.remove_public_ip(eip.eni.instance.id, eip.public_ip)
+        eip.eni = eip.instance = eip.association_id = None
+
+    def _address(self, address: str | None, allocation_id: str | None) -> Any:
+        for eip in self.addresses:
+            if (allocation_id and eip.allocation_id == allocation_id) or eip.public_ip == address:
+                return eip
+        if allocation_id:
+            raise Refusal(
+                "InvalidAllocationID.NotFound",
+                f"The allocation ID '{allocation_id}' does not exist",
+            )
+        raise Refusal("InvalidAddress.NotFound", f"Address '{address}' not found.")
+
+    def create_nat_gateway(
+        self,
+        subnet_id: str,
+        allocation_id: str | None,
+        tags: dict[str, str] | None = None,
+        connectivity_type: str | None = None,
+    ) -> Any:
+        """The NAT gateway, with an address of its subnet.
+
+        It carries no packets: the lab's own NAT does, for package downloads only.
+        """
+        kind = connectivity_type or "public"
+        if kind == "public":
+            if not allocation_id:
+                raise Refusal(
+                    "MissingParameter", "The request must contain the parameter AllocationId"
+                )
+            if (eip := self._address(None, allocation_id)).association_id:
+                raise Refusal(
+                    "Resource.AlreadyAssociated",
+                    f"resource {allocation_id} is already associated with associate-id"
+                    f" {eip.association_id}",
+                )
+        gateway = super().create_nat_gateway(  # type: ignore[misc]
+            subnet_id, allocation_id, tags, kind
+        )
+        gateway.private_ip = gateway._eni.private_ip_address
+        gateway._eni.interface_type = "nat_gateway"
+        gateway._eni.status = "in-use"
+        return gateway
+
+    def delete_nat_gateway(self, nat_gateway_id: str) -> Any:
+        """The gateway is `deleted`, its interface gone, its Elastic IP free."""
+        (gateway,) = self.describe_nat_gateways(None, [nat_gateway_id])
+        if gateway.state != "deleted":
+            for eip in self.addresses:
+                if eip.eni is gateway._eni:
+                    self.disassociate_address(address=eip.public_ip)
+            self.delete_network_interface(gateway._eni.id)  # type: ignore[attr-defined]
+            gateway.state = "deleted"
+        return gateway
+
+    def describe_nat_gateways(
+        self, filters: dict[str, list[str]] | None, nat_gateway_ids: list[str] | None
+    ) -> list[Any]:
+        """Gateways by id and filter, tags included (moto ignores those)."""
+        for wanted in nat_gateway_ids or ():
+            if wanted not in self.nat_gateways:
+                raise Refusal("NatGatewayNotFound", f"The Nat Gateway {wanted} was not found")
+        chosen = nat_gateway_ids or list(self.nat_gateways)
+        rest = dict(filters or {})
+        if only := rest.pop("nat-gateway-id", None):
+            chosen = [gateway for gateway in chosen if gateway in only]
+        found: list[Any] = generic_filter(rest, [self.nat_gateways[g] for g in chosen])
+        return found

@@ -1,0 +1,328 @@
+"""A region's EC2 as the lab has it: moto's, with the machines below and AWS's refusals above."""
+
+import ipaddress
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from moto.ec2 import utils as moto_utils
+from moto.ec2.models import EC2Backend
+from moto.ec2.models.instances import Reservation
+from moto.ec2.models.subnets import Subnet as MotoSubnet
+
+from config.errors import LabError
+from lab.api import images, launch
+from lab.api.addresses import Addresses
+from lab.api.errors import Refusal, bad_combination, in_use
+from lab.api.instances import Instance
+from lab.api.interfaces import NetworkInterface
+from lab.api.placement_groups import PlacementGroups
+from lab.api.region import Lab
+
+# moto derives resource types from id prefixes, and filters from this table.
+moto_utils.EC2_RESOURCE_TO_PREFIX["placement-group"] = "pg"
+moto_utils.EC2_PREFIX_TO_RESOURCE["pg"] = "placement-group"
+moto_utils.filter_dict_attribute_mapping["placement-group-name"] = "placement.group_name"
+moto_utils.filter_dict_attribute_mapping["client-token"] = "client_token"
+
+SHUTDOWN = "Client.InstanceInitiatedShutdown"
+BY_USER = "Client.UserInitiatedShutdown"
+
+
+class LabBackend(Addresses, PlacementGroups, EC2Backend):  # type: ignore[misc]  # untyped moto
+    """One region. `lab` is set by the server: all regions share it.
+
+    The region has no default VPC, as an account whose owner deleted it: the lab's network holds
+    what was asked for and nothing else.
+    """
+
+    lab: Lab
+    _url_module: ClassVar[SimpleNamespace]
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        self.placement_groups = {}
+        super().__init__(region_name, account_id)
+        for everything in (
+            self.vpcs,
+            self.subnets,
+            self.groups,
+            self.route_tables,
+            self.network_acls,
+            self.dhcp_options_sets,
+        ):
+            everything.clear()
+        self.tags.clear()
+        self._launches: dict[str, tuple[launch.Parameters, Reservation]] = {}
+        for family in images.FAMILIES:
+            ami = images.Ami(self, family)
+            self.amis[ami.id] = ami
+
+    def _load_amis(self) -> None:
+        """Moto's toy images stay out: none of them could boot."""
+
+    def describe_tags(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
+        """As moto, but one resource's tags are looked up instead of searched for."""
+        if filters and set(filters) == {"resource-id"} and len(filters["resource-id"]) == 1:
+            (resource,) = filters["resource-id"]
+            if "*" not in resource and "?" not in resource:
+                kind = moto_utils.EC2_PREFIX_TO_RESOURCE.get(moto_utils.get_prefix(resource), "")
+                return [
+                    {"resource_id": resource, "key": k, "value": v, "resource_type": kind}
+                    for k, v in self.tags.get(resource, {}).items()
+                ]
+        found: list[dict[str, str]] = super().describe_tags(filters)
+        return found
+
+    # Networks
+
+    def create_vpc(self, cidr_block: str, *args: Any, **kwargs: Any) -> Any:
+        """The VPC is there, and its range in the lab's network."""
+        vpc = super().create_vpc(cidr_block, *args, **kwargs)
+        if not vpc.is_default:
+            try:
+                self.lab.machines.add_vpc(vpc.cidr_block)
+            except LabError as error:
+                super().delete_vpc(vpc.id)
+                raise Refusal("InvalidVpc.Range", str(error)) from None
+        return vpc
+
+    def delete_vpc(self, vpc_id: str) -> Any:
+        """The VPC is gone; DependencyViolation while anything of it is left."""
+        attached = any(igw.vpc and igw.vpc.id == vpc_id for igw in self.internet_gateways.values())
+        groups = any(not group.is_default for group in self.groups.get(vpc_id, {}).values())
+        if attached or groups:
+            raise in_use(f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
+        vpc = super().delete_vpc(vpc_id)
+        self.lab.machines.remove_vpc(vpc.cidr_block)
+        return vpc
+
+    def create_subnet(self, vpc_id: str, cidr_block: str, *args: Any, **kwargs: Any) -> Any:
+        """The subnet is there, with its gateway; it gives no public addresses by itself."""
+        subnet = super().create_subnet(vpc_id, cidr_block, *args, **kwargs)
+        if self.vpcs[vpc_id].is_default:
+            return subnet
+        # moto takes the first subnet of a zone for a default one.
+        subnet.default_for_az = subnet.map_public_ip_on_launch = False
+        subnet.__class__ = Subnet
+        try:
+            self.lab.machines.add_subnet(subnet.cidr_block)
+        except LabError as error:
+            super().delete_subnet(subnet.id)
+            raise Refusal("InvalidSubnet.Range", str(error)) from None
+        return subnet
+
+    def delete_subnet(self, subnet_id: str) -> Any:
+        """The subnet is gone; DependencyViolation while an interface is in it."""
+        if any(eni.subnet.id == subnet_id for eni in self.enis.values()):
+            raise in_use(f"The subnet '{subnet_id}' has dependencies and cannot be deleted.")
+        subnet = super().delete_subnet(subnet_id)
+        self.lab.machines.remove_subnet(subnet.cidr_block)
+        return subnet
+
+    def _delete_security_group(self, vpc_id: str | None, group_id: str) -> None:
+        used = any(group_id in [g.id for g in eni.group_set] for eni in self.enis.values())
+        referred = any(
+            rule.source_group.get("GroupId") == group_id
+            for groups in self.groups.values()
+            for group in groups.values()
+            if group.id != group_id
+            for rule in (*group.ingress_rules, *group.egress_rules)
+            if rule.source_group
+        )
+        if used or referred:
+            raise in_use(f"resource {group_id} has a dependent object")
+        super()._delete_security_group(vpc_id, group_id)
+
+    def detach_internet_gateway(self, internet_gateway_id: str, vpc_id: str) -> None:
+        """The gateway is detached; DependencyViolation while the VPC has public addresses."""
+        if any(eni.public_ip and eni.vpc_id == vpc_id for eni in self.enis.values()):
+            raise in_use(
+                f"Network {vpc_id} has some mapped public address(es). Please unmap those"
+                " public address(es) before detaching the gateway."
+            )
+        super().detach_internet_gateway(internet_gateway_id, vpc_id)
+
+    def create_network_interface(
+        self,
+        subnet: Any,
+        private_ip_address: str | list[str] | None = None,
+        *args: Any,
+        takes_ip: bool = True,
+        **kwargs: Any,
+    ) -> NetworkInterface:
+        """An interface with an address of its subnet, unless it takes none (`efa-only`)."""
+        subnet = self.get_subnet(subnet) if isinstance(subnet, str) else subnet
+        if isinstance(private_ip_address, list):
+            private_ip_address = private_ip_address[0] if private_ip_address else None
+        if private_ip_address and ipaddress.ip_address(private_ip_address) in subnet.cidr:
+            subnet.request_ip(private_ip_address, instance=None)
+            address = private_ip_address
+        elif takes_ip:
+            address = subnet.get_available_subnet_ip(instance=None)
+        else:
+            address = str(subnet.cidr.network_address)  # a placeholder, dropped below
+        interface: NetworkInterface = NetworkInterface(self, subnet, address, *args, **kwargs)
+        if not takes_ip:
+            interface.drop_addresses()
+        self.enis[interface.id] = interface
+        return interface
+
+    def delete_network_interface(self, eni_id: str) -> None:
+        """The interface is gone and its addresses are free."""
+        interface = self.get_network_interface(eni_id)
+        super().delete_network_interface(eni_id)
+        self.tags.pop(eni_id, None)
+        for address in interface.private_ip_addresses:
+            interface.subnet.del_subnet_ip(address["PrivateIpAddress"])
+
+    # Instances
+
+    def launch(self, request: launch.Parameters) -> Reservation:
+        """The instances are pending; a repeated ClientToken gives the first answer again."""
+        token = str(request.get("ClientToken") or "")
+        if token in self._launches:
+            asked, earlier = self._launches[token]
+            if asked != request:
+                raise Refusal(
+                    "IdempotentParameterMismatch",
+                    "Arguments on this idempotent request are inconsistent with arguments used in"
+                    " previous request(s).",
+                )
+            return earlier
+        order = launch.resolve(self, request)
+        reservation = Reservation(moto_utils.random_reservation_id(), self.account_id)
+        self.reservations[reservation.id] = reservation
+        for index in range(order.count):
+            instance = Instance(self, order, index)
+            reservation.instances.append(instance)
+            for device, volume, goes_with_it in instance.volumes_to_make():
+                made = self.create_volume(**volume)
+                made.add_tags(order.tags.get("volume", {}))
+                self.attach_volume(made.id, instance.id, device, goes_with_it)
+        if token:
+            self._launches[token] = (request, reservation)
+        for instance in tuple(reservation.instances):
+            self.lab.machines.launch(instance.machine(), self)
+        return reservation
+
+    def terminate_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
+        """The instances shut down; each with its former state. Fine when already terminated."""
+        return self._go_down(instance_ids, "terminated")
+
+    def stop_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
+        """The instances stop; each with its former state."""
+        return self._go_down(instance_ids, "stopped")
+
+    def start_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
+        """The stopped instances are pending again; each with its former state."""
+        instances = self.get_multi_instances_by_id(list(instance_ids))
+        for instance in instances:
+            if instance.state not in ("stopped", "running", "pending"):
+                raise Refusal(
+                    "IncorrectInstanceState",
+                    f"The instance '{instance.id}' is not in a state from which it can be started.",
+                )
+        before = [(instance, instance.state) for instance in instances]
+        for instance, state in before:
+            if state == "stopped":
+                instance.become("pending")
+                self.lab.machines.start(instance.id, self)
+        return before
+
+    def _go_down(self, instance_ids: Sequence[str], end: str) -> list[tuple[Instance, str]]:
+        if not instance_ids:
+            raise bad_combination("No instances specified")
+        instances = self.get_multi_instances_by_id(list(instance_ids))
+        for instance in instances:
+            _check_may_go_down(instance, end)
+        before = [(instance, instance.state) for instance in instances]
+        for instance, state in before:
+            if state in ("terminated", "shutting-down") or (end, state) == ("stopped", "stopped"):
+                continue
+            way = "shutting-down" if end == "terminated" else "stopping"
+            instance.become(way, BY_USER, f"{BY_USER}: User initiated shutdown")
+            if state == "stopped":
+                self.machine_ended(instance.id, None)
+            else:
+                self.lab.machines.power_off(instance.id)
+        return before
+
+    def machine_running(self, instance_id: str) -> None:
+        """A pending instance runs."""
+        with self.lab.lock:
+            instance = self.get_instance(instance_id)
+            if instance.state == "pending":
+                instance.become("running")
+
+    def machine_ended(self, instance_id: str, failure: str | None) -> None:
+        """The instance is stopped or terminated, by our wish, by its own, or by `failure`."""
+        with self.lab.lock:
+            instance = self.get_instance(instance_id)
+            if instance.state in ("terminated", "stopped"):
+                return
+            code, text = instance.state_reason.code, instance.state_reason.message
+            end = "stopped" if instance.state == "stopping" else "terminated"
+            if failure:
+                end, code = "terminated", "Server.InternalError"
+                text = f"{code}: {failure}"
+            elif instance.state in ("pending", "running"):
+                # Nobody asked: it powered itself off.
+                code, text = SHUTDOWN, f"{SHUTDOWN}: Instance initiated shutdown"
+                if instance.instance_initiated_shutdown_behavior != "terminate":
+                    end = "stopped"
+            instance.become(end, code, text)
+            if end == "terminated":
+                instance.let_go()
+                self.lab.machines.remove(instance_id)
+
+    def modify_instance_security_groups(self, instance_id: str, groups: list[str]) -> Instance:
+        """The primary interface has these groups."""
+        instance: Instance = super().modify_instance_security_groups(instance_id, groups)
+        instance.nics[0]._group_set = list(instance.security_groups)
+        return instance
+
+
+def _check_may_go_down(instance: Instance, end: str) -> None:
+    if end == "terminated" and instance.disable_api_termination is True:
+        raise Refusal(
+            "OperationNotPermitted",
+            f"The instance '{instance.id}' may not be terminated. Modify its"
+            " 'disableApiTermination' instance attribute and try again.",
+        )
+    if end == "stopped" and instance.state in ("terminated", "shutting-down"):
+        raise Refusal(
+            "IncorrectInstanceState",
+            f"This instance '{instance.id}' is not in a state from which it can be stopped.",
+        )
+
+
+class Subnet(MotoSubnet):  # type: ignore[misc]  # moto is untyped here
+    """A subnet whose first addresses are AWS's, and that says so when it is full."""
+
+    def check_free(self, address: str) -> None:
+        """The address may be given out, else InvalidIPAddress.InUse or InvalidParameterValue."""
+        ip = ipaddress.IPv4Address(address)
+        edges = {self.cidr.network_address, self.cidr.broadcast_address, *self.aws_reserved_ips}
+        if ip not in self.cidr or ip in edges:
+            raise Refusal(
+                "InvalidParameterValue",
+                f"Address {address} does not fall within the subnet's address range",
+            )
+        if address in self._subnet_ips:
+            raise Refusal("InvalidIPAddress.InUse", f"Address {address} is in use.")
+
+    def request_ip(self, ip: str, instance: Any) -> None:
+        """The address is taken."""
+        self.check_free(ip)
+        self._unused_ips.discard(ip)
+        self._subnet_ips[ip] = instance
+
+    def get_available_subnet_ip(self, instance: Any) -> str:
+        """The next free address; InsufficientFreeAddressesInSubnet when there is none."""
+        try:
+            return str(super().get_available_subnet_ip(instance))
+        except (StopIteration, RuntimeError):
+            raise Refusal(
+                "InsufficientFreeAddressesInSubnet",
+                f"The subnet '{self.id}' has no free address.",
+            ) from None

@@ -1,0 +1,138 @@
+"""The AMIs of the lab's regions, and the SSM public parameters that name the latest of them.
+
+Parameter names: DLAMI, Canonical and Debian documentation, in use in public repositories
+(2026-11-20). Owners are AWS's real account ids, so that owner filters hold here too.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from moto.core.utils import utcnow
+from moto.ec2.models.amis import Ami as MotoAmi
+from moto.ssm import urls as ssm_urls
+from moto.ssm.models import Parameter, SimpleSystemManagerBackend
+
+from lab.api.errors import Refusal
+
+
+@dataclass(frozen=True)
+class ImageFamily:
+    """An image that the lab offers in every region. `size_gib` is that of its root snapshot."""
+
+    name: str
+    parameter: str
+    owner: str
+    root_device: str
+    size_gib: int
+    flavour: Literal["dlami", "stock"]
+
+    def ami_id(self, region: str) -> str:
+        """The same id each time, another one in each region, as on AWS."""
+        return f"ami-0{hashlib.sha256(f'{self.name} {region}'.encode()).hexdigest()[:16]}"
+
+
+_DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{}/latest/ami-id"
+
+FAMILIES = (
+    ImageFamily(
+        "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261009",
+        _DLAMI.format("24.04"), "898082745236", "/dev/sda1", 75, "dlami",
+    ),
+    ImageFamily(
+        "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20261009",
+        _DLAMI.format("22.04"), "898082745236", "/dev/sda1", 75, "dlami",
+    ),
+    ImageFamily(
+        "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261015",
+        "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+        "099720109477", "/dev/sda1", 8, "stock",
+    ),
+    ImageFamily(
+        "debian-12-amd64-20261012-2260",
+        "/aws/service/debian/release/12/latest/amd64",
+        "136693071363", "/dev/xvda", 8, "stock",
+    ),
+)  # fmt: skip
+
+
+class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
+    """An AMI that a machine can boot."""
+
+    def __init__(self, backend: Any, family: ImageFamily) -> None:
+        self.family = family
+        super().__init__(
+            backend,
+            family.ami_id(backend.region_name),
+            name=family.name,
+            description=family.name,
+            owner_id=family.owner,
+            owner_alias="amazon" if family.flavour == "dlami" else None,
+            public=True,
+            virtualization_type="hvm",
+            architecture="x86_64",
+            image_location=f"{family.owner}/{family.name}",
+            hypervisor="xen",
+            root_device_type="ebs",
+            root_device_name=family.root_device,
+            region_name=f"{backend.region_name}a",
+            boot_mode="uefi-preferred",
+        )
+
+    @property
+    def ena_support(self) -> bool:
+        """Every image of the last years has ENA's driver."""
+        return True
+
+    @property
+    def platform_details(self) -> str:
+        """As AWS bills it."""
+        return "Linux/UNIX"
+
+    @property
+    def block_device_mappings(self) -> list[dict[str, Any]]:
+        """The root device, from the image's snapshot."""
+        return [
+            {
+                "DeviceName": self.root_device_name,
+                "Ebs": {
+                    "SnapshotId": self.ebs_snapshot.id,
+                    "VolumeSize": self.family.size_gib,
+                    "DeleteOnTermination": True,
+                    "VolumeType": "gp3",
+                    "Encrypted": False,
+                },
+            }
+        ]
+
+
+def bootable(backend: Any, image_id: str) -> Ami:
+    """The AMI; InvalidAMIID.NotFound when the region has none of that id."""
+    ami = backend.amis.get(image_id)
+    if not isinstance(ami, Ami):
+        raise Refusal("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+    return ami
+
+
+class SsmBackend(SimpleSystemManagerBackend):  # type: ignore[misc]  # moto is untyped here
+    """Systems Manager that knows the images' public parameters."""
+
+    _url_module = ssm_urls  # moto derives it from the class's module, which is ours
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        for family in FAMILIES:
+            self._parameters[family.parameter].append(
+                Parameter(
+                    account_id=account_id,
+                    name=family.parameter,
+                    value=family.ami_id(region_name),
+                    parameter_type="String",
+                    description=None,
+                    allowed_pattern=None,
+                    keyid=None,
+                    last_modified_date=utcnow(),
+                    version=1,
+                    data_type="aws:ec2:image",
+                )
+            )

@@ -1,0 +1,251 @@
+"""RunInstances' parameters: merged with a launch template, checked as EC2 checks them.
+
+Everything is checked before anything is made, so that a launch happens whole or not at all.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+
+from lab.api import interfaces as layouts
+from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
+from lab.api.images import Ami, bootable
+from lab.api.interfaces import InterfaceRequest
+
+USER_DATA_LIMIT = 16384
+"""Bytes, before base64 (EC2 User Guide, "Work with instance user data", read 2026-11-20)."""
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch in which nothing is left open. `parameters` are those of request and template."""
+
+    parameters: Parameters
+    image: Ami
+    instance_type: str
+    count: int
+    subnet: Any
+    interfaces: tuple[InterfaceRequest, ...]
+    tags: Mapping[str, Mapping[str, str]]
+    template: Any = None
+
+    @property
+    def placement_group(self) -> str:
+        """Its placement group's name, empty without one."""
+        return str((self.parameters.get("Placement") or {}).get("GroupName") or "")
+
+    @property
+    def user_data(self) -> bytes:
+        """User data as the instance gets it."""
+        return base64.b64decode(str(self.parameters.get("UserData") or ""))
+
+    def groups_of(self, interface: InterfaceRequest) -> tuple[str, ...]:
+        """Security group ids of an interface."""
+        return interface.groups or tuple(self.parameters.get("SecurityGroupIds") or ())
+
+
+def resolve(backend: Any, request: Parameters) -> Launch:
+    """The launch that the request asks for, ready to be carried out; Refusal when EC2 would."""
+    template = None
+    if named := request.get("LaunchTemplate"):
+        template = _template(backend, named)
+    parameters = _merge(request, template.data if template else {})
+    instance_type = str(parameters.get("InstanceType") or "m1.small")
+    if instance_type not in INSTANCE_TYPES:
+        raise bad_value(f"Invalid value '{instance_type}' for InstanceType.")
+    if not parameters.get("ImageId"):
+        raise Refusal("MissingParameter", "The request must contain the parameter ImageId")
+    image = bootable(backend, parameters["ImageId"])
+    interfaces = _interfaces(parameters)
+    layouts.check(interfaces, instance_type, INSTANCE_TYPES[instance_type]["NetworkInfo"])
+    subnet = _subnet(backend, interfaces)
+    launch = Launch(
+        parameters=parameters,
+        image=image,
+        instance_type=instance_type,
+        count=0,
+        subnet=subnet,
+        interfaces=interfaces,
+        tags=_tags(request, template),
+        template=template,
+    )
+    _check_zone(launch)
+    _check_references(backend, launch)
+    _check_disks(launch)
+    count = _count(backend, launch)
+    _check_addresses(launch, count)
+    return replace(launch, count=count)
+
+
+def _template(backend: Any, named: Parameters) -> Any:
+    known = backend.launch_templates
+    name, template_id = named.get("LaunchTemplateName"), named.get("LaunchTemplateId")
+    if template_id not in known:
+        template_id = backend.launch_template_name_to_ids.get(name)
+    if template_id not in known:
+        if name:
+            raise Refusal(
+                "InvalidLaunchTemplateName.NotFoundException",
+                f"The specified launch template, with template name {name}, does not exist.",
+            )
+        raise Refusal(
+            "InvalidLaunchTemplateId.NotFound",
+            f"The specified launch template, with template ID"
+            f" {named.get('LaunchTemplateId')}, does not exist.",
+        )
+    return known[template_id].get_version(named.get("Version") or "$Default")
+
+
+def _merge(request: Parameters, template: Parameters) -> dict[str, Any]:
+    """The request's parameters over the template's, Placement key by key."""
+    merged = {key: value for key, value in template.items() if value not in (None, [], {})}
+    for key, value in request.items():
+        if value not in (None, [], {}):
+            merged[key] = {**merged.get(key, {}), **value} if key == "Placement" else value
+    return merged
+
+
+def _tags(request: Parameters, template: Any) -> dict[str, dict[str, str]]:
+    tags: dict[str, dict[str, str]] = {}
+    for source in (template.data if template else {}, request):
+        for item in source.get("TagSpecifications") or ():
+            kind = tags.setdefault(item["ResourceType"], {})
+            kind.update({tag["Key"]: tag.get("Value", "") for tag in item.get("Tags") or ()})
+    if template:
+        # AWS adds these two itself.
+        tags.setdefault("instance", {}).update(
+            {
+                "aws:ec2launchtemplate:id": template.template.id,
+                "aws:ec2launchtemplate:version": str(template.number),
+            }
+        )
+    return tags
+
+
+def _interfaces(parameters: Parameters) -> tuple[InterfaceRequest, ...]:
+    listed = tuple(map(layouts.parse, parameters.get("NetworkInterfaces") or ()))
+    if not listed:
+        return (
+            layouts.parse(
+                {
+                    "DeviceIndex": 0,
+                    "SubnetId": parameters.get("SubnetId"),
+                    "PrivateIpAddress": parameters.get("PrivateIpAddress"),
+                }
+            ),
+        )
+    for key, name in (
+        ("SubnetId", "an instance-level subnet ID"),
+        ("SecurityGroupIds", "instance-level security groups"),
+        ("PrivateIpAddress", "an instance-level private address"),
+    ):
+        if parameters.get(key):
+            raise bad_combination(
+                f"Network interfaces and {name} may not be specified on the same request"
+            )
+    return tuple(sorted(listed, key=lambda interface: (interface.card, interface.device)))
+
+
+def _subnet(backend: Any, interfaces: tuple[InterfaceRequest, ...]) -> Any:
+    primary = interfaces[0].subnet_id
+    if not primary:
+        raise Refusal("VPCIdNotSpecified", "No default VPC for this user")
+    subnet = backend.get_subnet(primary)
+    for interface in interfaces[1:]:
+        if backend.get_subnet(interface.subnet_id or primary).id != subnet.id:
+            raise bad_combination("The lab puts all interfaces of an instance into one subnet.")
+    return subnet
+
+
+def _check_zone(launch: Launch) -> None:
+    """Unsupported where the zone does not offer the type (AWS's own text)."""
+    zone = launch.subnet.availability_zone
+    wanted = (launch.parameters.get("Placement") or {}).get("AvailabilityZone")
+    if wanted and wanted != zone:
+        raise bad_value(
+            f"The availability zone {wanted} is not that of the subnet {launch.subnet.id} ({zone})."
+        )
+    region = launch.image.ec2_backend.region_name
+    offers = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
+    zones = sorted(o["Location"] for o in offers if o["InstanceType"] == launch.instance_type)
+    if zone not in zones:
+        instead = f" or choosing {', '.join(zones)}" if zones else ""
+        raise Refusal(
+            "Unsupported",
+            f"Your requested instance type ({launch.instance_type}) is not supported in your"
+            f" requested Availability Zone ({zone}). Please retry your request by not specifying"
+            f" an Availability Zone{instead}.",
+        )
+
+
+def _check_references(backend: Any, launch: Launch) -> None:
+    if launch.placement_group:
+        backend.placement_group(launch.placement_group)
+    key = launch.parameters.get("KeyName")
+    if key and key not in backend.key_pairs:
+        raise Refusal("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")
+    for interface in launch.interfaces:
+        for group_id in launch.groups_of(interface):
+            group = backend.get_security_group_from_id(group_id)
+            if group is None or group.vpc_id != launch.subnet.vpc_id:
+                raise Refusal(
+                    "InvalidGroup.NotFound", f"The security group '{group_id}' does not exist"
+                )
+    if len(launch.user_data) > USER_DATA_LIMIT:
+        raise bad_value(f"User data is limited to {USER_DATA_LIMIT} bytes")
+
+
+def _check_disks(launch: Launch) -> None:
+    for mapping in launch.parameters.get("BlockDeviceMappings") or ():
+        size = (mapping.get("Ebs") or {}).get("VolumeSize")
+        smallest = launch.image.family.size_gib
+        if mapping.get("DeviceName") == launch.image.root_device_name and size and size < smallest:
+            raise Refusal(
+                "InvalidBlockDeviceMapping",
+                f"Volume of size {size}GB is smaller than snapshot"
+                f" '{launch.image.ebs_snapshot.id}', expect size >= {smallest}GB",
+            )
+
+
+def _count(backend: Any, launch: Launch) -> int:
+    """How many start: MaxCount, or what fits, but never fewer than MinCount."""
+    least = int(launch.parameters.get("MinCount") or 1)
+    most = int(launch.parameters.get("MaxCount") or least)
+    if least < 1 or most < least:
+        raise bad_value(f"Value ({least}) for parameter minCount is invalid.")
+    zone, kind = launch.subnet.availability_zone, launch.instance_type
+    limit: int | None = backend.lab.capacity.limit(zone, kind)
+    if limit is None:
+        return most
+    used: int = sum(
+        instance.instance_type == kind and instance.availability_zone == zone
+        for instance in backend.all_instances()
+        if instance.state not in ("terminated", "stopped")
+    )
+    if limit - used < least:
+        raise ServerFault(
+            "InsufficientInstanceCapacity",
+            f"We currently do not have sufficient {kind} capacity in the Availability Zone you"
+            f" requested ({zone}). Our system will be working on provisioning additional capacity.",
+        )
+    return min(most, limit - used)
+
+
+def _check_addresses(launch: Launch, count: int) -> None:
+    needed = sum(interface.takes_ip for interface in launch.interfaces) * count
+    wanted = [interface.private_ip for interface in launch.interfaces if interface.private_ip]
+    if wanted and count > 1:
+        raise bad_combination("A private address fits one instance only.")
+    for address in wanted:
+        launch.subnet.check_free(address)
+    if needed > launch.subnet.available_ip_address_count:
+        raise Refusal(
+            "InsufficientFreeAddressesInSubnet",
+            f"There are not enough free addresses in subnet '{launch.subnet.id}' to satisfy the"
+            " requested number of instances.",
+        )

@@ -1,0 +1,79 @@
+"""What every region of the lab shares: machines, capacity, public addresses, one lock."""
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock
+
+from lab.api.errors import Refusal, ServerFault
+from lab.api.machines import Machines, NoMachines
+from lab.network import PUBLIC_RANGE
+
+
+class PublicAddresses:
+    """The addresses that the lab hands out as public ones, from 198.18.0.1 upwards.
+
+    198.18.0.0/15 is reserved for benchmarks of network devices (RFC 2544) and is never routed on
+    the Internet. A returned address comes round again only after all others, so that nothing
+    that remembers the old holder meets the new one.
+    """
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._order = self._round()
+
+    def _round(self) -> Iterator[str]:
+        while True:
+            yield from map(str, ipaddress.IPv4Network(PUBLIC_RANGE).hosts())
+
+    def take(self, wanted: str | None = None) -> str:
+        """An address that nobody else has, `wanted` if given; AddressLimitExceeded if none."""
+        network = ipaddress.IPv4Network(PUBLIC_RANGE)
+        if wanted and (wanted in self._taken or ipaddress.IPv4Address(wanted) not in network):
+            raise Refusal("InvalidAddress.NotFound", f"Address '{wanted}' not found.")
+        if len(self._taken) >= network.num_addresses - 2:
+            raise Refusal(
+                "AddressLimitExceeded", "The maximum number of addresses has been reached."
+            )
+        address = wanted or next(a for a in self._order if a not in self._taken)
+        self._taken.add(address)
+        return address
+
+    def give_back(self, address: str) -> None:
+        """The address is free again."""
+        self._taken.discard(address)
+
+
+class Capacity:
+    """How many instances of a type a zone has room for: unlimited, unless the table says so.
+
+    The table is a JSON file, `{"us-east-1a": {"p4d.24xlarge": 1}}`, read at each launch, so that
+    a rehearsal of scarcity is one file away. No file, no limit.
+    """
+
+    def __init__(self, table: Path | None) -> None:
+        self._table = table
+
+    def limit(self, zone: str, instance_type: str) -> int | None:
+        """The zone's room for the type, None where it is not limited."""
+        if self._table is None or not self._table.exists():
+            return None
+        try:
+            room = json.loads(self._table.read_text()).get(zone, {}).get(instance_type)
+            return None if room is None else int(room)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise ServerFault(
+                "InternalError", f"{self._table} is not a capacity table: {error}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What the regions of one lab share. `lock` is held by whoever reads or changes state."""
+
+    machines: Machines = field(default_factory=NoMachines)
+    capacity: Capacity = field(default_factory=lambda: Capacity(None))
+    addresses: PublicAddresses = field(default_factory=PublicAddresses)
+    lock: RLock = field(default_factory=RLock)

@@ -1,0 +1,159 @@
+"""EC2's actions as the lab answers them: what moto lacks, or answers differently from AWS."""
+
+import base64
+import logging
+from typing import Any
+
+from moto.core.responses import ActionResult, EmptyResult
+from moto.core.types import Base64EncodedString
+from moto.core.utils import utcnow
+from moto.ec2.responses import EC2Response
+
+from config.errors import LabError
+from lab.api.errors import Refusal, ServerFault, unsupported
+from lab.api.instances import STATES, Instance
+from lab.api.placement_groups import PlacementGroupActions
+
+log = logging.getLogger(__name__)
+
+_ALREADY_THERE = {
+    ("terminated", "shutting-down"),
+    ("stopped", "stopping"),
+    ("running", "pending"),
+}
+
+CONSOLE_LIMIT = 64 * 1024
+"""GetConsoleOutput gives the last 64 KiB (its reference, read 2026-11-20)."""
+
+
+class LabResponse(PlacementGroupActions, EC2Response):  # type: ignore[misc]  # untyped moto
+    """One request at a time acts on the lab, so that nothing is decided on half a state."""
+
+    def call_action(self) -> Any:
+        """The answer; what nobody implemented is InvalidAction, not a broken connection."""
+        with self.ec2_backend.lab.lock:
+            try:
+                return super().call_action()
+            except NotImplementedError as error:
+                return self._refuse(Refusal("InvalidAction", f"The lab cannot do this: {error}"))
+            except LabError as error:
+                return self._refuse(ServerFault("InternalError", str(error)))
+            except Exception:
+                log.exception("%s failed", self._get_action())
+                return self._refuse(
+                    ServerFault("InternalError", "The lab failed; see its log, daemon.log.")
+                )
+
+    def _refuse(self, refusal: Refusal) -> Any:
+        status, headers, body = self.serialized(ActionResult(refusal))
+        headers["status"] = str(status)
+        return status, headers, body
+
+    def serialized(self, action_result: ActionResult) -> Any:
+        """As moto, but an error has its own HTTP status."""
+        status, headers, body = super().serialized(action_result)
+        if isinstance(action_result.result, Refusal):
+            status = action_result.result.status
+        return status, headers, body
+
+    def describe_instances(self) -> ActionResult:
+        """DescribeInstances, in pages of 1000 as on AWS (of 100 in moto)."""
+        if self._get_param("MaxResults") is None:
+            self._get_params()["MaxResults"] = 1000
+        return super().describe_instances()
+
+    def run_instances(self) -> ActionResult:
+        """RunInstances."""
+        self.error_on_dryrun()
+        request = {key: value for key, value in self._get_params().items() if value is not None}
+        return ActionResult(self.ec2_backend.launch(request))
+
+    def terminate_instances(self) -> ActionResult:
+        """TerminateInstances."""
+        self.error_on_dryrun()
+        changes = self.ec2_backend.terminate_instances(self._get_param("InstanceIds", []))
+        return ActionResult({"TerminatingInstances": _changes(changes, "shutting-down")})
+
+    def stop_instances(self) -> ActionResult:
+        """StopInstances."""
+        self.error_on_dryrun()
+        changes = self.ec2_backend.stop_instances(self._get_param("InstanceIds", []))
+        return ActionResult({"StoppingInstances": _changes(changes, "stopping")})
+
+    def start_instances(self) -> ActionResult:
+        """StartInstances."""
+        self.error_on_dryrun()
+        changes = self.ec2_backend.start_instances(self._get_param("InstanceIds", []))
+        return ActionResult({"StartingInstances": _changes(changes, "pending")})
+
+    def reboot_instances(self) -> ActionResult:
+        """RebootInstances: from inside, as `reboot`, it works."""
+        raise unsupported("The lab does not reboot instances; run `reboot` on the instance.")
+
+    def get_console_output(self) -> ActionResult:
+        """GetConsoleOutput: what the machine wrote up to now, with or without Latest."""
+        instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
+        text = self.ec2_backend.lab.machines.console(instance.id)
+        output = base64.b64encode(text.encode()[-CONSOLE_LIMIT:]).decode()
+        return ActionResult(
+            {
+                "InstanceId": instance.id,
+                "Timestamp": utcnow(),
+                "Output": Base64EncodedString(output),
+            }
+        )
+
+    def describe_instance_attribute(self) -> ActionResult:
+        """DescribeInstanceAttribute; moto cannot show block devices."""
+        if self._get_param("Attribute") != "blockDeviceMapping":
+            return super().describe_instance_attribute()
+        instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
+        return ActionResult(
+            {
+                "InstanceId": instance.id,
+                "BlockDeviceMappings": instance.block_device_mappings,
+            }
+        )
+
+    def modify_instance_attribute(self) -> ActionResult:
+        """ModifyInstanceAttribute; moto takes a shutdown behaviour for a change of groups."""
+        behaviour = self._get_param("InstanceInitiatedShutdownBehavior.Value")
+        if behaviour is None:
+            return super().modify_instance_attribute()
+        self.error_on_dryrun()
+        self.ec2_backend.modify_instance_attribute(
+            self._get_param("InstanceId"), "instance_initiated_shutdown_behavior", behaviour
+        )
+        return EmptyResult()
+
+    def create_launch_template(self) -> ActionResult:
+        """CreateLaunchTemplate; moto mixes the template's own tags into its data."""
+        result = super().create_launch_template()
+        name = self._get_param("LaunchTemplateName")
+        data = self.ec2_backend.get_launch_template_by_name(name).versions[0].data
+        kept = [
+            item
+            for item in data.pop("TagSpecifications", [])
+            if item["ResourceType"] != "launch-template"
+        ]
+        if kept:
+            data["TagSpecifications"] = kept
+        return result
+
+
+def _changes(changes: list[tuple[Instance, str]], way: str) -> list[dict[str, Any]]:
+    """InstanceStateChange of each: on its way, unless it was where it is told to go."""
+    listed = []
+    for instance, before in changes:
+        there = (before, way) in _ALREADY_THERE
+        listed.append(
+            {
+                "InstanceId": instance.id,
+                "PreviousState": {"Code": STATES[before], "Name": before},
+                "CurrentState": {
+                    "Code": STATES[before if there else way],
+                    "Name": before if there else way,
+                },
+            }
+        )
+    return listed

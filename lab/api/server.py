@@ -1,0 +1,148 @@
+"""The HTTP server of the lab's API.
+
+moto keeps one world per process, so one ApiServer lives in a process at a time; starting one
+starts an empty world. For tests and trials without machines:
+
+    with ApiServer() as api:
+        boto3.client("ec2", endpoint_url=api.url, region_name="us-east-1", ...)
+
+or, as a process of its own, `python -m lab.api --port 5000`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any, Self
+
+from moto.core.base_backend import BackendDict
+from moto.ec2 import urls as ec2_urls
+from moto.ec2.models import ec2_backends
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from moto.ssm.models import ssm_backends
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from config.errors import LabError
+from lab.api.backend import LabBackend
+from lab.api.images import SsmBackend
+from lab.api.machines import Machines, NoMachines
+from lab.api.region import Capacity, Lab
+from lab.api.responses import LabResponse
+
+SERVICES = ("ec2", "ssm", "sts")
+
+SHUTDOWN_POLL_SECONDS = 0.1
+"""How soon a server notices that it is to end; requests are awaited, not polled for."""
+
+
+class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is untyped here
+    """moto's application, for the services that the lab has and nothing else of moto."""
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        service = _service(environ)
+        if service not in SERVICES:
+            body = json.dumps(
+                {
+                    "__type": "UnknownOperationException",
+                    "message": f"the lab has no service {service or 'of that name'}",
+                }
+            ).encode()
+            start_response(
+                "400 Bad Request",
+                [
+                    ("Content-Type", "application/x-amz-json-1.1"),
+                    ("Content-Length", str(len(body))),
+                ],
+            )
+            return [body]
+        answer: Iterable[bytes] = super().__call__(environ, start_response)
+        return answer
+
+
+def _service(environ: dict[str, Any]) -> str:
+    """The service that the request is signed for."""
+    _, _, credential = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")
+    scope = credential.split(",")[0].split("/")
+    return scope[3] if len(scope) == 5 else ""
+
+
+class _QuietHandler(MotoRequestHandler):  # type: ignore[misc]  # moto is untyped here
+    """No line per request: a client that waits would fill the log."""
+
+    def log_request(self, *_: Any) -> None:
+        """Nothing is written."""
+
+
+class ApiServer:
+    """The API, on one port of each address, until closed.
+
+    `machines` None: instances without machines (tests of the API alone). `capacity` is the table
+    of `lab.api.region.Capacity`.
+    """
+
+    def __init__(
+        self,
+        machines: Machines | None = None,
+        capacity: Path | None = None,
+        addresses: Sequence[str] = ("127.0.0.1",),
+        port: int = 0,
+    ) -> None:
+        _new_world(Lab(machines=machines or NoMachines(), capacity=Capacity(capacity)))
+        application = _Services(create_backend_app)
+        self._servers: list[BaseWSGIServer] = []
+        for address in addresses:
+            try:
+                server = make_server(
+                    address, port, application, threaded=True, request_handler=_QuietHandler
+                )
+            except (OSError, SystemExit) as error:
+                self.close()
+                raise LabError(
+                    f"the lab's API cannot listen on {address}:{port}: {error}",
+                    "end what listens there, or take another port",
+                ) from None
+            self._servers.append(server)
+            port = int(server.server_address[1])
+            Thread(
+                target=server.serve_forever,
+                args=(SHUTDOWN_POLL_SECONDS,),
+                name=f"api {address}",
+                daemon=True,
+            ).start()
+        self.port = port
+        self.url = f"http://{addresses[0]}:{port}"
+
+    def close(self) -> None:
+        """Nothing listens any more."""
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+        self._servers = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _new_world(lab: Lab) -> None:
+    BackendDict.reset()
+
+    class Backend(LabBackend):
+        """The backend of this world's regions."""
+
+        _url_module = SimpleNamespace(
+            url_bases=ec2_urls.url_bases, url_paths={"{0}/": LabResponse.dispatch}
+        )
+
+    Backend.lab = lab
+    ec2_backends.backend = Backend
+    ssm_backends.backend = SsmBackend

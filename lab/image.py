@@ -1,0 +1,274 @@
+"""The images of the lab's machines: Debian with real cloud-init, made once and kept.
+
+`stock` is a distribution's plain cloud image. `dlami` is what a Deep Learning AMI is to a job: it
+has Open MPI, and in `/root/nccl-tests/build` programs that answer to nccl-tests' names.
+"""
+
+import fcntl
+import functools
+import hashlib
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from config.errors import LabError
+from config.progress import Progress, Reporter
+from lab import image_files
+from lab.host import call
+from lab.places import images
+
+Flavour = Literal["dlami", "stock"]
+Step = Callable[[str], None]
+
+_RELEASE = "bookworm"
+_STOCK_PACKAGES = (
+    "systemd-sysv,dbus,openssh-server,cloud-init,iproute2,python3,kmod,ca-certificates,procps"
+)
+_BUILD_PACKAGES = ("gcc", "libc6-dev", "libopenmpi-dev")
+_UNITS_ENABLED = ("systemd-networkd.service", "ssh.service")
+# A machine lives for minutes: what looks after it for months only costs it seconds of boot.
+_UNITS_MASKED = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "console-getty.service",
+    "container-getty@.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty.target",
+    "systemd-hwdb-update.service",
+    "systemd-pcrphase.service",
+    "systemd-pcrphase-sysinit.service",
+    "systemd-update-utmp.service",
+    "systemd-update-utmp-runlevel.service",
+)
+_SOURCE = Path(__file__).with_name("nccl_tests_cpu.c")
+_TESTS = Path("root/nccl-tests/build")
+_TEST_NAMES = tuple(
+    f"{name}_perf"
+    for name in (
+        "all_reduce",
+        "all_gather",
+        "alltoall",
+        "broadcast",
+        "gather",
+        "reduce",
+        "reduce_scatter",
+        "scatter",
+        "sendrecv",
+    )
+)
+
+
+def ensure_image(flavour: Flavour, report: Reporter) -> Path:
+    """The root file system of the flavour, built when it is not in the cache; whole or not at all.
+
+    Progress has stage `image`, subject the flavour. LabError when it cannot be built. Images of
+    former recipes are gone after a build.
+    """
+    path = image_path(flavour)
+    if path.is_dir():
+        return path
+    with _alone():
+        if path.is_dir():  # another process built it while we waited
+            return path
+        started = time.monotonic()
+
+        def step(detail: str) -> None:
+            report(Progress("image", flavour, "running", detail))
+
+        report(Progress("image", flavour, "start", "about a minute, kept for the next time"))
+        try:
+            _build(flavour, path, step)
+        except LabError:
+            report(Progress("image", flavour, "failed"))
+            raise
+        seconds = time.monotonic() - started
+        report(Progress("image", flavour, "done", str(path), seconds))
+    return path
+
+
+def interrupted() -> tuple[Path, ...]:
+    """What builds that did not end left in the cache; nothing while one is at work."""
+    if not images().is_dir():
+        return ()
+    try:
+        with _alone(wait=False):
+            return tuple(images().glob("partial-*"))
+    except BlockingIOError:
+        return ()
+
+
+@functools.cache
+def image_path(flavour: Flavour) -> Path:
+    """Where the image of this process's recipe is, or will be."""
+    digest = hashlib.sha256()
+    for part in _recipe(flavour):
+        digest.update(part.encode() + b"\0")
+    return images() / f"{flavour}-{digest.hexdigest()[:12]}"
+
+
+def _recipe(flavour: Flavour) -> tuple[str, ...]:
+    stock = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED, *image_files.stock_parts())
+    if flavour == "stock":
+        return stock
+    software = (_SOURCE.read_text(), *_TEST_NAMES, *_BUILD_PACKAGES)
+    return (*stock, *software, *image_files.software_parts())
+
+
+def _build(flavour: Flavour, path: Path, step: Step) -> None:
+    for left in images().glob("partial-*"):
+        shutil.rmtree(left)
+    partial = images() / f"partial-{path.name}"
+    try:
+        if flavour == "stock":
+            _bootstrap(partial, step)
+        else:
+            _add_software(partial, step)
+        partial.rename(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    _remove_former(flavour, path)
+
+
+def _bootstrap(root: Path, step: Step) -> None:
+    """A plain Debian that cloud-init will make its own."""
+    with image_files.for_mmdebstrap() as (sources, apt_settings):
+        _follow(
+            step,
+            "mmdebstrap",
+            "--mode=root",
+            "--variant=minbase",
+            "--format=directory",
+            f"--include={_STOCK_PACKAGES}",
+            f"--aptopt={apt_settings}",
+            "--dpkgopt=force-unsafe-io",
+            "--dpkgopt=path-exclude=/usr/share/man/*",
+            "--dpkgopt=path-exclude=/usr/share/doc/*",
+            _RELEASE,
+            str(root),
+            str(sources),
+        )
+    step("settings")
+    image_files.install(root)
+    call("chroot", root, "update-ca-certificates")
+    call("chroot", root, "systemctl", "enable", *_UNITS_ENABLED)
+    call("chroot", root, "systemctl", "mask", *_UNITS_MASKED)
+    _forget_identity(root)
+
+
+def _add_software(root: Path, step: Step) -> None:
+    """The stock image, Open MPI, and the CPU stand-in for nccl-tests, without its compiler."""
+    stock = image_path("stock")
+    if not stock.is_dir():
+        _build("stock", stock, step)
+    step("copying the stock image")
+    call("cp", "--archive", "--reflink=auto", stock, root)
+    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+    step("installing Open MPI")
+    call("chroot", root, "apt-get", "-qq", "update")
+    call("chroot", root, *_INSTALL, "openmpi-bin")
+    step("building the CPU stand-in for nccl-tests")
+    program = _compile(root)
+    tests = root / _TESTS
+    tests.mkdir(parents=True)
+    (tests / _TEST_NAMES[0]).write_bytes(program)
+    (tests / _TEST_NAMES[0]).chmod(0o755)
+    for name in _TEST_NAMES[1:]:
+        (tests / name).symlink_to(_TEST_NAMES[0])
+    image_files.install_software_settings(root)
+    call("chroot", root, "apt-get", "clean")
+    shutil.rmtree(root / "var/lib/apt/lists")
+    _forget_identity(root)
+
+
+_INSTALL = (
+    "env",
+    "DEBIAN_FRONTEND=noninteractive",
+    "apt-get",
+    "-qq",
+    "install",
+    "--yes",
+    "--no-install-recommends",
+)
+
+# In a mount namespace of its own: the overlay is gone with the process, however that ends.
+_COMPILE = """
+set -e
+mount -t tmpfs tmpfs "$SCRATCH"
+mkdir "$SCRATCH/upper" "$SCRATCH/work" "$SCRATCH/root"
+mount -t overlay overlay "$SCRATCH/root" \
+    -o "lowerdir=$LOWER,upperdir=$SCRATCH/upper,workdir=$SCRATCH/work"
+chroot "$SCRATCH/root" "$@" >&2
+cat > "$SCRATCH/root/tmp/nccl_tests_cpu.c"
+chroot "$SCRATCH/root" mpicc -O2 -Wall -o /tmp/nccl_tests_cpu /tmp/nccl_tests_cpu.c -lm >&2
+exec cat "$SCRATCH/root/tmp/nccl_tests_cpu"
+"""
+
+
+def _compile(root: Path) -> bytes:
+    """The program, built against the image's own Open MPI; the image itself stays as it was."""
+    scratch = root / "mnt"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", _COMPILE, "sh", *_INSTALL, *_BUILD_PACKAGES],
+        input=_SOURCE.read_bytes(),
+        capture_output=True,
+        check=False,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SCRATCH": str(scratch), "LOWER": str(root)},
+    )
+    if done.returncode != 0:
+        said = (done.stderr.decode(errors="replace").strip() or "it said nothing").splitlines()[-1]
+        raise LabError(f"cannot build {_SOURCE.name} for the image: {said}", _NETWORK_HINT)
+    return done.stdout
+
+
+_NETWORK_HINT = "check that this machine reaches its Debian mirror: `apt-get update`"
+
+
+def _follow(step: Step, *argv: str) -> None:
+    """The command has succeeded; its lines were steps. LabError with its last complaint."""
+    complaint = "it said nothing"
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("I: "):
+                step(line[3:].strip().rstrip("."))
+            elif line.strip():
+                complaint = line.strip()
+    if process.returncode != 0:
+        raise LabError(
+            f"{argv[0]} failed with exit code {process.returncode}: {complaint}", _NETWORK_HINT
+        )
+
+
+def _forget_identity(root: Path) -> None:
+    """No two machines share an identity: each makes its own when it boots."""
+    for name in ("etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id"):
+        (root / name).unlink(missing_ok=True)
+    for key in (root / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (root / "etc/machine-id").write_text("")
+
+
+def _remove_former(flavour: Flavour, path: Path) -> None:
+    mounts = Path("/proc/self/mounts").read_text()
+    for former in images().glob(f"{flavour}-*"):
+        if former != path and str(former) not in mounts:
+            shutil.rmtree(former)
+
+
+@contextmanager
+def _alone(wait: bool = True) -> Iterator[None]:
+    """One build at a time, over all processes; BlockingIOError where `wait` is not wanted."""
+    images().mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (images() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield

@@ -1,0 +1,37 @@
+"""What a crashed lab left on this machine, and its removal.
+
+Nothing here trusts a record of the crashed process: machines are found by their control groups and
+folders, the rest by its fixed names and by the number on the lab's routes.
+"""
+
+import shutil
+
+from lab import cgroups, image, machine, network
+from lab.places import MACHINES
+
+
+def found() -> tuple[str, ...]:
+    """What of a lab is here (`machine i-0abc…`, `route 198.18.0.0/16`), without touching it."""
+    machines = tuple(f"machine {name}" for name in _machines())
+    builds = tuple(f"interrupted image {path.name}" for path in image.interrupted())
+    return machines + network.traces() + builds
+
+
+def clear() -> tuple[str, ...]:
+    """Nothing of a lab is left on this machine; says what was removed, in `found`'s words.
+
+    LabError when something does not go.
+    """
+    removed = found()
+    for name in _machines():
+        cgroups.kill(name)
+        machine.remove(name)
+    network.down()
+    for path in image.interrupted():
+        shutil.rmtree(path, ignore_errors=True)
+    return removed
+
+
+def _machines() -> tuple[str, ...]:
+    folders = (path.name for path in MACHINES.iterdir()) if MACHINES.is_dir() else ()
+    return tuple(sorted({*cgroups.machines(), *folders}))

@@ -1,0 +1,272 @@
+"""A machine of the lab: a real Linux system that boots the instance's own user data.
+
+systemd-nspawn on an overlay of the flavour's image, in the lab's network namespace, with the user
+data in cloud-init's NoCloud seed. The host needs no systemd of its own.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Literal
+
+from config.errors import LabError
+from lab import cgroups, network
+from lab.host import call, succeeds
+from lab.image import image_path
+from lab.limits import locked_memory
+from lab.places import MACHINES, NAMESPACE
+
+_REBOOT = 133
+"""systemd-nspawn's exit code when the machine wants to boot again."""
+
+_POWER_OFF = signal.SIGRTMIN + 3
+"""What systemd-nspawn sends to a machine's systemd, which takes it by signalfd (systemd(1))."""
+
+# A process enters its groups and the namespace before it becomes systemd-nspawn. `ip netns exec`
+# would do for the namespace, but it hides the cgroups under a fresh /sys.
+_ENTER = """
+for group in $GROUPS_OF_MACHINE; do echo $$ > "$group/cgroup.procs" || exit 1; done
+unset GROUPS_OF_MACHINE
+exec nsenter --net=/run/netns/%s "$@"
+"""
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """What a machine boots with, as EC2 would have told it.
+
+    `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
+    handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
+    """
+
+    instance_id: str
+    hostname: str
+    flavour: Literal["dlami", "stock"]
+    private_ip: str
+    prefix_length: int
+    gateway: str
+    public_ip: str | None
+    user_data: bytes
+    authorized_keys: tuple[str, ...]
+    instance_type: str
+
+
+class Machine:
+    """One machine: it boots, ends, may boot again from its disk, and is removed."""
+
+    def __init__(self, spec: MachineSpec) -> None:
+        self.spec = spec
+        self._folder = MACHINES / spec.instance_id
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = threading.Event()
+        self._ended.set()
+        self._may_reboot = False
+
+    def boot(self, on_exit: Callable[[str], None]) -> None:
+        """The machine's process runs.
+
+        `on_exit(instance_id)` is called once, from a thread, when the machine has ended, however;
+        a machine that reboots has not ended. The image is there (`lab.image.ensure_image`) and the
+        network is up, else LabError.
+        """
+        if self.running:
+            raise LabError(f"machine {self.spec.instance_id} already runs", "stop it first")
+        if not network.is_up():
+            raise LabError("the lab's network is not up", "start the lab: `gpuctl lab start`")
+        self._mount()
+        self._seed()
+        (self._folder / "console").write_bytes(b"")
+        self._may_reboot = True
+        self._start()
+        self._ended.clear()
+        threading.Thread(
+            target=self._wait, args=(on_exit,), name=self.spec.instance_id, daemon=True
+        ).start()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of systemd-nspawn, None when the machine does not run."""
+        return self._process.pid if self._process and self.running else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the machine has booted and not ended."""
+        return not self._ended.is_set()
+
+    def power_off(self, timeout: float = 30.0) -> None:
+        """The machine has shut down, by itself within `timeout` seconds, or else killed."""
+        self._may_reboot = False
+        if self._process and self.running and self._takes_power_off():
+            self._process.send_signal(signal.SIGTERM)  # nspawn hands it on as "power off"
+            if self._ended.wait(timeout):
+                return
+        self.kill()
+
+    def kill(self) -> None:
+        """No process of the machine is left; as pulling the plug."""
+        self._may_reboot = False
+        while self._process and self.running:
+            # Just after boot its process may not have come to its groups yet.
+            self._process.kill()
+            cgroups.kill(self.spec.instance_id)
+            self._ended.wait(0.2)
+        cgroups.kill(self.spec.instance_id)
+
+    def console(self) -> str:
+        """What the machine wrote to its console since it booted; empty before."""
+        try:
+            return (self._folder / "console").read_bytes().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def add_public_ip(self, address: str) -> None:
+        """The running machine answers to `address` too."""
+        self._ip_inside("address", "replace", f"{IPv4Address(address)}/32", "dev", "host0")
+
+    def remove_public_ip(self, address: str) -> None:
+        """The running machine no longer answers to `address`."""
+        self._ip_inside("address", "delete", f"{IPv4Address(address)}/32", "dev", "host0")
+
+    def remove(self) -> None:
+        """Nothing of the machine is left; it is killed first when it still runs."""
+        self.kill()
+        remove(self.spec.instance_id)
+
+    def _mount(self) -> None:
+        image = image_path(self.spec.flavour)
+        if not image.is_dir():
+            raise LabError(
+                f"the image {self.spec.flavour} is not there", "start the lab: it is made then"
+            )
+        for part in ("root", "upper", "work"):
+            (self._folder / part).mkdir(parents=True, exist_ok=True)
+        root = self._folder / "root"
+        if not root.is_mount():
+            layers = f"lowerdir={image},upperdir={self._folder}/upper,workdir={self._folder}/work"
+            hint = f"{MACHINES} must be on a disk that carries overlays (ext4, xfs)"
+            call("mount", "-t", "overlay", "gpuctl-lab", "-o", layers, root, hint=hint)
+
+    def _seed(self) -> None:
+        """cloud-init finds this instance's documents; names resolve before it runs."""
+        root = self._folder / "root"
+        seed = root / "var/lib/cloud/seed/nocloud"
+        seed.mkdir(parents=True, exist_ok=True)
+        (seed / "user-data").write_bytes(self.spec.user_data)
+        (seed / "meta-data").write_text(json.dumps(_meta_data(self.spec)))
+        (seed / "network-config").write_text(json.dumps(_network_config(self.spec)))
+        # Open MPI hangs on a machine that does not know its own name, whatever the user data say.
+        own_name = f"127.0.0.1 localhost\n127.0.1.1 {self.spec.hostname}\n"
+        (root / "etc/hosts").write_text(own_name)
+        servers = "".join(f"nameserver {server}\n" for server in network.resolvers())
+        (root / "etc/resolv.conf").unlink(missing_ok=True)
+        (root / "etc/resolv.conf").write_text(servers)
+
+    def _start(self) -> None:
+        groups = cgroups.create(self.spec.instance_id)
+        with (self._folder / "console").open("ab") as console:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _ENTER % NAMESPACE, "sh", *self._nspawn()],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={
+                    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                    "GROUPS_OF_MACHINE": " ".join(str(group) for group in groups),
+                },
+                start_new_session=True,  # Ctrl-C on the terminal is not for machines
+            )
+
+    def _nspawn(self) -> list[str]:
+        limit = [] if locked_memory() is not None else ["--rlimit=MEMLOCK=infinity"]
+        return [
+            "systemd-nspawn",
+            "--quiet",
+            "--boot",
+            f"--directory={self._folder}/root",
+            f"--machine={self.spec.instance_id}",
+            f"--hostname={self.spec.hostname}",
+            f"--network-bridge={network.BRIDGE}",
+            "--register=no",  # the host may run no systemd to register with
+            "--keep-unit",
+            "--settings=no",
+            "--link-journal=no",
+            "--resolv-conf=off",
+            "--timezone=off",
+            "--suppress-sync=yes",  # packages install faster; a machine's disk need not outlive us
+            "--console=read-only",
+            *limit,
+        ]
+
+    def _wait(self, on_exit: Callable[[str], None]) -> None:
+        assert self._process is not None
+        while self._process.wait() == _REBOOT and self._may_reboot:
+            self._start()
+        try:
+            cgroups.kill(self.spec.instance_id)
+            cgroups.remove(self.spec.instance_id)
+        finally:
+            self._ended.set()
+            on_exit(self.spec.instance_id)
+
+    def _takes_power_off(self) -> bool:
+        """Whether the machine's process 1 has come as far as to listen for its signal.
+
+        Before that the signal would be lost, and there is nothing yet to shut down in order.
+        """
+        try:
+            status = Path(f"/proc/{_leader(self.spec.instance_id, self.pid)}/status").read_text()
+        except (LabError, OSError):
+            return False
+        masks = [int(line.split()[1], 16) for line in status.splitlines() if line[:6] == "SigBlk"]
+        return any(mask >> (_POWER_OFF - 1) & 1 for mask in masks)
+
+    def _ip_inside(self, *words: str) -> None:
+        """`ip` in the machine's own network, by the host's command."""
+        leader = _leader(self.spec.instance_id, self.pid)
+        call("nsenter", f"--net=/proc/{leader}/ns/net", "ip", *words)
+
+
+def remove(instance_id: str) -> None:
+    """Nothing of an ended machine is left: mount, disk, groups."""
+    folder = MACHINES / instance_id
+    while (folder / "root").is_mount():
+        if not succeeds("umount", folder / "root"):
+            call("umount", "--lazy", folder / "root")
+    shutil.rmtree(folder, ignore_errors=True)
+    cgroups.remove(instance_id)
+
+
+def _leader(instance_id: str, nspawn: int | None) -> int:
+    """The machine's process 1, as the host numbers it: nspawn's only child."""
+    children = Path(f"/proc/{nspawn}/task/{nspawn}/children")
+    for child in children.read_text().split() if nspawn and children.exists() else ():
+        return int(child)
+    raise LabError(f"machine {instance_id} does not run", "see `gpuctl lab status`")
+
+
+def _meta_data(spec: MachineSpec) -> dict[str, object]:
+    return {
+        "instance-id": spec.instance_id,
+        "instance-type": spec.instance_type,
+        "local-hostname": spec.hostname,
+        "public-keys": list(spec.authorized_keys),
+    }
+
+
+def _network_config(spec: MachineSpec) -> dict[str, object]:
+    """cloud-init's network version 2, static: what EC2's DHCP would have said."""
+    addresses = [f"{spec.private_ip}/{spec.prefix_length}"]
+    if spec.public_ip:
+        addresses.append(f"{spec.public_ip}/32")
+    host0 = {
+        "addresses": addresses,
+        "routes": [{"to": "0.0.0.0/0", "via": spec.gateway}],
+        "nameservers": {"addresses": list(network.resolvers())},
+    }
+    return {"version": 2, "ethernets": {"host0": host0}}

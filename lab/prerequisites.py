@@ -1,0 +1,99 @@
+"""What this machine must have before the lab can start, and how to get it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import cgroups, network
+from lab.host import SEARCH_PATH
+
+_TOOLS = {
+    "mmdebstrap": "mmdebstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "ssh": "openssh-client",
+    "nsenter": "util-linux",
+    "sysctl": "procps",
+}
+"""Commands that the lab runs, and the Debian packages that bring them."""
+
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_OLDEST_NSPAWN = 250  # --suppress-sync came with it (systemd's NEWS)
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}  # capability.h
+
+
+@dataclass(frozen=True)
+class Prerequisite:
+    """Something that is missing: `name`, what is wrong (`problem`), one line that cures it."""
+
+    name: str
+    problem: str
+    remedy: str
+
+
+def missing() -> tuple[Prerequisite, ...]:
+    """Everything that keeps the lab from starting here; empty when it can. Changes nothing."""
+    if sys.platform != "linux":
+        return (Prerequisite("Linux", f"this is {sys.platform}", "use the lab on a Linux machine"),)
+    return tuple((*_missing_rights(), *_missing_tools(), *_missing_surroundings()))
+
+
+def _missing_rights() -> Iterator[Prerequisite]:
+    if os.geteuid() != 0:
+        yield Prerequisite("root", "the lab boots machines, which takes root", "run it with sudo")
+        return
+    mask = _effective_capabilities()
+    lacking = [name for name, bit in _CAPABILITIES.items() if not mask >> bit & 1]
+    if lacking:
+        yield Prerequisite(
+            "root", f"this root lacks {', '.join(lacking)}", "run it outside of the container"
+        )
+
+
+def _missing_tools() -> Iterator[Prerequisite]:
+    for tool, package in _TOOLS.items():
+        if shutil.which(tool, path=SEARCH_PATH) is None:
+            yield Prerequisite(tool, "not found", f"apt-get install -y {package}")
+    if not _KEYRING.exists():
+        yield Prerequisite(
+            "Debian's keys", f"{_KEYRING} not found", "apt-get install -y debian-archive-keyring"
+        )
+    version = _nspawn_version()
+    if version is not None and version < _OLDEST_NSPAWN:
+        yield Prerequisite(
+            "systemd-nspawn",
+            f"version {version}, at least {_OLDEST_NSPAWN} is needed",
+            "use a host with a newer systemd, such as Debian 12",
+        )
+
+
+def _missing_surroundings() -> Iterator[Prerequisite]:
+    if not cgroups.hierarchies():
+        yield Prerequisite("cgroups", "none is mounted", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+    if not network.resolvers():
+        yield Prerequisite(
+            "DNS",
+            "the resolver listens on this machine's loopback alone, where no other can ask it",
+            "put a nameserver that others can ask into /etc/resolv.conf",
+        )
+
+
+def _effective_capabilities() -> int:
+    status = Path("/proc/self/status").read_text()
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(match[1], 16) if match else 0
+
+
+def _nspawn_version() -> int | None:
+    nspawn = shutil.which("systemd-nspawn", path=SEARCH_PATH)
+    if nspawn is None:
+        return None
+    done = subprocess.run([nspawn, "--version"], capture_output=True, text=True, check=False)
+    match = re.match(r"systemd (\d+)", done.stdout)
+    return int(match[1]) if match else None

@@ -1,0 +1,281 @@
+"""Placement groups and instances."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from lab.provider.resource import (
+    Resource,
+    first,
+    tag_specifications,
+    tags_of,
+    wait,
+)
+from lab.provider.values import UNKNOWN, Properties
+
+
+class PlacementGroup(Resource):
+    """`aws.ec2.PlacementGroup`."""
+
+    token = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105 Pulumi's word for a type's name
+    title = "EC2 Placement Group"
+    required = frozenset({"name", "strategy"})
+    replacing = frozenset({"name", "strategy"})
+    computed = frozenset({"arn", "placementGroupId"})
+
+    def problems(self, inputs: Properties) -> dict[str, str]:
+        """The strategy is one of EC2's."""
+        strategy = inputs.get("strategy", UNKNOWN)
+        if strategy not in ("cluster", "partition", "spread", UNKNOWN):
+            return {
+                "strategy": f'expected strategy to be one of ["cluster" "partition" "spread"],'
+                f" got {strategy}"
+            }
+        return {}
+
+    def create(self, inputs: Properties) -> str:
+        """The group exists."""
+        self.ec2.create_placement_group(
+            GroupName=inputs["name"],
+            Strategy=inputs["strategy"],
+            TagSpecifications=tag_specifications("placement-group", inputs),
+        )
+        return str(inputs["name"])
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """Strategy, id and tags."""
+        group = first(
+            lambda: self.ec2.describe_placement_groups(GroupNames=[resource_id])["PlacementGroups"]
+        )
+        if group is None or group.get("State") in ("deleting", "deleted"):
+            return None
+        return {
+            **state,
+            "name": group["GroupName"],
+            "strategy": group["Strategy"],
+            "placementGroupId": group.get("GroupId"),
+            "tags": tags_of(group),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """The tags are as asked for."""
+        self.retag(str(state["placementGroupId"]), state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The group is gone; AWS refuses as long as an instance is in it."""
+        self.ec2.delete_placement_group(GroupName=resource_id)
+
+
+class Instance(Resource):
+    """`aws.ec2.Instance`, launched from a template or from its own inputs.
+
+    The real provider changes user data in place by stopping the instance where
+    `userDataReplaceOnChange` is not set; this one always replaces.
+    """
+
+    token = "aws:ec2/instance:Instance"  # noqa: S105
+    title = "EC2 Instance"
+    replacing = frozenset(
+        {
+            "ami",
+            "associatePublicIpAddress",
+            "availabilityZone",
+            "keyName",
+            "launchTemplate",
+            "rootBlockDevice",
+            "subnetId",
+            "userDataBase64",
+        }
+    )
+    updating = frozenset(
+        {
+            "instanceInitiatedShutdownBehavior",
+            "instanceType",
+            "metadataOptions",
+            "tags",
+            "userDataReplaceOnChange",
+            "volumeTags",
+            "vpcSecurityGroupIds",
+        }
+    )
+    computed = frozenset(
+        {
+            "arn",
+            "availabilityZone",
+            "instanceState",
+            "placementGroup",
+            "primaryNetworkInterfaceId",
+            "privateDns",
+            "privateIp",
+            "publicDns",
+            "publicIp",
+            "subnetId",
+        }
+    )
+
+    def problems(self, inputs: Properties) -> dict[str, str]:
+        """An instance has an image and a type, of its own or by a template."""
+        if "launchTemplate" not in inputs and not {"ami", "instanceType"} <= set(inputs):
+            return {"ami": "one of `ami,instance_type,launch_template` must be specified"}
+        return {}
+
+    def create(self, inputs: Properties) -> str:
+        """EC2 has accepted the launch."""
+        request = _launch(inputs)
+        if root := inputs.get("rootBlockDevice"):
+            image = self.ec2.describe_images(ImageIds=[inputs["ami"]])["Images"][0]
+            request["BlockDeviceMappings"] = [
+                {"DeviceName": image["RootDeviceName"], "Ebs": _upper(root)}
+            ]
+        launched = self.ec2.run_instances(MinCount=1, MaxCount=1, **request)
+        return launched["Instances"][0]["InstanceId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """The instance runs."""
+        self._wait_for(resource_id, "running")
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """What runs; an instance that is ending is as good as gone."""
+        instance = self._describe(resource_id)
+        if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
+            return None
+        there: dict[str, Any] = {
+            "ami": instance.get("ImageId"),
+            "availabilityZone": instance["Placement"]["AvailabilityZone"],
+            "instanceState": instance["State"]["Name"],
+            "instanceType": instance["InstanceType"],
+            "keyName": instance.get("KeyName"),
+            "placementGroup": instance["Placement"].get("GroupName"),
+            "primaryNetworkInterfaceId": _primary(instance).get("NetworkInterfaceId"),
+            "privateDns": instance.get("PrivateDnsName"),
+            "privateIp": instance.get("PrivateIpAddress"),
+            "publicDns": instance.get("PublicDnsName"),
+            "publicIp": instance.get("PublicIpAddress"),
+            "subnetId": instance.get("SubnetId"),
+            "tags": tags_of(instance),
+            "vpcSecurityGroupIds": [g["GroupId"] for g in instance.get("SecurityGroups", [])],
+        }
+        return {**state, **there}
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """What differs is as asked for; another type costs a stop and a start."""
+        changed = {name for name in self.updating if state.get(name) != inputs.get(name)}
+        if "vpcSecurityGroupIds" in changed:
+            self.ec2.modify_instance_attribute(
+                InstanceId=resource_id, Groups=inputs["vpcSecurityGroupIds"]
+            )
+        if "instanceInitiatedShutdownBehavior" in changed:
+            self.ec2.modify_instance_attribute(
+                InstanceId=resource_id,
+                InstanceInitiatedShutdownBehavior={
+                    "Value": inputs["instanceInitiatedShutdownBehavior"]
+                },
+            )
+        if "metadataOptions" in changed:
+            self.ec2.modify_instance_metadata_options(
+                InstanceId=resource_id, **_upper(inputs["metadataOptions"])
+            )
+        if "volumeTags" in changed:
+            self._retag_volumes(resource_id, state, inputs)
+        if "instanceType" in changed:
+            self._change_type(resource_id, inputs["instanceType"])
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The instance is terminated; its interfaces and volumes went with it."""
+        self.ec2.terminate_instances(InstanceIds=[resource_id])
+        self._wait_for(resource_id, "terminated")
+
+    def _describe(self, resource_id: str) -> Any | None:
+        reservation = first(
+            lambda: self.ec2.describe_instances(InstanceIds=[resource_id])["Reservations"]
+        )
+        return None if reservation is None else reservation["Instances"][0]
+
+    def _wait_for(self, resource_id: str, wanted: str) -> None:
+        """The instance is in the state; raises RuntimeError when it ended instead."""
+
+        def reached() -> bool:
+            instance = self._describe(resource_id)
+            state = "terminated" if instance is None else str(instance["State"]["Name"])
+            if state == "terminated" and wanted != "terminated":
+                reason = ((instance or {}).get("StateReason") or {}).get("Message", "")
+                raise RuntimeError(
+                    f"waiting for EC2 Instance ({resource_id}) to be {wanted}: it is terminated"
+                    + (f": {reason}" if reason else "")
+                )
+            return state == wanted
+
+        wait(reached, f"EC2 Instance ({resource_id}) to be {wanted}")
+
+    def _change_type(self, resource_id: str, instance_type: str) -> None:
+        self.ec2.stop_instances(InstanceIds=[resource_id])
+        self._wait_for(resource_id, "stopped")
+        self.ec2.modify_instance_attribute(
+            InstanceId=resource_id, InstanceType={"Value": instance_type}
+        )
+        self.ec2.start_instances(InstanceIds=[resource_id])
+        self._wait_for(resource_id, "running")
+
+    def _retag_volumes(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        instance = self._describe(resource_id) or {}
+        for mapping in instance.get("BlockDeviceMappings", []):
+            old, new = ({"tags": which.get("volumeTags")} for which in (state, inputs))
+            self.retag(mapping["Ebs"]["VolumeId"], old, new)
+
+
+def _launch(inputs: Properties) -> dict[str, Any]:
+    """RunInstances' parameters for an instance's inputs."""
+    plain = {
+        "ImageId": inputs.get("ami"),
+        "InstanceType": inputs.get("instanceType"),
+        "KeyName": inputs.get("keyName"),
+        "InstanceInitiatedShutdownBehavior": inputs.get("instanceInitiatedShutdownBehavior"),
+        "LaunchTemplate": _template(inputs.get("launchTemplate")),
+        "MetadataOptions": _upper(inputs.get("metadataOptions")),
+        "NetworkInterfaces": _interface(inputs),
+        "Placement": _upper({"availabilityZone": inputs.get("availabilityZone")}),
+        # boto3 encodes user data of RunInstances by itself.
+        "UserData": base64.b64decode(inputs.get("userDataBase64") or ""),
+        "TagSpecifications": [
+            *tag_specifications("instance", inputs),
+            *tag_specifications("volume", {"tags": inputs.get("volumeTags")}),
+        ],
+    }
+    return {name: value for name, value in plain.items() if value}
+
+
+def _template(template: Mapping[str, Any] | None) -> dict[str, Any]:
+    if template is None:
+        return {}
+    return {"LaunchTemplateId": template["id"], "Version": template.get("version", "$Default")}
+
+
+def _interface(inputs: Properties) -> list[dict[str, Any]]:
+    """The one interface of an instance that is launched by its own inputs."""
+    if not inputs.get("subnetId"):
+        return []
+    public = inputs.get("associatePublicIpAddress")
+    return [
+        {
+            "DeviceIndex": 0,
+            "SubnetId": inputs["subnetId"],
+            "Groups": inputs.get("vpcSecurityGroupIds") or [],
+            "DeleteOnTermination": True,
+            **({} if public is None else {"AssociatePublicIpAddress": public}),
+        }
+    ]
+
+
+def _upper(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """EC2's names for flat options."""
+    given = (options or {}).items()
+    return {name[0].upper() + name[1:]: value for name, value in given if value is not None}
+
+
+def _primary(instance: Any) -> Mapping[str, Any]:
+    for interface in instance.get("NetworkInterfaces", []):
+        attachment = interface["Attachment"]
+        if attachment["DeviceIndex"] == 0 and attachment.get("NetworkCardIndex", 0) == 0:
+            return dict(interface)
+    return {}

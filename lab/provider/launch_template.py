@@ -1,0 +1,138 @@
+"""Launch templates: every change is a new version."""
+
+from typing import Any
+
+from lab.provider.resource import Resource, aws_tags, first, tag_specifications, tags_of
+from lab.provider.values import Properties
+
+_DATA = {
+    "blockDeviceMappings": "BlockDeviceMappings",
+    "imageId": "ImageId",
+    "instanceInitiatedShutdownBehavior": "InstanceInitiatedShutdownBehavior",
+    "instanceMarketOptions": "InstanceMarketOptions",
+    "instanceType": "InstanceType",
+    "keyName": "KeyName",
+    "metadataOptions": "MetadataOptions",
+    "networkInterfaces": "NetworkInterfaces",
+    "placement": "Placement",
+    "tagSpecifications": "TagSpecifications",
+    "userData": "UserData",
+}
+"""Properties that are data of a version, and EC2's names of them."""
+
+_BOOLEANS = frozenset(
+    {"AssociatePublicIpAddress", "DeleteOnTermination", "Encrypted", "EbsOptimized"}
+)
+"""Fields that Pulumi carries as text, for `unset` is a third value there."""
+
+
+class LaunchTemplate(Resource):
+    """`aws.ec2.LaunchTemplate`."""
+
+    token = "aws:ec2/launchTemplate:LaunchTemplate"  # noqa: S105 Pulumi's word for a type's name
+    title = "EC2 Launch Template"
+    required = frozenset({"name"})
+    replacing = frozenset({"name"})
+    updating = frozenset({*_DATA, "updateDefaultVersion", "tags"})
+    computed = frozenset({"arn", "defaultVersion", "latestVersion"})
+    renewed = frozenset({"defaultVersion", "latestVersion"})
+
+    def create(self, inputs: Properties) -> str:
+        """The template exists in its first version."""
+        made = self.ec2.create_launch_template(
+            LaunchTemplateName=inputs["name"],
+            LaunchTemplateData=template_data(inputs),
+            TagSpecifications=tag_specifications("launch-template", inputs),
+        )
+        return made["LaunchTemplate"]["LaunchTemplateId"]
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """The newest version's data, as `state` writes them where they are the same."""
+        template = first(
+            lambda: self.ec2.describe_launch_templates(LaunchTemplateIds=[resource_id])[
+                "LaunchTemplates"
+            ]
+        )
+        if template is None:
+            return None
+        versions = self.ec2.describe_launch_template_versions(
+            LaunchTemplateId=resource_id, Versions=["$Latest"]
+        )
+        there: Any = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        known = template_data(state)
+        drifted = {
+            name: _from_aws(there.get(key))
+            for name, key in _DATA.items()
+            if there.get(key) != known.get(key)
+        }
+        return {
+            **state,
+            **drifted,
+            "name": template["LaunchTemplateName"],
+            "latestVersion": template["LatestVersionNumber"],
+            "defaultVersion": template["DefaultVersionNumber"],
+            "tags": tags_of(template),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """A new version has the data, where they changed; tags are as asked for."""
+        if template_data(state) != template_data(inputs):
+            made = self.ec2.create_launch_template_version(
+                LaunchTemplateId=resource_id, LaunchTemplateData=template_data(inputs)
+            )
+            if inputs.get("updateDefaultVersion"):
+                version = made["LaunchTemplateVersion"]["VersionNumber"]
+                self.ec2.modify_launch_template(
+                    LaunchTemplateId=resource_id, DefaultVersion=str(version)
+                )
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The template is gone, all versions with it."""
+        self.ec2.delete_launch_template(LaunchTemplateId=resource_id)
+
+
+def template_data(properties: Properties) -> Any:
+    """EC2's LaunchTemplateData for a template's properties."""
+    return {
+        key: _to_aws(properties[name])
+        for name, key in _DATA.items()
+        if properties.get(name) is not None
+    }
+
+
+def _to_aws(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_to_aws(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {_aws_name(name): _aws_value(_aws_name(name), item) for name, item in value.items()}
+
+
+def _aws_name(name: str) -> str:
+    # An interface's securityGroups are EC2's Groups: the same list by another name.
+    return "Groups" if name == "securityGroups" else name[0].upper() + name[1:]
+
+
+def _aws_value(key: str, value: Any) -> Any:
+    if key == "Tags":
+        return aws_tags(value)
+    if key in _BOOLEANS and isinstance(value, str):
+        return value == "true"
+    return _to_aws(value)
+
+
+def _from_aws(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from_aws(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found: Properties = {}
+    for key, item in value.items():
+        if key == "Tags":
+            found["tags"] = tags_of(value)
+        elif key == "Groups":
+            found["securityGroups"] = item
+        else:
+            found[key[0].lower() + key[1:]] = _from_aws(item)
+    return found

@@ -1,0 +1,278 @@
+"""VPC, subnet, gateways, addresses and routes."""
+
+from ipaddress import IPv4Network
+from typing import Any
+
+from lab.provider.resource import Resource, first, tag_specifications, tags_of, wait
+from lab.provider.values import UNKNOWN, Properties
+
+
+def _cidr_problem(inputs: Properties) -> dict[str, str]:
+    cidr = inputs.get("cidrBlock", UNKNOWN)
+    if cidr == UNKNOWN:
+        return {}
+    try:
+        IPv4Network(cidr)
+    except ValueError as error:
+        return {"cidrBlock": f'"{cidr}" is not a valid CIDR block: {error}'}
+    return {}
+
+
+class Vpc(Resource):
+    """`aws.ec2.Vpc`."""
+
+    token = "aws:ec2/vpc:Vpc"  # noqa: S105 Pulumi's word for a type's name
+    title = "EC2 VPC"
+    required = frozenset({"cidrBlock"})
+    replacing = frozenset({"cidrBlock"})
+    updating = frozenset({"enableDnsSupport", "enableDnsHostnames", "tags"})
+    computed = frozenset({"arn", "defaultSecurityGroupId", "mainRouteTableId"})
+
+    def problems(self, inputs: Properties) -> dict[str, str]:
+        """The range must be one."""
+        return _cidr_problem(inputs)
+
+    def create(self, inputs: Properties) -> str:
+        """The VPC exists."""
+        made = self.ec2.create_vpc(
+            CidrBlock=inputs["cidrBlock"], TagSpecifications=tag_specifications("vpc", inputs)
+        )
+        return made["Vpc"]["VpcId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """DNS is as asked for; AWS changes one attribute a call."""
+        if (support := inputs.get("enableDnsSupport")) is not None:
+            self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsSupport={"Value": support})
+        if (names := inputs.get("enableDnsHostnames")) is not None:
+            self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsHostnames={"Value": names})
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """Range, DNS and tags."""
+        vpc = first(lambda: self.ec2.describe_vpcs(VpcIds=[resource_id])["Vpcs"])
+        if vpc is None:
+            return None
+        support = self.ec2.describe_vpc_attribute(VpcId=resource_id, Attribute="enableDnsSupport")
+        names = self.ec2.describe_vpc_attribute(VpcId=resource_id, Attribute="enableDnsHostnames")
+        return {
+            **state,
+            "cidrBlock": vpc["CidrBlock"],
+            "enableDnsSupport": support["EnableDnsSupport"]["Value"],
+            "enableDnsHostnames": names["EnableDnsHostnames"]["Value"],
+            "tags": tags_of(vpc),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """DNS and tags are as asked for."""
+        self.complete(resource_id, inputs)
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The VPC is gone."""
+        self.ec2.delete_vpc(VpcId=resource_id)
+
+
+class Subnet(Resource):
+    """`aws.ec2.Subnet`."""
+
+    token = "aws:ec2/subnet:Subnet"  # noqa: S105
+    title = "EC2 Subnet"
+    required = frozenset({"vpcId", "cidrBlock"})
+    replacing = frozenset({"vpcId", "cidrBlock", "availabilityZone"})
+    updating = frozenset({"mapPublicIpOnLaunch", "tags"})
+    computed = frozenset({"arn", "availabilityZone", "availabilityZoneId"})
+
+    def problems(self, inputs: Properties) -> dict[str, str]:
+        """The range must be one."""
+        return _cidr_problem(inputs)
+
+    def create(self, inputs: Properties) -> str:
+        """The subnet exists."""
+        zone = inputs.get("availabilityZone")
+        made = self.ec2.create_subnet(
+            VpcId=inputs["vpcId"],
+            CidrBlock=inputs["cidrBlock"],
+            **({"AvailabilityZone": zone} if zone else {}),
+            TagSpecifications=tag_specifications("subnet", inputs),
+        )
+        return made["Subnet"]["SubnetId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """Instances get public addresses at launch, or don't."""
+        if (public := inputs.get("mapPublicIpOnLaunch")) is not None:
+            self.ec2.modify_subnet_attribute(
+                SubnetId=resource_id, MapPublicIpOnLaunch={"Value": public}
+            )
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """Where it lies and its tags."""
+        subnet = first(lambda: self.ec2.describe_subnets(SubnetIds=[resource_id])["Subnets"])
+        if subnet is None:
+            return None
+        return {
+            **state,
+            "vpcId": subnet["VpcId"],
+            "cidrBlock": subnet["CidrBlock"],
+            "availabilityZone": subnet["AvailabilityZone"],
+            "availabilityZoneId": subnet.get("AvailabilityZoneId"),
+            "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
+            "tags": tags_of(subnet),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Attribute and tags are as asked for."""
+        self.complete(resource_id, inputs)
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The subnet is gone."""
+        self.ec2.delete_subnet(SubnetId=resource_id)
+
+
+class InternetGateway(Resource):
+    """`aws.ec2.InternetGateway`, attached to its VPC."""
+
+    token = "aws:ec2/internetGateway:InternetGateway"  # noqa: S105
+    title = "EC2 Internet Gateway"
+    updating = frozenset({"vpcId", "tags"})
+    computed = frozenset({"arn"})
+
+    def create(self, inputs: Properties) -> str:
+        """The gateway exists, attached to nothing yet."""
+        made = self.ec2.create_internet_gateway(
+            TagSpecifications=tag_specifications("internet-gateway", inputs)
+        )
+        return made["InternetGateway"]["InternetGatewayId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """It is attached."""
+        if vpc := inputs.get("vpcId"):
+            self.ec2.attach_internet_gateway(InternetGatewayId=resource_id, VpcId=vpc)
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """Which VPC it is attached to, and its tags."""
+        gateway = first(
+            lambda: self.ec2.describe_internet_gateways(InternetGatewayIds=[resource_id])[
+                "InternetGateways"
+            ]
+        )
+        if gateway is None:
+            return None
+        attached = [a["VpcId"] for a in gateway["Attachments"]]
+        return {**state, "vpcId": attached[0] if attached else None, "tags": tags_of(gateway)}
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """It is attached to the VPC asked for, with its tags."""
+        if state.get("vpcId") != inputs.get("vpcId"):
+            self._detach(resource_id, state)
+            self.complete(resource_id, inputs)
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """It is detached and gone."""
+        self._detach(resource_id, self.read(resource_id, state) or {})
+        self.ec2.delete_internet_gateway(InternetGatewayId=resource_id)
+
+    def _detach(self, resource_id: str, state: Properties) -> None:
+        if vpc := state.get("vpcId"):
+            self.ec2.detach_internet_gateway(InternetGatewayId=resource_id, VpcId=vpc)
+
+
+class Eip(Resource):
+    """`aws.ec2.Eip`: a public address of the account's own."""
+
+    token = "aws:ec2/eip:Eip"  # noqa: S105
+    title = "EC2 EIP"
+    replacing = frozenset({"domain"})
+    computed = frozenset({"allocationId", "arn", "publicIp"})
+
+    def create(self, inputs: Properties) -> str:
+        """The address is allocated."""
+        made = self.ec2.allocate_address(
+            Domain=inputs.get("domain", "vpc"),
+            TagSpecifications=tag_specifications("elastic-ip", inputs),
+        )
+        return made["AllocationId"]
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """The address and its tags."""
+        address = first(
+            lambda: self.ec2.describe_addresses(AllocationIds=[resource_id])["Addresses"]
+        )
+        if address is None:
+            return None
+        return {
+            **state,
+            "allocationId": resource_id,
+            "domain": address["Domain"],
+            "publicIp": address["PublicIp"],
+            "tags": tags_of(address),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """The tags are as asked for."""
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The address is given back."""
+        self.ec2.release_address(AllocationId=resource_id)
+
+
+class NatGateway(Resource):
+    """`aws.ec2.NatGateway`: egress of the private subnet."""
+
+    token = "aws:ec2/natGateway:NatGateway"  # noqa: S105
+    title = "EC2 NAT Gateway"
+    required = frozenset({"subnetId"})
+    replacing = frozenset({"subnetId", "allocationId"})
+    computed = frozenset({"privateIp", "publicIp", "networkInterfaceId"})
+
+    def create(self, inputs: Properties) -> str:
+        """The gateway exists."""
+        allocation = inputs.get("allocationId")
+        made = self.ec2.create_nat_gateway(
+            SubnetId=inputs["subnetId"],
+            **({"AllocationId": allocation} if allocation else {}),
+            TagSpecifications=tag_specifications("natgateway", inputs),
+        )
+        return made["NatGateway"]["NatGatewayId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """It is available."""
+        wait(lambda: self._state(resource_id) == "available", "the NAT gateway to be available")
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """Where it lies, its addresses and tags."""
+        gateway = self._describe(resource_id)
+        if gateway is None or gateway["State"] in ("deleted", "deleting", "failed"):
+            return None
+        address = (gateway.get("NatGatewayAddresses") or [{}])[0]
+        return {
+            **state,
+            "subnetId": gateway["SubnetId"],
+            "allocationId": address.get("AllocationId"),
+            "privateIp": address.get("PrivateIp"),
+            "publicIp": address.get("PublicIp"),
+            "networkInterfaceId": address.get("NetworkInterfaceId"),
+            "tags": tags_of(gateway),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """The tags are as asked for."""
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The gateway is gone, so that its address can be given back."""
+        self.ec2.delete_nat_gateway(NatGatewayId=resource_id)
+        wait(
+            lambda: self._state(resource_id) in (None, "deleted"),
+            "the NAT gateway to be deleted",
+        )
+
+    def _describe(self, resource_id: str) -> Any | None:
+        return first(
+            lambda: self.ec2.describe_nat_gateways(NatGatewayIds=[resource_id])["NatGateways"]
+        )
+
+    def _state(self, resource_id: str) -> str | None:
+        gateway = self._describe(resource_id)
+        return None if gateway is None else str(gateway["State"])

@@ -1,0 +1,128 @@
+"""Route tables and which subnet uses them."""
+
+from typing import Any
+
+from lab.provider.resource import Resource, first, tag_specifications, tags_of
+from lab.provider.values import Properties
+
+_TARGETS = {"gatewayId": "GatewayId", "natGatewayId": "NatGatewayId"}
+
+
+class RouteTable(Resource):
+    """`aws.ec2.RouteTable` with its routes inline, beside the VPC's own."""
+
+    token = "aws:ec2/routeTable:RouteTable"  # noqa: S105 Pulumi's word for a type's name
+    title = "EC2 Route Table"
+    required = frozenset({"vpcId"})
+    replacing = frozenset({"vpcId"})
+    updating = frozenset({"routes", "tags"})
+    computed = frozenset({"arn"})
+
+    def problems(self, inputs: Properties) -> dict[str, str]:
+        """Routes lead from an IPv4 range to an internet or NAT gateway."""
+        for index, route in enumerate(inputs.get("routes") or []):
+            if unknown := set(route) - {"cidrBlock", *_TARGETS}:
+                return {f"routes[{index}]": f"the lab has no {sorted(unknown)[0]} in a route"}
+        return {}
+
+    def create(self, inputs: Properties) -> str:
+        """The table exists."""
+        made = self.ec2.create_route_table(
+            VpcId=inputs["vpcId"], TagSpecifications=tag_specifications("route-table", inputs)
+        )
+        return made["RouteTable"]["RouteTableId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """It has its routes."""
+        for route in inputs.get("routes") or []:
+            self._add(resource_id, route)
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """The routes in the order of `state` where they are the same, and the tags."""
+        table = first(
+            lambda: self.ec2.describe_route_tables(RouteTableIds=[resource_id])["RouteTables"]
+        )
+        if table is None:
+            return None
+        there = [_route(r) for r in table["Routes"] if r.get("GatewayId") != "local"]
+        known = state.get("routes") or []
+        same = sorted(map(_key, there)) == sorted(map(_key, known))
+        return {
+            **state,
+            "vpcId": table["VpcId"],
+            "routes": known if same else there,
+            "tags": tags_of(table),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Routes and tags are as asked for."""
+        old = {_key(route): route for route in state.get("routes") or []}
+        new = {_key(route): route for route in inputs.get("routes") or []}
+        for key in sorted(set(old) - set(new)):
+            self.ec2.delete_route(
+                RouteTableId=resource_id, DestinationCidrBlock=old[key]["cidrBlock"]
+            )
+        for key in sorted(set(new) - set(old)):
+            self._add(resource_id, new[key])
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The table is gone."""
+        self.ec2.delete_route_table(RouteTableId=resource_id)
+
+    def _add(self, resource_id: str, route: Properties) -> None:
+        target: dict[str, Any] = {
+            aws: route[name] for name, aws in _TARGETS.items() if route.get(name)
+        }
+        self.ec2.create_route(
+            RouteTableId=resource_id, DestinationCidrBlock=route["cidrBlock"], **target
+        )
+
+
+def _route(aws: Any) -> Properties:
+    targets = {name: aws[key] for name, key in _TARGETS.items() if aws.get(key)}
+    return {"cidrBlock": aws.get("DestinationCidrBlock", ""), **targets}
+
+
+def _key(route: Properties) -> tuple[str, ...]:
+    return (route.get("cidrBlock", ""), *(route.get(name) or "" for name in _TARGETS))
+
+
+class RouteTableAssociation(Resource):
+    """`aws.ec2.RouteTableAssociation`: a subnet uses a table."""
+
+    token = "aws:ec2/routeTableAssociation:RouteTableAssociation"  # noqa: S105
+    title = "EC2 Route Table Association"
+    required = frozenset({"routeTableId", "subnetId"})
+    # AWS can move a subnet to another table in place; the id changes with it, so that here it is
+    # a replacement. The program never does it.
+    replacing = frozenset({"routeTableId", "subnetId"})
+    updating = frozenset()
+
+    def create(self, inputs: Properties) -> str:
+        """The subnet uses the table."""
+        made = self.ec2.associate_route_table(
+            RouteTableId=inputs["routeTableId"], SubnetId=inputs["subnetId"]
+        )
+        return made["AssociationId"]
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """Which table the subnet uses."""
+        where = [{"Name": "association.route-table-association-id", "Values": [resource_id]}]
+        table = first(
+            lambda: self.ec2.describe_route_tables(Filters=where)["RouteTables"]  # type: ignore[arg-type]
+        )
+        if table is None:
+            return None
+        for association in table["Associations"]:
+            if association["RouteTableAssociationId"] == resource_id:
+                subnet = association.get("SubnetId")
+                return {**state, "routeTableId": table["RouteTableId"], "subnetId": subnet}
+        return None
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Nothing of it changes in place."""
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The subnet uses the VPC's main table again."""
+        self.ec2.disassociate_route_table(AssociationId=resource_id)

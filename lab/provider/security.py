@@ -1,0 +1,197 @@
+"""Security groups with their rules inline, and key pairs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from lab.provider.resource import Resource, first, tag_specifications, tags_of
+from lab.provider.values import Properties, is_unknown
+
+_RULE = frozenset(
+    {"description", "protocol", "fromPort", "toPort", "cidrBlocks", "securityGroups", "self"}
+)
+
+Atom = tuple[str, int, int, str]
+"""Protocol, first port, last port, and the one source or target: a range or a group."""
+
+
+class SecurityGroup(Resource):
+    """`aws.ec2.SecurityGroup`; its rules are exactly those of the inputs."""
+
+    token = "aws:ec2/securityGroup:SecurityGroup"  # noqa: S105 Pulumi's word for a type's name
+    title = "EC2 Security Group"
+    required = frozenset({"name", "vpcId"})
+    replacing = frozenset({"name", "description", "vpcId"})
+    updating = frozenset({"ingress", "egress", "tags"})
+    computed = frozenset({"arn", "ownerId"})
+
+    def problems(self, inputs: Properties) -> dict[str, str]:
+        """Rules have a protocol, ports and sources that the lab knows."""
+        for direction in ("ingress", "egress"):
+            for index, rule in enumerate(inputs.get(direction) or []):
+                if is_unknown(rule):
+                    continue
+                if unknown := set(rule) - _RULE:
+                    return {f"{direction}[{index}]": f"the lab has no {sorted(unknown)[0]}"}
+                if rule.get("protocol") == "-1" and (rule["fromPort"], rule["toPort"]) != (0, 0):
+                    reason = "from_port and to_port must both be 0 to use the 'ALL' \"-1\" protocol"
+                    return {f"{direction}[{index}]": reason}
+        return {}
+
+    def create(self, inputs: Properties) -> str:
+        """The group exists, with the rule that AWS gives each."""
+        made = self.ec2.create_security_group(
+            GroupName=inputs["name"],
+            Description=inputs.get("description", "Managed by Pulumi"),
+            VpcId=inputs["vpcId"],
+            TagSpecifications=tag_specifications("security-group", inputs),
+        )
+        return made["GroupId"]
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """Its rules are those of the inputs; AWS's own egress to the world is no exception."""
+        self._apply(resource_id, inputs)
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """The rules as `state` writes them where they are the same, and the tags."""
+        group = self._describe(resource_id)
+        if group is None:
+            return None
+        found = {
+            **state,
+            "name": group["GroupName"],
+            "description": group["Description"],
+            "vpcId": group.get("VpcId"),
+            "ownerId": group.get("OwnerId"),
+            "tags": tags_of(group),
+        }
+        for direction in ("ingress", "egress"):
+            there = _atoms_there(group, direction)
+            if there != set(_atoms_asked(state.get(direction) or [], resource_id)):
+                found[direction] = [_rule(atom, resource_id) for atom in sorted(there)]
+        return found
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Rules and tags are as asked for."""
+        self._apply(resource_id, inputs)
+        self.retag(resource_id, state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The group is gone."""
+        self.ec2.delete_security_group(GroupId=resource_id)
+
+    def _describe(self, resource_id: str) -> Any | None:
+        return first(
+            lambda: self.ec2.describe_security_groups(GroupIds=[resource_id])["SecurityGroups"]
+        )
+
+    def _apply(self, group_id: str, inputs: Properties) -> None:
+        group = self._describe(group_id) or {}
+        calls: tuple[tuple[str, Any, Any], ...] = (
+            (
+                "ingress",
+                self.ec2.revoke_security_group_ingress,
+                self.ec2.authorize_security_group_ingress,
+            ),
+            (
+                "egress",
+                self.ec2.revoke_security_group_egress,
+                self.ec2.authorize_security_group_egress,
+            ),
+        )
+        for direction, revoke, authorize in calls:
+            there = _atoms_there(group, direction)
+            asked = _atoms_asked(inputs.get(direction) or [], group_id)
+            if gone := sorted(there - set(asked)):
+                revoke(GroupId=group_id, IpPermissions=[_permission(atom, "") for atom in gone])
+            if fresh := sorted(set(asked) - there):
+                authorize(
+                    GroupId=group_id,
+                    IpPermissions=[_permission(atom, asked[atom]) for atom in fresh],
+                )
+
+
+def _atoms_asked(rules: list[Properties], group_id: str) -> dict[Atom, str]:
+    """The rules taken apart to one source each, with their descriptions."""
+    return {
+        (rule["protocol"], rule["fromPort"], rule["toPort"], source): rule.get("description", "")
+        for rule in rules
+        for source in _sources(rule, group_id)
+    }
+
+
+def _sources(rule: Properties, group_id: str) -> Iterator[str]:
+    yield from rule.get("cidrBlocks") or []
+    yield from rule.get("securityGroups") or []
+    if rule.get("self"):
+        yield group_id
+
+
+def _atoms_there(group: Any, direction: str) -> set[Atom]:
+    permissions = group.get("IpPermissions" if direction == "ingress" else "IpPermissionsEgress")
+    found = set()
+    for permission in permissions or []:
+        everything = permission["IpProtocol"] == "-1"
+        ports = (0, 0) if everything else (permission["FromPort"], permission["ToPort"])
+        sources = [r["CidrIp"] for r in permission.get("IpRanges") or []]
+        sources += [pair["GroupId"] for pair in permission.get("UserIdGroupPairs") or []]
+        found |= {(permission["IpProtocol"], *ports, source) for source in sources}
+    return found
+
+
+def _permission(atom: Atom, description: str) -> dict[str, Any]:
+    protocol, start, end, source = atom
+    text = {"Description": description} if description else {}
+    permission: dict[str, Any] = {"IpProtocol": protocol}
+    if protocol != "-1":
+        permission |= {"FromPort": start, "ToPort": end}
+    if source.startswith("sg-"):
+        return permission | {"UserIdGroupPairs": [{"GroupId": source, **text}]}
+    return permission | {"IpRanges": [{"CidrIp": source, **text}]}
+
+
+def _rule(atom: Atom, group_id: str) -> Properties:
+    protocol, start, end, source = atom
+    rule: Properties = {"protocol": protocol, "fromPort": start, "toPort": end}
+    if source == group_id:
+        return rule | {"self": True}
+    return rule | {"securityGroups" if source.startswith("sg-") else "cidrBlocks": [source]}
+
+
+class KeyPair(Resource):
+    """`aws.ec2.KeyPair`: a public key that EC2 hands to instances."""
+
+    token = "aws:ec2/keyPair:KeyPair"  # noqa: S105
+    title = "EC2 Key Pair"
+    required = frozenset({"keyName", "publicKey"})
+    replacing = frozenset({"keyName", "publicKey"})
+    computed = frozenset({"arn", "fingerprint", "keyPairId"})
+
+    def create(self, inputs: Properties) -> str:
+        """The key is known to EC2 by its name."""
+        made = self.ec2.import_key_pair(
+            KeyName=inputs["keyName"],
+            PublicKeyMaterial=inputs["publicKey"].encode(),
+            TagSpecifications=tag_specifications("key-pair", inputs),
+        )
+        return made["KeyName"]
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """The fingerprint and the tags; as in the real provider, the key itself is not read."""
+        pair = first(lambda: self.ec2.describe_key_pairs(KeyNames=[resource_id])["KeyPairs"])
+        if pair is None:
+            return None
+        return {
+            **state,
+            "keyName": pair["KeyName"],
+            "keyPairId": pair.get("KeyPairId"),
+            "fingerprint": pair.get("KeyFingerprint"),
+            "tags": tags_of(pair),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """The tags are as asked for."""
+        self.retag(str(state["keyPairId"]), state, inputs)
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """EC2 knows the name no more."""
+        self.ec2.delete_key_pair(KeyName=resource_id)

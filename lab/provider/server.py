@@ -1,0 +1,238 @@
+"""The gRPC side: Pulumi's ResourceProvider over the table of types.
+
+Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at v3.258.0.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+import boto3
+import grpc
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+
+from lab.provider.difference import Difference, differences
+from lab.provider.resource import Resource, code_of, is_gone
+from lab.provider.table import TYPES
+from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
+
+VERSION = "7.51.1"
+"""The SDK that the program is written against; the engine asks for the same."""
+
+_WORKERS = 64
+"""Creations that wait at once: as many as the engine's default parallelism needs on a lab."""
+
+_FAILURES = (ClientError, BotoCoreError, RuntimeError, TimeoutError)
+
+_KINDS = {
+    ("add", False): provider_pb2.PropertyDiff.ADD,
+    ("add", True): provider_pb2.PropertyDiff.ADD_REPLACE,
+    ("delete", False): provider_pb2.PropertyDiff.DELETE,
+    ("delete", True): provider_pb2.PropertyDiff.DELETE_REPLACE,
+    ("update", False): provider_pb2.PropertyDiff.UPDATE,
+    ("update", True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
+}
+
+
+class Provider(provider_pb2_grpc.ResourceProviderServicer):
+    """The `aws` provider at one endpoint; the region is that of the last configuration."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._types: dict[str, Resource] = {}
+
+    def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        """The version that the SDK asks for."""
+        return plugin_pb2.PluginInfo(version=VERSION)
+
+    def Attach(self, request: Any, context: Any) -> Any:
+        """Engines come and go; nothing is kept of them."""
+        return empty_pb2.Empty()
+
+    def Cancel(self, request: Any, context: Any) -> Any:
+        """What is under way ends by itself: this process serves other engines too."""
+        return empty_pb2.Empty()
+
+    def CheckConfig(self, request: Any, context: Any) -> Any:
+        """The provider's own inputs are taken as they are."""
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: Any, context: Any) -> Any:
+        """Another region is another provider: everything is replaced."""
+        moved = from_struct(request.olds).get("region") != from_struct(request.news).get("region")
+        if not moved:
+            return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+        return provider_pb2.DiffResponse(
+            changes=provider_pb2.DiffResponse.DIFF_SOME, diffs=["region"], replaces=["region"]
+        )
+
+    def Configure(self, request: Any, context: Any) -> Any:
+        """The types act on the region; secrets and resources come as plain values."""
+        region = from_struct(request.args).get("region")
+        ec2 = boto3.client(
+            "ec2",
+            endpoint_url=self._endpoint,
+            region_name=None if region == UNKNOWN else region,
+            config=Config(max_pool_connections=_WORKERS, retries={"mode": "standard"}),
+        )
+        self._types = {token: kind(ec2) for token, kind in TYPES.items()}
+        return provider_pb2.ConfigureResponse(supportsPreview=True)
+
+    def Invoke(self, request: Any, context: Any) -> Any:
+        """The program asks nothing of the provider: gpuctl resolves everything before."""
+        failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
+        return provider_pb2.InvokeResponse(failures=[failure])
+
+    def Check(self, request: Any, context: Any) -> Any:
+        """Unknown, missing and impossible inputs are failures by name."""
+        kind = self._type(request.urn, context)
+        inputs = from_struct(request.news)
+        known = kind.required | kind.replacing | kind.updating
+        problems = {name: f"the lab's {kind.title} has no {name}" for name in set(inputs) - known}
+        problems |= {name: "is required" for name in kind.required - set(inputs)}
+        problems = problems or dict(kind.problems(inputs))
+        return provider_pb2.CheckResponse(
+            inputs=request.news,
+            failures=[
+                provider_pb2.CheckFailure(property=name, reason=reason)
+                for name, reason in sorted(problems.items())
+            ],
+        )
+
+    def Diff(self, request: Any, context: Any) -> Any:
+        """Every property that differs, by its path, and whether it forces a replacement."""
+        found = self._differences(request, context)
+        changes = provider_pb2.DiffResponse
+        return provider_pb2.DiffResponse(
+            changes=changes.DIFF_SOME if found else changes.DIFF_NONE,
+            diffs=sorted({d.property for d in found}),
+            replaces=sorted({d.property for d in found if d.replace}),
+            hasDetailedDiff=True,
+            detailedDiff={
+                d.path: provider_pb2.PropertyDiff(kind=_KINDS[d.kind, d.replace]) for d in found
+            },
+        )
+
+    def Create(self, request: Any, context: Any) -> Any:
+        """The resource is there and ready; a preview says only what is known before."""
+        kind = self._type(request.urn, context)
+        inputs = from_struct(request.properties)
+        if request.preview:
+            unknown = dict.fromkeys(kind.computed, UNKNOWN)
+            return provider_pb2.CreateResponse(properties=to_struct({**unknown, **inputs}))
+        try:
+            resource_id = kind.create(inputs)
+        except _FAILURES as error:
+            _fail(context, f"creating {kind.title}: {_text(error)}")
+        try:
+            kind.complete(resource_id, inputs)
+            properties = kind.read(resource_id, inputs)
+        except _FAILURES as error:
+            reason = f"creating {kind.title} ({resource_id}): {_text(error)}"
+            _fail_created(context, reason, resource_id, inputs)
+        if properties is None:
+            _fail(context, f"creating {kind.title} ({resource_id}): it is gone again")
+        return provider_pb2.CreateResponse(id=resource_id, properties=to_struct(properties))
+
+    def Read(self, request: Any, context: Any) -> Any:
+        """What is really there; an empty id where it is gone."""
+        kind = self._type(request.urn, context)
+        try:
+            properties = kind.read(request.id, from_struct(request.properties))
+        except _FAILURES as error:
+            _fail(context, f"reading {kind.title} ({request.id}): {_text(error)}")
+        if properties is None:
+            return provider_pb2.ReadResponse()
+        return provider_pb2.ReadResponse(
+            id=request.id, properties=to_struct(properties), inputs=request.inputs
+        )
+
+    def Update(self, request: Any, context: Any) -> Any:
+        """The resource is as asked for."""
+        kind = self._type(request.urn, context)
+        state, inputs = from_struct(request.olds), from_struct(request.news)
+        kept = _without_dropped(state, from_struct(request.old_inputs), inputs)
+        if request.preview:
+            touched = {d.property for d in self._differences(request, context)}
+            # Tags and other settings of the thing itself leave what it renews as it is.
+            renewed = kind.renewed if touched - {"tags"} else frozenset()
+            unknown = dict.fromkeys(renewed, UNKNOWN)
+            return provider_pb2.UpdateResponse(properties=to_struct({**kept, **unknown}))
+        try:
+            kind.update(request.id, state, inputs)
+            properties = kind.read(request.id, kept)
+        except _FAILURES as error:
+            _fail(context, f"updating {kind.title} ({request.id}): {_text(error)}")
+        if properties is None:
+            _fail(context, f"updating {kind.title} ({request.id}): it is gone")
+        return provider_pb2.UpdateResponse(properties=to_struct(properties))
+
+    def Delete(self, request: Any, context: Any) -> Any:
+        """The resource is gone; one that was gone already is no failure."""
+        kind = self._type(request.urn, context)
+        try:
+            kind.delete(request.id, from_struct(request.properties))
+        except _FAILURES as error:
+            if not (isinstance(error, ClientError) and is_gone(error)):
+                _fail(context, f"deleting {kind.title} ({request.id}): {_text(error)}")
+        return empty_pb2.Empty()
+
+    def _type(self, urn: str, context: Any) -> Resource:
+        # urn:pulumi:<stack>::<project>::<type>::<name>; a parent's type stands before a `$`.
+        token = urn.split("::")[2].rpartition("$")[2]
+        if token not in self._types:
+            _fail(context, f"the lab has no resource type {token}")
+        return self._types[token]
+
+    def _differences(self, request: Any, context: Any) -> tuple[Difference, ...]:
+        return differences(
+            from_struct(request.olds),
+            from_struct(request.old_inputs),
+            from_struct(request.news),
+            self._type(request.urn, context).replacing,
+        )
+
+
+def serve(endpoint: str) -> tuple[grpc.Server, int]:
+    """The provider serves on a port of loopback, which is returned."""
+    server = grpc.server(
+        ThreadPoolExecutor(_WORKERS),
+        # Launch templates with 32 interfaces, times hundreds of nodes, stay far below this.
+        options=[("grpc.max_receive_message_length", 64 << 20)],
+    )
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, port
+
+
+def _without_dropped(state: Properties, old: Properties, inputs: Properties) -> Properties:
+    """`state` with the new inputs, and without what was asked for once and is no more."""
+    dropped = set(old) - set(inputs)
+    return {**{name: value for name, value in state.items() if name not in dropped}, **inputs}
+
+
+def _text(error: Exception) -> str:
+    """The error as the real provider words it: AWS's operation, code and text."""
+    if isinstance(error, ClientError):
+        message = error.response.get("Error", {}).get("Message", "")
+        return f"operation error EC2: {error.operation_name}, api error {code_of(error)}: {message}"
+    return str(error)
+
+
+def _fail(context: Any, message: str) -> NoReturn:
+    context.abort(grpc.StatusCode.UNKNOWN, message)
+    raise AssertionError("abort raises")
+
+
+def _fail_created(context: Any, reason: str, resource_id: str, inputs: Properties) -> NoReturn:
+    """The call fails, and the engine learns that the resource exists, so that it can go again."""
+    failure = provider_pb2.ErrorResourceInitFailed(
+        id=resource_id, properties=to_struct(inputs), inputs=to_struct(inputs), reasons=[reason]
+    )
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=reason)
+    status.details.add().Pack(failure)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    _fail(context, reason)

@@ -1,0 +1,26 @@
+"""Every resource type that the program uses, by Pulumi's name of it."""
+
+from lab.provider.compute import Instance, PlacementGroup
+from lab.provider.launch_template import LaunchTemplate
+from lab.provider.network import Eip, InternetGateway, NatGateway, Subnet, Vpc
+from lab.provider.resource import Resource
+from lab.provider.routes import RouteTable, RouteTableAssociation
+from lab.provider.security import KeyPair, SecurityGroup
+
+TYPES: dict[str, type[Resource]] = {
+    kind.token: kind
+    for kind in (
+        Vpc,
+        Subnet,
+        InternetGateway,
+        Eip,
+        NatGateway,
+        RouteTable,
+        RouteTableAssociation,
+        SecurityGroup,
+        KeyPair,
+        PlacementGroup,
+        LaunchTemplate,
+        Instance,
+    )
+}

@@ -1,0 +1,79 @@
+"""The server: which services, which images, and no answer that a client cannot read."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.lab.world import World, refused, world
+
+PARAMETERS = {
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id": (
+        "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)",
+        "/dev/sda1",
+    ),
+    "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id": (
+        "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)",
+        "/dev/sda1",
+    ),
+    "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id": (
+        "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server",
+        "/dev/sda1",
+    ),
+    "/aws/service/debian/release/12/latest/amd64": ("debian-12-amd64", "/dev/xvda"),
+}
+
+
+@pytest.fixture
+def region() -> Iterator[World]:
+    with world() as made:
+        yield made
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_every_public_parameter_names_an_image(region: World, parameter: str) -> None:
+    name, root = PARAMETERS[parameter]
+    for place in ("us-east-1", "eu-west-1"):
+        value = region.client("ssm", place).get_parameter(Name=parameter)["Parameter"]["Value"]
+        (image,) = region.client("ec2", place).describe_images(ImageIds=[value])["Images"]
+        assert image["Name"].startswith(name)
+        assert image["RootDeviceName"] == root
+        assert image["Architecture"] == "x86_64"
+
+
+def test_images_are_the_labs_alone(region: World) -> None:
+    assert len(region.ec2.describe_images()["Images"]) == 4
+
+
+def test_who_am_i(region: World) -> None:
+    assert region.client("sts").get_caller_identity()["Account"] == "123456789012"
+
+
+def test_a_service_that_the_lab_lacks(region: World) -> None:
+    with refused("UnknownOperationException", "the lab has no service pricing"):
+        region.client("pricing").get_products(ServiceCode="AmazonEC2")
+
+
+def test_an_action_that_nobody_implemented(region: World) -> None:
+    with pytest.raises(ClientError) as caught:
+        region.ec2.describe_instance_topology()
+    assert caught.value.response["Error"]["Code"] == "InvalidAction"
+
+
+def test_a_new_server_is_a_new_world() -> None:
+    with world() as first:
+        first.run()
+    with world() as second:
+        assert second.ec2.describe_instances()["Reservations"] == []
+
+
+def test_the_api_alone_as_a_process() -> None:
+    process = subprocess.Popen([sys.executable, "-m", "lab.api"], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert World(url).run()
+        process.terminate()
+        assert process.wait(10) == 0

@@ -1,0 +1,127 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.errors import LabError
+from config.progress import Progress, silent
+from lab import image, image_files
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of its own, and a build that takes no time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    image.image_path.cache_clear()
+    monkeypatch.setattr(image, "_bootstrap", lambda root, step: root.mkdir())
+    yield tmp_path / "gpuctl/lab"
+    image.image_path.cache_clear()
+
+
+def test_an_image_is_built_once(cache: Path) -> None:
+    seen: list[Progress] = []
+    path = image.ensure_image("stock", seen.append)
+    assert path.parent == cache
+    assert path.name.startswith("stock-")
+    assert [(p.stage, p.subject, p.state) for p in seen] == [
+        ("image", "stock", "start"),
+        ("image", "stock", "done"),
+    ]
+    assert image.ensure_image("stock", seen.append) == path
+    assert len(seen) == 2
+
+
+def test_former_recipes_and_interrupted_builds_go(cache: Path) -> None:
+    for name in ("stock-000000000000", "partial-stock-000000000000", "dlami-000000000000"):
+        (cache / name).mkdir(parents=True)
+    path = image.ensure_image("stock", silent)
+    assert {p.name for p in cache.iterdir()} == {path.name, "dlami-000000000000", "lock"}
+
+
+def test_a_failed_build_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(root: Path, step: image.Step) -> None:
+        root.mkdir()
+        raise LabError("mmdebstrap failed with exit code 1: no mirror", "check the mirror")
+
+    monkeypatch.setattr(image, "_bootstrap", fail)
+    seen: list[Progress] = []
+    with pytest.raises(LabError, match="no mirror"):
+        image.ensure_image("stock", seen.append)
+    assert [p.name for p in cache.iterdir()] == ["lock"]
+    assert seen[-1].state == "failed"
+
+
+def test_an_interrupted_build_is_no_image(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(root: Path, step: image.Step) -> None:
+        root.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(image, "_bootstrap", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        image.ensure_image("stock", silent)
+    assert image.interrupted() == ()
+    assert not image.image_path("stock").exists()
+
+
+def test_a_build_at_work_is_not_called_interrupted(cache: Path) -> None:
+    (cache / "partial-stock-1").mkdir(parents=True)
+    with image._alone():
+        assert image.interrupted() == ()
+    assert [p.name for p in image.interrupted()] == ["partial-stock-1"]
+
+
+def test_a_change_of_the_program_changes_the_dlami_alone(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = image.image_path("stock"), image.image_path("dlami")
+    changed = tmp_path / "changed.c"
+    changed.write_text(image._SOURCE.read_text() + "/* */")
+    monkeypatch.setattr(image, "_SOURCE", changed)
+    image.image_path.cache_clear()
+    assert image.image_path("stock") == before[0]
+    assert image.image_path("dlami") != before[1]
+
+
+def test_the_hosts_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = (
+        "http://mirror.example/debian/ bookworm main\n"
+        "https://download.docker.com/linux/debian/ bookworm stable\n"
+        "http://apt.postgresql.org/pub/repos/apt/ bookworm-pgdg main\n"
+    )
+    monkeypatch.setattr(image_files, "_apt", lambda *argv: listed)
+    assert image_files._host_sources() == (
+        "Types: deb\nURIs: http://mirror.example/debian/\nSuites: bookworm\nComponents: main\n"
+        "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+    )
+
+
+def test_the_public_mirror_is_used_on_other_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_files, "_apt", lambda *argv: "")
+    assert image_files._host_sources().count("URIs: http://deb.debian.org/") == 3
+
+
+def test_the_hosts_way_to_fetch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    dumped = (
+        'APT "";\nAcquire::cdrom "";\nAcquire::http::Proxy "http://192.0.2.1:3128";\n'
+        'Acquire::Check-Valid-Until "false";\nDPkg::Post-Invoke:: "rm -rf";\n'
+    )
+    monkeypatch.setattr(image_files, "_apt", lambda *argv: dumped)
+    assert image_files._host_apt_settings() == (
+        'Acquire::http::Proxy "http://192.0.2.1:3128";\nAcquire::Check-Valid-Until "false";\n'
+    )
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("flavour", ["stock", "dlami"])
+def test_an_image_has_no_identity_and_what_its_flavour_promises(flavour: image.Flavour) -> None:
+    root = image.ensure_image(flavour, silent)
+    assert (root / "etc/machine-id").read_text() == ""
+    assert list((root / "etc/ssh").glob("ssh_host_*")) == []
+    assert not (root / "etc/hostname").exists()
+    assert (root / "usr/bin/cloud-init").exists()
+    assert not (root / "usr/bin/gcc").exists()
+    tests = root / "root/nccl-tests/build"
+    assert tests.exists() == (flavour == "dlami")
+    assert (root / "usr/bin/mpirun").is_symlink() == (flavour == "dlami")
+    if flavour == "dlami":
+        assert sorted(path.name for path in tests.iterdir()) == sorted(image._TEST_NAMES)

@@ -1,0 +1,198 @@
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from config.errors import LabError
+from lab import cgroups, limits
+from lab.machine import Machine
+from lab.places import MACHINES, NAMESPACE
+from tests.lab.conftest import Boot, Booted, spec
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def machine(boot: Boot) -> Booted:
+    booted = boot("stock", "10.213.0.4")
+    booted.wait()
+    return booted
+
+
+def test_cloud_init_runs_the_user_data(machine: Booted) -> None:
+    assert machine.output("cat /root/ran") == "user data ran\n"
+    assert machine.output("cloud-id").strip() == "nocloud"
+    assert machine.output("hostname").strip() == "ip-10-213-0-4"
+    assert machine.output("cat /var/lib/cloud/data/instance-id").strip() == "i-00000000000000004"
+
+
+def test_console_shows_the_host_keys_that_sshd_has(machine: Booted) -> None:
+    console = machine.machine.console()
+    begin, end = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
+    shown = console.partition(begin)[2].partition(end)[0].split()
+    keys = machine.output("cat /etc/ssh/ssh_host_ed25519_key.pub").split()
+    assert keys[1] in shown
+
+
+def test_the_machine_knows_its_own_name(machine: Booted) -> None:
+    assert machine.output("getent hosts ip-10-213-0-4").split()[0] == "127.0.1.1"
+
+
+def test_it_has_the_addresses_that_the_api_reports(machine: Booted) -> None:
+    shown = machine.output("ip -4 -oneline address show dev host0")
+    assert "10.213.0.4/24" in shown
+    assert "198.18.0.4/32" in shown
+
+
+def test_systemd_has_no_failed_unit(machine: Booted) -> None:
+    assert machine.output("systemctl --failed --no-legend") == ""
+
+
+def test_a_unit_returns_its_exit_code_and_reaps_its_children(machine: Booted) -> None:
+    unit = "systemd-run --quiet --wait --pipe --collect -p KillMode=control-group"
+    done = machine.ssh(f"{unit} sh -c 'setsid sleep 1234 & exit 7'")
+    assert done.returncode == 7
+    assert machine.ssh("pgrep -f 'sleep 1234'").returncode == 1
+
+
+def test_packages_install_through_the_hosts_mirror(machine: Booted) -> None:
+    machine.output("apt-get -qq update && apt-get -qq install -y hello")
+    assert machine.output("hello") == "Hello, world!\n"
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "192.168.1.1", "10.1.2.3", "198.19.0.1"])
+def test_private_ranges_are_unreachable(machine: Booted, address: str) -> None:
+    program = (
+        "import socket\n"
+        "try: socket.create_connection(('%s', 80), timeout=5)\n"
+        "except OSError as error: print(error.strerror)\n"
+    )
+    done = machine.ssh("python3 -", stdin=program % address)
+    assert done.stdout == "No route to host\n"
+
+
+def test_only_names_and_packages_leave_the_lab(machine: Booted) -> None:
+    """Port 9 of the mirror: dropped on this host, so it neither answers nor refuses."""
+    program = (
+        "import socket\n"
+        "try: socket.create_connection(('deb.debian.org', 9), timeout=2)\n"
+        "except TimeoutError: print('dropped')\n"
+    )
+    assert machine.ssh("python3 -", stdin=program).stdout == "dropped\n"
+
+
+def test_subnets_reach_each_other(machine: Booted, boot: Boot) -> None:
+    other = boot("stock", "10.213.1.4")
+    other.wait()
+    banner = "import socket; print(socket.create_connection(('10.213.1.4', 22), 5).recv(4))"
+    assert machine.ssh("python3 -", stdin=banner).stdout == "b'SSH-'\n"
+    other.machine.remove()
+
+
+def test_private_addresses_are_unreachable_from_the_host(machine: Booted) -> None:
+    shown = subprocess.run(
+        ["ip", "route", "get", "10.213.0.4"], capture_output=True, text=True, check=False
+    )
+    assert "No route to host" in shown.stderr
+
+
+def test_public_addresses_come_and_go(machine: Booted) -> None:
+    machine.machine.add_public_ip("198.18.3.3")
+    assert "198.18.3.3/32" in machine.output("ip -4 -oneline address show dev host0")
+    machine.machine.remove_public_ip("198.18.3.3")
+    assert "198.18.3.3" not in machine.output("ip -4 -oneline address show dev host0")
+
+
+def test_locked_memory_is_the_labs_limit(machine: Booted) -> None:
+    limit = limits.locked_memory()
+    shown = machine.output("grep 'Max locked memory' /proc/1/limits").split()[3:5]
+    expected = "unlimited" if limit is None else str(limit)
+    assert shown[1] == expected
+
+
+def test_a_reboot_is_not_an_end(machine: Booted) -> None:
+    before = machine.output("cat /proc/sys/kernel/random/boot_id; stat -c %Y /proc/1").split()
+    machine.ssh("systemctl reboot")
+    deadline = time.monotonic() + 60
+    while machine.ssh("true").returncode != 0 or machine.output("stat -c %Y /proc/1") == before[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    machine.wait()
+    assert machine.output("cat /root/ran") == "user data ran\n"  # once per instance, not per boot
+    assert machine.exits == []
+
+
+def test_a_machine_that_powers_off_itself_has_ended(boot: Boot) -> None:
+    booted = boot("stock", "10.213.0.5")
+    booted.wait()
+    interfaces = _interfaces()
+    booted.ssh("systemctl poweroff")
+    assert booted.ended.wait(20)
+    assert booted.exits == ["i-00000000000000005"]
+    assert not booted.machine.running
+    assert booted.machine.pid is None
+    assert len(_interfaces()) == len(interfaces) - 1
+    assert "i-00000000000000005" not in cgroups.machines()
+
+
+def test_it_boots_again_from_its_own_disk(boot: Boot) -> None:
+    booted = boot("stock", "10.213.0.6")
+    booted.wait()
+    booted.output("touch /root/kept")
+    booted.machine.power_off()
+    booted.machine.boot(booted.on_exit)
+    booted.wait()
+    assert booted.output("ls /root") == "kept\nran\n"
+    booted.machine.kill()
+    assert booted.exits == ["i-00000000000000006"] * 2
+
+
+def test_power_off_shuts_down_in_order(boot: Boot) -> None:
+    booted = boot("stock", "10.213.0.7")
+    booted.wait()
+    booted.machine.power_off()
+    assert "Reached target" in booted.machine.console().rpartition("Started")[2]
+    assert booted.exits == ["i-00000000000000007"]
+
+
+def test_power_off_just_after_boot_is_quick(boot: Boot) -> None:
+    booted = boot("stock", "10.213.0.8")
+    began = time.monotonic()
+    booted.machine.power_off()
+    assert time.monotonic() - began < 10
+    assert booted.ended.wait(1)
+
+
+def test_a_removed_machine_leaves_nothing(boot: Boot) -> None:
+    booted = boot("stock", "10.213.0.9")
+    booted.wait()
+    booted.machine.remove()
+    name = booted.machine.spec.instance_id
+    assert booted.exits == [name]
+    assert not (MACHINES / name).exists()
+    assert name not in Path("/proc/self/mounts").read_text()
+    assert name not in cgroups.machines()
+    assert cgroups.processes(name) == set()
+    booted.machine.remove()  # once more is fine
+
+
+def test_a_running_machine_does_not_boot_twice(machine: Booted) -> None:
+    with pytest.raises(LabError, match="machine i-00000000000000004 already runs"):
+        machine.machine.boot(machine.on_exit)
+
+
+def test_a_machine_that_never_booted_has_no_console(key: Path) -> None:
+    never = Machine(spec("stock", "10.213.0.10", key))
+    assert never.console() == ""
+    assert not never.running
+    with pytest.raises(LabError, match="does not run"):
+        never.add_public_ip("198.18.3.4")
+    never.remove()
+
+
+def _interfaces() -> list[str]:
+    shown = subprocess.run(
+        ["ip", "-n", NAMESPACE, "-brief", "link"], capture_output=True, text=True, check=True
+    )
+    return shown.stdout.splitlines()
