@@ -1,0 +1,226 @@
+"""From instances that were launched to nodes that are ready for a job."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.errors import GpuctlError, NodeError
+from config.progress import Progress, Reporter
+from config.resolved import Resolved
+from config.target import Target
+from infra.fleet import Fleet
+from nodes.inventory import Bastion, Inventory, Node
+from nodes.keys import ensure_key
+from nodes.ssh import Connections, Unreachable, connect
+from provision.aws import client
+from provision.host_keys import BootWatch, KnownHosts, Watched
+from provision.node_setup import wait_for_cloud_init
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+SSH_PATIENCE_S = 90
+"""From the host key on the console to an sshd that answers takes seconds; a reload drops some."""
+
+BASTION = "bastion"
+
+
+@dataclass(frozen=True)
+class Share:
+    """What every node gets, so that each reaches each other: files by path, and a script."""
+
+    files: tuple[tuple[str, bytes, int], ...]
+    script: str
+
+
+def bootstrap(
+    resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
+) -> Inventory:
+    """Every node is set up, holds the cluster's node-to-node key and has Open MPI.
+
+    A second call verifies all of it. Raises NodeError about the first node that failed, with its
+    own output; the others are not waited for.
+    """
+    inventory = inventory_of(resolved, fleet, folder)
+    ec2 = client(target, "ec2")
+    try:
+        asyncio.run(_bootstrap(inventory, ec2, report))
+    except BaseExceptionGroup as errors:
+        ours = errors.subgroup(GpuctlError)
+        if ours is None:
+            raise
+        raise _leaf(ours) from None
+    return inventory
+
+
+def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
+    """The fleet's nodes in rank order, with a slot per GPU, or one where there is none."""
+    gpus = resolved.instance_type.gpus
+    return Inventory(
+        cluster=resolved.cluster.name,
+        region=resolved.region,
+        zone=resolved.zone,
+        instance_type=resolved.instance_type.name,
+        bastion=Bastion(instance_id=fleet.bastion_id, address=fleet.bastion_address),
+        nodes=tuple(
+            Node(
+                rank=rank,
+                name=node.name,
+                instance_id=node.instance_id,
+                private_ip=node.private_ip,
+                gpus=gpus,
+                slots=gpus or 1,
+            )
+            for rank, node in enumerate(fleet.nodes)
+        ),
+        folder=folder,
+    )
+
+
+async def _bootstrap(inventory: Inventory, ec2: "EC2Client", report: Reporter) -> None:
+    machines = watched(inventory)
+    known = KnownHosts.read(inventory.folder / "known_hosts", machines)
+    known.write()
+    watch = BootWatch(ec2, machines, known, report)
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch.watch())
+        await _set_up(inventory, known, watch, report)
+        watching.cancel()
+
+
+async def _set_up(
+    inventory: Inventory, known: KnownHosts, watch: BootWatch, report: Reporter
+) -> None:
+    async with _patient_connections(inventory, watch) as connections:
+        async with asyncio.TaskGroup() as group:
+            for node in inventory.nodes:
+                group.create_task(_wait_for_node(connections, node, watch, report))
+        # Now that every host key is known, the nodes get to know each other.
+        share = share_of(inventory, known)
+        async with asyncio.TaskGroup() as group:
+            for node in inventory.nodes:
+                group.create_task(_hand_out(connections, node, share, report))
+
+
+@asynccontextmanager
+async def _patient_connections(
+    inventory: Inventory, watch: BootWatch
+) -> AsyncIterator[Connections]:
+    """The connection through the bastion, as soon as its sshd answers."""
+    await watch.pinned(BASTION)
+    deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
+    while True:
+        connecting = connect(inventory)
+        try:
+            connections = await connecting.__aenter__()
+            break
+        except NodeError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(1)
+    try:
+        yield connections
+    finally:
+        await connecting.__aexit__(None, None, None)
+
+
+async def _wait_for_node(
+    connections: Connections, node: Node, watch: BootWatch, report: Reporter
+) -> None:
+    await watch.pinned(node.name)
+    deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
+    while True:
+        try:
+            await connections.run(node, "true", timeout=30)
+            break
+        except NodeError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(1)
+    try:
+        await wait_for_cloud_init(connections, node, report)
+    except Unreachable:
+        # EC2 knows within seconds whether it was the network or the end of the machine.
+        for _ in range(5):
+            await watch.check_alive()
+            await asyncio.sleep(1)
+        raise
+
+
+async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> None:
+    """The node reaches every other by name and address, and has Open MPI."""
+    report(Progress("keys", node.name, "running"))
+    for path, data, mode in share.files:
+        await connections.put(node, data, path, mode)
+    done = await connections.run(node, "bash -s", stdin=share.script, timeout=120)
+    if done.exit_status != 0:
+        complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        report(Progress("keys", node.name, "failed", complaint))
+        raise NodeError(f"{node.name} ({node.private_ip}): {complaint}", "see it with `gpuctl ssh`")
+    report(Progress("keys", node.name, "done", done.stdout.strip().rpartition("\n")[2]))
+
+
+def watched(inventory: Inventory) -> tuple[Watched, ...]:
+    """The bastion first, then the nodes."""
+    entry = inventory.bastion
+    return (
+        Watched(BASTION, entry.instance_id, entry.address, entry.port),
+        *(Watched(n.name, n.instance_id, n.private_ip, n.port) for n in inventory.nodes),
+    )
+
+
+_SCRIPT = """\
+set -e
+umask 077
+touch ~/.ssh/authorized_keys
+grep -qxF {public} ~/.ssh/authorized_keys || echo {public} >> ~/.ssh/authorized_keys
+touch /etc/hosts
+others=$(sed '/^# gpuctl: nodes$/,/^# gpuctl: end$/d' /etc/hosts)
+printf '%s\\n' "$others" {hosts} > /etc/hosts
+chmod 644 /etc/hosts
+command -v mpirun > /dev/null || {{ echo 'mpirun is not on the PATH of ssh' >&2; exit 1; }}
+mpirun --version | head -n 1
+"""
+
+
+def share_of(inventory: Inventory, known: KnownHosts) -> Share:
+    """What makes the nodes reach each other by ssh, by name and by address.
+
+    Their key is the cluster's own, apart from the client's: a node cannot enter the bastion.
+    """
+    private = inventory.folder / "nodes_ed25519"
+    public = ensure_key(private, f"gpuctl {inventory.cluster} nodes")
+    hosts = "# gpuctl: nodes\n"
+    hosts += "".join(f"{node.private_ip} {node.name}\n" for node in inventory.nodes)
+    hosts += "# gpuctl: end"
+    config = (
+        f"Host {' '.join(f'{n.name} {n.private_ip}' for n in inventory.nodes)}\n"
+        "  IdentityFile ~/.ssh/id_ed25519\n  BatchMode yes\n  StrictHostKeyChecking yes\n"
+        "  GlobalKnownHostsFile /etc/ssh/ssh_known_hosts\n  LogLevel ERROR\n"
+    )
+    return Share(
+        files=(
+            ("/root/.ssh/id_ed25519", private.read_bytes(), 0o600),
+            ("/etc/ssh/ssh_known_hosts", _known_hosts(inventory.nodes, known), 0o644),
+            ("/etc/ssh/ssh_config.d/50-gpuctl.conf", config.encode(), 0o644),
+        ),
+        script=_SCRIPT.format(public=shlex.quote(public), hosts=shlex.quote(hosts)),
+    )
+
+
+def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> bytes:
+    keys = ((n, known.key(Watched(n.name, n.instance_id, n.private_ip, n.port))) for n in nodes)
+    return "".join(f"{n.name},{n.private_ip} {key}\n" for n, key in keys if key).encode()
+
+
+def _leaf(errors: BaseExceptionGroup[GpuctlError]) -> GpuctlError:
+    """The first single error in nested groups."""
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    assert isinstance(first, GpuctlError)
+    return first

@@ -1,0 +1,114 @@
+"""What gpuctl remembers of a cluster on this machine, from before anything of it exists.
+
+The record is written first and removed last, so that a client that died half-way leaves a trace:
+`gpuctl status` finds the cluster and `gpuctl down` removes it.
+"""
+
+import shutil
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import AwareDatetime, ValidationError
+
+from config.errors import InputError
+from config.resolved import Resolved, Value
+from config.target import Target
+from nodes.inventory import Inventory
+
+Status = Literal["creating", "ready", "failed", "destroying"]
+
+
+class ClusterRecord(Value):
+    """A cluster as gpuctl last meant it. `problem` says why it failed, in one line."""
+
+    name: str
+    region: str
+    zone: str
+    account: str
+    resolved: Resolved
+    created: AwareDatetime
+    status: Status
+    problem: str = ""
+
+    def now(self, status: Status, problem: str = "") -> "ClusterRecord":
+        """The same record with another status."""
+        return self.model_copy(update={"status": status, "problem": problem})
+
+
+def new_record(resolved: Resolved, created: datetime) -> ClusterRecord:
+    """The record of a cluster of which nothing exists yet."""
+    return ClusterRecord(
+        name=resolved.cluster.name,
+        region=resolved.region,
+        zone=resolved.zone,
+        account=resolved.account,
+        resolved=resolved,
+        created=created,
+        status="creating",
+    )
+
+
+def folder(name: str, target: Target) -> Path:
+    """The cluster's folder, readable by its owner alone; it need not exist."""
+    return target.clusters / name
+
+
+def write(record: ClusterRecord, target: Target) -> None:
+    """The record is on disk, whole or not at all."""
+    path = folder(record.name, target) / "cluster.json"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(record.model_dump_json(indent=2))
+    temporary.replace(path)
+
+
+def read(name: str, target: Target) -> ClusterRecord | None:
+    """The cluster's record, or None; InputError for one that cannot be read."""
+    path = folder(name, target) / "cluster.json"
+    try:
+        return ClusterRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise InputError(
+            f"the record {path} cannot be read: {str(error).splitlines()[0]}",
+            f"move it away; `gpuctl down {name}` then removes the cluster by its tags",
+        ) from error
+
+
+def records(target: Target) -> tuple[ClusterRecord, ...]:
+    """The records of all clusters of this target, by name."""
+    found = (
+        read(path.parent.name, target) for path in sorted(target.clusters.glob("*/cluster.json"))
+    )
+    return tuple(record for record in found if record is not None)
+
+
+def forget(name: str, target: Target) -> None:
+    """Nothing on this machine remembers the cluster: its keys are gone too."""
+    shutil.rmtree(folder(name, target), ignore_errors=True)
+
+
+def load_inventory(name: str, target: Target) -> Inventory:
+    """The nodes of a cluster that is ready. InputError for one that is unknown or not ready."""
+    record = read(name, target)
+    if record is None:
+        raise unknown(name, (known.name for known in records(target)))
+    try:
+        return Inventory.model_validate_json((folder(name, target) / "inventory.json").read_bytes())
+    except FileNotFoundError:
+        raise InputError(
+            f"cluster '{name}' is not ready: its record says {record.status}",
+            f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
+        ) from None
+
+
+def unknown(name: str, known: Iterable[str]) -> InputError:
+    """The complaint about a cluster that does not exist, with those that do."""
+    names = ", ".join(sorted(known))
+    return InputError(
+        f"there is no cluster '{name}'",
+        f"there are: {names}" if names else "there is none; `gpuctl up FILE` makes one",
+    )

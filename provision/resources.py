@@ -1,0 +1,132 @@
+"""What exists of clusters in AWS, found by tag and not by anybody's memory."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from provision.aws import aws_errors
+from provision.preflight import CLUSTER_TAG
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of EC2 resource: how it is asked for, and what is no longer there."""
+
+    noun: str
+    operation: str
+    answer: str
+    id_field: str
+    gone: frozenset[str] = frozenset()
+    filters: str = "Filters"
+
+
+KINDS = {
+    kind.noun: kind
+    for kind in (
+        Kind(
+            "instance", "describe_instances", "Reservations", "InstanceId",
+            frozenset({"terminated"}),
+        ),
+        Kind(
+            "NAT gateway", "describe_nat_gateways", "NatGateways", "NatGatewayId",
+            frozenset({"deleted"}), "Filter",
+        ),
+        Kind("elastic IP", "describe_addresses", "Addresses", "AllocationId"),
+        Kind("network interface", "describe_network_interfaces", "NetworkInterfaces",
+             "NetworkInterfaceId"),
+        Kind("launch template", "describe_launch_templates", "LaunchTemplates",
+             "LaunchTemplateId"),
+        Kind("placement group", "describe_placement_groups", "PlacementGroups", "GroupName",
+             frozenset({"deleted"})),
+        Kind("key pair", "describe_key_pairs", "KeyPairs", "KeyName"),
+        Kind("security group", "describe_security_groups", "SecurityGroups", "GroupId"),
+        Kind("subnet", "describe_subnets", "Subnets", "SubnetId"),
+        Kind("route table", "describe_route_tables", "RouteTables", "RouteTableId"),
+        Kind("internet gateway", "describe_internet_gateways", "InternetGateways",
+             "InternetGatewayId"),
+        Kind("VPC", "describe_vpcs", "Vpcs", "VpcId"),
+    )
+}  # fmt: skip
+"""In the order in which they can be removed: what others hang on comes last."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource that carries a cluster's tag. `told` is all that AWS says of it."""
+
+    kind: str
+    id: str
+    cluster: str
+    name: str
+    state: str
+    told: Any
+
+    @property
+    def since(self) -> datetime | None:
+        """When it came to be, where AWS says so."""
+        since = self.told.get("LaunchTime") or self.told.get("CreateTime")
+        return since if isinstance(since, datetime) else None
+
+
+def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
+    """What exists with the tag of `cluster`, or of any cluster, in the order of `KINDS`.
+
+    All kinds, or those of `nouns`, are asked for at once. What has ended is not there, though AWS
+    shows it for a while; see `find_instances`.
+    """
+    kinds = [KINDS[noun] for noun in nouns or KINDS]
+    with ThreadPoolExecutor(8, thread_name_prefix="find") as pool:
+        found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
+    return [one for kind in found for one in kind if exists(one)]
+
+
+def find_instances(ec2: "EC2Client", cluster: str | None) -> list[Resource]:
+    """All instances of `cluster`, or of any cluster, and those that ended within the hour."""
+    return _find_kind(ec2, KINDS["instance"], cluster)
+
+
+def exists(resource: Resource) -> bool:
+    """Whether it is still there, and not only shown for a while."""
+    return resource.state not in KINDS[resource.kind].gone
+
+
+def of_life_since(resources: Iterable[Resource], created: datetime) -> list[Resource]:
+    """What exists, and what ended since: not the dead of an earlier cluster of the same name."""
+    return [r for r in resources if exists(r) or (r.since is not None and r.since >= created)]
+
+
+def _find_kind(ec2: "EC2Client", kind: Kind, cluster: str | None) -> list[Resource]:
+    wanted: dict[str, Any] = {"Name": "tag-key", "Values": [CLUSTER_TAG]}
+    if cluster is not None:
+        wanted = {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}
+    with aws_errors():
+        if ec2.can_paginate(kind.operation):
+            paginator: Any = ec2.get_paginator(kind.operation)  # type: ignore[call-overload]
+            pages = list(paginator.paginate(**{kind.filters: [wanted]}))
+        else:
+            pages = [getattr(ec2, kind.operation)(**{kind.filters: [wanted]})]
+    items = [item for page in pages for item in page[kind.answer]]
+    if kind.noun == "instance":
+        items = [item for reservation in items for item in reservation["Instances"]]
+    return [resource for item in items if (resource := _resource(kind, item))]
+
+
+def _resource(kind: Kind, item: Any) -> Resource | None:
+    # EC2 calls the tags of network interfaces otherwise than all others.
+    tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags") or item.get("TagSet") or ()}
+    if CLUSTER_TAG not in tags:
+        return None
+    state = item.get("State", "")
+    return Resource(
+        kind=kind.noun,
+        id=str(item[kind.id_field]),
+        cluster=tags[CLUSTER_TAG],
+        name=tags.get("Name", ""),
+        state=str(state["Name"] if isinstance(state, dict) else state),
+        told=item,
+    )

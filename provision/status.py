@@ -1,0 +1,178 @@
+"""What exists of every cluster: AWS is asked, and the records of this machine are laid beside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from config.target import Target
+from provision.aws import client
+from provision.cost import price_of, spent_usd
+from provision.lock import is_locked
+from provision.record import ClusterRecord, records
+from provision.resources import KINDS, Resource, exists, find, find_instances, of_life_since
+
+ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone"]
+
+_ALIVE = frozenset({"pending", "running"})
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """An instance of a cluster; `state` is EC2's (`running`), or `missing`."""
+
+    name: str
+    instance_id: str
+    state: str
+    private_ip: str
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """A cluster as it is now.
+
+    `since` is ISO 8601. `state` is `orphaned` where this machine has no record of what exists, and
+    `gone` where nothing exists of what it remembers. `others` names what exists beside the nodes.
+    Costs are what exists now per hour, and what all of it has cost since it came to be; None where
+    a price is not known.
+    `problems` are lines for people, each with what to do.
+    """
+
+    name: str
+    region: str
+    state: ClusterState
+    nodes: tuple[NodeStatus, ...]
+    others: tuple[str, ...]
+    since: str | None
+    hourly_usd: float | None
+    spent_usd: float | None
+    problems: tuple[str, ...]
+
+
+def clusters(target: Target) -> tuple[ClusterStatus, ...]:
+    """Every cluster that AWS has in the target's region or that this machine remembers, by name.
+
+    Records in other regions are looked up there. Works whatever was killed before.
+    """
+    known = {record.name: record for record in records(target)}
+    found: dict[tuple[str, str], list[Resource]] = {
+        (record.region, record.name): [] for record in known.values()
+    }
+    for region in sorted({target.region, *(record.region for record in known.values())}):
+        ec2 = client(replace(target, region=region), "ec2")
+        others = [noun for noun in KINDS if noun != "instance"]
+        for resource in (*find_instances(ec2, None), *find(ec2, None, others)):
+            found.setdefault((region, resource.cluster), []).append(resource)
+    states = []
+    for (region, name), resources in sorted(found.items(), key=lambda item: item[0][::-1]):
+        record = known.get(name)
+        if record is not None and record.region != region:
+            record = None
+        busy = record is not None and is_locked(name, target)
+        if record is not None or any(exists(resource) for resource in resources):
+            states.append(status_of(name, region, record, resources, busy))
+    return tuple(states)
+
+
+def status_of(
+    name: str,
+    region: str,
+    record: ClusterRecord | None,
+    resources: Sequence[Resource],
+    busy: bool,
+) -> ClusterStatus:
+    """One cluster's status; `busy` is whether a command changes it right now."""
+    now = datetime.now(UTC)
+    existing = [resource for resource in resources if exists(resource)]
+    resources = of_life_since(resources, record.created) if record else existing
+    prices = [price_of(resource) for resource in existing]
+    nodes = _nodes(name, record, resources)
+    state, problems = _judge(name, record, nodes, existing, busy)
+    begun = min((resource.since for resource in resources if resource.since), default=None)
+    since = record.created if record else begun
+    return ClusterStatus(
+        name=name,
+        region=region,
+        state=state,
+        nodes=nodes,
+        others=tuple(f"{r.kind} {r.id}" for r in existing if not _belongs_to_node(name, r)),
+        since=since.isoformat(timespec="seconds") if since else None,
+        hourly_usd=None if None in prices else sum(price for price in prices if price),
+        spent_usd=spent_usd(resources, now),
+        problems=problems,
+    )
+
+
+def _judge(
+    name: str,
+    record: ClusterRecord | None,
+    nodes: Sequence[NodeStatus],
+    existing: Sequence[Resource],
+    busy: bool,
+) -> tuple[ClusterState, tuple[str, ...]]:
+    remove = f"`gpuctl down {name}` removes it"
+    if record is None:
+        return "orphaned", (f"this machine has no record of it; {remove}",)
+    if busy:
+        return record.status, ()
+    if not existing:
+        return "gone", (f"nothing of it exists; `gpuctl down {name}` forgets it",)
+    if record.status != "ready":
+        why = {
+            "creating": "`gpuctl up` was killed; repeat it",
+            "destroying": "`gpuctl down` did not finish; repeat it",
+            "failed": f"{record.problem}; repeat `gpuctl up`",
+        }[record.status]
+        return "failed", (f"{why}; {remove}",)
+    lost = tuple(
+        f"{node.name} is {node.state}; `gpuctl up` makes it again"
+        for node in nodes
+        if node.state not in _ALIVE
+    )
+    return "ready", lost
+
+
+def _nodes(
+    name: str, record: ClusterRecord | None, resources: Sequence[Resource]
+) -> tuple[NodeStatus, ...]:
+    """Nodes in rank order: those that exist, and those that should."""
+    instances: dict[str, Resource] = {}
+    for resource in resources:
+        node = _node_name(name, resource)
+        wished = record is None or node in record.resolved.node_names
+        if not _is_node(name, resource) or not (wished or exists(resource)):
+            continue
+        # A replaced node is shown for an hour beside the new one.
+        if node not in instances or instances[node].state not in _ALIVE:
+            instances[node] = resource
+    for wanted in record.resolved.node_names if record else ():
+        if wanted not in instances and record and record.status == "ready":
+            instances[wanted] = Resource("instance", "", name, wanted, "missing", {})
+    return tuple(
+        NodeStatus(
+            name=node,
+            instance_id=instance.id,
+            state=instance.state,
+            private_ip=instance.told.get("PrivateIpAddress", ""),
+        )
+        for node, instance in sorted(instances.items(), key=lambda item: _rank(item[0]))
+    )
+
+
+def _is_node(cluster: str, resource: Resource) -> bool:
+    return resource.kind == "instance" and _node_name(cluster, resource) != "bastion"
+
+
+def _belongs_to_node(cluster: str, resource: Resource) -> bool:
+    """Whether it is a node, or a network interface of an instance, which goes with it."""
+    return _is_node(cluster, resource) or "InstanceId" in resource.told.get("Attachment", {})
+
+
+def _node_name(cluster: str, resource: Resource) -> str:
+    """`node0` from the Name tag `demo-node0`."""
+    return resource.name.removeprefix(f"{cluster}-") or resource.id
+
+
+def _rank(node: str) -> tuple[int, str]:
+    digits = node.removeprefix("node")
+    return (int(digits), "") if digits.isdigit() else (1 << 30, node)

@@ -1,0 +1,115 @@
+"""A cluster comes up: planned, written down, made, and made ready."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from config.cluster import Cluster
+from config.errors import GpuctlError, InputError, Interrupted
+from config.progress import Progress, Reporter
+from config.resolved import Resolved
+from config.target import Target
+from infra.engine import find_engine
+from infra.plan import Plan
+from infra.stack import Stack
+from nodes.inventory import Inventory, save
+from provision.aws import client
+from provision.bootstrap import bootstrap
+from provision.cost import hourly_usd
+from provision.lock import cluster_lock
+from provision.preflight import resolve
+from provision.record import ClusterRecord, folder, forget, new_record, read, write
+from provision.resources import find
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """What `up` would do, and what the whole fleet then costs per hour (None: not known)."""
+
+    resolved: Resolved
+    plan: Plan
+    hourly_usd: float | None
+
+
+def plan(cluster: Cluster, target: Target, report: Reporter) -> FleetPlan:
+    """Everything is asked and previewed; in AWS nothing changed.
+
+    Raises InputError or CloudError with every problem at once.
+    """
+    report(Progress("preflight", cluster.name, "running"))
+    resolved = resolve(cluster, target)
+    stack = Stack(cluster.name, target, find_engine(report))
+    if read(cluster.name, target) is None and not stack.exists():
+        _check_name_is_free(resolved, target)
+    report(Progress("preflight", cluster.name, "done", resolved.zone))
+    return FleetPlan(resolved, stack.preview(resolved), hourly_usd(resolved))
+
+
+def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
+    """The cluster is as planned, and every node is ready for a job.
+
+    Its record is on disk before anything is made, and says afterwards how it went. When this
+    fails, what was made stays for a look; the error says how to remove it.
+    """
+    resolved = fleet_plan.resolved
+    name = resolved.cluster.name
+    with cluster_lock(name, "gpuctl up", target):
+        record = _begin(resolved, target)
+        stack = Stack(name, target, find_engine(report))
+        place = folder(name, target)
+        with _told_in(record, stack, target):
+            fleet = stack.fleet() if fleet_plan.plan.is_empty else None
+            if fleet is None:
+                # Until the nodes are ready again there is nothing to run on.
+                (place / "inventory.json").unlink(missing_ok=True)
+                fleet = stack.up(resolved, report)
+            inventory = bootstrap(resolved, fleet, place, target, report)
+        save(inventory, place / "inventory.json")
+        write(record.now("ready"), target)
+        return inventory
+
+
+def _begin(resolved: Resolved, target: Target) -> ClusterRecord:
+    before = read(resolved.cluster.name, target)
+    record = new_record(resolved, before.created if before else datetime.now(UTC))
+    write(record, target)
+    return record
+
+
+@contextmanager
+def _told_in(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[None]:
+    """What goes wrong is in the record, and its message says how to remove what exists."""
+    name = record.name
+    remains = f"what exists stays for a look; `gpuctl down {name}` removes it"
+    try:
+        yield
+    except KeyboardInterrupt:
+        write(record.now("failed", "interrupted"), target)
+        raise Interrupted(f"interrupted: cluster '{name}' is not ready", remains) from None
+    except GpuctlError as error:
+        write(record.now("failed", error.message.partition("\n")[0]), target)
+        if not isinstance(error, Interrupted):
+            if _made_nothing(record, stack, target):
+                forget(name, target)
+                remains = "nothing was made"
+            error.hint = f"{error.hint}\n{remains}" if error.hint else remains
+        raise
+
+
+def _made_nothing(record: ClusterRecord, stack: Stack, target: Target) -> bool:
+    """Whether neither Pulumi nor AWS knows of anything; False where they cannot be asked."""
+    try:
+        return not stack.exists() and not find(client(target, "ec2"), record.name)
+    except GpuctlError:
+        return False
+
+
+def _check_name_is_free(resolved: Resolved, target: Target) -> None:
+    name = resolved.cluster.name
+    if found := find(client(target, "ec2"), name):
+        raise InputError(
+            f"{len(found)} resources of a cluster '{name}' exist in {resolved.region},"
+            " but no record of it on this machine",
+            f"choose another name, or remove them: `gpuctl down {name}`",
+        )

@@ -1,0 +1,120 @@
+"""The boundary at which AWS's errors become ours."""
+
+import inspect
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import botocore.exceptions
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from config.errors import CloudError
+from config.target import Target
+from provision.aws import REMEDIES, aws_errors, client
+
+EVERY_ERROR = [
+    error
+    for _, error in inspect.getmembers(botocore.exceptions, inspect.isclass)
+    if issubclass(error, BotoCoreError)
+]
+
+LAUNCH_CODES = [
+    "InsufficientInstanceCapacity",
+    "InsufficientCapacity",
+    "InsufficientHostCapacity",
+    "InsufficientAddressCapacity",
+    "InsufficientVolumeCapacity",
+    "UnfulfillableCapacity",
+    "MaxSpotInstanceCountExceeded",
+    "SpotMaxPriceTooLow",
+    "VcpuLimitExceeded",
+    "InstanceLimitExceeded",
+    "ReservationCapacityExceeded",
+    "Unsupported",
+    "InsufficientFreeAddressesInSubnet",
+    "InvalidParameterCombination",
+    "InvalidParameterValue",
+    "InvalidNetworkInterface",
+    "InvalidAMIID",
+    "PendingVerification",
+    "OptInRequired",
+    "UnauthorizedOperation",
+    "RequestLimitExceeded",
+    "ServiceUnavailable",
+    "InternalError",
+    "InternalFailure",
+    "Unavailable",
+    "ServerInternal",
+    "InvalidInstanceID.NotFound",
+]
+
+
+def refusal(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "Too bad."}}, "RunInstances")
+
+
+@pytest.mark.parametrize("kind", EVERY_ERROR, ids=lambda kind: str(kind.__name__))
+def test_every_error_of_botocore_is_ours(kind: type[BotoCoreError]) -> None:
+    error = kind.__new__(kind)
+    Exception.__init__(error, "some reason")
+    with pytest.raises(CloudError) as caught, aws_errors():
+        raise error
+    assert caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("code", LAUNCH_CODES)
+def test_every_code_of_a_launch_has_a_remedy_of_its_own(code: str) -> None:
+    assert code in REMEDIES
+
+
+def test_a_refusal_says_what_was_refused_where_and_what_to_do() -> None:
+    with pytest.raises(CloudError) as caught, aws_errors(zone="us-east-1a"):
+        raise refusal("InsufficientInstanceCapacity")
+    assert str(caught.value) == (
+        "AWS refused RunInstances in us-east-1a: InsufficientInstanceCapacity: Too bad;"
+        " name other zones in capacity.zones, or try again later"
+    )
+    assert caught.value.code == "InsufficientInstanceCapacity"
+
+
+def test_a_detailed_code_has_its_family_s_remedy() -> None:
+    with pytest.raises(CloudError) as caught, aws_errors():
+        raise refusal("InvalidAMIID.Malformed")
+    assert caught.value.hint == REMEDIES["InvalidAMIID"]
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        yield int(listener.getsockname()[1])
+
+
+def test_given_credentials_need_no_files_and_no_proxy(
+    target: Target, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, closed_port: int
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "of-somebody-else")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    assert client(target, "sts").get_caller_identity()["Account"] == "123456789012"
+
+
+def test_an_unknown_profile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    target = Target("aws", "us-east-1", tmp_path, environment={"AWS_PROFILE": "work"})
+    with pytest.raises(CloudError, match=r"^The config profile \(work\) could not be found; set "):
+        client(target, "sts")
+
+
+def test_an_endpoint_that_does_not_answer_is_named(tmp_path: Path, closed_port: int) -> None:
+    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    target = Target(
+        "aws", "us-east-1", tmp_path, endpoint=f"http://127.0.0.1:{closed_port}", environment=keys
+    )
+    unreachable = pytest.raises(CloudError, match=r"^AWS cannot be reached: Could not connect")
+    with unreachable as caught, aws_errors():
+        client(target, "sts").get_caller_identity()
+    assert caught.value.code == "EndpointConnection"

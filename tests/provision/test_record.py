@@ -1,0 +1,139 @@
+"""Records and locks on this machine."""
+
+import multiprocessing
+import os
+import signal
+from datetime import UTC, datetime
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import pytest
+
+from config.errors import InputError
+from config.target import Target
+from infra.layout import interfaces
+from nodes.inventory import Bastion, Inventory, save
+from provision import record
+from provision.lock import cluster_lock, is_locked
+from tests.infra.region import instance_type
+
+CREATED = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def target(tmp_path: Path) -> Target:
+    return Target("test", "us-east-1", tmp_path)
+
+
+def a_record(name: str = "demo") -> record.ClusterRecord:
+    from config.cluster import Cluster
+    from config.resolved import Image, Resolved
+
+    kind = instance_type("p4d.24xlarge")
+    image = Image(
+        id="ami-1", name="DL", root_device="/dev/sda1", architecture="x86_64", has_software=True
+    )
+    resolved = Resolved(
+        cluster=Cluster.model_validate(
+            {
+                "name": name,
+                "nodes": 2,
+                "instance_type": "p4d.24xlarge",
+                "lifetime": {"max": "8h"},
+                "capacity": {"zones": ("us-east-1a",)},
+            }
+        ),
+        account="123456789012",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type=kind.model_copy(update={"price_usd_h": 21.957642}),
+        interfaces=interfaces(kind, "auto"),
+        image=image,
+        bastion_type="t3.small",
+        bastion_image=image,
+        bastion_price_usd_h=0.0208,
+        nat_price_usd_h=0.045,
+        ssh_from="198.18.255.1/32",
+        public_key="ssh-ed25519 AAAA",
+        user_data="#cloud-config\n",
+        bastion_user_data="#cloud-config\n",
+        tags={"gpuctl:cluster": name},
+    )
+    return record.new_record(resolved, CREATED)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = a_record().now("failed", "node1 is gone")
+    record.write(written, target(tmp_path))
+    assert record.read("demo", target(tmp_path)) == written
+    assert record.records(target(tmp_path)) == (written,)
+    assert [p.name for p in (tmp_path / "clusters/demo").iterdir()] == ["cluster.json"]
+    record.forget("demo", target(tmp_path))
+    assert record.read("demo", target(tmp_path)) is None
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    record.write(a_record(), target(tmp_path))
+    path = tmp_path / "clusters/demo/cluster.json"
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(InputError, match=f"^the record {path} cannot be read: "):
+        record.read("demo", target(tmp_path))
+
+
+def test_an_unknown_cluster_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        record.load_inventory("demo", target(tmp_path))
+    assert str(caught.value) == (
+        "there is no cluster 'demo'; there is none; `gpuctl up FILE` makes one"
+    )
+    record.write(a_record("other"), target(tmp_path))
+    with pytest.raises(InputError) as caught:
+        record.load_inventory("demo", target(tmp_path))
+    assert str(caught.value) == "there is no cluster 'demo'; there are: other"
+
+
+def test_an_inventory_is_there_once_the_cluster_is_ready(tmp_path: Path) -> None:
+    record.write(a_record(), target(tmp_path))
+    with pytest.raises(InputError, match=r"^cluster 'demo' is not ready: its record says creating"):
+        record.load_inventory("demo", target(tmp_path))
+    folder = record.folder("demo", target(tmp_path))
+    inventory = Inventory(
+        cluster="demo",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge",
+        bastion=Bastion(instance_id="i-b", address="198.18.0.3"),
+        nodes=(),
+        folder=folder,
+    )
+    save(inventory, folder / "inventory.json")
+    assert record.load_inventory("demo", target(tmp_path)) == inventory
+
+
+def _hold(state: Path, held: Event) -> None:
+    with cluster_lock("demo", "gpuctl up", Target("test", "us-east-1", state)):
+        held.set()
+        signal.pause()
+
+
+def test_a_second_command_is_told_who_changes_the_cluster(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    held = spawn.Event()
+    holder = spawn.Process(target=_hold, args=(tmp_path, held))
+    holder.start()
+    assert held.wait(60)
+    assert is_locked("demo", target(tmp_path))
+    with (
+        pytest.raises(InputError) as caught,
+        cluster_lock("demo", "gpuctl down", target(tmp_path)),
+    ):
+        pass
+    assert caught.value.message == (
+        f"cluster 'demo' is being changed by `gpuctl up` (process {holder.pid})"
+    )
+    assert holder.pid is not None
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join(10)
+    holder.close()
+    assert not is_locked("demo", target(tmp_path))
+    with cluster_lock("demo", "gpuctl down", target(tmp_path)):
+        assert is_locked("demo", target(tmp_path))

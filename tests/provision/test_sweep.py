@@ -1,0 +1,195 @@
+"""What carries a cluster's tag is found, told and removed, and nothing else is."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from config.errors import InputError
+from config.progress import Progress, silent
+from config.target import Target
+from provision import record
+from provision.aws import client
+from provision.images import BASTION_IMAGE, image_id
+from provision.resources import KINDS, find
+from provision.status import clusters
+from provision.sweep import sweep
+from tests.provision.test_record import a_record
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+
+def tagged(kind: str, cluster: str, name: str = "") -> list[Any]:
+    tags = [{"Key": "gpuctl:cluster", "Value": cluster}, {"Key": "Name", "Value": name or cluster}]
+    return [{"ResourceType": kind, "Tags": tags}]
+
+
+def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = ("node0",)) -> str:
+    """One of every kind that a cluster has, tangled as it has them; returns the VPC's id."""
+    vpc = ec2.create_vpc(CidrBlock="10.213.0.0/16", TagSpecifications=tagged("vpc", name))
+    vpc_id = vpc["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(
+        VpcId=vpc_id,
+        CidrBlock="10.213.0.0/24",
+        AvailabilityZone="us-east-1a",
+        TagSpecifications=tagged("subnet", name),
+    )["Subnet"]["SubnetId"]
+    gateway = ec2.create_internet_gateway(TagSpecifications=tagged("internet-gateway", name))
+    ec2.attach_internet_gateway(
+        InternetGatewayId=gateway["InternetGateway"]["InternetGatewayId"], VpcId=vpc_id
+    )
+    table = ec2.create_route_table(VpcId=vpc_id, TagSpecifications=tagged("route-table", name))
+    ec2.associate_route_table(RouteTableId=table["RouteTable"]["RouteTableId"], SubnetId=subnet)
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", name))[
+        "AllocationId"
+    ]
+    ec2.create_nat_gateway(
+        SubnetId=subnet, AllocationId=address, TagSpecifications=tagged("natgateway", name)
+    )
+    groups = [
+        ec2.create_security_group(
+            GroupName=f"{name}-{part}",
+            Description=part,
+            VpcId=vpc_id,
+            TagSpecifications=tagged("security-group", name),
+        )["GroupId"]
+        for part in ("bastion", "nodes")
+    ]
+    for one, other in (groups, groups[::-1]):
+        ec2.authorize_security_group_ingress(
+            GroupId=one,
+            IpPermissions=[{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": other}]}],
+        )
+    ec2.create_key_pair(KeyName=f"gpuctl-{name}", TagSpecifications=tagged("key-pair", name))
+    ec2.create_placement_group(
+        GroupName=f"gpuctl-{name}",
+        Strategy="cluster",
+        TagSpecifications=tagged("placement-group", name),
+    )
+    ec2.create_launch_template(
+        LaunchTemplateName=f"gpuctl-{name}",
+        LaunchTemplateData={"InstanceType": "p4d.24xlarge"},
+        TagSpecifications=tagged("launch-template", name),
+    )
+    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
+    # moto forgets the tags that come with the creation of an interface.
+    ec2.create_tags(
+        Resources=[interface["NetworkInterfaceId"]],
+        Tags=tagged("network-interface", name)[0]["Tags"],
+    )
+    for node in nodes:
+        ec2.run_instances(
+            ImageId=ami,
+            InstanceType="p4d.24xlarge",
+            MinCount=1,
+            MaxCount=1,
+            SubnetId=subnet,
+            SecurityGroupIds=groups[:1],
+            TagSpecifications=tagged("instance", name, f"{name}-{node}"),
+        )
+    return vpc_id
+
+
+@pytest.fixture
+def ec2(empty_region: Target) -> "EC2Client":
+    return client(empty_region, "ec2")
+
+
+@pytest.fixture
+def ami(empty_region: Target) -> str:
+    return image_id(client(empty_region, "ssm"), BASTION_IMAGE)
+
+
+def test_every_kind_is_found_and_removed_and_neighbours_stay(ec2: "EC2Client", ami: str) -> None:
+    make_cluster(ec2, ami, "demo")
+    other = make_cluster(ec2, ami, "other")
+    ec2.create_vpc(CidrBlock="10.1.0.0/16")
+    assert {resource.kind for resource in find(ec2, "demo")} == set(KINDS)
+    others = find(ec2, "other")
+    reports: list[Progress] = []
+
+    removed = sweep(ec2, "demo", reports.append)
+
+    assert [f"{left.kind} {left.id}" for left in find(ec2, "demo")] == []
+    assert {subject.rpartition(" ")[0] for subject in removed} == set(KINDS)
+    assert {r.subject for r in reports if r.state == "done"} == set(removed)
+    assert [r.id for r in find(ec2, "other")] == [r.id for r in others]
+    assert other in {r.id for r in others}
+    assert len(ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.1.0.0/16"]}])["Vpcs"])
+    assert sweep(ec2, "demo", silent) == ()
+
+
+def test_status_tells_what_exists_without_a_record(
+    empty_region: Target, ec2: "EC2Client", ami: str
+) -> None:
+    make_cluster(ec2, ami, "demo", nodes=("node1", "node0", "bastion"))
+    (status,) = clusters(empty_region)
+    assert (status.name, status.region, status.state) == ("demo", "us-east-1", "orphaned")
+    assert [(n.name, n.state) for n in status.nodes] == [("node0", "running"), ("node1", "running")]
+    assert status.hourly_usd == pytest.approx(3 * 21.957642 + 0.045 + 0.005)
+    assert status.spent_usd is not None
+    assert 0 < status.spent_usd < 10
+    assert any(other.startswith("VPC vpc-") for other in status.others)
+    assert status.problems == ("this machine has no record of it; `gpuctl down demo` removes it",)
+
+
+def test_status_joins_records_with_what_exists(
+    empty_region: Target, ec2: "EC2Client", ami: str
+) -> None:
+    earlier = make_cluster(ec2, ami, "demo", nodes=("node1", "node2"))
+    sweep(ec2, "demo", silent)
+    created = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    record.write(a_record().now("ready").model_copy(update={"created": created}), empty_region)
+    time.sleep((created - datetime.now(UTC)).total_seconds())
+    assert make_cluster(ec2, ami, "demo", nodes=("node0", "node1", "bastion")) != earlier
+    (status,) = clusters(empty_region)
+    assert (status.state, status.problems) == ("ready", ())
+    node1 = status.nodes[1].instance_id
+
+    ec2.terminate_instances(InstanceIds=[node1])
+    ec2.get_waiter("instance_terminated").wait(
+        InstanceIds=[node1], WaiterConfig={"Delay": 1, "MaxAttempts": 20}
+    )
+    (status,) = clusters(empty_region)
+    assert [n.state for n in status.nodes] == ["running", "terminated"]
+    assert status.problems == ("node1 is terminated; `gpuctl up` makes it again",)
+    assert status.hourly_usd == pytest.approx(2 * 21.957642 + 0.045 + 0.005)
+
+
+def test_status_tells_that_a_command_was_killed(
+    empty_region: Target, ec2: "EC2Client", ami: str
+) -> None:
+    record.write(a_record(), empty_region)
+    (status,) = clusters(empty_region)
+    assert (status.state, status.nodes) == ("gone", ())
+    make_cluster(ec2, ami, "demo")
+    (status,) = clusters(empty_region)
+    assert status.state == "failed"
+    assert status.problems == ("`gpuctl up` was killed; repeat it; `gpuctl down demo` removes it",)
+
+
+def test_nothing_is_told_where_nothing_exists(empty_region: Target) -> None:
+    assert clusters(empty_region) == ()
+    with pytest.raises(InputError):
+        raise record.unknown("demo", ())
+
+
+def test_an_ended_node_is_billed_until_its_end() -> None:
+    from provision.cost import spent_usd
+    from provision.resources import Resource
+
+    told = {
+        "InstanceType": "p4d.24xlarge",
+        "LaunchTime": datetime(2026, 11, 20, 10, tzinfo=UTC),
+        "StateTransitionReason": "User initiated (2026-11-20 11:30:00 GMT)",
+    }
+    now = datetime(2026, 11, 20, 20, tzinfo=UTC)
+    ended = Resource("instance", "i-1", "demo", "demo-node0", "terminated", told)
+    assert spent_usd([ended], now) == pytest.approx(1.5 * 21.957642)
+    running = Resource("instance", "i-1", "demo", "demo-node0", "running", told)
+    assert spent_usd([running], now) == pytest.approx(10 * 21.957642)
+    unknown = Resource("instance", "i-1", "demo", "x", "running", {**told, "InstanceType": "z9"})
+    assert spent_usd([running, unknown], now) is None
