@@ -1,0 +1,45 @@
+"""The environment that a login on this node would have: PATH to Open MPI, EFA, CUDA.
+
+Images set it in /etc/profile.d. It is read as data, so that the run's own values, laid over it,
+are not overwritten by a profile.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ONE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}  # of the shell that was asked, not of the login
+
+
+def login_environment() -> dict[str, str]:
+    """Variables of a login shell of this user; a plain PATH where the profile does not work."""
+    user = pwd.getpwuid(os.getuid())
+    plain = {
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "SHELL": "/bin/bash",
+        "PATH": _PATH,
+        "LANG": "C.UTF-8",
+    }
+    try:
+        # The NUL tells env's answer from whatever a profile prints.
+        answer = subprocess.run(
+            ["bash", "-lc", "printf '\\0'; exec env -0"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=plain,
+            timeout=20,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return plain
+    pairs = answer.partition(b"\0")[2].rstrip(b"\0").split(b"\0")
+    for name, _, value in (pair.partition(b"=") for pair in pairs):
+        if name and os.fsdecode(name) not in _ONE_SHELL:
+            plain[os.fsdecode(name)] = os.fsdecode(value)
+    return plain

@@ -1,0 +1,89 @@
+"""How a worker gets onto a node: a systemd unit of its own, over OpenSSH with the cluster's key."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from pathlib import Path
+from typing import Protocol
+
+LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
+STOP_GRACE_S = 10
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# Three unanswered questions, 10 s apart, and the node counts as lost.
+_KEEPALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+
+
+class Launcher(Protocol):
+    """Starts workers and powers nodes off."""
+
+    async def open(self, rank: int) -> Process:
+        """A worker's process: control lines go to its stdin, events come from its stdout."""
+
+    async def power_off(self) -> None:
+        """Every node of the cluster is told to power off, this one last."""
+
+
+class Units:
+    """Workers as transient systemd units.
+
+    `ips` are the run's nodes in rank order, the first one is this machine; `cluster_ips` are all
+    nodes of the cluster, the run's among them.
+    """
+
+    def __init__(
+        self, folder: Path, agent: Path, ips: tuple[str, ...], cluster_ips: tuple[str, ...]
+    ) -> None:
+        self._folder, self._agent = folder, agent
+        self._ips, self._cluster_ips = ips, cluster_ips
+
+    async def open(self, rank: int) -> Process:
+        """A worker on the node; the agent itself travels in front of the control lines."""
+        if rank == 0:
+            return await self._spawn(self._unit(rank, sys.executable))
+        data = self._agent.read_bytes()
+        target = shlex.quote(str(self._agent))
+        # head reads exactly the agent's bytes from the pipe; what follows is the worker's stdin.
+        command = (
+            f"umask 022 && mkdir -p {shlex.quote(str(self._agent.parent))}"
+            f" && head -c {len(data)} > {target}.$$ && mv {target}.$$ {target}"
+            f" && exec {shlex.join(self._unit(rank, 'python3'))}"
+        )
+        process = await self._spawn([*_SSH, *_KEEPALIVE, f"root@{self._ips[rank]}", command])
+        assert process.stdin is not None
+        process.stdin.write(data)
+        return process
+
+    async def power_off(self) -> None:
+        """Workers first: this machine ends with the last answer, or after 20 s."""
+        others = [ip for ip in self._cluster_ips if ip != self._ips[0]]
+        processes = [
+            await asyncio.create_subprocess_exec(
+                *_SSH, f"root@{ip}", "systemctl poweroff", stdin=DEVNULL
+            )
+            for ip in others
+        ]
+        if processes:
+            await asyncio.wait([asyncio.ensure_future(p.wait()) for p in processes], timeout=20)
+        await (await asyncio.create_subprocess_exec("systemctl", "poweroff")).wait()
+
+    def _unit(self, rank: int, python: str) -> list[str]:
+        """systemd-run's command line: pipes passed through, gone when its processes are."""
+        properties = (
+            "KillMode=control-group",  # setsid does not leave a cgroup
+            f"TimeoutStopSec={STOP_GRACE_S}",
+            "LimitMEMLOCK=infinity",  # RDMA pins memory; systemd takes the nearest it may set
+            "TasksMax=infinity",
+            "OOMPolicy=continue",  # the job dies of it, the worker lives to tell
+        )
+        options = [f"--property={text}" for text in properties]
+        unit = f"--unit=gpuctl-run-{self._folder.name}-{rank}"
+        head = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", unit]
+        return [*head, *options, python, str(self._agent), "work", str(self._folder)]
+
+    async def _spawn(self, argv: list[str]) -> Process:
+        return await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_LIMIT
+        )

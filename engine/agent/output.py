@@ -1,0 +1,66 @@
+"""A job's output: bytes of a pipe into lines of a log, each one an event."""
+
+from __future__ import annotations
+
+import codecs
+import select
+import threading
+from pathlib import Path
+from typing import IO
+
+from engine.agent.report import Report
+
+PARTIAL_S = 1.0  # a line without its end is shown after so long
+PIECE = 32 * 1024  # characters of one event at most
+
+
+class Log:
+    """`rank-N.log` on the node, and the same as events; lines of both streams, whole."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        path.touch(mode=0o600)
+        self._file = path.open("ab")
+        self._report = report
+        self._lock = threading.Lock()
+
+    def add(self, stream: str, text: str, ends_line: bool) -> None:
+        """The text is in the log, and an event tells the byte where it begins there."""
+        with self._lock:
+            offset = self._file.tell()
+            self._file.write((text + ("\n" if ends_line else "")).encode())
+            self._file.flush()
+            self._report.send_output(stream=stream, text=text, ends_line=ends_line, offset=offset)
+
+
+def pump(pipe: IO[bytes], stream: str, log: Log) -> None:
+    """Everything that came through `pipe` is in the log; returns at its end.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    held = ""
+    while True:
+        readable = select.select([pipe], [], [], PARTIAL_S if held else None)[0]
+        if not readable:
+            log.add(stream, held, ends_line=False)
+            held = ""
+            continue
+        data = pipe.read1(65536)  # type: ignore[attr-defined]
+        held += decoder.decode(data, final=not data)
+        *lines, held = held.split("\n")
+        for line in lines:
+            _add_pieces(log, stream, line, ends_line=True)
+        while len(held) > PIECE:
+            log.add(stream, held[:PIECE], ends_line=False)
+            held = held[PIECE:]
+        if not data:
+            break
+    if held:
+        log.add(stream, held, ends_line=False)
+
+
+def _add_pieces(log: Log, stream: str, line: str, ends_line: bool) -> None:
+    while len(line) > PIECE:
+        log.add(stream, line[:PIECE], ends_line=False)
+        line = line[PIECE:]
+    log.add(stream, line, ends_line)

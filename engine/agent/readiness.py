@@ -1,0 +1,79 @@
+"""When a job is ready for those that wait for it: a port that listens, a command that exits 0."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.agent.report import Message, Report
+
+_PORT_S = 0.25  # between looks at a port
+_COMMAND_S = 1.0  # between tries of a command
+_LISTEN = "0A"  # st column of /proc/net/tcp: TCP_LISTEN (linux/include/net/tcp_states.h)
+
+
+class Probe:
+    """`ready` has `port`, `command` (either may be None) and `timeout_s`."""
+
+    def __init__(
+        self, ready: Message, environment: dict[str, str], is_running: Callable[[], bool]
+    ) -> None:
+        self._port: int | None = ready["port"]
+        self._command: str | None = ready["command"]
+        self._timeout_s: int = ready["timeout_s"]
+        self._environment = environment
+        self._is_running = is_running
+
+    def run(self, report: Report) -> None:
+        """`node_ready` was sent, or `not_ready` when time was over; neither if the job ended."""
+        deadline = time.monotonic() + self._timeout_s
+        while self._is_running():
+            missing = self._missing(deadline)
+            if not missing:
+                report.send("node_ready")
+                return
+            if time.monotonic() >= deadline:
+                report.send("not_ready", reason=f"{missing} after {self._timeout_s} s")
+                return
+            time.sleep(_PORT_S if self._command is None else _COMMAND_S)
+
+    def _missing(self, deadline: float) -> str:
+        """What is not as it should be; empty when all is."""
+        if self._port is not None and not is_listening(self._port):
+            return f"port {self._port} is not listening"
+        if self._command is not None and not self._succeeds(self._command, deadline):
+            return f"`{self._command}` does not exit 0"
+        return ""
+
+    def _succeeds(self, command: str, deadline: float) -> bool:
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout=max(1.0, deadline - time.monotonic())) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return False
+
+
+def is_listening(port: int) -> bool:
+    """Whether something on this machine listens on the TCP port, on any of its addresses."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        path = Path(table)
+        if not path.exists():
+            continue
+        for line in path.read_text().splitlines()[1:]:
+            local, _, state = line.split()[1:4]
+            if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
+                return True
+    return False

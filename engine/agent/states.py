@@ -1,0 +1,222 @@
+"""What a run does next: pure decisions over events, without clock, files or processes.
+
+Kept apart from the supervisor so that startup order, stop criteria and failure are one small table
+that property tests can drive through every order of events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached
+NODE_FAILED = 125  # a node failed, not the job
+STOPPED = 130  # as a shell reports Ctrl-C
+
+
+class Event:
+    """Something happened."""
+
+
+@dataclass(frozen=True)
+class NodeEvent(Event):
+    """Something happened on a node."""
+
+    rank: int
+
+
+class Prepared(NodeEvent):
+    """The node's worker answers; nothing of the job runs yet."""
+
+
+class Ready(NodeEvent):
+    """The node's job runs and is ready for those that wait for it."""
+
+
+@dataclass(frozen=True)
+class NotReady(NodeEvent):
+    """The node's job did not become ready in time."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Exited(NodeEvent):
+    """The node's job ended: by itself, or because it was told to."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class Gone(NodeEvent):
+    """Nothing of the run is left on the node, or the node cannot be reached any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class StopAsked(Event):
+    """Somebody asked the run to stop."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class DurationOver(Event):
+    """The run's max_duration is over."""
+
+    seconds: int
+
+
+class Action:
+    """Something has to be done."""
+
+
+@dataclass(frozen=True)
+class Start(Action):
+    """Let the node's job begin."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Stop(Action):
+    """End the node's job gracefully, and its worker."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Finish(Action):
+    """The run is over, and no node holds anything of it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the run ends; set once, by what happened first."""
+
+    status: str
+    exit_code: int
+    first_failed_rank: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the run. Phases: launching, prepared, started, ready, exited, gone."""
+
+    name: str
+    phase: str = "launching"
+    stop_asked: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that decisions depend on; nodes in rank order."""
+
+    startup_order: str
+    stop_criteria: str
+    nodes: tuple[Node, ...]
+    verdict: Verdict | None = None
+
+    @property
+    def first_wave(self) -> tuple[int, ...]:
+        """Ranks that start before the others: those that the others wait for."""
+        ranks = range(len(self.nodes))
+        if self.startup_order == "master-first":
+            return (0,)
+        if self.startup_order == "workers-first" and len(self.nodes) > 1:
+            return tuple(ranks[1:])
+        return tuple(ranks)
+
+
+Decision = tuple[State, tuple[Action, ...]]
+
+
+def decide(state: State, event: Event) -> Decision:
+    """The state after `event`, and what has to be done because of it, in order."""
+    if all(node.phase == "gone" for node in state.nodes):
+        return state, ()
+    state = _judge(_advance(state, event), event, state)
+    state, stops = _stop_all(state) if state.verdict else (state, ())
+    state, starts = _start_due(state) if not state.verdict else (state, ())
+    actions: tuple[Action, ...] = stops + starts
+    if state.verdict and all(node.phase == "gone" for node in state.nodes):
+        actions += (Finish(),)
+    return state, actions
+
+
+def _advance(state: State, event: Event) -> State:
+    """The node of `event` is in its new phase; phases never go back."""
+    order = ("launching", "prepared", "started", "ready", "exited", "gone")
+    if not isinstance(event, (Prepared, Ready, Exited, Gone)):
+        return state
+    phase = type(event).__name__.lower()
+    node = state.nodes[event.rank]
+    if order.index(phase) <= order.index(node.phase):
+        return state
+    return _with_node(state, event.rank, replace(node, phase=phase))
+
+
+def _judge(state: State, event: Event, before: State) -> State:
+    """The verdict that `event` brings; the first one stays."""
+    if state.verdict is not None:
+        return state
+    verdict: Verdict | None = None
+    if isinstance(event, StopAsked):
+        verdict = Verdict("stopped", STOPPED, None, event.reason)
+    elif isinstance(event, DurationOver):
+        reason = f"max_duration of {event.seconds} s is over"
+        verdict = Verdict("failed", TIMED_OUT, None, reason)
+    elif isinstance(event, NotReady):
+        reason = f"{state.nodes[event.rank].name} is not ready: {event.reason}"
+        verdict = Verdict("failed", TIMED_OUT, event.rank, reason)
+    elif isinstance(event, Exited):
+        verdict = _judge_exit(state, event, before)
+    elif isinstance(event, Gone) and before.nodes[event.rank].phase != "exited":
+        reason = f"{state.nodes[event.rank].name} was lost: {event.reason}"
+        verdict = Verdict("failed", NODE_FAILED, event.rank, reason)
+    return replace(state, verdict=verdict)
+
+
+def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
+    name = state.nodes[event.rank].name
+    if event.code != 0:
+        return Verdict("failed", event.code, event.rank, f"{name} exited with {event.code}")
+    awaited = event.rank in state.first_wave and any(n.phase == "prepared" for n in state.nodes)
+    if awaited and before.nodes[event.rank].phase != "ready":
+        reason = f"{name} exited with 0 before it was ready"
+        return Verdict("failed", NODE_FAILED, event.rank, reason)
+    if state.stop_criteria == "master-done" and event.rank == 0:
+        return Verdict("done", 0, None, "the master is done")
+    if all(node.phase in ("exited", "gone") for node in state.nodes):
+        return Verdict("done", 0, None, "all nodes are done")
+    return None
+
+
+def _start_due(state: State) -> Decision:
+    """Starts those whose turn has come; nobody starts before every node answers."""
+    if any(node.phase == "launching" for node in state.nodes):
+        return state, ()
+    due = state.first_wave
+    if all(state.nodes[rank].phase in ("ready", "exited", "gone") for rank in due):
+        due = tuple(range(len(state.nodes)))
+    due = tuple(rank for rank in due if state.nodes[rank].phase == "prepared")
+    for rank in due:
+        state = _with_node(state, rank, replace(state.nodes[rank], phase="started"))
+    return state, tuple(Start(rank) for rank in due)
+
+
+def _stop_all(state: State) -> Decision:
+    """Everything that still runs is told to stop, once."""
+    due = tuple(
+        rank
+        for rank, node in enumerate(state.nodes)
+        if node.phase not in ("exited", "gone") and not node.stop_asked
+    )
+    for rank in due:
+        state = _with_node(state, rank, replace(state.nodes[rank], stop_asked=True))
+    return state, tuple(Stop(rank) for rank in due)
+
+
+def _with_node(state: State, rank: int, node: Node) -> State:
+    return replace(state, nodes=(*state.nodes[:rank], node, *state.nodes[rank + 1 :]))

@@ -1,0 +1,42 @@
+"""The agent as one file: a zip application of engine/agent, the same bytes for the same source."""
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from engine.places import agent_path
+
+_MAIN = "import sys\nfrom engine.agent.main import main\nsys.exit(main())\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The agent's bytes, and what tells this version from others."""
+
+    data: bytes
+    digest: str
+
+    @property
+    def path(self) -> str:
+        """Where it lies on a node."""
+        return agent_path(self.digest)
+
+
+@cache
+def agent_bundle() -> Bundle:
+    """The agent of this gpuctl. Stored, not deflated: zlib's output differs between versions."""
+    files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b""}
+    for source in resources.files("engine.agent").iterdir():
+        if source.name.endswith(".py"):
+            files[f"engine/agent/{source.name}"] = source.read_bytes()
+    buffer = io.BytesIO()
+    buffer.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
+    data = buffer.getvalue()
+    return Bundle(data, hashlib.sha256(data).hexdigest()[:16])

@@ -1,0 +1,149 @@
+"""What happens in a run, as the journal tells it: one JSON object per line.
+
+The agent writes them (engine/agent), the client reads them, and keeps the same lines.
+`time` is seconds since the epoch on the machine where it happened.
+"""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from config.resolved import Value
+
+
+class RunNode(Value):
+    """A node of the run."""
+
+    rank: int
+    name: str
+    private_ip: str
+    role: Literal["master", "worker"]
+
+
+class RunStarted(Value):
+    """The supervisor has the plan; nodes in rank order."""
+
+    kind: Literal["run_started"] = "run_started"
+    time: float
+    run_id: str
+    name: str
+    cluster: str
+    startup_order: str
+    stop_criteria: str
+    on_stop: Literal["keep", "destroy"]
+    nodes: tuple[RunNode, ...]
+
+
+class NodeStarted(Value):
+    """The job's bash runs on the node."""
+
+    kind: Literal["node_started"] = "node_started"
+    time: float
+    rank: int
+    pid: int
+
+
+class NodeReady(Value):
+    """The node is ready for those that wait for it."""
+
+    kind: Literal["node_ready"] = "node_ready"
+    time: float
+    rank: int
+
+
+class Output(Value):
+    """A line of the job, or a piece of one where `ends_line` is false.
+
+    `offset` is where it begins in the node's `rank-N.log`, in bytes.
+    """
+
+    kind: Literal["output"] = "output"
+    time: float
+    rank: int
+    stream: Literal["stdout", "stderr"]
+    text: str
+    ends_line: bool = True
+    offset: int = 0
+
+
+class NodeExited(Value):
+    """The job ended by itself on the node; `exit_code` is 128 + N where signal N ended it."""
+
+    kind: Literal["node_exited"] = "node_exited"
+    time: float
+    rank: int
+    exit_code: int
+    signal: int | None
+
+
+class NodeStopped(Value):
+    """The node's part was ended because the run is over; `reason` says what else was special."""
+
+    kind: Literal["node_stopped"] = "node_stopped"
+    time: float
+    rank: int
+    reason: str = ""
+
+
+class NodeLost(Value):
+    """The node's worker is gone without an answer, or did not stop in time."""
+
+    kind: Literal["node_lost"] = "node_lost"
+    time: float
+    rank: int
+    reason: str
+
+
+class RunFinished(Value):
+    """The run is over, and no node has a process of it."""
+
+    kind: Literal["run_finished"] = "run_finished"
+    time: float
+    status: Literal["done", "failed", "stopped"]
+    exit_code: int
+    first_failed_rank: int | None
+    reason: str
+
+
+class PoweringOff(Value):
+    """Nobody took over the destruction that the run asks for: the nodes power off."""
+
+    kind: Literal["powering_off"] = "powering_off"
+    time: float
+
+
+class SupervisorLost(Value):
+    """The supervisor went without ending the run; the nodes end it by themselves."""
+
+    kind: Literal["supervisor_lost"] = "supervisor_lost"
+    time: float
+
+
+Event = (
+    RunStarted
+    | NodeStarted
+    | NodeReady
+    | Output
+    | NodeExited
+    | NodeStopped
+    | NodeLost
+    | RunFinished
+    | PoweringOff
+    | SupervisorLost
+)
+
+_EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+
+
+def parse_event(line: str) -> Event | None:
+    """The event of a journal's line; None for a kind that this version does not know.
+
+    ValueError for what is no JSON: a line that broke off.
+    """
+    value = json.loads(line)
+    try:
+        event: Event = _EVENT.validate_python(value)
+    except ValidationError:
+        return None
+    return event

@@ -1,0 +1,253 @@
+"""A run from the client's side: ship the agent, start the supervisor, follow its journal.
+
+Once the supervisor runs, the client may die, sleep or change: whoever follows next goes on where
+the local copy of the journal ends.
+"""
+
+import asyncio
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from config.errors import GpuctlError, Interrupted, NodeError, RunError
+from engine.bundle import agent_bundle
+from engine.events import Event, SupervisorLost, parse_event
+from engine.history import History
+from engine.nccl_tests import TableParser
+from engine.places import run_folder
+from engine.plan import LaunchPlan
+from engine.record import Record, recorded_events
+from engine.result import ResultOf, RunResult
+from nodes.inventory import Inventory
+from nodes.ssh import connect
+
+OnEvent = Callable[[Event], None]
+
+RECONNECT_S = 300
+"""How long a head that does not answer is tried; the run goes on there meanwhile."""
+STOP_S = 60
+"""How long a stopping run is waited for: its nodes are given up after 30 s."""
+_START_S = 120
+_CALL_S = 30
+_BUSY = 3  # BUSY in engine/agent/main.py
+
+
+class ClusterBusy(RunError):
+    """Another run holds the cluster; this one did not begin, and nothing of the cluster changed."""
+
+
+async def run(plan: LaunchPlan, inventory: Inventory, runs: Path, on_event: OnEvent) -> RunResult:
+    """The run is over, nothing of it runs on any node, and its record is in `runs`.
+
+    Ctrl-C (cancellation) stops the run on the nodes, and its result is returned. Where the plan
+    says `destroy`, the caller has to do it: the nodes do not power off by themselves any more.
+    Raises NodeError or RunError when the engine itself fails, ClusterBusy among them (then there is
+    nothing to destroy), Interrupted when a run that was told to stop did not.
+    """
+    session = _Session(plan.run_id, inventory, runs, on_event)
+    started = asyncio.Event()
+
+    async def life() -> RunResult:
+        await session.start(plan)
+        started.set()
+        return await session.follow()
+
+    living = asyncio.ensure_future(life())
+    try:
+        result = await asyncio.shield(living)
+    except asyncio.CancelledError:
+        _forgive_cancellation()
+        result = await session.interrupt(living, started)
+    if plan.on_stop == "destroy":
+        with contextlib.suppress(NodeError):  # a head that is gone powers nothing off
+            await acknowledge(plan.run_id, inventory)
+    return result
+
+
+async def follow(run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> RunResult:
+    """The run is over; `on_event` saw every event from its beginning, recorded ones first.
+
+    Cancellation leaves the run alone.
+    """
+    return await _Session(run_id, inventory, runs, on_event).follow()
+
+
+async def stop(
+    run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent = lambda _: None
+) -> RunResult:
+    """The run was stopped, or had ended before; nothing of it runs on any node.
+
+    Where the run says `destroy`, its nodes power off a minute later, unless `acknowledge` tells
+    them that the caller destroys the cluster.
+    """
+    session = _Session(run_id, inventory, runs, on_event)
+    await _call(inventory, run_id, "stop")
+    try:
+        async with asyncio.timeout(STOP_S):
+            return await session.follow()
+    except TimeoutError as error:
+        raise RunError(*session.not_stopping()) from error
+
+
+async def acknowledge(run_id: str, inventory: Inventory) -> None:
+    """The run's nodes know that this client destroys the cluster: they do not power off."""
+    await _call(inventory, run_id, "ack")
+
+
+class _Session:
+    """One client's view of one run."""
+
+    def __init__(self, run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> None:
+        self._run_id, self._inventory, self._runs = run_id, inventory, runs
+        self._on_event = on_event
+        self._head = inventory.nodes[0]
+        self._result_of = ResultOf()
+        self._tables = TableParser()
+
+    async def start(self, plan: LaunchPlan) -> None:
+        """The supervisor runs on the head, and has the plan; the history knows the run."""
+        with History(self._runs) as history:
+            history.begin(plan)
+            try:
+                await self._start(plan)
+            except GpuctlError:
+                history.drop(plan.run_id)
+                raise
+
+    async def follow(self) -> RunResult:
+        """The run is over; events were seen, rows and result are in the history."""
+        with (
+            History(self._runs) as history,
+            contextlib.closing(Record(self._runs, self._run_id)) as record,
+        ):
+            for event in recorded_events(self._runs, self._run_id):
+                self._see(event, history)
+            result = self._result_of.result() or await self._follow_head(record, history)
+            history.finish(result)
+            return result
+
+    async def interrupt(
+        self, living: asyncio.Future[RunResult], started: asyncio.Event
+    ) -> RunResult:
+        """The run was told to stop, and `living`, which follows it, has its result."""
+        try:
+            async with asyncio.timeout(STOP_S):
+                # A start under way cannot be called back: it is waited for, then stopped.
+                starting = asyncio.ensure_future(started.wait())
+                either: list[asyncio.Future[Any]] = [starting, living]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                starting.cancel()
+                if not living.done():
+                    await _call(self._inventory, self._run_id, "stop")
+                return await asyncio.shield(living)
+        except TimeoutError as error:
+            raise Interrupted(*self.not_stopping()) from error
+        finally:
+            living.cancel()
+
+    def not_stopping(self) -> tuple[str, str]:
+        """Message and hint for a run that goes on although it was told to stop."""
+        return (
+            f"run {self._run_id} did not end within {STOP_S} s of being stopped",
+            f"try `gpuctl stop {self._run_id}` again, or `gpuctl down {self._inventory.cluster}`",
+        )
+
+    async def _start(self, plan: LaunchPlan) -> None:
+        bundle, head = agent_bundle(), self._head
+        async with connect(self._inventory) as connections:
+            there = await connections.run(head, f"test -s {bundle.path}", timeout=_CALL_S)
+            if there.exit_status != 0:
+                await connections.put(head, bundle.data, bundle.path, 0o644)
+            # The plan holds the user's environment: it goes through stdin, not through arguments.
+            command = shlex.join(["python3", bundle.path, "start", run_folder(plan.run_id)])
+            text = plan.model_dump_json()
+            done = await connections.run(head, command, stdin=text, timeout=_START_S)
+        if done.exit_status == _BUSY:
+            other = json.loads(done.stdout)["busy"]
+            raise ClusterBusy(
+                f"cluster {plan.cluster} is busy with run {other}",
+                f"wait for it (`gpuctl logs {other} -f`) or stop it (`gpuctl stop {other}`)",
+            )
+        if done.exit_status != 0:
+            complaints = done.stderr.strip().splitlines() or ["it said nothing"]
+            raise RunError(
+                f"{head.name} ({head.private_ip}) cannot start the run: {complaints[-1]}",
+                f"look at it with `gpuctl ssh {plan.cluster} {head.name}`",
+            )
+
+    async def _follow_head(self, record: Record, history: History) -> RunResult:
+        """Follows the head's journal through lost connections, to the run's end."""
+        heard, pause = time.monotonic(), 1.0
+        while True:
+            before = record.offset
+            try:
+                return await self._read_journal(record, history)
+            except NodeError as error:
+                if record.offset != before:
+                    heard, pause = time.monotonic(), 1.0
+                if time.monotonic() - heard > RECONNECT_S:
+                    raise NodeError(
+                        f"run {self._run_id} cannot be followed any more: {error.message}",
+                        f"if the head lives it goes on there: `gpuctl logs {self._run_id} -f`",
+                    ) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 15.0)
+
+    async def _read_journal(self, record: Record, history: History) -> RunResult:
+        """The result; NodeError when the connection broke first."""
+        command = _agent("follow", self._run_id, "--from", str(record.offset))
+        async with (
+            connect(self._inventory) as connections,
+            contextlib.aclosing(connections.lines(self._head, command)) as lines,
+        ):
+            async for line in lines:
+                try:
+                    event = parse_event(line)
+                except ValueError:  # what a connection that broke left of a line
+                    continue
+                if isinstance(event, SupervisorLost):
+                    break
+                record.append(line)
+                if event is not None:
+                    self._see(event, history)
+                result = self._result_of.result()
+                if result is not None:
+                    return result
+        reason = f"the supervisor on {self._head.name} ended without a result"
+        history.lose(self._run_id, reason)
+        raise RunError(
+            f"run {self._run_id}: {reason}",
+            f"its nodes end the job within 30 s; see `journalctl -u gpuctl-run-{self._run_id}`",
+        )
+
+    def _see(self, event: Event, history: History) -> None:
+        self._result_of.see(event)
+        first = len(self._tables.rows)
+        rows = self._tables.feed(event)
+        if rows:
+            history.add_rows(self._run_id, first, rows)
+        self._on_event(event)
+
+
+async def _call(inventory: Inventory, run_id: str, word: str) -> None:
+    """The run's supervisor has heard `stop` or `ack`; one that has ended needs neither."""
+    async with connect(inventory) as connections:
+        await connections.run(inventory.nodes[0], _agent("send", run_id, word), timeout=_CALL_S)
+
+
+def _agent(command: str, run_id: str, *arguments: str) -> str:
+    """The shell command for the agent that started the run, on the head; nothing if it is gone."""
+    folder = run_folder(run_id)
+    agent = f"{folder}/agent.pyz"
+    return f"test ! -e {agent} || exec python3 " + shlex.join([agent, command, folder, *arguments])
+
+
+def _forgive_cancellation() -> None:
+    """The current task goes on as if it had not been cancelled."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

@@ -1,0 +1,145 @@
+"""A cluster of processes on this machine: real agents, without units and ssh."""
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.run import Run
+from engine.agent.control import JOURNAL, SOCKET, serve
+from engine.agent.journal import Journal
+from engine.agent.launcher import LINE_LIMIT
+from engine.agent.states import Verdict
+from engine.agent.supervisor import Supervisor
+from engine.bundle import agent_bundle
+from engine.events import Event, Output, parse_event
+from engine.plan import LaunchPlan, launch_plan
+from nodes.inventory import Bastion, Inventory, Node
+
+
+def make_inventory(count: int, gpus: int = 8) -> Inventory:
+    return Inventory(
+        cluster="demo",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge" if gpus else "c5n.18xlarge",
+        bastion=Bastion(instance_id="i-0", address="198.18.0.9"),
+        nodes=tuple(
+            Node(
+                rank=rank,
+                name=f"node{rank}",
+                instance_id=f"i-{rank + 1}",
+                private_ip=f"10.213.1.{rank + 10}",
+                gpus=gpus,
+                slots=gpus or 1,
+            )
+            for rank in range(count)
+        ),
+        folder=Path("/nonexistent"),
+    )
+
+
+def make_run(**fields: Any) -> Run:
+    return Run.model_validate(
+        {"type": "task", "name": "job", "nodes": 2, "commands": ("true",), **fields}
+    )
+
+
+def make_plan(**fields: Any) -> LaunchPlan:
+    run = make_run(**fields)
+    return launch_plan(run, make_inventory(run.nodes), "job-000001")
+
+
+class LocalLauncher:
+    """Workers as plain processes, each with a folder of its own."""
+
+    def __init__(self, folder: Path, agent: Path) -> None:
+        self._folder, self._agent = folder, agent
+        self.processes: dict[int, Process] = {}
+        self.powered_off = False
+
+    async def open(self, rank: int) -> Process:
+        folder = self._folder / f"node{rank}"
+        argv = [sys.executable, str(self._agent), "work", str(folder)]
+        self.processes[rank] = await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_LIMIT
+        )
+        return self.processes[rank]
+
+    async def power_off(self) -> None:
+        self.powered_off = True
+
+
+class LocalCluster:
+    """One run's supervisor in this process, its workers beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        agent = folder / "agent.pyz"
+        agent.write_bytes(agent_bundle().data)
+        self.launcher = LocalLauncher(folder, agent)
+        self.journal = Journal(folder / JOURNAL)
+
+    def supervisor(self, plan: LaunchPlan) -> Supervisor:
+        data = json.loads(plan.model_dump_json())
+        for node in data["nodes"]:  # the plan's paths are the nodes' own
+            node["files"] = {
+                str(self.folder / f"node{node['rank']}" / Path(path).name): text
+                for path, text in node["files"].items()
+            }
+        return Supervisor(data, self.journal, self.launcher)
+
+    def execute(self, plan: LaunchPlan) -> Verdict:
+        """Runs the plan to its end."""
+        return asyncio.run(self.supervisor(plan).run())
+
+    async def serve(self, supervisor: Supervisor) -> asyncio.AbstractServer:
+        answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
+        return await serve(self.folder, self.journal, answers)
+
+    async def printed(self, rank: int, text: str) -> None:
+        """Returns when the rank has printed `text`."""
+        for _ in range(400):
+            if text in self.output(rank):
+                return
+            await asyncio.sleep(0.05)
+        raise TimeoutError(f"rank {rank} did not print {text}")
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / SOCKET
+
+    def events(self) -> list[Event]:
+        lines = (self.folder / JOURNAL).read_text().splitlines()
+        events = [parse_event(line) for line in lines]
+        assert None not in events
+        return [event for event in events if event is not None]
+
+    def kinds(self) -> list[tuple[str, int | None]]:
+        """Kinds and ranks of all events but output."""
+        return [(e.kind, getattr(e, "rank", None)) for e in self.events() if e.kind != "output"]
+
+    def output(self, rank: int) -> str:
+        """What the rank printed, both streams as they came."""
+        return "".join(
+            event.text + ("\n" if event.ends_line else "")
+            for event in self.events()
+            if isinstance(event, Output) and event.rank == rank
+        )
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    # A short path: a Unix socket's may have 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="gpuctl-"))
+    cluster = LocalCluster(folder)
+    yield cluster
+    cluster.journal.close()
+    shutil.rmtree(folder)

@@ -1,0 +1,101 @@
+"""The launch plan: what each node gets, to the letter."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.errors import InputError
+from engine.plan import LaunchPlan, launch_plan, new_run_id
+from engine.script import job_script
+from tests.engine.conftest import make_inventory, make_plan, make_run
+
+CASE = Path(__file__).parent / "cases" / "two_nodes.json"
+
+
+def test_plan_of_the_seeds_job() -> None:
+    run = make_run(
+        name="nccl-tests",
+        startup_order="workers-first",
+        stop_criteria="master-done",
+        env=["NCCL_DEBUG=INFO"],
+        commands=("hostname\n", "true"),
+        ready={"port": 22},
+        max_duration="1h",
+        on_stop="destroy",
+    )
+    plan = launch_plan(run, make_inventory(3), "nccl-tests-4f2a1c")
+    assert json.loads(plan.model_dump_json()) == json.loads(CASE.read_text())
+    assert LaunchPlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_type_without_gpus_has_no_slots() -> None:
+    plan = launch_plan(make_run(), make_inventory(2, gpus=0), "job-1")
+    node = plan.nodes[0]
+    assert node.environment["DSTACK_GPUS_PER_NODE"] == node.environment["DSTACK_GPUS_NUM"] == "0"
+    assert node.files == {"/var/lib/gpuctl/runs/job-1/hostfile": "10.213.1.10\n10.213.1.11\n"}
+
+
+def test_more_nodes_than_there_are() -> None:
+    with pytest.raises(InputError) as error:
+        launch_plan(make_run(nodes=4), make_inventory(2), "job-1")
+    assert str(error.value) == (
+        "run job wants 4 nodes, cluster demo has 2; set `nodes: 2`, or bring up a larger cluster"
+    )
+
+
+def test_value_longer_than_linux_passes() -> None:
+    with pytest.raises(InputError) as error:
+        make_plan(env={"A": "x" * 131_070})
+    assert str(error.value) == (
+        "env A is 131072 bytes long, Linux passes 131071; put it into a file on the nodes"
+    )
+
+
+def test_longest_value_is_accepted() -> None:
+    assert make_plan(env={"A": "x" * 131_069})
+
+
+def test_run_ids_differ_and_say_which_run() -> None:
+    ids = {new_run_id("nccl-tests") for _ in range(50)}
+    assert len(ids) == 50
+    assert all(run_id.startswith("nccl-tests-") for run_id in ids)
+
+
+def bash(commands: list[str]) -> tuple[int, str]:
+    done = subprocess.run(
+        ["bash"], input=job_script(commands), capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("commands", "code", "output"),
+    [
+        (["echo a", "echo b"], 0, "a\nb\n"),
+        (["echo a", "(exit 9)", "echo b"], 9, "a\n"),
+        (["false\necho a", "echo b"], 0, "a\nb\n"),
+        (["echo a; false | true", "echo b"], 0, "a\nb\n"),
+        (["x=1; cd /", 'echo "$x $PWD"'], 0, "1 /\n"),
+        (["if false; then\n  echo no\nfi", "echo b"], 0, "b\n"),
+        (["cat <<END\ntext\nEND", "echo b"], 0, "text\nb\n"),
+        (["echo a \\", "echo b"], 0, "a\nb\n"),
+        (["echo a # note", "# only a comment", "echo b"], 0, "a\nb\n"),
+        (["sleep 0 &", "echo b"], 0, "b\n"),
+        (["set -e\nfalse\necho never", "echo b"], 1, ""),
+        (["exit 0", "echo never"], 0, ""),
+        (["set -u; echo a", "echo b"], 0, "a\nb\n"),
+    ],
+)
+def test_script(commands: list[str], code: int, output: str) -> None:
+    assert bash(commands) == (code, output)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=5))
+def test_first_failing_entry_decides(codes: list[int]) -> None:
+    expected = next((code for code in codes if code), 0)
+    assert bash([f"(exit {code})" for code in codes])[0] == expected

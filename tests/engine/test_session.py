@@ -1,0 +1,186 @@
+"""The client's side against the real agent on this machine: ship, start, follow, stop."""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.errors import NodeError
+from engine import session
+from engine.agent import main as agent_main
+from engine.events import Event, Output
+from engine.history import History
+from engine.plan import LaunchPlan, launch_plan, new_run_id
+from engine.record import recorded_events
+from engine.session import ClusterBusy
+from nodes.inventory import Inventory, Node
+from nodes.ssh import Completed
+from tests.engine.conftest import make_inventory, make_run
+
+TOOLS = Path(__file__).parent / "tools"
+
+
+class LocalConnections:
+    """Commands for nodes, executed here."""
+
+    cut_after: int | None = None
+    """Lines after which the connection breaks, once."""
+
+    broken_off: int = 0
+    """Characters of the next line that still come."""
+
+    async def run(
+        self,
+        node: Node,
+        command: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  the signature of Connections
+    ) -> Completed:
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        out, complaints = await process.communicate((stdin or "").encode())
+        assert process.returncode is not None
+        return Completed(process.returncode, out.decode(), complaints.decode())
+
+    async def lines(self, node: Node, command: str) -> AsyncGenerator[str, None]:
+        process = await asyncio.create_subprocess_shell(
+            command, stdin=DEVNULL, stdout=PIPE, limit=1 << 20
+        )
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                if self.cut_after == 0:
+                    self.cut_after = None
+                    yield line.decode()[: self.broken_off]
+                    raise NodeError("node0: the connection was lost", "")
+                if self.cut_after is not None:
+                    self.cut_after -= 1
+                yield line.decode().rstrip("\n")
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.stdout.read()
+            await process.wait()
+
+    async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
+        await asyncio.to_thread(Path(path).write_bytes, data)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
+    root = Path(tempfile.mkdtemp(prefix="gpuctl-"))
+    connections = LocalConnections()
+
+    @asynccontextmanager
+    async def connect(inventory: Inventory) -> AsyncIterator[LocalConnections]:
+        yield connections
+
+    monkeypatch.setattr(session, "connect", connect)
+    monkeypatch.setattr("engine.places.REMOTE_ROOT", str(root))
+    monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
+    yield connections
+    assert agent_main._holder(root / "runs") is None, "the cluster is free again"
+    shutil.rmtree(root)
+
+
+INVENTORY = make_inventory(2)
+
+
+def job(*commands: str, **fields: object) -> LaunchPlan:
+    return launch_plan(make_run(commands=commands, **fields), INVENTORY, new_run_id("job"))
+
+
+def text(events: list[Event], rank: int) -> list[str]:
+    return [e.text for e in events if isinstance(e, Output) and e.rank == rank]
+
+
+def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
+    plan = job(
+        "echo '8 2 float sum -1 1 2 3 0 4 5 6 0'; echo bye; exit $((DSTACK_NODE_RANK * 7))",
+        on_stop="destroy",
+    )
+    events: list[Event] = []
+    result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append))
+    assert (result.status, result.exit_code, result.first_failed_node) == ("failed", 7, "node1")
+    assert result.last_lines == ("8 2 float sum -1 1 2 3 0 4 5 6 0", "bye")
+    assert list(recorded_events(tmp_path, plan.run_id)) == events
+    with History(tmp_path) as history:
+        assert history.find(plan.run_id).exit_code == 7
+        assert [row.busbw for row in history.rows(plan.run_id)][:1] == [3]
+
+
+@pytest.mark.parametrize("broken_off", [0, 40])
+def test_lost_connection_repeats_and_loses_nothing(
+    connections: LocalConnections, tmp_path: Path, broken_off: int
+) -> None:
+    plan = job("seq 1 200")
+    events: list[Event] = []
+    connections.cut_after, connections.broken_off = 77, broken_off
+    result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append))
+    assert result.status == "done"
+    for rank in (0, 1):
+        assert text(events, rank) == [str(n) for n in range(1, 201)]
+
+
+def test_ctrl_c_stops_the_run(connections: LocalConnections, tmp_path: Path) -> None:
+    async def interrupt() -> None:
+        seen = asyncio.Event()
+        plan = job("trap 'echo saved; exit' TERM; echo runs; sleep 1000 & wait")
+        events: list[Event] = []
+
+        def see(event: Event) -> None:
+            events.append(event)
+            if text(events, 0) and text(events, 1):
+                seen.set()
+
+        running = asyncio.ensure_future(session.run(plan, INVENTORY, tmp_path, see))
+        await seen.wait()
+        running.cancel()
+        result = await running
+        assert (result.status, result.exit_code) == ("stopped", 130)
+        assert text(events, 0) == text(events, 1) == ["runs", "saved"]
+
+    asyncio.run(interrupt())
+
+
+def test_busy_cluster(connections: LocalConnections, tmp_path: Path) -> None:
+    async def both() -> None:
+        began = asyncio.Event()
+        first, second = job("sleep 1000"), job("true")
+        running = asyncio.ensure_future(
+            session.run(first, INVENTORY, tmp_path, lambda _: began.set())
+        )
+        await began.wait()
+        with pytest.raises(ClusterBusy) as refused:
+            await session.run(second, INVENTORY, tmp_path, lambda _: None)
+        assert str(refused.value) == (
+            f"cluster demo is busy with run {first.run_id}; wait for it"
+            f" (`gpuctl logs {first.run_id} -f`) or stop it (`gpuctl stop {first.run_id}`)"
+        )
+        with History(tmp_path) as history:
+            assert [record.run_id for record in history.runs()] == [first.run_id]
+        assert (await session.stop(first.run_id, INVENTORY, tmp_path)).status == "stopped"
+        assert (await running).status == "stopped"
+
+    asyncio.run(both())
+
+
+def test_follow_after_the_end_needs_no_cluster(
+    connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = job("echo hello")
+    first: list[Event] = []
+    again: list[Event] = []
+    result = asyncio.run(session.run(plan, INVENTORY, tmp_path, first.append))
+    monkeypatch.delattr(session, "connect")
+    assert asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, again.append)) == result
+    assert again == first

@@ -1,0 +1,264 @@
+"""Runs of real agents on this machine: order, failure, stopping, what is left."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.agent import supervisor as supervising
+from engine.events import NodeExited, NodeLost, NodeStarted, NodeStopped, Output, RunFinished
+from tests.engine.conftest import LocalCluster, make_plan
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def finished(cluster: LocalCluster) -> RunFinished:
+    last = cluster.events()[-1]
+    assert isinstance(last, RunFinished)
+    return last
+
+
+def test_all_nodes_run_and_finish(cluster: LocalCluster) -> None:
+    plan = make_plan(commands=('echo "rank $DSTACK_NODE_RANK of $DSTACK_NODES_NUM"',))
+    verdict = cluster.execute(plan)
+    assert (verdict.status, verdict.exit_code) == ("done", 0)
+    assert [p.returncode for p in cluster.launcher.processes.values()] == [0, 0]
+    assert cluster.output(0) == "rank 0 of 2\n"
+    assert cluster.output(1) == "rank 1 of 2\n"
+    kinds = cluster.kinds()
+    assert kinds[0] == ("run_started", None)
+    assert kinds[-1] == ("run_finished", None)
+    for rank in (0, 1):
+        places = [kinds.index((f"node_{what}", rank)) for what in ("started", "ready", "exited")]
+        assert places == sorted(places)
+
+
+def test_log_file_has_the_output_at_the_events_offsets(cluster: LocalCluster) -> None:
+    cluster.execute(make_plan(nodes=1, commands=("echo one; echo two >&2; echo é; printf end",)))
+    log = (cluster.folder / "node0" / "rank-0.log").read_bytes()
+    events = [event for event in cluster.events() if isinstance(event, Output)]
+    assert {event.text for event in events} == {"one", "two", "é", "end"}
+    for event in events:
+        text = event.text.encode()
+        assert log[event.offset : event.offset + len(text)] == text
+
+
+def test_environment_arrives_unharmed(cluster: LocalCluster) -> None:
+    value = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
+    plan = make_plan(nodes=1, env={"ODD": value}, commands=('printf %s "$ODD"',))
+    cluster.execute(plan)
+    assert cluster.output(0) == value
+
+
+def test_user_environment_wins_over_the_login_profile(cluster: LocalCluster) -> None:
+    plan = make_plan(
+        nodes=1, env={"PATH": "/opt/mine/bin:/usr/bin:/bin"}, commands=('echo "$PATH $HOME"',)
+    )
+    cluster.execute(plan)
+    assert cluster.output(0) == f"/opt/mine/bin:/usr/bin:/bin {Path.home()}\n"
+
+
+def test_first_failing_rank_is_named_and_ends_the_others(cluster: LocalCluster) -> None:
+    command = "if [ $DSTACK_NODE_RANK = 1 ]; then echo bad; exit 7; fi; sleep 1000"
+    began = time.monotonic()
+    verdict = cluster.execute(make_plan(nodes=3, commands=(command,)))
+    assert time.monotonic() - began < 8
+    assert (verdict.status, verdict.exit_code) == ("failed", 7)
+    assert finished(cluster).first_failed_rank == 1
+    assert finished(cluster).reason == "node1 exited with 7"
+    stopped = {e.rank for e in cluster.events() if isinstance(e, NodeStopped)}
+    assert stopped == {0, 2}
+
+
+def test_signal_is_128_and_more(cluster: LocalCluster) -> None:
+    verdict = cluster.execute(make_plan(nodes=1, commands=("kill -SEGV $$",)))
+    assert verdict.exit_code == 139
+    (exited,) = [e for e in cluster.events() if isinstance(e, NodeExited)]
+    assert (exited.exit_code, exited.signal) == (139, signal.SIGSEGV)
+
+
+def test_failing_entry_ends_the_job_with_its_code(cluster: LocalCluster) -> None:
+    plan = make_plan(nodes=1, commands=("false; echo inside goes on", "(exit 5)", "echo never"))
+    assert cluster.execute(plan).exit_code == 5
+    assert cluster.output(0) == "inside goes on\n"
+
+
+def test_workers_first_and_master_done(cluster: LocalCluster) -> None:
+    command = "if [ $DSTACK_NODE_RANK = 0 ]; then echo master; else sleep infinity; fi"
+    plan = make_plan(
+        nodes=3, startup_order="workers-first", stop_criteria="master-done", commands=(command,)
+    )
+    began = time.monotonic()
+    verdict = cluster.execute(plan)
+    assert time.monotonic() - began < 8
+    assert (verdict.status, verdict.exit_code) == ("done", 0)
+    kinds = cluster.kinds()
+    for worker in (1, 2):
+        assert kinds.index(("node_ready", worker)) < kinds.index(("node_started", 0))
+        assert ("node_stopped", worker) in kinds
+
+
+def test_readiness_is_a_barrier(cluster: LocalCluster, tmp_path: Path) -> None:
+    flag = tmp_path / "ready"
+    command = f"""
+    if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; echo up; touch {flag}; sleep 1
+    else echo saw $(ls {flag}); fi"""
+    plan = make_plan(
+        startup_order="master-first",
+        ready={"command": f"test -e {flag}", "timeout": "20s"},
+        commands=(command,),
+    )
+    assert cluster.execute(plan).status == "done"
+    assert cluster.output(1) == f"saw {flag}\n"
+
+
+def test_not_ready_in_time_fails_the_run(cluster: LocalCluster) -> None:
+    plan = make_plan(
+        startup_order="workers-first",
+        ready={"port": 1, "timeout": "1s"},
+        commands=("sleep 1000",),
+    )
+    verdict = cluster.execute(plan)
+    assert (verdict.status, verdict.exit_code) == ("failed", 124)
+    assert verdict.reason == "node1 is not ready: port 1 is not listening after 1 s"
+    assert ("node_started", 0) not in cluster.kinds()
+    stopped = {e.rank: e.reason for e in cluster.events() if isinstance(e, NodeStopped)}
+    assert stopped == {0: "never started", 1: ""}
+
+
+def test_max_duration(cluster: LocalCluster) -> None:
+    verdict = cluster.execute(make_plan(max_duration="1s", commands=("sleep 1000",)))
+    assert (verdict.status, verdict.exit_code) == ("failed", 124)
+    assert verdict.reason == "max_duration of 1 s is over"
+
+
+def test_job_that_ignores_term_is_killed(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "STOP_GRACE_S", 1)
+    stubborn = "trap '' TERM; while :; do sleep 1; done & echo pid $!; wait; sleep 1000"
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; exit 3; else {stubborn}; fi"
+    began = time.monotonic()
+    assert cluster.execute(make_plan(commands=(command,))).exit_code == 3
+    assert time.monotonic() - began < 8
+    assert not is_alive(int(cluster.output(1).split()[1]))
+
+
+def test_graceful_stop_lets_the_job_clean_up(cluster: LocalCluster) -> None:
+    polite = "trap 'echo saved; exit 0' TERM; sleep 1000 & wait"
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; else {polite}; fi"
+    plan = make_plan(stop_criteria="master-done", commands=(command,))
+    assert cluster.execute(plan).status == "done"
+    assert cluster.output(1) == "saved\n"
+
+
+def test_lost_worker_fails_the_run(cluster: LocalCluster) -> None:
+    async def lose() -> None:
+        running = asyncio.ensure_future(cluster.supervisor(plan).run())
+        await cluster.printed(1, "runs")
+        cluster.launcher.processes[1].kill()
+        verdict = await running
+        assert (verdict.status, verdict.exit_code) == ("failed", 125)
+        assert verdict.reason == "node1 was lost: its worker ended with -9"
+
+    plan = make_plan(commands=("echo runs; sleep 1000",))
+    asyncio.run(lose())
+    (job,) = [e.pid for e in cluster.events() if isinstance(e, NodeStarted) and e.rank == 1]
+    os.killpg(job, signal.SIGKILL)  # a unit would have
+    assert [e.rank for e in cluster.events() if isinstance(e, NodeLost)] == [1]
+    assert ("node_stopped", 0) in cluster.kinds()
+
+
+def test_workers_end_when_the_supervisor_is_gone(cluster: LocalCluster) -> None:
+    async def abandon() -> list[int]:
+        running = asyncio.ensure_future(cluster.supervisor(plan).run())
+        await cluster.printed(1, "pid")
+        processes = list(cluster.launcher.processes.values())
+        for process in processes:  # what the kernel does for a supervisor that was killed
+            assert process.stdin is not None
+            process.stdin.close()
+        await running
+        return [await asyncio.wait_for(process.wait(), 10) for process in processes]
+
+    plan = make_plan(commands=("echo pid $$; sleep 1000",))
+    assert asyncio.run(abandon()) == [0, 0]
+    assert not is_alive(int(cluster.output(1).split()[1]))
+
+
+def test_binary_output_and_partial_lines(cluster: LocalCluster) -> None:
+    commands = (
+        "printf 'a\\377b\\n'",
+        "printf 'no end'; sleep 2; printf ' yet\\n'",
+        "head -c 100000 /dev/zero | tr '\\0' x",
+    )
+    cluster.execute(make_plan(nodes=1, commands=commands))
+    assert cluster.output(0) == "a\ufffdb\nno end yet\n" + "x" * 100_000
+    pieces = [e.text for e in cluster.events() if isinstance(e, Output)]
+    assert "no end" in pieces
+
+
+def test_much_output_arrives_whole(cluster: LocalCluster) -> None:
+    cluster.execute(make_plan(nodes=1, commands=("seq 1 50000",)))
+    assert cluster.output(0) == "".join(f"{n}\n" for n in range(1, 50001))
+
+
+def test_stop_on_request(cluster: LocalCluster) -> None:
+    async def stop() -> None:
+        supervisor = cluster.supervisor(make_plan(commands=("echo runs; sleep 1000",)))
+        running = asyncio.ensure_future(supervisor.run())
+        await cluster.printed(1, "runs")
+        supervisor.stop()
+        verdict = await running
+        assert (verdict.status, verdict.exit_code) == ("stopped", 130)
+
+    asyncio.run(stop())
+    assert [e.rank for e in cluster.events() if isinstance(e, NodeStopped)] != []
+
+
+def test_script_and_environment_leave_no_file(cluster: LocalCluster) -> None:
+    plan = make_plan(nodes=1, env={"TOKEN": "geheim"}, commands=("sleep 0",))
+    cluster.execute(plan)
+    assert sorted(path.name for path in (cluster.folder / "node0").iterdir()) == [
+        "hostfile",
+        "rank-0.log",
+    ]
+    everything = b"".join(p.read_bytes() for p in cluster.folder.rglob("*") if p.is_file())
+    assert b"geheim" not in everything
+    assert b"geheim" not in os.environb.values()
+
+
+@pytest.mark.parametrize(
+    ("on_stop", "acknowledged", "off"),
+    [
+        ("destroy", False, True),
+        ("destroy", True, False),
+        ("keep", False, False),
+    ],
+)
+def test_unattended_destroy(
+    cluster: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    on_stop: str,
+    acknowledged: bool,
+    off: bool,
+) -> None:
+    monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
+
+    async def end() -> None:
+        supervisor = cluster.supervisor(make_plan(nodes=1, on_stop=on_stop))
+        await supervisor.run()
+        if acknowledged:
+            supervisor.acknowledge()
+        await supervisor.power_off_unattended()
+
+    asyncio.run(end())
+    assert cluster.launcher.powered_off is off
