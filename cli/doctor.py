@@ -1,0 +1,85 @@
+"""`gpuctl doctor`: what gpuctl sees of engine, backend, credentials and lab, with remedies."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli.plan import JsonOption
+from cli.session import Session, session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at; `remedy` is empty where nothing is to be done.
+
+    `needed` is whether commands on this target (AWS, or the lab with --lab) cannot do without.
+    """
+
+    name: str
+    seen: str
+    remedy: str = ""
+    needed: bool = True
+
+
+def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Show what gpuctl finds on this machine; exit 1 when something it needs is missing."""
+    from cli.terminal import say, say_json
+
+    checks = list(_checks(session(context)))
+    if as_json:
+        say_json([asdict(check) for check in checks])
+    for check in checks if not as_json else ():
+        say(f"{'!!' if check.remedy else 'ok'}  {check.name:<22} {check.seen}")
+        if check.remedy:
+            say(f"{'':<26} {check.remedy}")
+    if any(check.remedy and check.needed for check in checks):
+        raise typer.Exit(1)
+
+
+def _checks(here: Session) -> "Iterator[Check]":
+    yield from _engine()
+    yield _backend(here)
+    yield _credentials(here)
+    yield from _lab(here.lab)
+
+
+def _engine() -> "Iterator[Check]":
+    from infra.engine import sightings
+
+    for sighting in sightings():
+        yield Check(sighting.what, sighting.seen, sighting.remedy)
+
+
+def _backend(here: Session) -> Check:
+    where = here.backend or f"file://{here.state / 'pulumi'}"
+    return Check("backend", where)
+
+
+def _credentials(here: Session) -> Check:
+    from config.errors import GpuctlError
+
+    if here.lab:
+        return Check("credentials", "the lab's own")
+    try:
+        from provision.account import caller
+
+        who = caller(here.target())
+    except GpuctlError as error:
+        return Check("credentials", error.message, error.hint)
+    return Check("credentials", f"account {who.account}, {who.arn}")
+
+
+def _lab(needed: bool) -> "Iterator[Check]":
+    from lab.lifecycle import status
+    from lab.prerequisites import missing
+
+    lacking = missing()
+    for each in lacking:
+        yield Check(f"lab: {each.name}", each.problem, each.remedy, needed)
+    if not lacking:
+        now = status()
+        yield Check("lab", f"up at {now.api_url}" if now.up else "down, can start", needed=needed)

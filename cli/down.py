@@ -1,0 +1,61 @@
+"""`gpuctl down CLUSTER`: nothing of the cluster exists any more."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.plan import JsonOption
+from cli.session import confirm, progress, session
+from cli.up import YesOption
+
+if TYPE_CHECKING:
+    from cli.progress import ProgressView
+    from cli.session import Session
+    from provision.down import Teardown
+
+ClusterArgument = Annotated[str, typer.Argument(help="The cluster's name.")]
+
+
+def down(
+    context: typer.Context,
+    cluster: ClusterArgument,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove everything of a cluster, also what an interrupted command left."""
+    here = session(context)
+    here.require_lab()
+    confirm(f"Remove cluster {cluster} and everything in it?", yes)
+    with progress(as_json) as view:
+        teardown = remove(here, cluster, view)
+    show(teardown, as_json)
+
+
+def remove(here: "Session", cluster: str, view: "ProgressView") -> "Teardown":
+    """Nothing of the cluster exists; runs that were still going on it are known as failed."""
+    from engine.history import History
+    from provision.down import down as take_down
+
+    target = here.cluster_target(cluster)
+    teardown = take_down(cluster, target, view.report)
+    with History(target.runs) as history:
+        for run in history.runs():
+            if run.cluster == cluster and not run.is_over:
+                history.lose(run.run_id, "its cluster was removed")
+    return teardown
+
+
+def show(teardown: "Teardown", as_json: bool) -> None:
+    """What was removed, and what the cluster cost, is on stdout."""
+    from dataclasses import asdict
+
+    from cli.terminal import elapsed, money, say, say_json
+
+    if as_json:
+        say_json(asdict(teardown))
+        return
+    cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
+    say(
+        f"Cluster {teardown.name} is gone: {len(teardown.removed)} resources removed, "
+        f"up {elapsed(teardown.seconds_up)}, {cost} at list price."
+    )

@@ -1,0 +1,47 @@
+"""`gpuctl logs RUN`: what a run printed, also after its fleet is gone."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.session import session
+
+if TYPE_CHECKING:
+    from engine.events import Event
+
+RunArgument = Annotated[str, typer.Argument(help="The run's id, or the name of its latest.")]
+
+
+def logs(
+    context: typer.Context,
+    run: RunArgument,
+    rank: Annotated[int | None, typer.Option(help="Only this rank.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+) -> None:
+    """Print the output of a run by rank, also after its cluster is gone; with -f follow it."""
+    from cli.run_view import prefix
+    from cli.terminal import say
+    from engine.history import History
+    from engine.record import recorded_events
+    from engine.session import follow as follow_run
+
+    here = session(context)
+    runs = here.state / "runs"
+    with History(runs) as history:
+        entry = history.find(run)
+    width = len(str(entry.nodes - 1))
+
+    def show(event: "Event") -> None:
+        if event.kind == "output" and rank in {None, event.rank}:
+            say(prefix(event.rank, width, sys.stdout.isatty()) + event.text)
+
+    if entry.is_over or not follow:
+        for event in recorded_events(runs, entry.run_id):
+            show(event)
+        return
+    from provision.record import load_inventory
+
+    inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
+    asyncio.run(follow_run(entry.run_id, inventory, runs, show))

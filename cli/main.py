@@ -1,0 +1,136 @@
+"""`gpuctl`: the commands, the global options, and the one place where errors become exit codes."""
+
+import sys
+import traceback
+from typing import Annotated, NoReturn
+
+import typer
+
+from cli import (
+    doctor,
+    down,
+    exec_,
+    lab,
+    logs,
+    plan,
+    ps,
+    results,
+    run,
+    schema,
+    ssh,
+    status,
+    stop,
+    up,
+    validate,
+)
+from cli.session import Session
+from config.errors import GpuctlError, InputError, InvalidFiles
+
+RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
+
+app = typer.Typer(
+    name="gpuctl",
+    help="Rent a GPU cluster with EFA, run a distributed job on it, give it back.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"gpuctl {version('gpuctl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    in_lab: Annotated[
+        bool, typer.Option("--lab", help="Rehearse in the lab: an AWS region on this machine.")
+    ] = False,
+    region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
+    profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(help="Pulumi backend (s3://…); by default a folder of the user's state."),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Write the traceback of an error to a file.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Rent a GPU cluster with EFA, run a distributed job on it, give it back."""
+    del debug, version  # read before anything can fail, see `main`; and by its callback
+    context.obj = Session(in_lab, region, profile, backend)
+
+
+app.command("plan")(plan.plan)
+app.command("up")(up.up)
+app.command("status")(status.status)
+app.command("ssh", context_settings={"ignore_unknown_options": True})(ssh.ssh)
+app.command("exec", context_settings={"ignore_unknown_options": True})(exec_.exec_)
+app.command("down")(down.down)
+app.command("run")(run.run)
+app.command("logs")(logs.logs)
+app.command("ps")(ps.ps)
+app.command("stop")(stop.stop)
+app.command("results")(results.results)
+app.command("validate")(validate.validate)
+app.command("schema")(schema.schema)
+app.command("doctor")(doctor.doctor)
+app.add_typer(lab.app, name="lab")
+
+
+def _debug_file() -> str:
+    """The traceback of the current exception is in a file; its path is returned."""
+    import time
+
+    from config.folders import state_home
+
+    folder = state_home() / "debug"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
+    path.touch(mode=0o600)
+    path.write_text(traceback.format_exc())
+    return str(path)
+
+
+def _end(line: str, code: int, debug: bool) -> NoReturn:
+    print(line, file=sys.stderr)
+    if debug:
+        print(f"gpuctl: the traceback is in {_debug_file()}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _is_run(arguments: list[str]) -> bool:
+    return next((a for a in arguments if not a.startswith("-")), None) == "run"
+
+
+def main() -> None:
+    """The command has run; the process ends with its exit code, never with a traceback."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    try:
+        app()
+    except InvalidFiles as error:
+        _end(str(error), error.exit_code, debug)
+    except GpuctlError as error:
+        code = error.exit_code
+        if code == 1 and not isinstance(error, InputError) and _is_run(arguments):
+            code = RUN_FAILED_ITSELF
+        _end(f"gpuctl: error: {error}", code, debug)
+    except KeyboardInterrupt:
+        _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, debug)
+    except BrokenPipeError:
+        raise SystemExit(1) from None  # the reader of our output went away: nothing to say to it
+    except Exception as error:
+        known = f"gpuctl: error: {type(error).__name__}: {error}"
+        remedy = "this is a mistake in gpuctl; run again with --debug and report the file it names"
+        _end(f"{known}; {remedy}", RUN_FAILED_ITSELF if _is_run(arguments) else 1, debug)

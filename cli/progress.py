@@ -1,0 +1,93 @@
+"""Progress on a terminal: a live block of what is going on; plain lines when piped."""
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from cli.terminal import elapsed
+from config.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+_MARKS = {"start": "…", "running": "…", "done": "✓", "failed": "✗"}
+_SHOWN = 12  # lines of the live block: more than a screenful hides the question above it
+
+
+class ProgressView:
+    """Shows Progress values; safe to call from any thread.
+
+    On a terminal what runs is a live block and what ended scrolls above it. Elsewhere every
+    start, end and new detail is one plain line on stdout (stderr with `as_json`).
+    """
+
+    def __init__(self, as_json: bool = False) -> None:
+        self._out = sys.stderr if as_json else sys.stdout
+        self._lock = threading.RLock()
+        self._running: dict[tuple[str, str], tuple[Progress, float]] = {}
+        self._last: dict[tuple[str, str], str] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._out.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self._out, highlight=False)
+            self._live = Live(console=console, refresh_per_second=4, get_renderable=self._block)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._running.clear()
+            self._live.stop()
+
+    def report(self, progress: Progress) -> None:
+        """The step is shown."""
+        with self._lock:
+            key = (progress.stage, progress.subject)
+            started = self._running.get(key, (progress, time.monotonic()))[1]
+            ended = progress.state in {"done", "failed"}
+            if ended:
+                self._running.pop(key, None)
+            else:
+                self._running[key] = (progress, started)
+            if self._live is None:
+                self._plain(key, progress, started)
+            elif ended:
+                self._live.console.print(self._line(progress, started), markup=False)
+
+    def _plain(self, key: tuple[str, str], progress: Progress, started: float) -> None:
+        line = f"{progress.stage}: {progress.subject}: {progress.state}"
+        if progress.detail:
+            line += f" ({progress.detail})"
+        if self._last.get(key) == line:
+            return
+        self._last[key] = line
+        if progress.state in {"done", "failed"}:
+            line += f" in {elapsed(self._seconds(progress, started))}"
+        print(line, file=self._out, flush=True)
+
+    def _line(self, progress: Progress, started: float) -> str:
+        detail = f"  {progress.detail}" if progress.detail else ""
+        took = elapsed(self._seconds(progress, started))
+        mark = _MARKS[progress.state]
+        return f"{mark} {progress.stage:<10} {progress.subject:<44} {took:>7}{detail}"
+
+    def _seconds(self, progress: Progress, started: float) -> float:
+        return time.monotonic() - started if progress.seconds is None else progress.seconds
+
+    def _block(self) -> str:
+        with self._lock:
+            lines = [self._line(p, started) for p, started in self._running.values()]
+        if len(lines) > _SHOWN:
+            lines = [*lines[:_SHOWN], f"… and {len(lines) - _SHOWN} more"]
+        return "\n".join(lines)

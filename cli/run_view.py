@@ -1,0 +1,108 @@
+"""A run on the terminal: output by rank as it comes, a table of results at the end."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cli.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from engine.events import Event
+    from engine.nccl_tests import Row
+    from engine.plan import LaunchPlan
+    from engine.result import RunResult
+
+_COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
+
+
+def prefix(rank: int, width: int, colored: bool) -> str:
+    """`[0] `: in front of each line of a rank's output."""
+    text = f"[{rank:>{width}}] "
+    return f"\033[{_COLORS[rank % len(_COLORS)]}m{text}\033[0m" if colored else text
+
+
+class RunView:
+    """Shows the events of a run; with `as_json` each is a JSON line on stderr."""
+
+    def __init__(self, plan: "LaunchPlan", as_json: bool) -> None:
+        from engine.lines import WholeLines
+        from engine.nccl_tests import TableParser
+
+        self._plan = plan
+        self._as_json = as_json
+        self._width = len(str(len(plan.nodes) - 1))
+        self._colored = sys.stdout.isatty() and not as_json
+        self._tables = TableParser()
+        self._lines = WholeLines()
+
+    def event(self, event: "Event") -> None:
+        """The event is shown."""
+        self._tables.feed(event)
+        if self._as_json:
+            print(event.model_dump_json(), file=sys.stderr, flush=True)
+        elif event.kind == "output":
+            for line in self._lines.feed(event):
+                say(prefix(line.rank, self._width, self._colored) + line.text)
+        else:
+            say(f"-- {told(event)}")
+
+    def end(self, result: "RunResult") -> None:
+        """The table and the verdict are shown; nothing with `as_json`, see `end_json`."""
+        if self._as_json:
+            return
+        if self._tables.rows:
+            say("\n" + "\n".join(table(self._tables.rows)))
+        say("")
+        say("\n".join(verdict(result)))
+
+    def end_json(self, result: "RunResult", cost_usd: float | None) -> None:
+        """Result, rows, and what the fleet cost if it is gone, are one JSON document on stdout."""
+        value = result.model_dump(mode="json")
+        value["rows"] = [row.model_dump(mode="json") for row in self._tables.rows]
+        value["cost_usd"] = cost_usd
+        say_json(value)
+
+
+def verdict(result: "RunResult") -> list[str]:
+    """How the run ended; for a failure who failed first, and its last lines."""
+    took = f"{(result.ended - result.started).total_seconds():.1f}s"
+    head = f"Run {result.run_id}: {result.status} in {took}, exit code {result.exit_code}"
+    if result.status == "done":
+        return [head]
+    lines = [f"{head}: {result.reason}"]
+    if result.last_lines:
+        lines.append(f"Last lines of rank {result.first_failed_rank}:")
+        lines += [f"  {line}" for line in result.last_lines]
+    return lines
+
+
+def told(event: "Event") -> str:
+    """The event in words; output speaks for itself."""
+    match event.kind:
+        case "run_started":
+            return f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"
+        case "node_exited":
+            return f"rank {event.rank} exited with code {event.exit_code}"
+        case "node_stopped" | "node_lost":
+            what = event.kind.removeprefix("node_")
+            return f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
+        case "node_started" | "node_ready":
+            return f"rank {event.rank} {event.kind.removeprefix('node_')}"
+        case "run_finished":
+            return f"run {event.status}: {event.reason}".removesuffix(": ")
+        case _:
+            return event.kind.replace("_", " ")
+
+
+def table(rows: "Sequence[Row]") -> list[str]:
+    """nccl-tests' rows: size, out-of-place algbw and busbw in GB/s, wrong values."""
+    head = f"{'size':>12} {'type':>8} {'time':>12} {'algbw':>9} {'busbw':>9} {'wrong':>6}"
+    units = f"{'bytes':>12} {'':>8} {'us':>12} {'GB/s':>9} {'GB/s':>9} {'':>6}"
+    lines = [head, units]
+    for row in rows:
+        wrong = "N/A" if row.wrong is None else str(row.wrong)
+        lines.append(
+            f"{row.size:>12} {row.dtype:>8} {row.time_us:>12.1f} {row.algbw:>9.2f} "
+            f"{row.busbw:>9.2f} {wrong:>6}"
+        )
+    return lines

@@ -1,0 +1,143 @@
+"""What the global options say: which target, how to speak."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import typer
+
+from config.errors import InputError
+from config.folders import state_home
+
+if TYPE_CHECKING:
+    from cli.progress import ProgressView
+    from config.cluster import Cluster
+    from config.target import Target
+
+
+@dataclass(frozen=True)
+class Session:
+    """The global options of one command."""
+
+    lab: bool = False
+    region: str | None = None
+    profile: str | None = None
+    backend: str | None = None
+
+    @property
+    def state(self) -> Path:
+        """The folder with what gpuctl remembers of this target, also of a lab that is down."""
+        return state_home() / ("lab" if self.lab else "aws")
+
+    def target(self, region: str | None = None) -> "Target":
+        """The target to act on; InputError when no region is known, LabError for a lab down.
+
+        `region` is the cluster file's; the flag goes before it, the environment after it.
+        """
+        chosen = self.region or region or os.environ.get("AWS_REGION")
+        chosen = chosen or os.environ.get("AWS_DEFAULT_REGION")
+        if self.lab:
+            from lab.lifecycle import target
+
+            return target(chosen or "us-east-1", self.backend)
+        if chosen is None:
+            from provision.account import profile_region
+
+            chosen = profile_region(self.profile)
+        if chosen is None:
+            raise InputError(
+                "no AWS region is known",
+                "set `region:` in the cluster file, --region, or AWS_REGION",
+            )
+        from config.target import Target
+
+        environment = {"AWS_PROFILE": self.profile} if self.profile else {}
+        return Target("aws", chosen, self.state, environment=environment, backend=self.backend)
+
+    def ensure_lab(self, view: "ProgressView") -> None:
+        """With --lab the lab is up; without it nothing happens."""
+        if self.lab:
+            from lab.lifecycle import start
+
+            start(view.report)
+
+    def is_lab_down(self) -> bool:
+        """Whether the target is a lab that does not run: then nothing exists there."""
+        if not self.lab:
+            return False
+        from lab.lifecycle import status
+
+        return not status().up
+
+    def remembered(self) -> "Target":
+        """A target for reading what this machine remembers; nothing is asked of any API by it."""
+        from config.target import Target
+
+        return Target("lab" if self.lab else "aws", self.region or "us-east-1", self.state)
+
+    def cluster_target(self, name: str) -> "Target":
+        """The target of a cluster, in the region of its record where there is one.
+
+        Raises InputError when the lab that it would be in is down.
+        """
+        from provision.record import read
+
+        self.require_lab()
+        record = read(name, self.remembered())
+        return self.target(record.region if record else None)
+
+    def require_lab(self) -> None:
+        """Raises InputError where the lab is asked for and down: no cluster exists in it."""
+        if self.is_lab_down():
+            raise InputError(
+                "the lab is not running, so no cluster exists in it",
+                "start one with `gpuctl --lab up FILE`",
+            )
+
+
+def session(context: typer.Context) -> Session:
+    """The session of a command's context."""
+    return cast(Session, context.find_root().obj)
+
+
+def cluster_of(path: Path) -> "Cluster":
+    """The cluster of a file, its warnings told; raises InputError."""
+    from config.load import load_cluster
+
+    cluster = load_cluster(path)
+    tell_warnings(path)
+    return cluster
+
+
+def tell_warnings(path: Path) -> None:
+    """What is odd about a file that is valid is on stderr, one line each."""
+    import sys
+
+    from config.load import check
+
+    for diagnostic in check(path):
+        print(diagnostic, file=sys.stderr)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """The person said yes, or --yes was given; otherwise the command ends."""
+    import sys
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask on", "add --yes if that is what you want")
+    if not typer.confirm(question):
+        raise InputError("nothing was done", "answer y to go on")
+
+
+@contextlib.contextmanager
+def progress(as_json: bool) -> "Iterator[ProgressView]":
+    """A view of progress: live on a terminal, plain lines elsewhere, on stderr with --json."""
+    from cli.progress import ProgressView
+
+    with ProgressView(as_json=as_json) as view:
+        yield view

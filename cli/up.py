@@ -1,0 +1,45 @@
+"""`gpuctl up FILE`: the cluster of the file exists and is ready for a run."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.plan import FileArgument, JsonOption, show
+from cli.session import cluster_of, confirm, progress, session
+
+if TYPE_CHECKING:
+    from nodes.inventory import Inventory
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def up(
+    context: typer.Context, file: FileArgument, yes: YesOption = False, as_json: JsonOption = False
+) -> None:
+    """Create or change the cluster of FILE, and wait until it is ready for a run."""
+    from provision import up as life
+
+    here = session(context)
+    cluster = cluster_of(file)
+    with progress(as_json) as view:
+        here.ensure_lab(view)
+        target = here.target(cluster.region)
+        fleet_plan = life.plan(cluster, target, view.report)
+    if not as_json:
+        show(fleet_plan, as_json=False)
+    if not fleet_plan.plan.is_empty:
+        confirm(f"Create or change cluster {cluster.name}?", yes)
+    with progress(as_json) as view:
+        inventory = life.up(fleet_plan, target, view.report)
+    _show(inventory, as_json)
+
+
+def _show(inventory: "Inventory", as_json: bool) -> None:
+    from cli.terminal import say, say_json
+
+    if as_json:
+        say_json(inventory.model_dump(mode="json"))
+        return
+    say(f"\nCluster {inventory.cluster} is ready: bastion {inventory.bastion.address}")
+    for node in inventory.nodes:
+        say(f"  rank {node.rank}  {node.name}  {node.private_ip}  {node.instance_id}")

@@ -1,0 +1,159 @@
+"""The command as a person meets it: help, errors, exit codes, what it imports."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = Path(sys.executable).with_name("gpuctl")
+ROOT = Path(__file__).parent.parent.parent
+
+
+def gpuctl(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The installed command, with no account and no lab in reach."""
+    return subprocess.run(
+        [str(COMMAND), *arguments],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            **environment,
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_a_folder_on_pythonpath_that_hides_a_room_is_named(tmp_path: Path) -> None:
+    hiding = tmp_path / "elsewhere" / "config"
+    hiding.mkdir(parents=True)
+    (hiding / "__init__.py").touch()
+    done = gpuctl("--help", home=tmp_path, PYTHONPATH=str(hiding.parent))
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"gpuctl: error: its package 'config' is hidden by {hiding}; "
+        "unset PYTHONPATH, and install gpuctl on its own (uv tool install, pipx)\n"
+    )
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; sys.argv = ['gpuctl', '--help']\n"
+        "import gpuctl\n"
+        "try: gpuctl.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pydantic', 'boto3', 'botocore', 'pulumi', 'asyncssh', 'rich', 'yaml', 'moto'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_six_mistakes_of_different_kinds_are_six_lines(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "name: demo\n"
+        "nodes: 0\n"
+        "instance_type: p5.48xlage\n"
+        "node_count: 3\n"
+        "storage:\n"
+        "  root_gib: large\n"
+        "placement:\n"
+        "  strategy: spread\n"
+        "name: again\n"
+    )
+    done = gpuctl("validate", str(file), home=tmp_path)
+    assert done.returncode == 2
+    assert [line.removeprefix(f"{file}:") for line in done.stderr.splitlines()] == [
+        "2:8: E202 'nodes' is 0, below 1; use 1 to 512",
+        "3:16: E204 unknown instance type 'p5.48xlage'; "
+        "nearest: p5.48xlarge, p5e.48xlarge, p5.4xlarge",
+        "4:1: E101 unknown key 'node_count'; allowed here: name, nodes, instance_type, region, "
+        "image, placement, capacity, network, storage, software, lifetime, tags",
+        "6:13: E103 'storage.root_gib' is the text 'large', must be a whole number; "
+        "write digits only, such as 2",
+        "8:13: E201 'placement.strategy' is 'spread', which is not allowed; use cluster or none",
+        "9:1: E003 'name' is given twice, on lines 1 and 9; keep one of them",
+    ]
+
+
+@pytest.mark.parametrize("command", ["plan", "up", "validate", "run"])
+def test_a_missing_file_is_one_line_and_exit_2(command: str, tmp_path: Path) -> None:
+    done = gpuctl(command, "nowhere.yaml", home=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gpuctl: error: nowhere.yaml")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_command_that_is_no_command_is_exit_2(tmp_path: Path) -> None:
+    done = gpuctl("upp", home=tmp_path)
+    assert done.returncode == 2
+    assert "upp" in done.stderr
+
+
+def test_no_region_is_one_line(tmp_path: Path) -> None:
+    done = gpuctl("plan", "stacks/demo.yaml", home=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "gpuctl: error: no AWS region is known; "
+        "set `region:` in the cluster file, --region, or AWS_REGION\n"
+    )
+
+
+def test_no_credentials_is_one_line_and_nothing_is_created(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "name: c\nnodes: 1\ninstance_type: p5.48xlarge\nnetwork: {ssh_from: 198.51.100.7/32}\n"
+    )
+    done = gpuctl("--region", "us-east-1", "plan", str(file), home=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("gpuctl: error: ")
+    assert "credentials" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["status"], ["ps"]])
+def test_looking_at_nothing_is_fine_when_the_lab_is_down(
+    command: list[str], tmp_path: Path
+) -> None:
+    done = gpuctl("--lab", *command, home=tmp_path)
+    if "lab is up" in gpuctl("lab", "status", home=tmp_path).stdout:
+        pytest.skip("a lab runs on this machine")
+    assert done.returncode == 0
+    assert done.stdout in {"No cluster exists.\n", "No run yet.\n"}
+
+
+def test_an_unknown_run_is_one_line(tmp_path: Path) -> None:
+    done = gpuctl("results", "nothing", home=tmp_path)
+    assert done.returncode == 2
+    assert "nothing" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_debug_writes_the_traceback_to_a_file_and_not_to_the_terminal(tmp_path: Path) -> None:
+    done = gpuctl("--debug", "validate", "nowhere.yaml", home=tmp_path)
+    assert "Traceback" not in done.stderr
+    path = Path(done.stderr.strip().rpartition(" ")[2])
+    assert "Traceback" in path.read_text()
+
+
+def test_the_cli_page_is_what_the_commands_say() -> None:
+    from cli.reference import PAGE, page
+
+    assert PAGE.read_text() == page(), "run `make docs`"
+
+
+def test_the_schema_is_json_and_describes_every_field(tmp_path: Path) -> None:
+    import json
+
+    for kind in ("cluster", "run"):
+        schema = json.loads(gpuctl("schema", kind, home=tmp_path).stdout)
+        assert schema["additionalProperties"] is False
+        assert all("description" in field for field in schema["properties"].values())

@@ -1,0 +1,61 @@
+"""The text of a plan: layouts folded, counts, the whole fleet's cost."""
+
+import pytest
+
+from cli.plan_text import network_lines
+from config.cluster import Cluster
+from config.resolved import Image, InstanceType, Interface, Resolved
+
+
+def resolved(nodes: int, interfaces: tuple[Interface, ...]) -> Resolved:
+    """A resolved cluster with that layout; the rest is of no matter here."""
+    image = Image(
+        id="ami-1", name="i", root_device="/dev/sda1", architecture="x86_64", has_software=True
+    )
+    kind = InstanceType(
+        name="p5.48xlarge",
+        vcpus=192,
+        memory_mib=1,
+        gpus=8,
+        gpu_model="H100",
+        architecture="x86_64",
+        max_efa=32,
+        cards=(),
+    )
+    return Resolved(
+        cluster=Cluster(name="c", nodes=nodes, instance_type="p5.48xlarge"),
+        account="1",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type=kind,
+        interfaces=interfaces,
+        image=image,
+        bastion_type="t3.small",
+        bastion_image=image,
+        bastion_price_usd_h=None,
+        nat_price_usd_h=0.045,
+        ssh_from="198.51.100.7/32",
+        public_key="",
+        user_data="",
+        bastion_user_data="",
+        tags={},
+    )
+
+
+P5 = (
+    Interface(card=0, device=0, type="interface"),
+    Interface(card=0, device=1, type="efa-only"),
+    *(Interface(card=card, device=0, type="efa-only") for card in range(1, 32)),
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "who"), [(1, "node0"), (2, "node0 … node1, each"), (9, "node0 … node8, each")]
+)
+def test_a_p5s_32_efa_interfaces_are_three_lines(nodes: int, who: str) -> None:
+    assert network_lines(resolved(nodes, P5)) == [
+        f"Network of {who}: 32 EFA interfaces, 32 network cards",
+        "  card 0      device 0  interface",
+        "  card 0      device 1  efa-only",
+        "  cards 1-31  device 0  efa-only",
+    ]

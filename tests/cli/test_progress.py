@@ -1,0 +1,27 @@
+"""Progress when piped: one plain line per step, never the same line twice."""
+
+import pytest
+
+from cli.progress import ProgressView
+from config.progress import Progress
+
+
+def test_piped_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressView() as view:
+        view.report(Progress("boot", "node0", "start"))
+        view.report(Progress("boot", "node0", "running", "console read"))
+        view.report(Progress("boot", "node0", "running", "console read"))
+        view.report(Progress("boot", "node0", "done", seconds=65))
+        view.report(Progress("boot", "node1", "failed", "powered off", seconds=2))
+    assert capsys.readouterr().out == (
+        "boot: node0: start\n"
+        "boot: node0: running (console read)\n"
+        "boot: node0: done in 1m 05s\n"
+        "boot: node1: failed (powered off) in 2s\n"
+    )
+
+
+def test_with_json_progress_leaves_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressView(as_json=True) as view:
+        view.report(Progress("boot", "node0", "start"))
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,110 @@
+"""The installed command against one lab, which the whole session shares."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = Path(sys.executable).with_name("gpuctl")
+
+
+@dataclass(frozen=True)
+class Gpuctl:
+    """The command with its own state folder."""
+
+    home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {
+            "XDG_STATE_HOME": str(self.home),
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Stdout of the command, which ended with `code`."""
+        done = subprocess.run(
+            [str(COMMAND), *arguments],
+            env=self.environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=500,
+            check=False,
+        )
+        assert done.returncode == code, (
+            f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+        return done.stdout if code == 0 else done.stdout + done.stderr
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """The command while it runs, its output readable line by line; killed at the end."""
+        with subprocess.Popen(
+            [str(COMMAND), *arguments],
+            env=self.environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> list[str]:
+    """The lines up to the one with `text`; fails when the output ends without it."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError(f"no line with {text!r} in:\n{''.join(lines)}")
+
+
+@pytest.fixture(scope="session")
+def gpuctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpuctl]:
+    """The command with a lab that is up; afterwards nothing of the lab may be left."""
+    from lab.prerequisites import missing
+
+    lacking = missing()
+    if lacking and not os.environ.get("CI"):
+        pytest.skip(f"the lab cannot start here: {lacking[0]}")
+    command = Gpuctl(tmp_path_factory.mktemp("state"))
+    command("lab", "start")
+    yield command
+    command("lab", "stop")
+    assert command("lab", "status", "--leftovers") == ""
+
+
+def cluster_file(folder: Path, name: str, **fields: Any) -> Path:
+    """A cluster file: 2 x p4d.24xlarge unless said otherwise (JSON is YAML)."""
+    path = folder / f"{name}.yaml"
+    content = {"name": name, "nodes": 2, "instance_type": "p4d.24xlarge"} | fields
+    path.write_text(json.dumps(content))
+    return path
+
+
+def run_file(folder: Path, name: str, commands: list[str], **fields: Any) -> Path:
+    """A run file for two nodes unless said otherwise."""
+    path = folder / f"{name}-run.yaml"
+    content = {"type": "task", "name": name, "nodes": 2, "commands": commands} | fields
+    path.write_text(json.dumps(content))
+    return path

@@ -1,0 +1,49 @@
+"""Ctrl-C and kill -9 half-way: what exists is told by `status`, and `down` removes all of it."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until
+from tests.e2e.region import what_bills
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.mark.parametrize("moment", ["resources: aws:ec2/subnet", "resources: aws:ec2/instance"])
+def test_kill_9_in_the_middle_of_up(gpuctl: Gpuctl, tmp_path: Path, moment: str) -> None:
+    name = "killed-" + moment.rpartition("/")[2]
+    file = cluster_file(tmp_path, name)
+    with gpuctl.running("--lab", "up", str(file), "--yes") as process:
+        read_until(process, moment)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert [c["name"] for c in gpuctl.json("--lab", "status")] == [name]
+    assert f"Cluster {name} is gone" in gpuctl("--lab", "down", name, "--yes")
+    assert what_bills(gpuctl, name) == {}
+    assert gpuctl("--lab", "status") == "No cluster exists.\n"
+
+
+def test_ctrl_c_in_the_middle_of_up(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "halted")
+    with gpuctl.running("--lab", "up", str(file), "--yes") as process:
+        read_until(process, "resources: aws:ec2/subnet")
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "gpuctl down halted" in output
+    assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["halted"]
+    gpuctl("--lab", "down", "halted", "--yes")
+    assert what_bills(gpuctl, "halted") == {}
+
+
+def test_kill_9_in_the_middle_of_down(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "half", nodes=1)
+    gpuctl("--lab", "up", str(file), "--yes")
+    with gpuctl.running("--lab", "down", "half", "--yes") as process:
+        read_until(process, "destroy: aws:ec2/instance")
+        os.killpg(process.pid, signal.SIGKILL)
+    assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["half"]
+    gpuctl("--lab", "down", "half", "--yes")
+    assert what_bills(gpuctl, "half") == {}

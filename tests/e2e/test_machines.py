@@ -1,0 +1,53 @@
+"""What a cluster file can ask of its machines, seen on machines that boot."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Gpuctl, cluster_file
+from tests.e2e.region import ec2, what_bills
+
+pytestmark = pytest.mark.lab
+
+
+def test_a_setup_command_that_fails_fails_up_with_its_own_output(
+    gpuctl: Gpuctl, tmp_path: Path
+) -> None:
+    software = {"setup": ["echo the license server said no; exit 4"]}
+    file = cluster_file(tmp_path, "refused", nodes=1, software=software)
+    output = gpuctl("--lab", "up", str(file), "--yes", code=1)
+    assert "the license server said no" in output
+    assert "gpuctl down refused" in output
+    gpuctl("--lab", "down", "refused", "--yes")
+    assert what_bills(gpuctl, "refused") == {}
+
+
+def test_a_node_more_a_node_that_died_and_a_stock_image(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    stock = {"image": "stock-debian-12", "instance_type": "g5.8xlarge"}
+    gpuctl("--lab", "up", str(cluster_file(tmp_path, "grows", nodes=1, **stock)), "--yes")
+    # cloud-init installed it: the stock image has no Open MPI
+    assert "(Open MPI) 4." in gpuctl("--lab", "exec", "grows", "--", "mpirun", "--version")
+
+    bigger = cluster_file(tmp_path, "grows", nodes=2, **stock)
+    before = gpuctl.json("--lab", "status")[0]["nodes"]
+    output = gpuctl("--lab", "up", str(bigger), "--yes")
+    assert "Plan: 1 to create, 0 to change, 0 to replace, 0 to delete." in output
+    after = gpuctl.json("--lab", "status")[0]["nodes"]
+    assert {n["instance_id"] for n in before} < {n["instance_id"] for n in after}
+
+    other = cluster_file(tmp_path, "grows", nodes=2, **stock | {"instance_type": "g5.12xlarge"})
+    output = gpuctl("--lab", "plan", str(other))
+    assert "-/+ aws:ec2/instance:Instance" in output
+    assert "2 to replace" in output
+
+    # a node that powers off is terminated in the API, and the next up replaces it alone
+    gpuctl("--lab", "exec", "grows", "--", '[ "$(hostname)" ] && systemctl poweroff --no-block')
+    ids = [n["instance_id"] for n in after if n["name"] != "bastion"]
+    ec2(gpuctl).get_waiter("instance_terminated").wait(
+        InstanceIds=ids, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+    )
+    assert "terminated" in gpuctl("--lab", "status", "grows")
+    output = gpuctl("--lab", "plan", str(bigger))
+    assert "Plan: 2 to create" in output
+    gpuctl("--lab", "down", "grows", "--yes")
+    assert what_bills(gpuctl, "grows") == {}

@@ -1,0 +1,66 @@
+"""The main job: a cluster comes up, dstack's task file runs as written, the fleet goes away."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Gpuctl, cluster_file
+from tests.e2e.region import what_bills
+
+pytestmark = pytest.mark.lab
+
+
+def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "main")
+    first = gpuctl("--lab", "up", str(file), "--yes")
+    assert "0 to change, 0 to replace, 0 to delete." in first
+    assert "Network of node0 … node1, each: 4 EFA interfaces, 4 network cards" in first
+
+    again = gpuctl("--lab", "up", str(file), "--yes")
+    assert "No changes: the cluster is what the file says." in again
+    assert "Plan: 0 to create, 0 to change, 0 to replace, 0 to delete." in again
+
+    (status,) = gpuctl.json("--lab", "status")
+    assert status["name"] == "main"
+    assert [node["state"] for node in status["nodes"] if node["name"] != "bastion"] == [
+        "running",
+        "running",
+    ]
+
+    answers = gpuctl("--lab", "exec", "main", "--", "nproc")
+    assert answers.startswith("--- node[0-1]\n")  # equal answers are folded
+    different = gpuctl("--lab", "exec", "main", "--", "hostname -I; exit 3", code=3)
+    assert "--- node0: exit code 3" in different
+
+    output = gpuctl(
+        "--lab", "run", "stacks/nccl-tests.dstack.yaml", "--cluster", "main", "--on-stop", "destroy"
+    )
+    devices = re.findall(r"#\s+Rank\s+(\d+) .* on (\S+) device", output)
+    assert [int(rank) for rank, _ in devices] == list(range(16))
+    assert len({host for _, host in devices}) == 2  # the ranks really ran on both machines
+    assert "CPU stand-in" in output
+    assert "Cluster main is gone" in output
+    assert what_bills(gpuctl, "main") == {}
+
+    run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
+    rows = gpuctl.json("--lab", "results", run_id)["rows"]
+    assert [row["size"] for row in rows][:3] == [8, 16, 32]
+    assert all(row["wrong"] == 0 for row in rows)
+    assert f"{rows[-1]['size']:>12}" in gpuctl("--lab", "results", "nccl-tests")
+    assert "Out of bounds values : 0 OK" in gpuctl("--lab", "logs", run_id, "--rank", "0")
+
+
+def test_two_p5_nodes_are_planned_with_32_efa_interfaces_each(gpuctl: Gpuctl) -> None:
+    text = gpuctl("--lab", "plan", "stacks/p5-2node.yaml")
+    assert "Network of node0 … node1, each: 32 EFA interfaces, 32 network cards" in text
+    plan = gpuctl.json("--lab", "plan", "stacks/p5-2node.yaml")
+    assert set(plan["nodes"]) == {"node0", "node1"}
+    for interfaces in plan["nodes"].values():
+        assert interfaces[0] == {"card": 0, "device": 0, "type": "interface"}
+        assert interfaces[1] == {"card": 0, "device": 1, "type": "efa-only"}
+        assert interfaces[2:] == [
+            {"card": card, "device": 0, "type": "efa-only"} for card in range(1, 32)
+        ]
+    assert {change["op"] for change in plan["changes"]} == {"create"}
+    assert gpuctl("--lab", "status") == "No cluster exists.\n"  # a plan creates nothing
