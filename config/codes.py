@@ -31,6 +31,7 @@ CODES: dict[str, Code] = {
     "E104": Code("A bare value that YAML readers understand differently.", "team: no, nodes: 010"),
     "E105": Code("The file is not a mapping.", "- nodes: 2"),
     "E106": Code("Neither a cluster file nor a run file.", "name: demo"),
+    "E107": Code("A run file given to a command for clusters, or the reverse.", "type: task"),
     "E201": Code("A value that is not among the allowed ones.", "strategy: clustre"),
     "E202": Code("A number out of its range, or a list with too few entries.", "nodes: 0"),
     "E203": Code("A text in the wrong form.", "name: My Cluster"),

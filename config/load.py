@@ -116,12 +116,24 @@ def _load(path: Path, reader: _Reader[M]) -> M:
     document, diagnostics = _parse(path)
     model = None
     if document is not None:
+        if other := _other_kind(document, str(path), reader):
+            raise InvalidFiles([other])
         model, found = reader.read(document, str(path))
         diagnostics += found
     errors = [d for d in diagnostics if d.severity == "error"]
     if errors or model is None:
         raise InvalidFiles(errors)
     return model
+
+
+def _other_kind(document: Document, file: str, reader: _Reader[Any]) -> Diagnostic | None:
+    """The one complaint about a file that was given to the wrong command."""
+    kind = kind_of(document.data)
+    if kind is None or (reader is _CLUSTER) == (kind == "cluster"):
+        return None
+    message = f"this is a {kind} file"
+    hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
+    return _located(document, file, Fault("E107", message, hint))
 
 
 def _parse(path: Path) -> tuple[Document | None, list[Diagnostic]]:

@@ -110,5 +110,5 @@ def unknown(name: str, known: Iterable[str]) -> InputError:
     names = ", ".join(sorted(known))
     return InputError(
         f"there is no cluster '{name}'",
-        f"there are: {names}" if names else "there is none; `gpuctl up FILE` makes one",
+        f"there are: {names}" if names else "`gpuctl up FILE` makes one",
     )

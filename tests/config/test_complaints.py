@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.codes import CODES
+from config.errors import InvalidFiles
 from config.load import check, load_cluster, load_run
 
 CLUSTER = "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\n"
@@ -198,7 +199,21 @@ def test_exact_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
 
 def test_every_code_is_shown_above_and_no_other() -> None:
     shown = {line.split()[1] for _, lines in CASES for line in lines}
-    assert shown == set(CODES)
+    assert shown == set(CODES) - {"E107"}  # which needs a command that wants the other kind
+
+
+def test_a_file_given_to_the_wrong_command_is_one_line() -> None:
+    stacks = Path(__file__).parents[2] / "stacks"
+    with pytest.raises(InvalidFiles) as error:
+        load_run(stacks / "demo.yaml")
+    assert str(error.value) == (
+        f"{stacks / 'demo.yaml'}:2:1: E107 this is a cluster file; give it to `gpuctl up`"
+    )
+    with pytest.raises(InvalidFiles) as error:
+        load_cluster(stacks / "hello.yaml")
+    assert str(error.value) == (
+        f"{stacks / 'hello.yaml'}:2:1: E107 this is a run file; give it to `gpuctl run`"
+    )
 
 
 def test_six_mistakes_of_six_kinds_at_once(tmp_path: Path) -> None:

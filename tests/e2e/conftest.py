@@ -87,6 +87,9 @@ def gpuctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpuctl]:
     lacking = missing()
     if lacking and not os.environ.get("CI"):
         pytest.skip(f"the lab cannot start here: {lacking[0]}")
+    from lab.leftovers import found
+
+    assert found() == (), "a lab is on this machine: `gpuctl lab stop` first"
     command = Gpuctl(tmp_path_factory.mktemp("state"))
     command("lab", "start")
     yield command

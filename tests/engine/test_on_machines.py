@@ -1,7 +1,6 @@
 """Runs on two machines that really boot: units, ssh between nodes, what is left behind."""
 
 import asyncio
-import fcntl
 import json
 import os
 import signal
@@ -111,23 +110,21 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inventory]:
         )
         for node in there.nodes
     ]
-    with Path("/tmp/gpuctl-lab.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert leftovers.found() == (), "a lab is on this machine: `gpuctl lab stop` first"
+    image.ensure_image("dlami", silent)
+    try:
+        network.up()
+        network.add_vpc(VPC)
+        network.add_subnet(SUBNET)
+        for machine in machines:
+            machine.boot(lambda _: None)
+        asyncio.run(booted(there))
+        yield there
+    finally:
+        for machine in machines:
+            machine.remove()
+        network.down()
         leftovers.clear()
-        image.ensure_image("dlami", silent)
-        try:
-            network.up()
-            network.add_vpc(VPC)
-            network.add_subnet(SUBNET)
-            for machine in machines:
-                machine.boot(lambda _: None)
-            asyncio.run(booted(there))
-            yield there
-        finally:
-            for machine in machines:
-                machine.remove()
-            network.down()
-            leftovers.clear()
 
 
 async def booted(there: Inventory) -> None:

@@ -82,9 +82,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 def test_an_unknown_cluster_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         record.load_inventory("demo", target(tmp_path))
-    assert str(caught.value) == (
-        "there is no cluster 'demo'; there is none; `gpuctl up FILE` makes one"
-    )
+    assert str(caught.value) == ("there is no cluster 'demo'; `gpuctl up FILE` makes one")
     record.write(a_record("other"), target(tmp_path))
     with pytest.raises(InputError) as caught:
         record.load_inventory("demo", target(tmp_path))
