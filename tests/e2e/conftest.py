@@ -1,4 +1,4 @@
-"""The installed command against one lab, which the whole session shares."""
+"""The installed command against one lab, which all tests of this folder share."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> list[str]:
     raise AssertionError(f"no line with {text!r} in:\n{''.join(lines)}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gpuctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpuctl]:
     """The command with a lab that is up; afterwards nothing of the lab may be left."""
     from lab.prerequisites import missing
