@@ -11,6 +11,7 @@ from config.progress import Progress
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.text import Text
 
 _MARKS = {"start": "…", "running": "…", "done": "✓", "failed": "✗"}
 _SHOWN = 12  # lines of the live block: more than a screenful hides the question above it
@@ -62,8 +63,9 @@ class ProgressView:
                 self._running[key] = (progress, started)
             if self._live is None:
                 self._plain(key, progress, started)
-            elif ended:
-                self._live.console.print(self._line(progress, started), markup=False)
+        # outside our lock: the thread that draws holds the console's lock and may wait for ours
+        if self._live is not None and ended:
+            self._live.console.print(self._line(progress, started), markup=False)
 
     def _plain(self, key: tuple[str, str], progress: Progress, started: float) -> None:
         line = f"{progress.stage}: {progress.subject}: {progress.state}"
@@ -85,9 +87,11 @@ class ProgressView:
     def _seconds(self, progress: Progress, started: float) -> float:
         return time.monotonic() - started if progress.seconds is None else progress.seconds
 
-    def _block(self) -> str:
+    def _block(self) -> "Text":
+        from rich.text import Text
+
         with self._lock:
             lines = [self._line(p, started) for p, started in self._running.values()]
         if len(lines) > _SHOWN:
             lines = [*lines[:_SHOWN], f"… and {len(lines) - _SHOWN} more"]
-        return "\n".join(lines)
+        return Text("\n".join(lines))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
 
 pytestmark = pytest.mark.lab
@@ -36,6 +36,27 @@ def test_ctrl_c_in_the_middle_of_up(gpuctl: Gpuctl, tmp_path: Path) -> None:
     assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["halted"]
     gpuctl("--lab", "down", "halted", "--yes")
     assert what_bills(gpuctl, "halted") == {}
+
+
+def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
+    gpuctl: Gpuctl, tmp_path: Path
+) -> None:
+    file = cluster_file(tmp_path, "both", nodes=1)
+    gpuctl("--lab", "up", str(file), "--yes")
+    job = run_file(tmp_path, "both", ["echo up; sleep infinity"], nodes=1)
+    with gpuctl.running("--lab", "run", str(job), "--cluster", "both") as process:
+        read_until(process, "[0] up")
+        process.kill()
+    assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["both"]
+    with gpuctl.running("--lab", "down", "both", "--yes") as process:
+        read_until(process, "destroy: aws:ec2/instance")
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "gpuctl down both" in output
+    gpuctl("--lab", "down", "both", "--yes")
+    assert what_bills(gpuctl, "both") == {}
+    assert gpuctl.json("--lab", "ps")[0]["status"] == "failed"  # its cluster was removed
 
 
 def test_kill_9_in_the_middle_of_down(gpuctl: Gpuctl, tmp_path: Path) -> None:

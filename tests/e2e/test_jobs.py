@@ -27,6 +27,30 @@ def units(gpuctl: Gpuctl, cluster: str) -> str:
     return gpuctl("--lab", "exec", cluster, "--", f"{command}; true")
 
 
+def test_ssh_is_a_shell_on_a_node_through_the_bastion(gpuctl: Gpuctl, cluster: str) -> None:
+    (_, node1) = gpuctl.json("--lab", "status", cluster)[0]["nodes"]
+    assert node1["private_ip"] in gpuctl("--lab", "ssh", cluster, "node1", "hostname", "-I")
+    output = gpuctl("--lab", "ssh", cluster, "node7", code=2)
+    assert output == ("gpuctl: error: cluster jobs has no 'node7'; it has bastion, node0, node1\n")
+
+
+def test_a_dry_run_is_the_plan_and_runs_nothing(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    saved = tmp_path / "inventory.json"
+    inventory = gpuctl.home / "gpuctl" / "lab" / "clusters" / cluster / "inventory.json"
+    saved.write_text(inventory.read_text())
+    seed = "stacks/nccl-tests.dstack.yaml"
+    there = gpuctl.json("--lab", "run", seed, "--cluster", cluster, "--dry-run")
+    # from a saved inventory, without a cluster or a lab
+    alone = gpuctl.json("run", seed, "--dry-run", "--inventory", str(saved))
+    for plan in (there, alone):
+        assert [node["environment"]["DSTACK_NODE_RANK"] for node in plan["nodes"]] == ["0", "1"]
+        assert plan["nodes"][0]["environment"]["DSTACK_GPUS_NUM"] == "16"
+        assert plan["nodes"][0]["script"] == there["nodes"][0]["script"]
+    assert gpuctl("--lab", "ps") == "No run yet.\n"
+
+
 def test_a_failing_rank_gives_its_code_and_its_last_lines(
     gpuctl: Gpuctl, cluster: str, tmp_path: Path
 ) -> None:
