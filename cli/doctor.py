@@ -33,7 +33,8 @@ def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         say_json([asdict(check) for check in checks])
     for check in checks if not as_json else ():
-        say(f"{'!!' if check.remedy else 'ok'}  {check.name:<22} {check.seen}")
+        mark = "ok" if not check.remedy else "!!" if check.needed else "--"
+        say(f"{mark}  {check.name:<22} {check.seen}")
         if check.remedy:
             say(f"{'':<26} {check.remedy}")
     if any(check.remedy and check.needed for check in checks):
@@ -51,7 +52,8 @@ def _engine() -> "Iterator[Check]":
     from infra.engine import sightings
 
     for sighting in sightings():
-        yield Check(sighting.what, sighting.seen, sighting.remedy)
+        # none is a must: an engine is made where there is none, or none that fits
+        yield Check(sighting.what, sighting.seen, sighting.remedy, needed=False)
 
 
 def _backend(here: Session) -> Check:

@@ -159,9 +159,9 @@ def sightings() -> tuple[Sighting, ...]:
     version = engine_version(Path(pulumi)) if pulumi else None
     held = engine_version(_cached_path())
     have = fits(version) or fits(held)
-    make = "" if have else "nothing to do: the first command that needs it makes it (minutes)"
+    make = "" if have else "the first command that needs it makes it (minutes)"
     go_version = version_of(Path(go)) if go else None
-    fetch = f"nothing to do: Go {GO_VERSION} is fetched if the engine must be built"
+    fetch = f"Go {GO_VERSION} is fetched if the engine must be built"
     return (
         Sighting(
             "pulumi on PATH",

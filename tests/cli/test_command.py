@@ -157,3 +157,25 @@ def test_the_schema_is_json_and_describes_every_field(tmp_path: Path) -> None:
         schema = json.loads(gpuctl("schema", kind, home=tmp_path).stdout)
         assert schema["additionalProperties"] is False
         assert all("description" in field for field in schema["properties"].values())
+
+
+def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:
+    import json
+
+    done = gpuctl("doctor", "--json", home=tmp_path)
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert {"pulumi on PATH", "pulumi in the cache", "go", "backend", "credentials"} <= set(checks)
+    assert checks["backend"]["seen"] == f"file://{tmp_path}/.local/state/gpuctl/aws/pulumi"
+    assert checks["credentials"] == {
+        "name": "credentials",
+        "seen": "no AWS region is known",
+        "remedy": "set `region:` in the cluster file, --region, or AWS_REGION",
+        "needed": True,
+    }
+    cache = checks["pulumi in the cache"]
+    assert (cache["seen"], cache["remedy"]) == (
+        "none",
+        "the first command that needs it makes it (minutes)",
+    )
+    assert not cache["needed"]
