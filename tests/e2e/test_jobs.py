@@ -41,6 +41,7 @@ def test_a_dry_run_is_the_plan_and_runs_nothing(
     inventory = gpuctl.home / "gpuctl" / "lab" / "clusters" / cluster / "inventory.json"
     saved.write_text(inventory.read_text())
     seed = "stacks/nccl-tests.dstack.yaml"
+    before = gpuctl("--lab", "ps")
     there = gpuctl.json("--lab", "run", seed, "--cluster", cluster, "--dry-run")
     # from a saved inventory, without a cluster or a lab
     alone = gpuctl.json("run", seed, "--dry-run", "--inventory", str(saved))
@@ -48,7 +49,7 @@ def test_a_dry_run_is_the_plan_and_runs_nothing(
         assert [node["environment"]["DSTACK_NODE_RANK"] for node in plan["nodes"]] == ["0", "1"]
         assert plan["nodes"][0]["environment"]["DSTACK_GPUS_NUM"] == "16"
         assert plan["nodes"][0]["script"] == there["nodes"][0]["script"]
-    assert gpuctl("--lab", "ps") == "No run yet.\n"
+    assert gpuctl("--lab", "ps") == before
 
 
 def test_a_failing_rank_gives_its_code_and_its_last_lines(
