@@ -24,9 +24,12 @@ from cli import (
     validate,
 )
 from cli.session import Session
-from config.errors import GpuctlError, InputError, InvalidFiles
+from config.errors import GpuctlError, InvalidFiles
 
 RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
+
+_invoked: list[str] = []
+"""The command that the parser found behind the global options."""
 
 app = typer.Typer(
     name="gpuctl",
@@ -67,6 +70,7 @@ def options(
     ] = False,
 ) -> None:
     """Rent a GPU cluster with EFA, run a distributed job on it, give it back."""
+    _invoked.append(context.invoked_subcommand or "")
     del debug, version  # read before anything can fail, see `main`; and by its callback
     context.obj = Session(in_lab, region, profile, backend)
 
@@ -109,23 +113,22 @@ def _end(line: str, code: int, debug: bool) -> NoReturn:
     raise SystemExit(code)
 
 
-def _is_run(arguments: list[str]) -> bool:
-    return next((a for a in arguments if not a.startswith("-")), None) == "run"
+def _own_failure() -> int:
+    """The exit code of a failure of gpuctl's own; the parser has told which command it was."""
+    return RUN_FAILED_ITSELF if _invoked == ["run"] else 1
 
 
 def main() -> None:
     """The command has run; the process ends with its exit code, never with a traceback."""
-    arguments = sys.argv[1:]
-    debug = "--debug" in arguments
+    debug = "--debug" in sys.argv[1:]
+    _invoked.clear()
     try:
         app()
     except InvalidFiles as error:
         _end(str(error), error.exit_code, debug)
     except GpuctlError as error:
         code = error.exit_code
-        if code == 1 and not isinstance(error, InputError) and _is_run(arguments):
-            code = RUN_FAILED_ITSELF
-        _end(f"gpuctl: error: {error}", code, debug)
+        _end(f"gpuctl: error: {error}", _own_failure() if code == 1 else code, debug)
     except KeyboardInterrupt:
         _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, debug)
     except BrokenPipeError:
@@ -133,4 +136,4 @@ def main() -> None:
     except Exception as error:
         known = f"gpuctl: error: {type(error).__name__}: {error}"
         remedy = "this is a mistake in gpuctl; run again with --debug and report the file it names"
-        _end(f"{known}; {remedy}", RUN_FAILED_ITSELF if _is_run(arguments) else 1, debug)
+        _end(f"{known}; {remedy}", _own_failure(), debug)

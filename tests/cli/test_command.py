@@ -179,3 +179,23 @@ def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:
         "the first command that needs it makes it (minutes)",
     )
     assert not cache["needed"]
+
+
+@pytest.mark.parametrize(("command", "code"), [("run", 125), ("validate", 1)])
+@pytest.mark.parametrize("before", [[], ["--region", "us-east-1"]])
+def test_a_failure_of_gpuctls_own_is_125_from_run_alone(
+    command: str, code: int, before: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import config.load
+    from cli.main import main
+    from config.errors import RunError
+
+    def fails(_: Path) -> None:
+        raise RunError("it broke", "mend it")
+
+    monkeypatch.setattr(config.load, "load_run", fails)
+    monkeypatch.setattr(config.load, "check", fails)
+    monkeypatch.setattr(sys, "argv", ["gpuctl", *before, command, "x.yaml"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == code
