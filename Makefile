@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: demo test lint install lab-clean setup docs
+.PHONY: aws-smoke demo test lint install lab-clean setup docs
 
 SHELL := /bin/bash
 VENV := .venv
@@ -14,6 +14,10 @@ install: setup
 
 demo: install
 	@scripts/demo
+
+# Two cheap instances of a REAL account, for some cents; asks first. Needs AWS credentials.
+aws-smoke: install
+	@scripts/aws-smoke
 
 test: install lint
 	@$(RUN)/pytest

@@ -67,12 +67,13 @@ def _credentials(here: Session) -> Check:
     if here.lab:
         return Check("credentials", "the lab's own")
     try:
-        from provision.account import caller
+        from provision.account import caller, found_by
 
-        who = caller(here.target())
+        target = here.target()
+        who, way = caller(target), found_by(target)
     except GpuctlError as error:
         return Check("credentials", error.message, error.hint)
-    return Check("credentials", f"account {who.account}, {who.arn}")
+    return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
 
 
 def _lab(needed: bool) -> "Iterator[Check]":

@@ -1,4 +1,4 @@
-"""`gpuctl lab start|stop|status`: the AWS region on this machine."""
+"""`gpuctl lab start|stop|status|fault`: the AWS region on this machine."""
 
 from typing import Annotated
 
@@ -6,12 +6,80 @@ import typer
 
 from cli.plan import JsonOption
 from cli.session import progress
+from config.errors import InputError
 
 app = typer.Typer(
     help="The lab: an AWS region on this machine, to rehearse in.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+fault = typer.Typer(
+    help="What the lab refuses, with AWS's own codes, to rehearse failures.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(fault, name="fault")
+
+
+@fault.command("list")
+def list_faults(as_json: JsonOption = False) -> None:
+    """Show every fault that the lab can be told, and those that are set."""
+    from cli.terminal import say, say_json
+    from lab.api.faults import FAULTS, read
+    from lab.state import FAULTS as TABLE
+
+    now = read(TABLE)
+    if as_json:
+        say_json({name: list(arguments) for name, arguments in now.items()})
+        return
+    for name, kind in FAULTS.items():
+        say(f"{'set' if name in now else '':<4} {name + ' ' + kind.usage:<32} {kind.code}")
+        say(f"{'':<4} {'':<32} {kind.meaning}")
+        if name in now:
+            say(f"{'':<4} {'':<32} now: {' '.join((name, *now[name]))}")
+
+
+@fault.command("set")
+def set_fault(
+    name: Annotated[str, typer.Argument(help="One of `gpuctl lab fault list`.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="What the fault is given, as the list shows.")
+    ] = None,
+) -> None:
+    """Have the lab refuse something, from the next request on, until it is cleared or stopped."""
+    from lab.api.faults import parse, read, write
+    from lab.state import FAULTS as TABLE
+
+    given = parse(name, tuple(arguments or ()))
+    _require_lab()
+    write(TABLE, read(TABLE) | {name: given})
+
+
+@fault.command("clear")
+def clear_fault(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Faults to clear; by default all of them.")
+    ] = None,
+) -> None:
+    """Have the lab refuse nothing more, or not what is named."""
+    from lab.api.faults import read, write
+    from lab.state import FAULTS as TABLE
+
+    _require_lab()
+    now = read(TABLE)
+    if unknown := sorted(set(names or ()) - set(now)):
+        raise InputError(f"fault {unknown[0]} is not set", f"set are: {', '.join(now) or 'none'}")
+    write(TABLE, {name: now[name] for name in now if names and name not in names})
+
+
+def _require_lab() -> None:
+    """Faults go with the lab: where none runs there is nothing to tell."""
+    from lab.state import record
+
+    if record() is None:
+        raise InputError("the lab is not running", "start it with `gpuctl lab start`")
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli import (
+    capacity,
     doctor,
     down,
     exec_,
@@ -77,6 +78,7 @@ def options(
 
 app.command("plan")(plan.plan)
 app.command("up")(up.up)
+app.command("capacity")(capacity.capacity)
 app.command("status")(status.status)
 app.command("ssh", context_settings={"ignore_unknown_options": True})(ssh.ssh)
 app.command("exec", context_settings={"ignore_unknown_options": True})(exec_.exec_)

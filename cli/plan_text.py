@@ -29,14 +29,27 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines += [f"        {detail}" for detail in change.details]
     if plan.is_empty:
         lines.append("  No changes: the cluster is what the file says.")
-    lines += ["", *network_lines(resolved), ""]
+    lines += ["", capacity_line(resolved), *network_lines(resolved), ""]
     counts = Counter(plan.counts)
     lines.append(
         f"Plan: {counts['create']} to create, {counts['update']} to change, "
         f"{counts['replace']} to replace, {counts['delete']} to delete."
     )
     lines.append(cost_line(fleet))
-    return lines
+    if (total := total_line(fleet)) is not None:
+        lines.append(total)
+    return lines + [f"Warning: {warning}." for warning in resolved.warnings]
+
+
+def capacity_line(resolved: "Resolved") -> str:
+    """Where the nodes come from; the zone is certain only where there is no choice."""
+    kind, reservation = resolved.cluster.capacity.type, resolved.reservation
+    if reservation is not None:
+        until = f", until {reservation.ends:%Y-%m-%d %H:%M %Z}" if reservation.ends else ""
+        return f"Capacity: {kind} {reservation.id} in {resolved.zone}{until}"
+    if len(resolved.zones) < 2:
+        return f"Capacity: {kind}, in {resolved.zone}"
+    return f"Capacity: {kind}, all or none, in the first with room of {', '.join(resolved.zones)}"
 
 
 def network_lines(resolved: "Resolved") -> list[str]:
@@ -57,25 +70,35 @@ def _cards(run: "list[Interface]") -> str:
 
 
 def cost_line(fleet: "FleetPlan") -> str:
-    """What the whole fleet costs per hour, and of what that is made."""
-    from config.catalogue import PRICES_DATE, PUBLIC_IPV4_PRICE_USD_H
+    """What the whole fleet costs per hour, of what that is made, and where it is from."""
+    from provision.cost import access_prices
 
     resolved = fleet.resolved
     instance = resolved.instance_type
     if fleet.hourly_usd is None:
-        return f"Cost: unknown, no price of {instance.name} is in the list of {PRICES_DATE}."
-    parts = (
-        f"{resolved.cluster.nodes} x {instance.name} {price(instance.price_usd_h)}, "
-        f"bastion {price(resolved.bastion_price_usd_h)}, NAT gateway "
-        f"{price(resolved.nat_price_usd_h)}, 2 public addresses "
-        f"{price(2 * PUBLIC_IPV4_PRICE_USD_H)}"
-    )
+        return f"Cost: unknown, {instance.name} has no price in {resolved.price_source}."
+    nodes = (f"{resolved.cluster.nodes} x {instance.name}", instance.price_usd_h)
+    parts = ", ".join(f"{what} {price(usd)}" for what, usd in (nodes, *access_prices(resolved)))
     total = money(fleet.hourly_usd)
-    return f"Cost: {total} per hour ({parts}; on-demand list price of {PRICES_DATE}, us-east-1)."
+    return f"Cost: {total} per hour ({parts}; on-demand, {resolved.price_source})."
+
+
+def total_line(fleet: "FleetPlan") -> str | None:
+    """What the whole fleet costs in all of `lifetime.max`; None where there is none."""
+    from config.duration import format_duration
+    from provision.prices import total_usd
+
+    lifetime = fleet.resolved.cluster.lifetime
+    total = total_usd(fleet.resolved, fleet.hourly_usd)
+    if lifetime is None or total is None:
+        return None
+    return f"For all of lifetime.max ({format_duration(lifetime.max)}): {money(total)}."
 
 
 def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
     """The plan as JSON: every change, the layout of every node, the cost."""
+    from provision.prices import total_usd
+
     resolved = fleet.resolved
     return {
         "cluster": resolved.cluster.name,
@@ -94,4 +117,7 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
         ],
         "counts": fleet.plan.counts,
         "hourly_usd": fleet.hourly_usd,
+        "total_usd": total_usd(resolved, fleet.hourly_usd),
+        "price_source": resolved.price_source,
+        "warnings": list(resolved.warnings),
     }

@@ -1,4 +1,4 @@
-"""`gpuctl ssh CLUSTER [NODE]`: a shell on a node, through the bastion, host keys pinned."""
+"""`gpuctl ssh CLUSTER [NODE]`: a shell on a node, host keys pinned."""
 
 import os
 from typing import Annotated
@@ -24,7 +24,9 @@ def ssh(
 
     target = session(context).cluster_target(cluster)
     inventory = load_inventory(cluster, target)
-    names = ["bastion", *(n.name for n in inventory.nodes)]
+    names = [n.name for n in inventory.nodes]
+    if inventory.bastion is not None:
+        names = ["bastion", *names]
     if node not in names:
         raise InputError(f"cluster {cluster} has no '{node}'", f"it has {', '.join(names)}")
     path = inventory.folder / "ssh_config"

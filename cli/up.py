@@ -40,6 +40,8 @@ def _show(inventory: "Inventory", as_json: bool) -> None:
     if as_json:
         say_json(inventory.model_dump(mode="json"))
         return
-    say(f"\nCluster {inventory.cluster} is ready: bastion {inventory.bastion.address}")
+    way = f": bastion {inventory.bastion.address}" if inventory.bastion else ""
+    say(f"\nCluster {inventory.cluster} is ready{way}")
     for node in inventory.nodes:
-        say(f"  rank {node.rank}  {node.name}  {node.private_ip}  {node.instance_id}")
+        public = f"  {node.public_ip}" if node.public_ip else ""
+        say(f"  rank {node.rank}  {node.name}  {node.private_ip}{public}  {node.instance_id}")

@@ -10,21 +10,29 @@ from config.faults import Fault, refusal
 
 NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
+RESERVATION = r"^cr-[0-9a-f]{8,17}$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9]+(-[a-z]+-[0-9]+)?[a-z]$"
 IMAGE = (
-    r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|stock-ubuntu-24\.04|stock-debian-12"
+    r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|dlami-al2023|stock-ubuntu-24\.04|stock-debian-12"
     r"|ami-[0-9a-f]{8,17})$"
 )
 PACKAGE = r"^[a-z0-9][a-z0-9+.:~=-]*$"
+BRANCH = r"^[0-9]{3}$"
+VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
+RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+-[0-9]+$"
 NO_NUL = r"^[^\x00]*$"
 
 FORMS = {
     NAME: "lower-case letters, digits and hyphens, at most 30, with a letter first",
     REGION: "an AWS region such as us-east-1",
     ZONE: "an availability zone such as us-east-1a",
-    IMAGE: "dlami-ubuntu-24.04, dlami-ubuntu-22.04, stock-ubuntu-24.04, stock-debian-12"
-    " or an AMI id (ami-0123456789abcdef0)",
+    RESERVATION: "the id of a capacity reservation (cr-0123456789abcdef0)",
+    IMAGE: "dlami-ubuntu-24.04, dlami-ubuntu-22.04, dlami-al2023, stock-ubuntu-24.04,"
+    " stock-debian-12 or an AMI id (ami-0123456789abcdef0)",
     PACKAGE: "the name of one package of the distribution (htop)",
+    BRANCH: "a branch of NVIDIA's driver, quoted: '580'",
+    VERSION: "a version of three numbers such as 1.51.0",
+    RELEASE: "a release of NCCL such as 2.30.4-1",
     NO_NUL: "text without NUL characters: no program can be given them",
 }
 """Every pattern of a cluster file in words, for complaints and for the reference."""
@@ -65,10 +73,18 @@ def _tag_key(value: str) -> str:
     return value
 
 
+def _file_path(value: str) -> str:
+    if not value.startswith("/") or value.endswith("/") or "\x00" in value:
+        raise refusal(Fault("E203", "is no file", "write its whole path: /etc/motd"))
+    return value
+
+
 Ipv4Range = Annotated[str, AfterValidator(_ipv4_range)]
 VpcRange = Annotated[str, AfterValidator(_vpc_range)]
 TagKey = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_tag_key)]
 TagValue = Annotated[str, Field(max_length=256)]
+FilePath = Annotated[str, AfterValidator(_file_path)]
+Dollars = Annotated[float, Field(ge=0.01, le=1_000_000)]
 Command = Annotated[str, Field(min_length=1, pattern=NO_NUL)]
 
 
@@ -91,12 +107,22 @@ class Placement(Model):
 class Capacity(Model):
     """Where the instances come from."""
 
-    type: Literal["on-demand", "spot"] = Field(
-        default="on-demand", description="How instances are bought."
+    type: Literal["on-demand", "spot", "reservation", "capacity-block"] = Field(
+        default="on-demand",
+        description="`on-demand`: claimed whole before anything else is made; `spot`: may be taken"
+        " back; `reservation`, `capacity-block`: into what you have reserved.",
+    )
+    id: Annotated[str, Field(pattern=RESERVATION)] | None = Field(
+        default=None, description="The capacity reservation or block to launch into (`cr-…`)."
     )
     zones: tuple[Annotated[str, Field(pattern=ZONE)], ...] = Field(
         default=(),
         description="Availability zones to choose from, best first; empty: all that offer it.",
+    )
+    wait: Duration | None = Field(
+        default=None,
+        description="How long to wait for capacity, or for a block's start (`30m`); by default the"
+        " first refusal of the last zone ends `up`.",
     )
 
 
@@ -108,7 +134,18 @@ class Network(Model):
     )
     ssh_from: Ipv4Range | None = Field(
         default=None,
-        description="IPv4 range that may ssh to the bastion; by default the caller's address.",
+        description="IPv4 range that may ssh in; by default the caller's address.",
+    )
+    access: Literal["bastion", "elastic-ip", "private"] = Field(
+        default="bastion",
+        description="How people get in. `bastion`: through a small machine with a public address;"
+        " `elastic-ip`: straight to the nodes, each with a public address; `private`: to the"
+        " nodes' private addresses, by a VPN or peering of your own.",
+    )
+    interfaces: Literal["save-addresses", "max-bandwidth"] = Field(
+        default="save-addresses",
+        description="`save-addresses`: one address per node; `max-bandwidth`: more ordinary"
+        " interfaces, for types with several network cards.",
     )
     efa: Literal["auto", "required", "off"] = Field(
         default="auto",
@@ -130,7 +167,37 @@ class Software(Model):
     packages: tuple[Annotated[str, Field(pattern=PACKAGE)], ...] = Field(
         default=(), description="Packages of the distribution to install."
     )
-    setup: tuple[Command, ...] = Field(
+    driver: Annotated[str, Field(pattern=BRANCH)] | None = Field(
+        default=None,
+        description="Branch of NVIDIA's driver (`'580'`): a stock image gets it, any other must"
+        " have it.",
+    )
+    efa: Annotated[str, Field(pattern=VERSION)] | None = Field(
+        default=None,
+        description="Version of AWS's EFA installer (`1.51.0`): a stock image gets it, any other"
+        " must have it.",
+    )
+    nccl: Annotated[str, Field(pattern=RELEASE)] | None = Field(
+        default=None,
+        description="Release of NCCL (`2.30.4-1`): a stock image gets it, any other must have it.",
+    )
+    openmpi: Literal[4, 5] | None = Field(
+        default=None, description="Open MPI that `mpirun` is; by default 4 where there is a choice."
+    )
+    nccl_tests: Annotated[str, Field(pattern=VERSION)] | None = Field(
+        default=None,
+        description="Version of nccl-tests (`2.18.3`), built on the nodes; by default the image's"
+        " own where it has some.",
+    )
+
+
+class Setup(Model):
+    """What is yours on the nodes."""
+
+    files: dict[FilePath, str] = Field(
+        default={}, description="Files by their path, written at the first boot; owned by root."
+    )
+    commands: tuple[Command, ...] = Field(
         default=(),
         description="Shell commands run as root, in order, after everything else is there.",
     )
@@ -144,12 +211,26 @@ class Lifetime(Model):
     )
 
 
+class Budget(Model):
+    """What the cluster may cost; `plan` and `up` refuse what is more."""
+
+    max_hourly: Dollars | None = Field(
+        default=None, description="US dollars per hour, for the whole cluster."
+    )
+    max_total: Dollars | None = Field(
+        default=None,
+        description="US dollars for all of `lifetime.max`, which must be set.",
+    )
+
+
 class Cluster(Model):
     """A cluster file."""
 
     name: Name = Field(description="The cluster's name, unique per region and account.")
     nodes: int = Field(ge=1, le=512, description="How many GPU nodes.")
-    instance_type: str = Field(description="EC2 instance type of the nodes (`p5.48xlarge`).")
+    instance_type: str = Field(
+        description="EC2 instance type of the nodes (`p5.48xlarge`), with GPUs or without."
+    )
     region: Annotated[str, Field(pattern=REGION)] | None = Field(
         default=None, description="AWS region; by default `--region`, AWS_REGION or the profile's."
     )
@@ -163,8 +244,12 @@ class Cluster(Model):
     network: Network = Field(default=Network(), description="The cluster's own VPC.")
     storage: Storage = Field(default=Storage(), description="The nodes' disks.")
     software: Software = Field(default=Software(), description="What cloud-init adds to the image.")
+    setup: Setup = Field(default=Setup(), description="What is yours on the nodes.")
     lifetime: Lifetime | None = Field(
         default=None, description="When the cluster ends by itself; by default it does not."
+    )
+    budget: Budget | None = Field(
+        default=None, description="What the cluster may cost; by default there is no limit."
     )
     tags: dict[TagKey, TagValue] = Field(
         default={},

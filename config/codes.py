@@ -35,12 +35,17 @@ CODES: dict[str, Code] = {
     "E201": Code("A value that is not among the allowed ones.", "strategy: clustre"),
     "E202": Code("A number out of its range, or a list with too few entries.", "nodes: 0"),
     "E203": Code("A text in the wrong form.", "name: My Cluster"),
-    "E204": Code("An instance type that the catalogue does not have.", "instance_type: p5.48xlage"),
+    "E204": Code("What no EC2 instance type is called, as far as known.", "p5.48xlage"),
     "E205": Code("Not an IPv4 range, or one of the wrong size.", "cidr: 10.0.0.0/8"),
     "E206": Code("A tag key that AWS or gpuctl uses itself.", "aws:owner: me"),
     "E207": Code(
         "An `env` entry that names no variable, or one that is set already.", "- NCCL_DEBUG"
     ),
     "E208": Code("A zone that is not in the region.", "zones: [eu-west-1a]"),
+    "E209": Code("A version of software that the image cannot have.", "driver: '580'"),
+    "E210": Code("Capacity without what its type needs, or with what it cannot use.", "id: cr-0a"),
+    "E211": Code("Private access that does not say where people come from.", "access: private"),
+    "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
     "W201": Code("`image` is accepted, but the job runs on the host.", "image: dstackai/efa"),
+    "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
 }

@@ -114,6 +114,11 @@ def _not_integer(place: _Place) -> Iterator[Fault]:
     return place.fault("E103", f"{place.name} is {actual}, must be a whole number", hint)
 
 
+def _not_number(place: _Place) -> Iterator[Fault]:
+    hint = "write digits, and a point if need be, such as 12.50"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be a number", hint)
+
+
 def _not_list(place: _Place) -> Iterator[Fault]:
     hint = "write its entries on lines of their own that begin with '- '"
     return place.fault("E103", f"{place.name} is {place.actual}, must be a list", hint)
@@ -188,6 +193,7 @@ _TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Fault]]] = {
     "string_type": _not_text,
     "string_unicode": _not_unicode,
     "int_type": _not_integer,
+    "float_type": _not_number,
     "tuple_type": _not_list,
     "dict_type": _not_mapping,
     "model_type": _not_mapping,
@@ -228,6 +234,10 @@ def _literals(annotation: Any) -> tuple[str, ...]:
     return tuple(name for kind in get_args(annotation) for name in _literals(kind))
 
 
-def _bound(field: FieldInfo | None, name: Literal["ge", "le"]) -> int | None:
-    marks = field.metadata if field else []
+def _bound(field: FieldInfo | None, name: Literal["ge", "le"]) -> float | None:
+    """The bound; of `X | None` that of X."""
+    marks = list(field.metadata) if field else []
+    for kind in get_args(field.annotation) if field else ():
+        for mark in getattr(kind, "__metadata__", ()):
+            marks += getattr(mark, "metadata", ())
     return next((getattr(mark, name) for mark in marks if hasattr(mark, name)), None)

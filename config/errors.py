@@ -53,7 +53,15 @@ class CloudError(GpuctlError):
 
 
 class InfraError(GpuctlError):
-    """Pulumi's engine is missing or failed on a resource."""
+    """Pulumi's engine is missing or failed on a resource.
+
+    `resource` is Pulumi's name of it (`node2`), `code` AWS's own; empty where there is none.
+    """
+
+    def __init__(self, message: str, hint: str, code: str = "", resource: str = "") -> None:
+        super().__init__(message, hint)
+        self.code = code
+        self.resource = resource
 
 
 class NodeError(GpuctlError):

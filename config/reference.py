@@ -1,6 +1,6 @@
-"""The generated halves of docs/cluster-file.md, run-file.md and diagnostics.md.
+"""The generated halves of docs/cluster-file.md, run-file.md, diagnostics.md and errors.md.
 
-`python -m config.reference` writes them from the models and the registry of codes; a test fails
+`python -m config.reference` writes them from the models and the tables of codes; a test fails
 where a page differs. What stands above the marker in a page is written by hand and kept.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from config.aws_codes import errors_reference
 from config.codes import CODES
 from config.schema import json_schema
 
@@ -38,6 +39,7 @@ def pages() -> dict[Path, str]:
         DOCS / "cluster-file.md": fields_reference(json_schema("cluster")),
         DOCS / "run-file.md": fields_reference(json_schema("run")),
         DOCS / "diagnostics.md": codes_reference(),
+        DOCS / "errors.md": errors_reference(),
     }
 
 
@@ -89,6 +91,8 @@ def _kinds(field: dict[str, Any]) -> Iterator[str]:
         yield " or ".join(f"`{value}`" for value in allowed)
     elif field.get("type") == "integer":
         yield f"{field['minimum']} to {field['maximum']}"
+    elif field.get("type") == "number":
+        yield f"{field['minimum']:g} to {field['maximum']:,.0f}"
     elif field.get("type") == "array":
         yield "list"
     elif str(field.get("pattern", "")).endswith("[smhd]$"):

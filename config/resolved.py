@@ -2,9 +2,12 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from config.cluster import Cluster
+
+CLUSTER_TAG = "gpuctl:cluster"
+"""The tag with the cluster's name, on everything."""
 
 
 class Value(BaseModel):
@@ -26,7 +29,10 @@ class NetworkCard(Value):
 
 
 class InstanceType(Value):
-    """What EC2 says of an instance type. `price_usd_h` is on-demand, None where unknown."""
+    """What EC2 says of an instance type. `price_usd_h` is on-demand, None where unknown.
+
+    `boot_modes` are EC2's SupportedBootModes (`legacy-bios`, `uefi`), empty where it gives none.
+    """
 
     name: str
     vcpus: int
@@ -36,6 +42,7 @@ class InstanceType(Value):
     architecture: str
     max_efa: int
     cards: tuple[NetworkCard, ...]
+    boot_modes: tuple[str, ...] = ()
     price_usd_h: float | None = None
 
 
@@ -48,14 +55,27 @@ class Interface(Value):
 
 
 class Image(Value):
-    """An AMI, resolved: pinned in the plan."""
+    """An AMI, resolved: pinned in the plan. `boot_mode` is EC2's, empty where it gives none."""
 
     id: str
     name: str
     root_device: str
     architecture: str
-    has_software: bool
-    """Whether it claims to bring Open MPI and nccl-tests (a DLAMI), so that it is only verified."""
+    boot_mode: str = ""
+
+
+class Reservation(Value):
+    """A capacity reservation or block of the user's own, that the nodes are launched into.
+
+    `group` is the placement group that it lies in, empty for none. `ends` is None for one without
+    an end.
+    """
+
+    id: str
+    is_block: bool
+    group: str = ""
+    starts: AwareDatetime
+    ends: AwareDatetime | None = None
 
 
 class Resolved(Value):
@@ -64,13 +84,17 @@ class Resolved(Value):
     `interfaces` is one node's launch layout, primary first. `user_data` and `bastion_user_data`
     are cloud-init documents in clear text without secrets. `public_key` is the OpenSSH public key
     of the cluster's client key. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
-    `gpuctl:cluster` = name is on everything.
+    `gpuctl:cluster` = name is on everything. `zones` are those that may take the cluster, `zone`
+    first: one for a cluster that exists. `reservation` is what the nodes are launched into.
+    `price_source` says where the nodes' price is from, `warnings` what could not be asked.
     """
 
     cluster: Cluster
     account: str
     region: str
     zone: str
+    zones: tuple[str, ...] = ()
+    reservation: Reservation | None = None
     instance_type: InstanceType
     interfaces: tuple[Interface, ...]
     image: Image
@@ -83,6 +107,8 @@ class Resolved(Value):
     user_data: str
     bastion_user_data: str
     tags: dict[str, str]
+    price_source: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def node_names(self) -> tuple[str, ...]:

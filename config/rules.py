@@ -3,11 +3,12 @@
 They run whether or not the models accept the rest, so that all complaints come at once.
 """
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from config.catalogue import catalogue, nearest
+from config.catalogue import catalogue, families, is_instance_type, nearest
 from config.cluster import ZONE
 from config.faults import Fault, Path, spelled
 from config.marked_yaml import Ambiguous
@@ -19,6 +20,10 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
     """What is wrong with a cluster file beyond types."""
     yield from _instance_type(data)
     yield from _zones(data)
+    yield from _capacity(data)
+    yield from _network(data)
+    yield from _budget(data)
+    yield from _pins(data)
 
 
 def run_faults(data: Data) -> Iterator[Fault]:
@@ -28,7 +33,7 @@ def run_faults(data: Data) -> Iterator[Fault]:
         yield Fault(
             "W201",
             f"image '{image}' is not used yet: the job runs on the host",
-            "have what it needs on the nodes (software.setup of the cluster file)",
+            "have what it needs on the nodes (`setup` of the cluster file)",
             ("image",),
         )
 
@@ -51,12 +56,56 @@ def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
 
 def _instance_type(data: Data) -> Iterator[Fault]:
     name = data.get("instance_type")
-    if not isinstance(name, str) or isinstance(name, Ambiguous) or name in catalogue():
+    if not isinstance(name, str) or isinstance(name, Ambiguous) or is_instance_type(name):
         return
     near = nearest(name)
-    families = dict.fromkeys(known.partition(".")[0] for known in catalogue())
-    hint = f"nearest: {', '.join(near)}" if near else f"known families: {', '.join(families)}"
+    hint = f"nearest: {', '.join(near)}" if near else f"known families: {', '.join(families())}"
     yield Fault("E204", f"unknown instance type '{name}'", hint, ("instance_type",))
+
+
+def _capacity(data: Data) -> Iterator[Fault]:
+    """A reservation or block has an id and lies in one zone; what is bought has neither."""
+    capacity = data.get("capacity")
+    if not isinstance(capacity, dict):
+        return
+    kind = capacity.get("type", "on-demand")
+    if kind in ("reservation", "capacity-block"):
+        if "id" not in capacity:
+            message = f"'capacity.type' is {kind}, but 'capacity.id' is missing"
+            hint = "write the reservation's id (cr-…): `gpuctl capacity TYPE` lists yours"
+            yield Fault("E210", message, hint, ("capacity",), on_key=True)
+        if "zones" in capacity:
+            message = f"'capacity.zones' has no effect: a {kind} lies in one zone"
+            yield Fault("E210", message, "remove it", ("capacity", "zones"), on_key=True)
+    elif kind in ("on-demand", "spot") and "id" in capacity:
+        message = f"'capacity.id' has no effect: 'capacity.type' is {kind}"
+        hint = "set the type to reservation or capacity-block, or remove the id"
+        yield Fault("E210", message, hint, ("capacity", "id"), on_key=True)
+
+
+WIDE = 16
+"""Prefix length: a range that is wider than this is more than anybody's own network."""
+
+
+def _network(data: Data) -> Iterator[Fault]:
+    """Who may come in: said where nothing can be guessed, and warned of where it is too much."""
+    network = data.get("network")
+    if not isinstance(network, dict):
+        return
+    allowed = network.get("ssh_from")
+    if network.get("access") == "private" and allowed is None:
+        message = "'network.access' is private, but 'network.ssh_from' is missing"
+        hint = "write the private IPv4 range that you come from (10.0.0.0/16)"
+        yield Fault("E211", message, hint, ("network", "access"))
+    try:
+        length = ipaddress.IPv4Network(str(allowed)).prefixlen
+    except ValueError:
+        return
+    if allowed is not None and length < WIDE:
+        who = "the whole world" if length == 0 else f"{2 ** (32 - length)} addresses"
+        message = f"'network.ssh_from' lets {who} try to ssh in"
+        hint = "leave it out for your own address alone, or write a narrower range"
+        yield Fault("W202", message, hint, ("network", "ssh_from"))
 
 
 def _zones(data: Data) -> Iterator[Fault]:
@@ -69,3 +118,31 @@ def _zones(data: Data) -> Iterator[Fault]:
             message = f"zone '{zone}' is not in region '{region}'"
             hint = f"use zones of {region}, or change the region"
             yield Fault("E208", message, hint, ("capacity", "zones", index))
+
+
+GPU_PINS = ("driver", "efa", "nccl", "nccl_tests")
+
+
+def _pins(data: Data) -> Iterator[Fault]:
+    """A version that nothing would be done about is a mistake."""
+    software, image = data.get("software"), data.get("image")
+    if not isinstance(software, dict):
+        return
+    entry = catalogue().get(str(data.get("instance_type")))
+    reason = "has no GPU software" if image == "stock-debian-12" else ""
+    if entry is not None and entry.gpu.count == 0:
+        image, reason = data["instance_type"], "has no GPU"
+    for pin in GPU_PINS if reason else ():
+        if pin in software:
+            message = f"'software.{pin}' has no effect: {image} {reason}"
+            yield Fault("E209", message, "remove it", ("software", pin))
+    if image == "stock-debian-12" and software.get("openmpi") == 5:
+        message = "'software.openmpi' is 5, Debian 12 has Open MPI 4"
+        yield Fault("E209", message, "use 4, or another image", ("software", "openmpi"))
+
+
+def _budget(data: Data) -> Iterator[Fault]:
+    budget, lifetime = data.get("budget"), data.get("lifetime")
+    if isinstance(budget, dict) and "max_total" in budget and lifetime is None:
+        message = "'budget.max_total' needs a time to reckon with"
+        yield Fault("E230", message, "set lifetime.max (8h, 2d)", ("budget", "max_total"))

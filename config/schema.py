@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from config.catalogue import catalogue
+from config.catalogue import catalogue, instance_type_pattern
 from config.cluster import Cluster
 from config.run import Run
 
@@ -21,5 +21,11 @@ def json_schema(kind: Literal["cluster", "run"]) -> dict[str, Any]:
         # pydantic leaves the description out beside a reference that has a default
         schema["properties"][name].setdefault("description", field.description)
     if kind == "cluster":
-        schema["properties"]["instance_type"]["enum"] = list(catalogue())
+        # The names for completion, the pattern for all else that may exist.
+        kind_field = schema["properties"]["instance_type"]
+        kind_field["anyOf"] = [
+            {"type": "string", "enum": list(catalogue())},
+            {"type": "string", "pattern": instance_type_pattern()},
+        ]
+        del kind_field["type"]
     return schema

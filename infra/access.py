@@ -12,47 +12,51 @@ _WORLD = "0.0.0.0/0"
 
 @dataclass(frozen=True)
 class Access:
-    """The security groups of nodes and bastion, and the cluster's key pair."""
+    """The security groups of nodes and, if there is one, bastion, and the cluster's key pair."""
 
     nodes: ec2.SecurityGroup
-    bastion: ec2.SecurityGroup
+    bastion: ec2.SecurityGroup | None
     key: ec2.KeyPair
 
 
 def access(network: Network, named: Named) -> Access:
     """People ssh in from the caller's range to the bastion, and from there to the nodes.
 
+    Without a bastion they go to the nodes, from the same range.
+
     The nodes' group lets them talk to themselves both ways, every protocol: EFA traffic is not IP
     and passes only between members of one group whose rules name the group itself, in and out.
     Source: AWS, "Get started with EFA and NCCL", step 1 (EC2 User Guide, 2026-11-20).
     """
     resolved = named.resolved
-    bastion = ec2.SecurityGroup(
-        "bastion",
-        name=named.name("bastion"),
-        description=f"gpuctl {resolved.cluster.name}: ssh from the caller to the bastion",
-        vpc_id=network.vpc.id,
-        ingress=[_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])],
-        egress=[_everything("to the world", cidr_blocks=[_WORLD])],
-        tags=named.tags("bastion"),
-        opts=named.options(),
+    bastion = _bastion(network, named) if resolved.cluster.network.access == "bastion" else None
+    source = "the caller" if bastion is None else "the bastion"
+    ssh = (
+        _ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])
+        if bastion is None
+        else _ssh("ssh from the bastion", security_groups=[bastion.id])
     )
     nodes = ec2.SecurityGroup(
         "nodes",
         name=named.name("nodes"),
-        description=f"gpuctl {resolved.cluster.name}: nodes among themselves, ssh from the bastion",
+        description=f"gpuctl {resolved.cluster.name}: nodes among themselves, ssh from {source}",
         vpc_id=network.vpc.id,
         ingress=[
             ec2.SecurityGroupIngressArgs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
-            _ssh("ssh from the bastion", security_groups=[bastion.id]),
+            ssh,
         ],
         egress=[
             ec2.SecurityGroupEgressArgs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
-            _everything("to the world through NAT", cidr_blocks=[_WORLD]),
+            _everything(
+                "to the world"
+                if resolved.cluster.network.access == "elastic-ip"
+                else "to the world through NAT",
+                cidr_blocks=[_WORLD],
+            ),
         ],
         tags=named.tags("nodes"),
         opts=named.options(),
@@ -66,6 +70,20 @@ def access(network: Network, named: Named) -> Access:
         opts=named.options(delete_first=True),
     )
     return Access(nodes=nodes, bastion=bastion, key=key)
+
+
+def _bastion(network: Network, named: Named) -> ec2.SecurityGroup:
+    resolved = named.resolved
+    return ec2.SecurityGroup(
+        "bastion",
+        name=named.name("bastion"),
+        description=f"gpuctl {resolved.cluster.name}: ssh from the caller to the bastion",
+        vpc_id=network.vpc.id,
+        ingress=[_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])],
+        egress=[_everything("to the world", cidr_blocks=[_WORLD])],
+        tags=named.tags("bastion"),
+        opts=named.options(),
+    )
 
 
 def _ssh(description: str, **source: object) -> ec2.SecurityGroupIngressArgs:

@@ -11,14 +11,17 @@ Source: AWS, "Subnet CIDR blocks" (VPC User Guide, 2026-11-20)."""
 
 @dataclass(frozen=True)
 class Subnets:
-    """`public` holds the bastion and the NAT gateway, `private` the nodes."""
+    """`public` holds the bastion and the NAT gateway, `private` the nodes.
+
+    Nodes with public addresses of their own are in `private` as well, and then it is public.
+    """
 
     public: IPv4Network
     private: IPv4Network
 
     @property
     def node_addresses(self) -> int:
-        """How many nodes fit, at one address each: `efa-only` interfaces take none."""
+        """How many addresses the nodes may have; `efa-only` interfaces take none."""
         return self.private.num_addresses - RESERVED
 
 

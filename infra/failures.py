@@ -5,35 +5,20 @@ from dataclasses import dataclass
 
 from pulumi.automation import DiagnosticEvent
 
+from config.aws_codes import aws_code
 from config.errors import InfraError
 from infra.plan import name_of
 
 _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
 _AWS = re.compile(r"api error (?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
+_CODE = re.compile(r"[A-Z][\w.]+")
 _BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
 
 _LONGEST = 400  # of a complaint: AWS sometimes lists every zone of the world
 
-_QUOTA = "ask for a higher quota in the AWS console under Service Quotas, or use fewer nodes"
-_CAPACITY = "AWS has none to give now: try other zones (capacity.zones), fewer nodes, or later"
 _TAKEN = "a cluster of this name exists already, or was left by a crash: `gpuctl down {stack}`"
 
 _HINTS = {
-    "InsufficientInstanceCapacity": _CAPACITY,
-    "InsufficientAddressCapacity": _CAPACITY,
-    "UnfulfillableCapacity": _CAPACITY,
-    "ReservationCapacityExceeded": _CAPACITY,
-    "Unsupported": "try another zone (capacity.zones): not every zone offers every type",
-    "SpotMaxPriceTooLow": "try on-demand (capacity.type), or later",
-    "VcpuLimitExceeded": _QUOTA,
-    "InstanceLimitExceeded": _QUOTA,
-    "MaxSpotInstanceCountExceeded": _QUOTA,
-    "AddressLimitExceeded": _QUOTA,
-    "VpcLimitExceeded": _QUOTA,
-    "InsufficientFreeAddressesInSubnet": "choose a larger network.cidr",
-    "UnauthorizedOperation": "let these credentials do that, or use others",
-    "AuthFailure": "check the credentials: `gpuctl doctor`",
-    "RequestLimitExceeded": "AWS limits how often one may ask: run the same command again",
     "InvalidKeyPair.Duplicate": _TAKEN,
     "InvalidPlacementGroup.Duplicate": _TAKEN,
     "InvalidGroup.Duplicate": _TAKEN,
@@ -89,10 +74,14 @@ def error(stack: str, failure: Failure) -> InfraError:
             f"{stack} has changed since the plan was made: {failure.text}", "plan again"
         )
     else:
-        hint = _HINTS.get(code, _GOES_ON)
+        known = aws_code(code)
+        hint = _HINTS.get(code) or (known.remedy if known else _GOES_ON)
     if not failure.urn:
         return InfraError(failure.text, hint.format(stack=stack))
     kind = failure.urn.split("::")[2].rpartition("$")[2]
     return InfraError(
-        f"{name_of(failure.urn)} ({kind}) failed: {failure.text}", hint.format(stack=stack)
+        f"{name_of(failure.urn)} ({kind}) failed: {failure.text}",
+        hint.format(stack=stack),
+        code if _CODE.fullmatch(code) else "",
+        name_of(failure.urn),
     )

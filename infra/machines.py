@@ -1,5 +1,7 @@
 """The instances: a bastion, and the nodes by one launch template in one placement group."""
 
+from collections.abc import Sequence
+
 from pulumi_aws import ec2
 
 from config.resolved import Interface, Resolved
@@ -9,9 +11,11 @@ from infra.network import Network
 from infra.user_data import encode
 
 
-def bastion(network: Network, access: Access, named: Named) -> ec2.Instance:
-    """The small machine with a public address through which people reach the nodes."""
+def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | None:
+    """The small machine with a public address through which people reach the nodes, if any."""
     resolved = named.resolved
+    if access.bastion is None:
+        return None
     return ec2.Instance(
         "bastion",
         ami=resolved.bastion_image.id,
@@ -51,9 +55,30 @@ def nodes(network: Network, access: Access, named: Named) -> tuple[ec2.Instance,
             launch_template=launch,
             tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine makes room first.
-            opts=named.options([network.private_ready], delete_first=True),
+            opts=named.options([network.nodes_ready], delete_first=True),
         )
         for name in named.resolved.node_names
+    )
+
+
+def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...]:
+    """An Elastic IP on the primary interface of each node, or none at all.
+
+    AWS gives no public address by itself to an instance with several interfaces
+    ("InvalidParameterCombination: The associatePublicIPAddress parameter cannot be specified when
+    launching with multiple network interfaces", 2026-11-20).
+    """
+    if named.resolved.cluster.network.access != "elastic-ip":
+        return ()
+    return tuple(
+        ec2.Eip(
+            name,
+            domain="vpc",
+            network_interface=node.primary_network_interface_id,
+            tags=named.tags(name),
+            opts=named.options(),
+        )
+        for name, node in zip(named.resolved.node_names, nodes, strict=True)
     )
 
 
@@ -83,6 +108,7 @@ def _template(network: Network, access: Access, named: Named) -> ec2.LaunchTempl
         ),
         instance_initiated_shutdown_behavior="terminate",
         instance_market_options=_market(resolved),
+        capacity_reservation_specification=_reservation(resolved),
         placement=_placement(named),
         user_data=encode(resolved.user_data),
         tag_specifications=[
@@ -102,7 +128,7 @@ def _interfaces(
             network_card_index=interface.card,
             device_index=interface.device,
             interface_type=interface.type,
-            subnet_id=network.private.id,
+            subnet_id=network.nodes.id,
             security_groups=[access.nodes.id],
             associate_public_ip_address="false",
             delete_on_termination="true",
@@ -112,8 +138,11 @@ def _interfaces(
 
 
 def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
-    """Spot instances that end when AWS wants them back, or None for on-demand."""
-    if resolved.cluster.capacity.type == "on-demand":
+    """Spot instances that end when AWS wants them back, a block's, or None for on-demand."""
+    kind = resolved.cluster.capacity.type
+    if kind == "capacity-block":
+        return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+    if kind != "spot":
         return None
     return ec2.LaunchTemplateInstanceMarketOptionsArgs(
         market_type="spot",
@@ -124,10 +153,38 @@ def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs |
 
 
 def _placement(named: Named) -> ec2.LaunchTemplatePlacementArgs | None:
-    """A cluster placement group of the cluster's own: its members lie close to each other."""
-    if named.resolved.cluster.placement.strategy == "none":
+    """The group of the reservation if it lies in one, else the cluster's own if it has one."""
+    reservation = named.resolved.reservation
+    if reservation is not None and reservation.group:
+        return ec2.LaunchTemplatePlacementArgs(group_name=reservation.group)
+    group = placement_group(named)
+    return None if group is None else ec2.LaunchTemplatePlacementArgs(group_name=group.name)
+
+
+def placement_group(named: Named) -> ec2.PlacementGroup | None:
+    """A cluster placement group of the cluster's own: its members lie close to each other.
+
+    None where the file says so, and for a reservation: capacity that was not reserved in the group
+    is not to be had in it (aws-samples, parallelcluster README: "placement groups may conflict with
+    the placement group assigned to your ODCR/CB and cause ICE", 2026-11-20).
+    """
+    resolved = named.resolved
+    if resolved.cluster.placement.strategy == "none" or resolved.reservation is not None:
         return None
-    group = ec2.PlacementGroup(
+    return ec2.PlacementGroup(
         "nodes", name=named.name(), strategy="cluster", tags=named.tags(), opts=named.options()
     )
-    return ec2.LaunchTemplatePlacementArgs(group_name=group.name)
+
+
+def _reservation(
+    resolved: Resolved,
+) -> ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
+    """The user's reservation by its id. A claim needs none: its group's members run in it."""
+    if resolved.reservation is None:
+        return None
+    target = ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+        capacity_reservation_id=resolved.reservation.id
+    )
+    return ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_target=target
+    )

@@ -1,7 +1,8 @@
 """The cluster's own network: a VPC with a public and a private subnet in one zone.
 
-Nodes have no public address. What they fetch goes through a NAT gateway, and people come in
-through the bastion; both live in the public subnet.
+Nodes have no public address: what they fetch goes through a NAT gateway, and people come in through
+the bastion; both live in the public subnet. Unless each is to have an Elastic IP: then the nodes'
+subnet is the public one, and there is neither.
 """
 
 from dataclasses import dataclass
@@ -15,13 +16,13 @@ from infra.naming import Named
 
 @dataclass(frozen=True)
 class Network:
-    """`public_ready` and `private_ready` are there when their subnet reaches the world."""
+    """`nodes` and `public` may be one; each `_ready` is there when its subnet reaches the world."""
 
     vpc: ec2.Vpc
     public: ec2.Subnet
-    private: ec2.Subnet
+    nodes: ec2.Subnet
     public_ready: pulumi.Resource
-    private_ready: pulumi.Resource
+    nodes_ready: pulumi.Resource
 
 
 def network(named: Named) -> Network:
@@ -36,8 +37,8 @@ def network(named: Named) -> Network:
         opts=named.options(),
     )
     ranges = carve(cidr)
-    public = _subnet("public", str(ranges.public), vpc, named)
-    private = _subnet("private", str(ranges.private), vpc, named)
+    is_direct = named.resolved.cluster.network.access == "elastic-ip"
+    public = _subnet("public", str(ranges.private if is_direct else ranges.public), vpc, named)
     internet = ec2.InternetGateway(
         "internet",
         vpc_id=vpc.id,
@@ -48,8 +49,24 @@ def network(named: Named) -> Network:
     )
     public_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
     public_ready = _routed("public", public, public_route, vpc, named)
+    if is_direct:
+        return Network(vpc, public, public, public_ready, public_ready)
+    private = _subnet("private", str(ranges.private), vpc, named)
+    nat = _nat(public, internet, public_ready, named)
+    private_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
+    private_ready = _routed("private", private, private_route, vpc, named)
+    return Network(vpc, public, private, public_ready, private_ready)
+
+
+def _nat(
+    public: ec2.Subnet,
+    internet: ec2.InternetGateway,
+    public_ready: pulumi.Resource,
+    named: Named,
+) -> ec2.NatGateway:
+    """The way out for what has no public address."""
     address = ec2.Eip("nat", domain="vpc", tags=named.tags("nat"), opts=named.options([internet]))
-    nat = ec2.NatGateway(
+    return ec2.NatGateway(
         "nat",
         subnet_id=public.id,
         allocation_id=address.id,
@@ -57,9 +74,6 @@ def network(named: Named) -> Network:
         # The address is taken until the old one is gone.
         opts=named.options([public_ready], delete_first=True),
     )
-    private_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
-    private_ready = _routed("private", private, private_route, vpc, named)
-    return Network(vpc, public, private, public_ready, private_ready)
 
 
 def _subnet(name: str, cidr: str, vpc: ec2.Vpc, named: Named) -> ec2.Subnet:

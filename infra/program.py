@@ -2,11 +2,47 @@
 
 import warnings
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from config.resolved import Resolved
 
+if TYPE_CHECKING:
+    from infra.naming import Named
+
 OUTPUT = "fleet"
 """The stack's one output: `infra.fleet.Fleet` as a mapping."""
+
+
+def first_step(resolved: Resolved) -> Callable[[], None]:
+    """The program of a cluster that has its placement group and nothing else.
+
+    The rest must wait: capacity is claimed in the group, and the subnets lie where the claim is.
+    """
+
+    def build() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from infra.machines import placement_group
+
+        placement_group(_named(resolved))
+
+    return build
+
+
+def _named(resolved: Resolved) -> "Named":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import pulumi_aws
+
+        from infra.naming import Named
+
+    provider = pulumi_aws.Provider(
+        "aws",
+        region=resolved.region,
+        # Credentials of another account must not touch this cluster, nor make a second one.
+        allowed_account_ids=[resolved.account],
+    )
+    return Named(resolved, provider)
 
 
 def program(resolved: Resolved) -> Callable[[], None]:
@@ -18,34 +54,32 @@ def program(resolved: Resolved) -> Callable[[], None]:
             # They warn of their own renamed classes, whether used or not.
             warnings.simplefilter("ignore", DeprecationWarning)
             import pulumi
-            import pulumi_aws
 
             from infra.access import access
-            from infra.machines import bastion, nodes
-            from infra.naming import Named
+            from infra.machines import addresses, bastion, nodes
             from infra.network import network
 
-        provider = pulumi_aws.Provider(
-            "aws",
-            region=resolved.region,
-            # Credentials of another account must not touch this cluster, nor make a second one.
-            allowed_account_ids=[resolved.account],
-        )
-        named = Named(resolved, provider)
+        named = _named(resolved)
         net = network(named)
         who = access(net, named)
         entry = bastion(net, who, named)
         fleet = nodes(net, who, named)
+        public = [address.public_ip for address in addresses(fleet, named)] or [""] * len(fleet)
         pulumi.export(
             OUTPUT,
             {
                 "vpc_id": net.vpc.id,
-                "subnet_id": net.private.id,
-                "bastion_id": entry.id,
-                "bastion_address": entry.public_ip,
+                "subnet_id": net.nodes.id,
+                "bastion_id": entry.id if entry else "",
+                "bastion_address": entry.public_ip if entry else "",
                 "nodes": [
-                    {"name": name, "instance_id": node.id, "private_ip": node.private_ip}
-                    for name, node in zip(resolved.node_names, fleet, strict=True)
+                    {
+                        "name": name,
+                        "instance_id": node.id,
+                        "private_ip": node.private_ip,
+                        "public_ip": address,
+                    }
+                    for name, node, address in zip(resolved.node_names, fleet, public, strict=True)
                 ],
             },
         )

@@ -21,7 +21,7 @@ from infra.failures import Failure, error, one_line
 from infra.fleet import Fleet
 from infra.lock import holders
 from infra.plan import Plan, is_cloud, plan_of
-from infra.program import OUTPUT, program
+from infra.program import OUTPUT, first_step, program
 from infra.watch import Watch
 from infra.workspace import folder, workspace
 
@@ -58,7 +58,7 @@ class Stack:
         The plan is kept, and the next `up` of the same `resolved` does that and nothing else.
         """
         watch = Watch("preview")
-        with self._errors(watch), _ready(resolved) as build:
+        with self._errors(watch), _ready(program(resolved)) as build:
             stack = self._made()
             for old in folder(self.name, self._target).glob("*.plan.json"):
                 old.unlink()
@@ -73,6 +73,17 @@ class Stack:
             )
         return plan_of(watch.events)
 
+    def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
+        """The cluster's placement group exists, if it is to have one; so does what was there.
+
+        Only a cluster that does not exist yet has a beginning: any other stays as it is.
+        """
+        watch = Watch("resources", report)
+        with self._errors(watch), _ready(first_step(resolved)) as build:
+            stack = self._made()
+            if not _resources(stack):
+                self._unlocked(lambda: stack.up(program=build, on_event=watch))
+
     def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
         """The cluster is as `resolved` says; each resource was reported under `resources`.
 
@@ -81,7 +92,7 @@ class Stack:
         watch = Watch("resources", report)
         kept = self._plan_file(resolved)
         plan = str(kept) if kept.exists() else None
-        with self._errors(watch), _ready(resolved) as build:
+        with self._errors(watch), _ready(program(resolved)) as build:
             stack = self._made()
             try:
                 done = self._unlocked(
@@ -212,13 +223,12 @@ class Stack:
 
 
 @contextmanager
-def _ready(resolved: Resolved) -> Iterator[Callable[[], None]]:
+def _ready(build: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """The program, and no event loop left open after it.
 
     The SDK's language server runs the program in a loop, and forgets it where the engine ends
     first, as it does when a resource failed.
     """
-    build = program(resolved)
     loops: list[asyncio.AbstractEventLoop] = []
 
     def run() -> None:

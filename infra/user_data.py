@@ -24,6 +24,6 @@ def encode(text: str) -> str:
     if len(data) > LIMIT:
         raise InputError(
             f"user data is {len(data)} bytes compressed, EC2 takes {LIMIT}",
-            "shorten software.setup: let a command fetch what is long",
+            "shorten `setup`: let a command fetch what is long",
         )
     return base64.b64encode(data).decode()

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from infra.engine import Engine
 
 PROJECT = "gpuctl"
+_OTHER_CREDENTIALS = frozenset(
+    {
+        *("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        *("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME"),
+        *("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+        *("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_DEFAULT_REGION"),
+    }
+)
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
@@ -130,7 +138,12 @@ class EngineCommand(automation.PulumiCommand):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cwd,
-            env={**os.environ, **additional_env, "PATH": path, "PULUMI_AUTOMATION_API": "true"},
+            env={
+                **inherited(additional_env),
+                **additional_env,
+                "PATH": path,
+                "PULUMI_AUTOMATION_API": "true",
+            },
             encoding="utf-8",
             start_new_session=True,
         )
@@ -147,6 +160,13 @@ class EngineCommand(automation.PulumiCommand):
         if result.code != 0:
             raise errors.create_command_error(result)
         return result
+
+
+def inherited(given: Mapping[str, str]) -> dict[str, str]:
+    """The process environment, without what would contradict credentials that are given."""
+    if "AWS_ACCESS_KEY_ID" not in given:
+        return dict(os.environ)
+    return {name: value for name, value in os.environ.items() if name not in _OTHER_CREDENTIALS}
 
 
 def _wait(process: "subprocess.Popen[str]") -> bool:

@@ -56,7 +56,7 @@ def _bring_up(lab: ExitStack) -> state.Record:
     lab.callback(network.down)
     network.up()
     machines = BootedMachines()
-    api = ApiServer(machines, state.CAPACITY, network.API_ADDRESSES)
+    api = ApiServer(machines, state.CAPACITY, network.API_ADDRESSES, faults=state.FAULTS)
     lab.callback(api.close)
     lab.callback(machines.close)
     record = state.Record(

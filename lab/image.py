@@ -1,7 +1,9 @@
 """The images of the lab's machines: Debian with real cloud-init, made once and kept.
 
-`stock` is a distribution's plain cloud image. `dlami` is what a Deep Learning AMI is to a job: it
-has Open MPI, and in `/root/nccl-tests/build` programs that answer to nccl-tests' names.
+`stock` is a distribution's plain cloud image, and has the source of a CPU stand-in for nccl-tests
+where set-up looks for source. `dlami` is what a Deep Learning AMI is to a job: it has Open MPI, in
+`/root/nccl-tests/build` programs that answer to nccl-tests' names, and stand-ins for the tools of
+GPUs and EFA (`lab.stand_ins`).
 """
 
 import fcntl
@@ -64,6 +66,17 @@ _TEST_NAMES = tuple(
     )
 )
 
+_SOURCE_FOLDER = Path("usr/src/nccl-tests")
+_MAKEFILE = f"""\
+# As nccl-tests' own Makefile: `make MPI=1 BUILDDIR=build`.
+BUILDDIR ?= build
+all:
+\tmkdir -p $(BUILDDIR)
+\tmpicc -O2 -Wall -o $(BUILDDIR)/{_TEST_NAMES[0]} {_SOURCE.name} -lm
+\tfor name in {" ".join(_TEST_NAMES[1:])}; do \\
+\t  ln -sf {_TEST_NAMES[0]} $(BUILDDIR)/$$name; done
+"""
+
 
 def ensure_image(flavour: Flavour, report: Reporter) -> Path:
     """The root file system of the flavour, built when it is not in the cache; whole or not at all.
@@ -115,9 +128,10 @@ def image_path(flavour: Flavour) -> Path:
 
 def _recipe(flavour: Flavour) -> tuple[str, ...]:
     stock = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED, *image_files.stock_parts())
+    stock = (*stock, _SOURCE.read_text(), _MAKEFILE)
     if flavour == "stock":
         return stock
-    software = (_SOURCE.read_text(), *_TEST_NAMES, *_BUILD_PACKAGES)
+    software = (*_TEST_NAMES, *_BUILD_PACKAGES)
     return (*stock, *software, *image_files.software_parts())
 
 
@@ -157,6 +171,10 @@ def _bootstrap(root: Path, step: Step) -> None:
         )
     step("settings")
     image_files.install(root)
+    source = root / _SOURCE_FOLDER
+    source.mkdir(parents=True)
+    shutil.copyfile(_SOURCE, source / _SOURCE.name)
+    (source / "Makefile").write_text(_MAKEFILE)
     call("chroot", root, "update-ca-certificates")
     call("chroot", root, "systemctl", "enable", *_UNITS_ENABLED)
     call("chroot", root, "systemctl", "mask", *_UNITS_MASKED)
@@ -183,6 +201,7 @@ def _add_software(root: Path, step: Step) -> None:
     for name in _TEST_NAMES[1:]:
         (tests / name).symlink_to(_TEST_NAMES[0])
     image_files.install_software_settings(root)
+    call("chroot", root, "systemctl", "enable", "nvidia-fabricmanager.service")
     call("chroot", root, "apt-get", "clean")
     shutil.rmtree(root / "var/lib/apt/lists")
     _forget_identity(root)

@@ -52,10 +52,24 @@ IPv6AcceptRA=no
     "etc/apt/apt.conf.d/90lab": """\
 Acquire::Languages "none";
 """,
+    # See lab/nccl_tests_cpu.c.
+    "etc/gpuctl-lab/nccl-tests-cpu.conf": """\
+# Bytes of one buffer at most; larger sizes are skipped with a line that says so.
+max_bytes = 8388608
+""",
     "etc/systemd/journald.conf.d/90-lab.conf": """\
 [Journal]
 Storage=volatile
 """,
+}
+
+_STAND_INS = Path(__file__).with_name("stand_ins")
+_TOOLS = {
+    "nvidia_smi.py": "usr/bin/nvidia-smi",
+    "dcgmi.py": "usr/bin/dcgmi",
+    "fi_info.py": "opt/amazon/efa/bin/fi_info",
+    "nv_fabricmanager.py": "usr/bin/nv-fabricmanager",
+    "nvidia-fabricmanager.service": "lib/systemd/system/nvidia-fabricmanager.service",
 }
 
 _SOFTWARE_FILES = {
@@ -63,10 +77,12 @@ _SOFTWARE_FILES = {
     "etc/openmpi/openmpi-mca-params.conf": """\
 mpi_yield_when_idle = 1
 """,
-    # See lab/nccl_tests_cpu.c.
-    "etc/gpuctl-lab/nccl-tests-cpu.conf": """\
-# Bytes of one buffer at most; larger sizes are skipped with a line that says so.
-max_bytes = 8388608
+    # What the EFA installer of the DLAMI of October 2026 leaves behind.
+    "opt/amazon/efa_installed_packages": """\
+# EFA installer version: 1.50.0
+""",
+    "opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so": """\
+This is the lab's: there is no EFA here for NCCL to use.
 """,
 }
 
@@ -79,7 +95,8 @@ def stock_parts() -> tuple[str, ...]:
 
 def software_parts() -> tuple[str, ...]:
     """All that decides what a dlami image has beside stock and its packages."""
-    return (str(_SOFTWARE_FILES),)
+    tools = (path + (_STAND_INS / name).read_text() for name, path in _TOOLS.items())
+    return (str(_SOFTWARE_FILES), *tools)
 
 
 @contextmanager
@@ -102,8 +119,12 @@ def install(root: Path) -> None:
 
 
 def install_software_settings(root: Path) -> None:
-    """The dlami image's settings are in `root`."""
+    """The dlami image's settings are in `root`, and its stand-ins for the tools of GPUs and EFA."""
     _write(root, _SOFTWARE_FILES)
+    for name, path in _TOOLS.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_STAND_INS / name, root / path)
+        (root / path).chmod(0o644 if path.endswith(".service") else 0o755)
 
 
 def _write(root: Path, files: dict[str, str]) -> None:

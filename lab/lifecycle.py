@@ -77,7 +77,7 @@ def stop(report: Reporter) -> None:
         with _timed(report, "daemon"):
             _end_daemon()
         _step(report, "leftovers", leftovers.clear)
-        for path in (state.RECORD, state.CAPACITY):
+        for path in (state.RECORD, state.CAPACITY, state.FAULTS):
             path.unlink(missing_ok=True)
         for folder in ("clusters", "pulumi"):
             shutil.rmtree(_state() / folder, ignore_errors=True)

@@ -15,12 +15,16 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Literal
 
+from config.catalogue import catalogue
 from config.errors import LabError
 from lab import cgroups, network
 from lab.host import call, succeeds
 from lab.image import image_path
 from lab.limits import locked_memory
 from lab.places import MACHINES, NAMESPACE
+
+DRIVER = "595.91.07"
+"""NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
 
 _REBOOT = 133
 """systemd-nspawn's exit code when the machine wants to boot again."""
@@ -43,6 +47,7 @@ class MachineSpec:
 
     `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
     handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
+    `efa_interfaces` says how many interfaces of the launch are EFA's.
     """
 
     instance_id: str
@@ -55,6 +60,7 @@ class MachineSpec:
     user_data: bytes
     authorized_keys: tuple[str, ...]
     instance_type: str
+    efa_interfaces: int = 0
 
 
 class Machine:
@@ -160,6 +166,8 @@ class Machine:
         (seed / "user-data").write_bytes(self.spec.user_data)
         (seed / "meta-data").write_text(json.dumps(_meta_data(self.spec)))
         (seed / "network-config").write_text(json.dumps(_network_config(self.spec)))
+        (root / "etc/gpuctl-lab").mkdir(exist_ok=True)
+        (root / "etc/gpuctl-lab/instance-type.json").write_text(json.dumps(_hardware(self.spec)))
         # Open MPI hangs on a machine that does not know its own name, whatever the user data say.
         own_name = f"127.0.0.1 localhost\n127.0.1.1 {self.spec.hostname}\n"
         (root / "etc/hosts").write_text(own_name)
@@ -256,6 +264,22 @@ def _meta_data(spec: MachineSpec) -> dict[str, object]:
         "instance-type": spec.instance_type,
         "local-hostname": spec.hostname,
         "public-keys": list(spec.authorized_keys),
+    }
+
+
+def _hardware(spec: MachineSpec) -> dict[str, object]:
+    """What the stand-ins of a machine's image show: `lab.stand_ins`."""
+    entry = catalogue().get(spec.instance_type)
+    gpus = entry.gpu.count if entry else 0
+    return {
+        "name": spec.instance_type,
+        "gpus": gpus,
+        "gpu": entry.gpu.model if entry else "",
+        "gpu_memory_mib": entry.gpu.mem_mib if entry else 0,
+        "nvswitch": entry is not None and entry.fabricmanager and gpus > 0,
+        "efa": spec.efa_interfaces,
+        "driver": DRIVER,
+        "fabricmanager": DRIVER,
     }
 
 

@@ -22,6 +22,9 @@ LOG = RUNTIME / "daemon.log"
 CAPACITY = RUNTIME / "capacity.json"
 """How many instances fit, per zone and type: `lab.api.region.Capacity`."""
 
+FAULTS = RUNTIME / "faults.json"
+"""What the lab is told to refuse: `lab.api.faults`."""
+
 _ALIVE = RUNTIME / "daemon.lock"
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _CHANGING = Path("/run/gpuctl-lab.lock")  # outside RUNTIME, which goes with the lab

@@ -6,7 +6,10 @@ from config.resolved import Value
 
 
 class Node(Value):
-    """A GPU node. `slots` is how many ranks fit: its GPUs, or 1 for a type without."""
+    """A GPU node. `slots` is how many ranks fit: its GPUs, or 1 for a type without.
+
+    `public_ip` is empty where it has none.
+    """
 
     rank: int
     name: str
@@ -15,6 +18,12 @@ class Node(Value):
     gpus: int
     slots: int
     port: int = 22
+    public_ip: str = ""
+
+    @property
+    def address(self) -> str:
+        """Where it is reached, by the bastion if there is one, else by the client."""
+        return self.public_ip or self.private_ip
 
 
 class Bastion(Value):
@@ -30,7 +39,7 @@ class Inventory(Value):
     """A cluster that is ready for a run: `nodes` in rank order, node 0 is the head.
 
     `folder` holds `id_ed25519` (the client's key) and `known_hosts` (pinned host keys of bastion
-    and nodes). Nodes are entered as `user`, through the bastion.
+    and nodes). Nodes are entered as `user`, through the bastion where there is one.
     """
 
     cluster: str
@@ -38,7 +47,7 @@ class Inventory(Value):
     zone: str
     instance_type: str
     user: str = "root"
-    bastion: Bastion
+    bastion: Bastion | None
     nodes: tuple[Node, ...]
     folder: Path
 

@@ -1,5 +1,7 @@
 """Commands and files on nodes: one ssh connection to the bastion, nodes tunnelled through it.
 
+Without a bastion each node is reached by itself.
+
 Nothing of the user's ssh set-up takes part: no agent, no ~/.ssh/config, no passwords, no
 known_hosts but the cluster's own, in which every host key was pinned before the first connection.
 """
@@ -41,7 +43,7 @@ class Unreachable(NodeError):
 class Connections:
     """Ssh connections to a cluster's nodes, each opened when first used and again when lost."""
 
-    def __init__(self, inventory: Inventory, bastion: asyncssh.SSHClientConnection) -> None:
+    def __init__(self, inventory: Inventory, bastion: asyncssh.SSHClientConnection | None) -> None:
         self._inventory = inventory
         self._bastion = bastion
         self._locks: dict[str, asyncio.Lock] = {}
@@ -126,7 +128,7 @@ class Connections:
             if connection is None or connection.is_closed():
                 with ssh_errors(_where(node), CONNECT_TIMEOUT_S):
                     connection = await asyncssh.connect(
-                        node.private_ip,
+                        node.address,
                         node.port,
                         username=self._inventory.user,
                         tunnel=self._bastion,
@@ -142,21 +144,23 @@ class Connections:
 
 @asynccontextmanager
 async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
-    """The bastion is connected; nodes follow when first used; all are closed at the end.
+    """The bastion, if any, is connected; nodes follow when first used; all are closed at the end.
 
     Raises NodeError when the bastion cannot be reached, or shows a host key that is not pinned.
     """
-    bastion = inventory.bastion
-    with ssh_errors(_bastion_name(bastion), CONNECT_TIMEOUT_S):
-        connection = await asyncssh.connect(
-            bastion.address, bastion.port, username=bastion.user, **_options(inventory.folder)
-        )
+    bastion, connection = inventory.bastion, None
+    if bastion is not None:
+        with ssh_errors(_bastion_name(bastion), CONNECT_TIMEOUT_S):
+            connection = await asyncssh.connect(
+                bastion.address, bastion.port, username=bastion.user, **_options(inventory.folder)
+            )
     connections = Connections(inventory, connection)
     try:
         yield connections
     finally:
         await connections._close()
-        connection.abort()
+        if connection is not None:
+            connection.abort()
 
 
 def _input(data: str | bytes | None) -> dict[str, Any]:
@@ -219,18 +223,20 @@ def ssh_errors(where: str, limit_s: float | None = None) -> Iterator[None]:
 
 
 _REACH_HINT = (
-    "`gpuctl status` tells whether it runs; the bastion lets in `network.ssh_from` alone,"
+    "`gpuctl status` tells whether it runs; ssh is let in from `network.ssh_from` alone,"
     " so see whether your address changed"
 )
 
 
 def openssh_config(inventory: Inventory) -> str:
-    """An ssh_config by which plain `ssh -F FILE node0` goes through the bastion, as gpuctl does."""
+    """An ssh_config by which plain `ssh -F FILE node0` goes the same way as gpuctl."""
     bastion, folder = inventory.bastion, inventory.folder
-    blocks = [_host("bastion", bastion.address, bastion.port, bastion.user)]
+    blocks = []
+    if bastion is not None:
+        blocks = [_host("bastion", bastion.address, bastion.port, bastion.user)]
     for node in inventory.nodes:
-        block = _host(node.name, node.private_ip, node.port, inventory.user)
-        blocks.append(f"{block}  ProxyJump bastion\n")
+        block = _host(node.name, node.address, node.port, inventory.user)
+        blocks.append(block if bastion is None else f"{block}  ProxyJump bastion\n")
     blocks.append(
         "Host *\n"
         f"  IdentityFile {_quoted(folder / 'id_ed25519')}\n"
@@ -261,7 +267,7 @@ def _quoted(path: Path) -> str:
 
 
 def _where(node: Node) -> str:
-    return f"{node.name} ({node.private_ip})"
+    return f"{node.name} ({node.address})"
 
 
 def _bastion_name(bastion: Bastion) -> str:

@@ -22,6 +22,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
+from config.aws_codes import remedy
 from config.errors import CloudError
 from config.target import Target
 
@@ -30,28 +31,48 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
+ATTEMPTS = 8
+"""How often a request is made before AWS's throttling or failure is told; waits up to 20 s each
+(https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html, standard mode)."""
+
+PRICING_REGION = "us-east-1"
+"""https://docs.aws.amazon.com/general/latest/gr/billing.html (price list), 2026-11-20."""
+
+_ADVICE = ("service-quotas", "pricing")  # an answer is welcome, but nothing waits long for it
+
 
 @overload
-def client(target: Target, service: Literal["ec2"]) -> "EC2Client": ...
+def client(target: Target, service: Literal["ec2"], attempts: int = ...) -> "EC2Client": ...
 @overload
 def client(target: Target, service: Literal["ssm"]) -> "SSMClient": ...
 @overload
 def client(target: Target, service: Literal["sts"]) -> "STSClient": ...
-def client(target: Target, service: Literal["ec2", "ssm", "sts"]) -> Any:
+@overload
+def client(target: Target, service: Literal["service-quotas", "pricing"]) -> Any: ...
+def client(
+    target: Target,
+    service: Literal["ec2", "ssm", "sts", "service-quotas", "pricing"],
+    attempts: int = ATTEMPTS,
+) -> Any:
     """A client of `service` in the target's region, at its endpoint if it has one.
 
     Credentials in `target.environment` are used as they are: neither the user's AWS files nor the
     metadata service are asked then. Otherwise boto3 looks where it always does, with the target's
-    AWS_PROFILE if it names one. A client may be used from many threads.
+    AWS_PROFILE if it names one. Throttling and AWS's own failures are retried with jitter, a launch
+    with the ClientToken of its first try, `attempts` times in all. A client may be used from many
+    threads.
     """
+    needed = service not in _ADVICE
     with aws_errors():
-        return _session(target).client(
+        return session(target).client(
             service,
+            # The Pricing API is in few regions only, and speaks for all of them.
+            region_name=PRICING_REGION if service == "pricing" else None,
             endpoint_url=target.endpoint,
             config=Config(
-                retries={"mode": "standard", "max_attempts": 5},
-                connect_timeout=10,
-                read_timeout=60,
+                retries={"mode": "standard", "max_attempts": attempts if needed else 3},
+                connect_timeout=10 if needed else 3,
+                read_timeout=60 if needed else 10,
                 max_pool_connections=32,
                 # An endpoint of the target's own is no stranger: no proxy in between.
                 proxies={} if target.endpoint else None,
@@ -59,7 +80,8 @@ def client(target: Target, service: Literal["ec2", "ssm", "sts"]) -> Any:
         )
 
 
-def _session(target: Target) -> boto3.Session:
+def session(target: Target) -> boto3.Session:
+    """boto3 as the target wants it: its keys and nothing else, or its profile, or the user's."""
     settings = target.environment
     if "AWS_ACCESS_KEY_ID" not in settings:
         profile = settings.get("AWS_PROFILE") or None
@@ -78,60 +100,7 @@ def _session(target: Target) -> boto3.Session:
     )
 
 
-_LATER = "AWS is at fault and retries did not help: try again in some minutes"
-_QUOTA = (
-    "ask for a higher vCPU quota (Service Quotas, Amazon EC2) or for fewer nodes:"
-    " https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas"
-)
-_PERMISSION = "let an administrator allow this action for these credentials"
-_CREDENTIALS = "renew your credentials: `aws sso login`, `aws configure` or AWS_PROFILE"
-_CONFIGURATION = "change the cluster file; nothing of AWS's will make this pass"
-
-REMEDIES = {
-    "InsufficientInstanceCapacity": "name other zones in capacity.zones, or try again later",
-    "InsufficientCapacity": "name other zones in capacity.zones, or try again later",
-    "InsufficientHostCapacity": "name other zones in capacity.zones, or try again later",
-    "InsufficientAddressCapacity": "try again later, or in another region",
-    "InsufficientVolumeCapacity": "name other zones in capacity.zones, or try again later",
-    "UnfulfillableCapacity": "name other zones, another type, or capacity.type: on-demand",
-    "MaxSpotInstanceCountExceeded": _QUOTA,
-    "SpotMaxPriceTooLow": "use capacity.type: on-demand",
-    "VcpuLimitExceeded": _QUOTA,
-    "InstanceLimitExceeded": _QUOTA,
-    "AddressLimitExceeded": "release an Elastic IP address, or ask for a higher quota",
-    "VpcLimitExceeded": "remove a VPC that nobody needs, or ask for a higher quota",
-    "ReservationCapacityExceeded": "wait until the reservation's slots are free, or fewer nodes",
-    "Unsupported": "name a zone in capacity.zones that offers the type",
-    "InsufficientFreeAddressesInSubnet": "use a larger network.cidr",
-    "InvalidParameterCombination": _CONFIGURATION,
-    "InvalidParameterValue": _CONFIGURATION,
-    "InvalidNetworkInterface": _CONFIGURATION,
-    "InvalidAMIID": "name an image that exists in this region",
-    "PendingVerification": "wait until AWS has verified the account for this region",
-    "OptInRequired": "enable the region, or subscribe to the image, in the AWS console",
-    "UnauthorizedOperation": _PERMISSION,
-    "AccessDenied": _PERMISSION,
-    "AccessDeniedException": _PERMISSION,
-    "RequestLimitExceeded": "other programs use up the account's request rate: try again later",
-    "ThrottlingException": "other programs use up the account's request rate: try again later",
-    "ServiceUnavailable": _LATER,
-    "InternalError": _LATER,
-    "InternalFailure": _LATER,
-    "Unavailable": _LATER,
-    "ServerInternal": _LATER,
-    "InvalidInstanceID.NotFound": "it is gone: `gpuctl status` tells what is left",
-    "AuthFailure": _CREDENTIALS,
-    "InvalidClientTokenId": _CREDENTIALS,
-    "ExpiredToken": _CREDENTIALS,
-    "ExpiredTokenException": _CREDENTIALS,
-    "RequestExpired": "set this machine's clock, or renew your credentials",
-    "SignatureDoesNotMatch": _CREDENTIALS,
-    "DependencyViolation": "remove what others made in the cluster's VPC, then repeat",
-}
-"""What to do about AWS's codes; also for `Code.Detail`.
-
-Source: "Error codes for the Amazon EC2 API" (2026-11-20) and what launches run into in practice.
-"""
+_CREDENTIALS = remedy("ExpiredToken")
 
 UNIVERSAL = frozenset(
     {
@@ -146,13 +115,6 @@ UNIVERSAL = frozenset(
     }
 )
 """Codes that every request meets alike: told once, however many requests met them."""
-
-
-def remedy(code: str) -> str:
-    """What to do about AWS's `code`; a general remark for codes that are not in the table."""
-    family = code.partition(".")[0]
-    known = REMEDIES.get(code) or REMEDIES.get(family)
-    return known or f"look up {code or 'it'} in the EC2 API's list of error codes"
 
 
 @contextmanager

@@ -17,16 +17,23 @@ from nodes.inventory import Bastion, Inventory, Node
 from nodes.keys import ensure_key
 from nodes.ssh import Connections, Unreachable, connect
 from provision.aws import client
+from provision.cloud_init import CHECKS
 from provision.host_keys import BootWatch, KnownHosts, Watched
-from provision.node_setup import wait_for_cloud_init
+from provision.node_setup import Rebooting, failed_checks, wait_for_cloud_init
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+
+REBOOT_PATIENCE_S = 900
+"""A bare-metal instance takes minutes from its reboot to ssh."""
 
 SSH_PATIENCE_S = 90
 """From the host key on the console to an sshd that answers takes seconds; a reload drops some."""
 
 BASTION = "bastion"
+
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+"""Tells one boot of a machine from the next."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,11 @@ class Share:
 def bootstrap(
     resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
 ) -> Inventory:
-    """Every node is set up, holds the cluster's node-to-node key and has Open MPI.
+    """Every node is set up, as its type should be, and holds the cluster's node-to-node key.
 
-    A second call verifies all of it. Raises NodeError about the first node that failed, with its
-    own output; the others are not waited for.
+    A second call verifies all of it. Raises NodeError about the first node whose set-up failed,
+    with its own output, and does not wait for the others; or about every node that is not what
+    its type should be, with a line for each failed check.
     """
     inventory = inventory_of(resolved, fleet, folder)
     ec2 = client(target, "ec2")
@@ -65,13 +73,16 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
         region=resolved.region,
         zone=resolved.zone,
         instance_type=resolved.instance_type.name,
-        bastion=Bastion(instance_id=fleet.bastion_id, address=fleet.bastion_address),
+        bastion=Bastion(instance_id=fleet.bastion_id, address=fleet.bastion_address)
+        if fleet.bastion_id
+        else None,
         nodes=tuple(
             Node(
                 rank=rank,
                 name=node.name,
                 instance_id=node.instance_id,
                 private_ip=node.private_ip,
+                public_ip=node.public_ip,
                 gpus=gpus,
                 slots=gpus or 1,
             )
@@ -99,6 +110,7 @@ async def _set_up(
         async with asyncio.TaskGroup() as group:
             for node in inventory.nodes:
                 group.create_task(_wait_for_node(connections, node, watch, report))
+        await _check(connections, inventory, report)
         # Now that every host key is known, the nodes get to know each other.
         share = share_of(inventory, known)
         async with asyncio.TaskGroup() as group:
@@ -110,8 +122,9 @@ async def _set_up(
 async def _patient_connections(
     inventory: Inventory, watch: BootWatch
 ) -> AsyncIterator[Connections]:
-    """The connection through the bastion, as soon as its sshd answers."""
-    await watch.pinned(BASTION)
+    """The connection through the bastion, if there is one, as soon as its sshd answers."""
+    if inventory.bastion is not None:
+        await watch.pinned(BASTION)
     deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
     while True:
         connecting = connect(inventory)
@@ -132,23 +145,58 @@ async def _wait_for_node(
     connections: Connections, node: Node, watch: BootWatch, report: Reporter
 ) -> None:
     await watch.pinned(node.name)
-    deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
-    while True:
-        try:
-            await connections.run(node, "true", timeout=30)
-            break
-        except NodeError:
-            if asyncio.get_running_loop().time() > deadline:
-                raise
-            await asyncio.sleep(1)
+    await _wait_for_ssh(connections, node, "true", SSH_PATIENCE_S)
     try:
-        await wait_for_cloud_init(connections, node, report)
+        try:
+            boot = await connections.run(node, BOOT_ID, timeout=30)
+            await wait_for_cloud_init(connections, node, report)
+        except Rebooting:
+            another = f'[ "$({BOOT_ID})" != {shlex.quote(boot.stdout.strip())} ]'
+            await _wait_for_ssh(connections, node, another, REBOOT_PATIENCE_S)
+            await wait_for_cloud_init(connections, node, report)
     except Unreachable:
         # EC2 knows within seconds whether it was the network or the end of the machine.
         for _ in range(5):
             await watch.check_alive()
             await asyncio.sleep(1)
         raise
+
+
+async def _wait_for_ssh(
+    connections: Connections, node: Node, condition: str, patience_s: float
+) -> None:
+    """The node answers, and the command succeeds there."""
+    deadline = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            if (await connections.run(node, condition, timeout=30)).exit_status == 0:
+                return
+        except NodeError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+        else:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Unreachable(f"{node.name} ({node.private_ip}) did not come back", "reboot it")
+        await asyncio.sleep(1)
+
+
+async def _check(connections: Connections, inventory: Inventory, report: Reporter) -> None:
+    """Every node is what its type and its cluster file say; NodeError with a line per fault."""
+
+    async def ask(node: Node) -> tuple[str, ...]:
+        report(Progress("verify", node.name, "running"))
+        failed = await failed_checks(connections, node)
+        report(Progress("verify", node.name, "failed" if failed else "done", "; ".join(failed)))
+        return tuple(f"{node.name} ({node.private_ip}): {check}" for check in failed)
+
+    answers = await asyncio.gather(*(ask(node) for node in inventory.nodes))
+    lines = [line for answer in answers for line in answer]
+    if lines:
+        raise NodeError(
+            "\n".join(lines),
+            f"`gpuctl exec {inventory.cluster} -- {CHECKS}` shows all checks; a broken machine is"
+            " replaced when you terminate it and `gpuctl up` again",
+        )
 
 
 async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> None:
@@ -165,12 +213,17 @@ async def _hand_out(connections: Connections, node: Node, share: Share, report: 
 
 
 def watched(inventory: Inventory) -> tuple[Watched, ...]:
-    """The bastion first, then the nodes."""
+    """The bastion first, if there is one, then the nodes."""
+    nodes = tuple(watched_node(node) for node in inventory.nodes)
     entry = inventory.bastion
-    return (
-        Watched(BASTION, entry.instance_id, entry.address, entry.port),
-        *(Watched(n.name, n.instance_id, n.private_ip, n.port) for n in inventory.nodes),
-    )
+    if entry is None:
+        return nodes
+    return (Watched(BASTION, entry.instance_id, entry.address, entry.port), *nodes)
+
+
+def watched_node(node: Node) -> Watched:
+    """The node by the address at which it is reached."""
+    return Watched(node.name, node.instance_id, node.address, node.port)
 
 
 _SCRIPT = """\
@@ -213,7 +266,7 @@ def share_of(inventory: Inventory, known: KnownHosts) -> Share:
 
 
 def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> bytes:
-    keys = ((n, known.key(Watched(n.name, n.instance_id, n.private_ip, n.port))) for n in nodes)
+    keys = ((n, known.key(watched_node(n))) for n in nodes)
     return "".join(f"{n.name},{n.private_ip} {key}\n" for n, key in keys if key).encode()
 
 

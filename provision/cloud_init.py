@@ -1,22 +1,28 @@
 """What cloud-init does on the machines: user data for nodes and for the bastion.
 
-The text depends on the cluster file and the client's public key alone, so that a second `up`
-finds nothing to change and a node more touches no other. It holds no secret.
+The text depends on the cluster file, the instance type and the client's public key alone, so that
+a second `up` finds nothing to change and a node more touches no other. It holds no secret.
 """
 
-import shlex
+import base64
+import hashlib
 from typing import Any
 
 import yaml
 
 from config.cluster import Cluster
-from config.resolved import Image
+from provision.software.hardware import Hardware
+from provision.software.script import check_script, setup_script
 
-SETUP = "/opt/gpuctl/setup"
+CHECKS = "/opt/gpuctl/verify"
+"""On a node: says, a line each, whether the node is what it should be."""
+
 STEPS = "/var/lib/gpuctl/steps"
-"""On a node: the steps of `SETUP` that were begun, one per line; the last is `done`."""
+"""On a node: the steps of its set-up that were begun, one per line; the last is `done`."""
 
-DONE = "done"
+REBOOTING = "rebooting"
+"""Among the steps: the node goes down and comes back to finish them."""
+
 MARK = "==> "
 """Begins a step in /var/log/cloud-init-output.log."""
 
@@ -44,97 +50,25 @@ systemctl enable gpuctl-lifetime.timer
 systemctl start --no-block gpuctl-lifetime.timer
 """
 
-_APT = """\
-APT::Periodic::Update-Package-Lists "0";
-APT::Periodic::Unattended-Upgrade "0";
-DPkg::Lock::Timeout "300";
-Acquire::Retries "3";
-"""
-"""A kernel or driver that upgrades itself under a running job breaks it; and a first boot's own
-package run holds the lock for a while."""
 
-_SETUP_HEAD = f"""\
-#!/bin/bash
-# What gpuctl adds to the image, in order; the first failure ends it, and cloud-init reports it.
-set -e
-export HOME=/root DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
-cd /root
-mkdir -p /var/lib/gpuctl
-: > {STEPS}
-gpuctl_step() {{ gpuctl_now=$1; echo "{MARK}$1"; echo "$1" >> {STEPS}; }}
-gpuctl_end() {{
-  code=$?
-  [ $code -eq 0 ] || echo "gpuctl: '$gpuctl_now' failed with exit code $code"
-  exit $code
-}}
-trap gpuctl_end EXIT
+def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str:
+    """A multipart document: a cloud-config by which root is entered, and the set-up script.
 
-gpuctl_step 'host keys'
-# cloud-init prints them at the end of the boot; the client pins them from here on.
-{{
-  echo '-----BEGIN SSH HOST KEY KEYS-----'
-  cat /etc/ssh/ssh_host_ed25519_key.pub
-  echo '-----END SSH HOST KEY KEYS-----'
-}} > /dev/console || true
-
-gpuctl_step 'limits'
-# EFA registers memory. Where raising the limit is not permitted, asking for it would lock out ssh.
-if (ulimit -l unlimited) 2>/dev/null; then
-  printf '%s - memlock unlimited\\n' '*' root > /etc/security/limits.d/90-gpuctl.conf
-  mkdir -p /etc/systemd/system.conf.d
-  printf '[Manager]\\nDefaultLimitMEMLOCK=infinity\\n' > /etc/systemd/system.conf.d/gpuctl.conf
-  systemctl daemon-reexec
-else
-  echo "locked memory stays at $(ulimit -l) KiB: this machine does not permit more"
-fi
-"""
-
-_INSTALL = """\
-gpuctl_step 'packages'
-systemctl mask --now apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service || true
-apt-get update -q
-apt-get install -y -q --no-install-recommends {packages}
-"""
-
-_OPEN_MPI_STOCK = """\
-gpuctl_step 'install Open MPI'
-if ! command -v mpirun; then
-  apt-get update -q
-  apt-get install -y -q --no-install-recommends openmpi-bin
-fi
-"""
-
-_OPEN_MPI_CHECK = """\
-gpuctl_step 'check Open MPI'
-# Shells that are no login shells, and units, search here; AWS's images put it aside.
-if [ -x /opt/amazon/openmpi/bin/mpirun ]; then
-  ln -sf /opt/amazon/openmpi/bin/* /usr/local/bin/
-fi
-if ! command -v mpirun; then
-  echo "this image has no mpirun: add openmpi-bin to software.packages"
-  exit 1
-fi
-mpirun --version
-"""
-
-
-def node_user_data(cluster: Cluster, image: Image, public_key: str) -> str:
-    """A cloud-config: root is entered by `public_key`, and the software is set up.
-
-    What can fail runs last, in one script of which every step is announced, so that a failing
-    command shows within seconds, with its own output.
+    What can fail is in one script of which every step is announced, so that a failing command
+    shows within seconds, with its own output. It runs at every boot, and goes on where it stopped.
     """
-    return _document(
-        {
-            **_machine(cluster),
-            "disable_root": False,
-            "ssh_authorized_keys": [public_key],
-            "write_files": [
-                _file("/etc/apt/apt.conf.d/90gpuctl", _APT, "0644"),
-                _file(SETUP, setup_script(cluster, image), "0700"),
-            ],
-            "runcmd": [[SETUP]],
-        }
+    settings = {
+        **_machine(cluster),
+        "disable_root": False,
+        "ssh_authorized_keys": [public_key],
+        "write_files": [
+            _file(CHECKS, check_script(cluster, hardware), "0755"),
+            *(_file(path, text, "0644") for path, text in cluster.setup.files.items()),
+        ],
+    }
+    return _multipart(
+        ("text/cloud-config", "gpuctl.yaml", _document(settings)),
+        ("text/x-shellscript-per-boot", "gpuctl-setup", setup_script(cluster, hardware)),
     )
 
 
@@ -162,28 +96,12 @@ def bastion_user_data(cluster: Cluster, public_key: str) -> str:
     )
 
 
-def setup_script(cluster: Cluster, image: Image) -> str:
-    """The bash script that runs once on a node; the user's commands are its last steps."""
-    parts = [_SETUP_HEAD]
-    if cluster.software.packages:
-        packages = " ".join(shlex.quote(name) for name in cluster.software.packages)
-        parts.append(_INSTALL.format(packages=packages))
-    if not image.has_software:
-        parts.append(_OPEN_MPI_STOCK)
-    parts.append(_OPEN_MPI_CHECK)
-    for number, command in enumerate(cluster.software.setup, 1):
-        title = f"setup {number} of {len(cluster.software.setup)}: {_title(command)}"
-        parts.append(f"gpuctl_step {shlex.quote(title)}\n{command.rstrip()}\n")
-    parts.append(f"gpuctl_step {DONE}\n")
-    return "\n".join(parts)
-
-
 def _machine(cluster: Cluster) -> dict[str, Any]:
     """What every machine of the cluster has."""
     settings: dict[str, Any] = {
         "output": {"all": "| tee -a /var/log/cloud-init-output.log"},
-        # Without an /etc/hosts mpirun waits minutes for its own name.
-        "manage_etc_hosts": True,
+        # Without its own name in /etc/hosts mpirun waits minutes; the other lines stay at a reboot.
+        "manage_etc_hosts": "localhost",
         "ssh_deletekeys": True,
         "ssh_genkeytypes": ["ed25519"],
         "ssh_pwauth": False,
@@ -197,12 +115,6 @@ def _machine(cluster: Cluster) -> dict[str, Any]:
             ["cloud-init-per", "instance", "gpuctl-lifetime", "/bin/sh", "-c", timer]
         ]
     return settings
-
-
-def _title(command: str) -> str:
-    """A command's first line, short enough for a line of progress."""
-    first = command.strip().partition("\n")[0]
-    return first if len(first) <= 60 else f"{first[:57]}..."
 
 
 def _file(path: str, content: str, permissions: str) -> dict[str, str]:
@@ -224,3 +136,23 @@ _Literal.add_representer(str, _block)
 def _document(settings: dict[str, Any]) -> str:
     text = yaml.dump(settings, Dumper=_Literal, sort_keys=False, width=10_000, allow_unicode=True)
     return f"#cloud-config\n{text}"
+
+
+def _multipart(*parts: tuple[str, str, str]) -> str:
+    """MIME parts of a content type, a file name and a text each; the same parts, the same text."""
+    digest = hashlib.sha256("".join(text for _, _, text in parts).encode()).hexdigest()[:32]
+    boundary = f"gpuctl-{digest}"
+    head = f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n'
+    return head + "".join(f"--{boundary}\n{_part(*part)}\n" for part in parts) + f"--{boundary}--\n"
+
+
+def _part(content_type: str, name: str, text: str) -> str:
+    """Readable where it is ASCII; cloud-init reads no other letters but in base64."""
+    encoding, body = "7bit", text
+    if not text.isascii():
+        encoding, body = "base64", base64.encodebytes(text.encode()).decode()
+    return (
+        f'Content-Type: {content_type}; charset="utf-8"\n'
+        f'Content-Disposition: attachment; filename="{name}"\n'
+        f"Content-Transfer-Encoding: {encoding}\n\n{body}"
+    )

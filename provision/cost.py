@@ -14,39 +14,59 @@ _ENDED = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 def hourly_usd(resolved: Resolved) -> float | None:
     """Dollars per hour of the whole fleet, None if not known.
 
-    That is nodes, bastion, NAT gateway, and the public addresses of the last two. Nodes count at
-    their on-demand price; spot instances cost less.
+    Nodes count at their on-demand price; spot instances cost less.
     """
-    node, bastion = resolved.instance_type.price_usd_h, resolved.bastion_price_usd_h
-    if node is None or bastion is None:
-        return None
-    access = bastion + resolved.nat_price_usd_h + 2 * PUBLIC_IPV4_PRICE_USD_H
-    return resolved.cluster.nodes * node + access
+    node = resolved.instance_type.price_usd_h
+    total = 0.0 if node is None else resolved.cluster.nodes * node
+    for _, price in access_prices(resolved):
+        if price is None or node is None:
+            return None
+        total += price
+    return total
 
 
-def price_of(resource: Resource) -> float | None:
+def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
+    """What the way in and out consists of, in words, each with its dollars per hour."""
+    access = resolved.cluster.network.access
+    count = {"bastion": 2, "elastic-ip": resolved.cluster.nodes, "private": 1}[access]
+    addresses = f"{count} public address{'es' if count > 1 else ''}"
+    parts: list[tuple[str, float | None]] = []
+    if access == "bastion":
+        parts.append(("bastion", resolved.bastion_price_usd_h))
+    if access != "elastic-ip":
+        parts.append(("NAT gateway", resolved.nat_price_usd_h))
+    return (*parts, (addresses, count * PUBLIC_IPV4_PRICE_USD_H))
+
+
+def price_of(resource: Resource, planned: Resolved | None = None) -> float | None:
     """Dollars per hour of what is billed by the hour; 0 for all else; None where not known.
 
-    A public address counts with the instance or NAT gateway that has it.
+    An instance of the type that was planned has the price of its plan. A public address counts
+    with the instance or NAT gateway that has it.
     """
     if resource.kind == "NAT gateway":
         return NAT_PRICE_USD_H + PUBLIC_IPV4_PRICE_USD_H
     if resource.kind != "instance":
         return 0.0
-    price = price_usd_h(str(resource.told.get("InstanceType", "")))
+    name = str(resource.told.get("InstanceType", ""))
+    price = price_usd_h(name)
+    if planned is not None and planned.instance_type.name == name:
+        price = planned.instance_type.price_usd_h
     if price is not None and resource.told.get("PublicIpAddress"):
         price += PUBLIC_IPV4_PRICE_USD_H
     return price
 
 
-def spent_usd(resources: Iterable[Resource], now: datetime) -> float | None:
+def spent_usd(
+    resources: Iterable[Resource], now: datetime, planned: Resolved | None = None
+) -> float | None:
     """Dollars for each one's time from its start to its end, or until now.
 
-    None where a price is not known.
+    Prices are those of `price_of`; None where one is not known.
     """
     total = 0.0
     for resource in resources:
-        price = price_of(resource)
+        price = price_of(resource, planned)
         if price is None:
             return None
         if price and resource.since is not None:

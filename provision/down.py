@@ -10,6 +10,7 @@ from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.engine import find_engine
 from infra.stack import Stack
+from provision.account import with_credentials
 from provision.aws import client
 from provision.cost import spent_usd
 from provision.lock import cluster_lock
@@ -40,6 +41,7 @@ def down(name: str, target: Target, report: Reporter) -> Teardown:
     record = read(name, target)
     if record is not None:
         target = replace(target, region=record.region)
+    target = with_credentials(target)
     ec2 = client(target, "ec2")
     existing = find(ec2, name)
     stack = Stack(name, target, find_engine(report))
@@ -64,7 +66,7 @@ def down(name: str, target: Target, report: Reporter) -> Teardown:
         name=name,
         removed=tuple(removed),
         seconds_up=(now - began).total_seconds(),
-        cost_usd=spent_usd(billed, now),
+        cost_usd=spent_usd(billed, now, record.resolved if record else None),
     )
 
 

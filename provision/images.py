@@ -15,12 +15,15 @@ PARAMETERS = {
     "base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
     "dlami-ubuntu-22.04": "/aws/service/deeplearning/ami/x86_64/"
     "base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
+    "dlami-al2023": "/aws/service/deeplearning/ami/x86_64/"
+    "base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
     "stock-ubuntu-24.04": "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/"
     "hvm/ebs-gp3/ami-id",
     "stock-debian-12": "/aws/service/debian/release/12/latest/amd64",
 }
 """Public SSM parameters of the newest AMI. Sources (2026-11-20): AWS, "Deep Learning AMI release
-notes" (Base OSS, Ubuntu); https://documentation.ubuntu.com/aws (Find Ubuntu images with SSM);
+notes" (Base OSS, Ubuntu and Amazon Linux); https://documentation.ubuntu.com/aws (Find Ubuntu images
+with SSM);
 https://wiki.debian.org/Cloud/AmazonEC2Image."""
 
 BASTION_IMAGE = "stock-debian-12"
@@ -67,8 +70,8 @@ def image(ec2: "EC2Client", ami: str) -> tuple[Image, int]:
             name=name,
             root_device=root,
             architecture=told.get("Architecture", "x86_64"),
+            boot_mode=told.get("BootMode", ""),
             # Every DLAMI of AWS is named so; what else brings Open MPI is found out on the node.
-            has_software=name.startswith("Deep Learning"),
         ),
         size,
     )

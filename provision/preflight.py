@@ -1,32 +1,43 @@
 """All questions to AWS before anything is made, asked at once, and all complaints told at once."""
 
-import ipaddress
-import urllib.request
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from config.catalogue import BASTION_TYPE, NAT_PRICE_USD_H, nearest, price_usd_h
+from config.catalogue import BASTION_TYPE, NAT_PRICE_USD_H
 from config.cluster import Cluster
 from config.errors import CloudError, GpuctlError, InputError
-from config.resolved import Image, InstanceType, Interface, NetworkCard, Resolved
+from config.resolved import (
+    CLUSTER_TAG,
+    Image,
+    InstanceType,
+    Interface,
+    Reservation,
+    Resolved,
+)
 from config.target import Target
-from infra.addresses import carve
 from infra.layout import interfaces
 from infra.user_data import encode
 from nodes.keys import ensure_key
+from provision.access import check_access, check_addresses, elastic_ips, ssh_from_of
 from provision.aws import UNIVERSAL, aws_errors, client
 from provision.cloud_init import bastion_user_data, node_user_data
 from provision.images import BASTION_IMAGE, image, image_id
+from provision.instance_types import instance_type, offers
+from provision.limits import Clients, check_elastic_ips, check_vcpus, check_vpcs
+from provision.prices import Price, check_budget, listed, price
 from provision.record import folder, read
+from provision.reservations import reserved
+from provision.software.hardware import Hardware, hardware
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
     from mypy_boto3_ssm import SSMClient
 
-CLUSTER_TAG = "gpuctl:cluster"
+_QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 
 T = TypeVar("T")
 
@@ -36,6 +47,7 @@ class Complaints:
 
     def __init__(self) -> None:
         self.found: list[GpuctlError] = []
+        self.warnings: list[str] = []
 
     def catch(self, ask: Callable[[], T]) -> T | None:
         """The answer, or None when `ask` complained; what every request meets is kept once."""
@@ -47,6 +59,20 @@ class Complaints:
             if code not in UNIVERSAL & codes:
                 self.found.append(error)
             return None
+
+    def advise(self, what: str, action: str, ask: Callable[[], T]) -> T | None:
+        """As `catch`, but where AWS cannot be asked there is a warning and no complaint.
+
+        `what` could not be told, because `action` (a permission of IAM) was not answered.
+        """
+        try:
+            return ask()
+        except CloudError as error:
+            why = f"{error.code}: allow {action}" if error.code in _DENIED else error.message
+            self.warnings.append(f"{what} could not be checked ({why})")
+        except GpuctlError as error:
+            self.found.append(error)
+        return None
 
     def check(self) -> None:
         """Raises what was found: as it is, or several as one with a line each."""
@@ -68,6 +94,12 @@ class _Questions:
     image: Future[tuple[Image, int]]
     bastion_image: Future[tuple[Image, int]]
     ssh_from: Future[str]
+    reservation: Future[tuple[Reservation, str] | None]
+    elastic_ips: Future[None]
+    vpcs: Future[None]
+    price: Future[Price]
+    bastion_price: Future[Price]
+    clients: Clients
 
 
 def resolve(cluster: Cluster, target: Target) -> Resolved:
@@ -78,46 +110,70 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
     """
     before = _before(cluster, target)
     complaints = Complaints()
-    with ThreadPoolExecutor(8, thread_name_prefix="preflight") as pool:
+    with ThreadPoolExecutor(16, thread_name_prefix="preflight") as pool:
         asked = _ask(cluster, target, before, pool)
         account = complaints.catch(asked.account.result)
         instance = complaints.catch(asked.instance_type.result)
+        if instance:
+            vcpus = pool.submit(check_vcpus, cluster, instance, asked.clients)
+            complaints.advise("the vCPU quota", _QUOTAS, vcpus.result)
+        node_price, bastion_price = _account_of(asked, complaints, cluster)
         offers = complaints.catch(asked.offers.result)
-        zone = None
-        if instance and offers is not None:
-            zone = complaints.catch(lambda: _zone(cluster, target.region, offers, before))
+        reservation = complaints.catch(asked.reservation.result)
+        zones: tuple[str, ...] | None = None
+        if reservation is not None:
+            zones = (reservation[1],)
+        elif instance and offers is not None and cluster.capacity.id is None:
+            zones = complaints.catch(lambda: _zones(cluster, target.region, offers, before))
         found = complaints.catch(asked.image.result)
         if found and instance:
             complaints.catch(lambda: _check_image(cluster, instance, *found))
         entry = complaints.catch(asked.bastion_image.result)
-        complaints.catch(lambda: _check_addresses(cluster))
+        complaints.catch(lambda: check_access(cluster, before, target))
         ssh_from = complaints.catch(asked.ssh_from.result)
         layout: tuple[Interface, ...] | None = None
         if instance:
-            layout = complaints.catch(lambda: interfaces(instance, cluster.network.efa))
-        if found:
-            complaints.catch(lambda: encode(node_user_data(cluster, found[0], "k" * 100)) and None)
-    complaints.check()
-    assert account and instance and zone and found and entry and ssh_from and layout
-    key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
-    return Resolved(
+            layout = complaints.catch(lambda: _layout(cluster, instance))
+        machine: Hardware | None = None
+        taken = sum(interface.type == "interface" for interface in layout or ())
+        complaints.catch(lambda: check_addresses(cluster, taken or 1))
+        if instance and layout:
+            machine = hardware(instance, layout)
+            complaints.catch(lambda: encode(node_user_data(cluster, machine, "k" * 100)) and None)
+    if not (account and instance and zones and found and entry and ssh_from and layout and machine):
+        complaints.check()
+        raise AssertionError("a question had no answer, and nobody complained")
+    draft = Resolved(
         cluster=cluster,
         account=account,
         region=target.region,
-        zone=zone,
-        instance_type=instance,
+        zone=zones[0],
+        zones=zones,
+        reservation=reservation[0] if reservation else None,
+        instance_type=instance.model_copy(update={"price_usd_h": node_price.usd_h}),
         interfaces=layout,
         image=found[0],
         bastion_type=BASTION_TYPE,
         bastion_image=entry[0],
-        bastion_price_usd_h=price_usd_h(BASTION_TYPE),
+        bastion_price_usd_h=bastion_price.usd_h,
         nat_price_usd_h=NAT_PRICE_USD_H,
         ssh_from=ssh_from,
-        public_key=key,
-        user_data=node_user_data(cluster, found[0], key),
-        bastion_user_data=bastion_user_data(cluster, key),
+        public_key="",
+        user_data="",
+        bastion_user_data="",
         tags={**cluster.tags, CLUSTER_TAG: cluster.name},
+        price_source=node_price.source,
+        warnings=tuple(complaints.warnings),
     )
+    complaints.catch(lambda: check_budget(draft))
+    complaints.check()
+    key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
+    written = {
+        "public_key": key,
+        "user_data": node_user_data(cluster, machine, key),
+        "bastion_user_data": bastion_user_data(cluster, key),
+    }
+    return draft.model_copy(update=written)
 
 
 def _before(cluster: Cluster, target: Target) -> Resolved | None:
@@ -140,16 +196,34 @@ def _ask(
     cluster: Cluster, target: Target, before: Resolved | None, pool: ThreadPoolExecutor
 ) -> _Questions:
     ec2, ssm = client(target, "ec2"), client(target, "ssm")
+    pricing = client(target, "pricing")
+    clients = Clients(ec2, client(target, "service-quotas"))
     pinned = before.image.id if before and before.cluster.image == cluster.image else None
     entry = before.bastion_image.id if before else None
     return _Questions(
         account=pool.submit(_account, target),
-        instance_type=pool.submit(_instance_type, ec2, cluster.instance_type),
-        offers=pool.submit(_offers, ec2, (cluster.instance_type, BASTION_TYPE)),
+        instance_type=pool.submit(instance_type, ec2, cluster.instance_type),
+        offers=pool.submit(offers, ec2, (cluster.instance_type, BASTION_TYPE)),
         image=pool.submit(_image, ec2, ssm, cluster.image, pinned),
         bastion_image=pool.submit(_image, ec2, ssm, BASTION_IMAGE, entry),
-        ssh_from=pool.submit(_ssh_from, cluster, target, before),
+        ssh_from=pool.submit(ssh_from_of, cluster, target, before),
+        reservation=pool.submit(reserved, ec2, cluster, before.zone if before else None),
+        elastic_ips=pool.submit(check_elastic_ips, cluster, elastic_ips(cluster), clients),
+        vpcs=pool.submit(check_vpcs, cluster, clients),
+        price=pool.submit(price, cluster.instance_type, pricing, target.region),
+        bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
+        clients=clients,
     )
+
+
+def _account_of(asked: _Questions, complaints: Complaints, cluster: Cluster) -> tuple[Price, Price]:
+    """The account's limits are checked; what comes back are the node's and the bastion's price."""
+    complaints.advise("the quota of Elastic IP addresses", _QUOTAS, asked.elastic_ips.result)
+    complaints.advise("the quota of VPCs", _QUOTAS, asked.vpcs.result)
+    node = complaints.advise("the price", "pricing:GetProducts", asked.price.result)
+    with contextlib.suppress(CloudError):  # told for the node's already
+        return node or listed(cluster.instance_type), asked.bastion_price.result()
+    return node or listed(cluster.instance_type), listed(BASTION_TYPE)
 
 
 def _account(target: Target) -> str:
@@ -161,83 +235,20 @@ def _image(ec2: "EC2Client", ssm: "SSMClient", name: str, pinned: str | None) ->
     return image(ec2, pinned or image_id(ssm, name))
 
 
-def _instance_type(ec2: "EC2Client", name: str) -> InstanceType:
-    """What EC2 says of the type, by a filter: an unknown name is then an empty answer."""
-    with aws_errors():
-        told = ec2.describe_instance_types(Filters=[{"Name": "instance-type", "Values": [name]}])[
-            "InstanceTypes"
-        ]
-    if not told:
-        names = nearest(name)
-        raise InputError(
-            f"instance type {name} does not exist in {ec2.meta.region_name}",
-            f"did you mean {' or '.join(names)}?" if names else "choose another type or region",
-        )
-    return read_instance_type(told[0])
-
-
-def read_instance_type(told: "InstanceTypeInfoTypeDef") -> InstanceType:
-    """One entry of DescribeInstanceTypes in our words."""
-    network = told.get("NetworkInfo", {})
-    gpus = told.get("GpuInfo", {}).get("Gpus", [])
-    name = str(told.get("InstanceType", ""))
-    return InstanceType(
-        name=name,
-        vcpus=told.get("VCpuInfo", {}).get("DefaultVCpus", 0),
-        memory_mib=told.get("MemoryInfo", {}).get("SizeInMiB", 0),
-        gpus=sum(gpu.get("Count", 0) for gpu in gpus),
-        gpu_model=" ".join(
-            filter(None, (gpus[0].get("Manufacturer"), gpus[0].get("Name"))) if gpus else ()
-        ),
-        architecture=_architecture(told),
-        max_efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
-        if network.get("EfaSupported")
-        else 0,
-        cards=tuple(
-            NetworkCard(
-                index=card.get("NetworkCardIndex", 0),
-                max_interfaces=card.get("MaximumNetworkInterfaces", 1),
-                interface_types=tuple(str(t) for t in card.get("InterfaceTypes", ())),
-            )
-            for card in network.get("NetworkCards", ())
-        ),
-        price_usd_h=price_usd_h(name),
-    )
-
-
-def _architecture(told: "InstanceTypeInfoTypeDef") -> str:
-    """The 64-bit one; old types list i386 beside it."""
-    supported = told.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
-    return next((str(a) for a in supported if a in ("x86_64", "arm64")), "x86_64")
-
-
-def _offers(ec2: "EC2Client", types: tuple[str, ...]) -> dict[str, frozenset[str]]:
-    """The zones of the region that offer each of the types."""
-    zones: dict[str, set[str]] = {name: set() for name in types}
-    with aws_errors():
-        pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
-            LocationType="availability-zone",
-            Filters=[{"Name": "instance-type", "Values": list(types)}],
-        )
-        for page in pages:
-            for offer in page["InstanceTypeOfferings"]:
-                zones[str(offer["InstanceType"])].add(offer["Location"])
-    return {name: frozenset(found) for name, found in zones.items()}
-
-
-def _zone(
+def _zones(
     cluster: Cluster, region: str, offers: dict[str, frozenset[str]], before: Resolved | None
-) -> str:
-    """The zone for everything: the cluster's own if it has one, else the first that fits."""
+) -> tuple[str, ...]:
+    """The zones that may take the cluster, best first: its own alone if it has one."""
     name, wanted = cluster.instance_type, cluster.capacity.zones
-    fitting = sorted(offers[name] & offers[BASTION_TYPE])
+    fitting = sorted(offers[name])
+    if cluster.network.access == "bastion":
+        fitting = sorted(offers[name] & offers[BASTION_TYPE])
     if not fitting:
         raise InputError(f"no zone of {region} offers {name}", "choose another region or type")
     if before and before.zone in fitting and (not wanted or before.zone in wanted):
-        return before.zone
-    for zone in wanted or fitting:
-        if zone in fitting:
-            return zone
+        return (before.zone,)
+    if zones := tuple(zone for zone in wanted or fitting if zone in fitting):
+        return zones
     raise InputError(
         f"capacity.zones: {', '.join(wanted)}: none offers {name}",
         f"these do: {', '.join(fitting)}",
@@ -251,6 +262,13 @@ def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gi
             f" {instance.name} is {instance.architecture}",
             "name an image of that architecture (ami-…)",
         )
+    needs = found.boot_mode if found.boot_mode in ("uefi", "legacy-bios") else ""
+    if needs and instance.boot_modes and needs not in instance.boot_modes:
+        raise InputError(
+            f"image {cluster.image} boots by {needs} only,"
+            f" {instance.name} by {' or '.join(instance.boot_modes)}",
+            "name an image that boots so (ami-…), such as one with boot mode uefi-preferred",
+        )
     if size_gib > cluster.storage.root_gib:
         raise InputError(
             f"storage.root_gib: {cluster.storage.root_gib} is less than the"
@@ -259,40 +277,5 @@ def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gi
         )
 
 
-def _check_addresses(cluster: Cluster) -> None:
-    room = carve(cluster.network.cidr).node_addresses
-    if room < cluster.nodes:
-        raise InputError(
-            f"network.cidr: {cluster.network.cidr} has addresses for {room} nodes,"
-            f" {cluster.nodes} are asked for",
-            "use a larger range, /16 for the most nodes",
-        )
-
-
-def _ssh_from(cluster: Cluster, target: Target, before: Resolved | None) -> str:
-    """Who may ssh to the bastion, as a range."""
-    asked = cluster.network.ssh_from
-    if asked is not None:
-        return asked
-    if before is not None and before.cluster.network.ssh_from is None:
-        return before.ssh_from
-    if target.caller_address is not None:
-        return f"{target.caller_address}/32"
-    if target.endpoint is not None:
-        raise InputError(
-            "network.ssh_from: your address is not known to this endpoint",
-            "set it to the IPv4 range that may ssh to the bastion",
-        )
-    return f"{_public_address()}/32"
-
-
-def _public_address() -> str:
-    """The address that AWS sees this client come from, asked of AWS's own service."""
-    try:
-        with urllib.request.urlopen("https://checkip.amazonaws.com", timeout=10) as answer:
-            return str(ipaddress.IPv4Address(answer.read(64).decode().strip()))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"network.ssh_from: your public address cannot be found out ({error})",
-            "set it to the IPv4 range that may ssh to the bastion",
-        ) from error
+def _layout(cluster: Cluster, instance: InstanceType) -> tuple[Interface, ...]:
+    return interfaces(instance, cluster.network.efa, cluster.network.interfaces)

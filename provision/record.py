@@ -4,13 +4,14 @@ The record is written first and removed last, so that a client that died half-wa
 `gpuctl status` finds the cluster and `gpuctl down` removes it.
 """
 
+import json
 import shutil
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime
 
 from config.errors import InputError
 from config.resolved import Resolved, Value
@@ -68,14 +69,26 @@ def read(name: str, target: Target) -> ClusterRecord | None:
     """The cluster's record, or None; InputError for one that cannot be read."""
     path = folder(name, target) / "cluster.json"
     try:
-        return ClusterRecord.model_validate_json(path.read_bytes())
+        return ClusterRecord.model_validate_json(_in_todays_words(path.read_bytes()))
     except FileNotFoundError:
         return None
-    except (OSError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(
             f"the record {path} cannot be read: {str(error).splitlines()[0]}",
             f"move it away; `gpuctl down {name}` then removes the cluster by its tags",
         ) from error
+
+
+def _in_todays_words(text: bytes) -> bytes:
+    """A record of an earlier gpuctl as this one writes it: `software.setup` is `setup.commands`."""
+    if b'"setup":' not in text:
+        return text
+    record = json.loads(text)
+    cluster = record["resolved"]["cluster"]
+    if "setup" not in cluster.get("software", {}):
+        return text
+    cluster["setup"] = {"commands": cluster["software"].pop("setup")}
+    return json.dumps(record).encode()
 
 
 def records(target: Target) -> tuple[ClusterRecord, ...]:

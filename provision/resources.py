@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from config.resolved import CLUSTER_TAG
 from provision.aws import aws_errors
-from provision.preflight import CLUSTER_TAG
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -28,6 +28,10 @@ class Kind:
 KINDS = {
     kind.noun: kind
     for kind in (
+        Kind(
+            "capacity reservation", "describe_capacity_reservations", "CapacityReservations",
+            "CapacityReservationId", frozenset({"cancelled", "expired", "failed"}),
+        ),
         Kind(
             "instance", "describe_instances", "Reservations", "InstanceId",
             frozenset({"terminated"}),

@@ -85,7 +85,8 @@ def status_of(
     now = datetime.now(UTC)
     existing = [resource for resource in resources if exists(resource)]
     resources = of_life_since(resources, record.created) if record else existing
-    prices = [price_of(resource) for resource in existing]
+    planned = record.resolved if record else None
+    prices = [price_of(resource, planned) for resource in existing]
     nodes = _nodes(name, record, resources)
     state, problems = _judge(name, record, nodes, existing, busy)
     begun = min((resource.since for resource in resources if resource.since), default=None)
@@ -98,7 +99,7 @@ def status_of(
         others=tuple(f"{r.kind} {r.id}" for r in existing if not _belongs_to_node(name, r)),
         since=since.isoformat(timespec="seconds") if since else None,
         hourly_usd=None if None in prices else sum(price for price in prices if price),
-        spent_usd=spent_usd(resources, now),
+        spent_usd=spent_usd(resources, now, planned),
         problems=problems,
     )
 

@@ -188,6 +188,9 @@ _ALL_AT_ONCE: dict[str, Callable[["EC2Client", list[Resource]], None]] = {
 }
 
 _REMOVE: dict[str, Callable[["EC2Client", Resource], Any]] = {
+    "capacity reservation": lambda ec2, r: ec2.cancel_capacity_reservation(
+        CapacityReservationId=r.id
+    ),
     "elastic IP": _release,
     "network interface": lambda ec2, r: ec2.delete_network_interface(NetworkInterfaceId=r.id),
     "launch template": lambda ec2, r: ec2.delete_launch_template(LaunchTemplateId=r.id),

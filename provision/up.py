@@ -14,9 +14,11 @@ from infra.engine import find_engine
 from infra.plan import Plan
 from infra.stack import Stack
 from nodes.inventory import Inventory, save
+from provision.account import with_credentials
 from provision.aws import client
 from provision.bootstrap import bootstrap
 from provision.cost import hourly_usd
+from provision.launch import Launch
 from provision.lock import cluster_lock
 from provision.preflight import resolve
 from provision.record import ClusterRecord, folder, forget, new_record, read, write
@@ -38,6 +40,7 @@ def plan(cluster: Cluster, target: Target, report: Reporter) -> FleetPlan:
     Raises InputError or CloudError with every problem at once.
     """
     report(Progress("preflight", cluster.name, "running"))
+    target = with_credentials(target)
     resolved = resolve(cluster, target)
     stack = Stack(cluster.name, target, find_engine(report))
     if read(cluster.name, target) is None and not stack.exists():
@@ -52,6 +55,7 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
     Its record is on disk before anything is made, and says afterwards how it went. When this
     fails, what was made stays for a look; the error says how to remove it.
     """
+    target = with_credentials(target)
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
     with cluster_lock(name, "gpuctl up", target):
@@ -63,7 +67,15 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
             if fleet is None:
                 # Until the nodes are ready again there is nothing to run on.
                 (place / "inventory.json").unlink(missing_ok=True)
-                fleet = stack.up(resolved, report)
+                fleet = Launch(
+                    resolved,
+                    fleet_plan.plan,
+                    stack,
+                    target,
+                    settled=lambda there: write(new_record(there, record.created), target),
+                ).carry_out(report)
+                record = read(name, target) or record
+                resolved = record.resolved  # in the zone that had capacity
             inventory = bootstrap(resolved, fleet, place, target, report)
         save(inventory, place / "inventory.json")
         write(record.now("ready"), target)
@@ -85,10 +97,11 @@ def _told_in(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[No
     try:
         yield
     except KeyboardInterrupt:
-        write(record.now("failed", "interrupted"), target)
+        write((read(name, target) or record).now("failed", "interrupted"), target)
         raise Interrupted(f"interrupted: cluster '{name}' is not ready", remains) from None
     except GpuctlError as error:
-        write(record.now("failed", error.message.partition("\n")[0]), target)
+        failed = (read(name, target) or record).now("failed", error.message.partition("\n")[0])
+        write(failed, target)
         if not isinstance(error, Interrupted):
             if _made_nothing(record, stack, target):
                 forget(name, target)

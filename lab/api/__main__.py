@@ -21,10 +21,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the lab's AWS API, without machines")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
     parser.add_argument("--capacity", type=Path, help="JSON table of capacity per zone and type")
+    parser.add_argument("--faults", type=Path, help="JSON table of what to refuse (lab.api.faults)")
     arguments = parser.parse_args()
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with ApiServer(port=arguments.port, capacity=arguments.capacity) as api:
+    with ApiServer(
+        port=arguments.port, capacity=arguments.capacity, faults=arguments.faults
+    ) as api:
         sys.stdout.write(f"{api.url}\n")
         sys.stdout.flush()
         signal.sigwait(ends)

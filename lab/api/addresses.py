@@ -21,7 +21,12 @@ class Addresses:
     def allocate_address(
         self, domain: str, address: str | None = None, tags: dict[str, str] | None = None
     ) -> Any:
-        """An Elastic IP of the lab's range."""
+        """An Elastic IP of the lab's range; AddressLimitExceeded beyond the account's quota."""
+        most = self.lab.faults.number("elastic-ip-limit")
+        if most is not None and len(self.addresses) >= most:
+            raise Refusal(
+                "AddressLimitExceeded", "The maximum number of addresses has been reached."
+            )
         return super().allocate_address(  # type: ignore[misc]
             domain, address=self.lab.addresses.take(address), tags=tags
         )

@@ -13,6 +13,7 @@ from moto.ec2.models.subnets import Subnet as MotoSubnet
 from config.errors import LabError
 from lab.api import images, launch
 from lab.api.addresses import Addresses
+from lab.api.capacity_reservations import CapacityReservations
 from lab.api.errors import Refusal, bad_combination, in_use
 from lab.api.instances import Instance
 from lab.api.interfaces import NetworkInterface
@@ -20,16 +21,24 @@ from lab.api.placement_groups import PlacementGroups
 from lab.api.region import Lab
 
 # moto derives resource types from id prefixes, and filters from this table.
+moto_utils.EC2_RESOURCE_TO_PREFIX["capacity-reservation"] = "cr"
+moto_utils.EC2_PREFIX_TO_RESOURCE["cr"] = "capacity-reservation"
 moto_utils.EC2_RESOURCE_TO_PREFIX["placement-group"] = "pg"
 moto_utils.EC2_PREFIX_TO_RESOURCE["pg"] = "placement-group"
 moto_utils.filter_dict_attribute_mapping["placement-group-name"] = "placement.group_name"
 moto_utils.filter_dict_attribute_mapping["client-token"] = "client_token"
+moto_utils.filter_dict_attribute_mapping["capacity-reservation-id"] = "capacity_reservation_id"
 
 SHUTDOWN = "Client.InstanceInitiatedShutdown"
 BY_USER = "Client.UserInitiatedShutdown"
 
 
-class LabBackend(Addresses, PlacementGroups, EC2Backend):  # type: ignore[misc]  # untyped moto
+class LabBackend(
+    Addresses,
+    CapacityReservations,
+    PlacementGroups,
+    EC2Backend,  # type: ignore[misc]  # untyped moto
+):
     """One region. `lab` is set by the server: all regions share it.
 
     The region has no default VPC, as an account whose owner deleted it: the lab's network holds
@@ -41,6 +50,7 @@ class LabBackend(Addresses, PlacementGroups, EC2Backend):  # type: ignore[misc] 
 
     def __init__(self, region_name: str, account_id: str) -> None:
         self.placement_groups = {}
+        self.capacity_reservations, self.capacity_block_offerings = {}, {}
         super().__init__(region_name, account_id)
         for everything in (
             self.vpcs,
@@ -73,10 +83,21 @@ class LabBackend(Addresses, PlacementGroups, EC2Backend):  # type: ignore[misc] 
         found: list[dict[str, str]] = super().describe_tags(filters)
         return found
 
+    def describe_instance_type_offerings(
+        self, location_type: str | None = None, filters: dict[str, Any] | None = None
+    ) -> list[dict[str, str]]:
+        """As moto, without what a fault withholds."""
+        found = super().describe_instance_type_offerings(location_type, filters)
+        withholds = self.lab.faults.withholds
+        return [one for one in found if not withholds(one["Location"], one["InstanceType"])]
+
     # Networks
 
     def create_vpc(self, cidr_block: str, *args: Any, **kwargs: Any) -> Any:
         """The VPC is there, and its range in the lab's network."""
+        most = self.lab.faults.number("vpc-limit")
+        if most is not None and len(self.vpcs) >= most:
+            raise Refusal("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
         vpc = super().create_vpc(cidr_block, *args, **kwargs)
         if not vpc.is_default:
             try:

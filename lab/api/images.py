@@ -44,6 +44,12 @@ FAMILIES = (
         _DLAMI.format("22.04"), "898082745236", "/dev/sda1", 75, "dlami",
     ),
     ImageFamily(
+        "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20261009",
+        "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest"
+        "/ami-id",
+        "898082745236", "/dev/xvda", 75, "dlami",
+    ),
+    ImageFamily(
         "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261015",
         "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
         "099720109477", "/dev/sda1", 8, "stock",
@@ -78,6 +84,17 @@ class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
             region_name=f"{backend.region_name}a",
             boot_mode="uefi-preferred",
         )
+
+    @property
+    def architecture(self) -> str:
+        """x86_64, but by a fault another one for all but the bastion's image."""
+        told = self.ec2_backend.lab.faults.arguments("image-architecture")
+        is_bastions = self.family.name.startswith("debian-12")
+        return told[0] if told and not is_bastions else self._architecture
+
+    @architecture.setter
+    def architecture(self, value: str) -> None:
+        self._architecture = value
 
     @property
     def ena_support(self) -> bool:

@@ -57,6 +57,8 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
             lifecycle=_lifecycle(parameters),
         )
         self.launch = launch
+        reservation = launch.reservation
+        self.capacity_reservation_id = reservation.id if reservation else None
         self.placement.group_name = launch.placement_group
         self.placement.tenancy = (parameters.get("Placement") or {}).get("Tenancy") or "default"
         self.add_tags(launch.tags.get("instance", {}))
@@ -163,6 +165,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
             user_data=self.launch.user_data,
             authorized_keys=(key.public_key.strip(),) if key else (),
             instance_type=self.instance_type,
+            efa_interfaces=sum(nic.interface_type != "interface" for nic in self.nics.values()),
         )
 
     def volumes_to_make(self) -> Iterator[tuple[str, dict[str, Any], bool]]:

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from lab.api import interfaces as layouts
-from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
+from lab.api.capacity_reservations import insufficient, reservation_of, room
+from lab.api.errors import Refusal, bad_combination, bad_value
 from lab.api.images import Ami, bootable
 from lab.api.interfaces import InterfaceRequest
+from lab.api.quotas import check_vcpus
 
 USER_DATA_LIMIT = 16384
 """Bytes, before base64 (EC2 User Guide, "Work with instance user data", read 2026-11-20)."""
@@ -33,6 +35,7 @@ class Launch:
     interfaces: tuple[InterfaceRequest, ...]
     tags: Mapping[str, Mapping[str, str]]
     template: Any = None
+    reservation: Any = None
 
     @property
     def placement_group(self) -> str:
@@ -74,12 +77,13 @@ def resolve(backend: Any, request: Parameters) -> Launch:
         tags=_tags(request, template),
         template=template,
     )
+    _check_architecture(launch)
     _check_zone(launch)
     _check_references(backend, launch)
     _check_disks(launch)
     count = _count(backend, launch)
     _check_addresses(launch, count)
-    return replace(launch, count=count)
+    return replace(launch, count=count, reservation=reservation_of(backend, launch, count))
 
 
 def _template(backend: Any, named: Parameters) -> Any:
@@ -162,6 +166,19 @@ def _subnet(backend: Any, interfaces: tuple[InterfaceRequest, ...]) -> Any:
     return subnet
 
 
+def _check_architecture(launch: Launch) -> None:
+    supported = INSTANCE_TYPES[launch.instance_type]["ProcessorInfo"]["SupportedArchitectures"]
+    if launch.image.architecture not in supported:
+        own = next((a for a in supported if a in ("x86_64", "arm64")), supported[0])
+        raise bad_value(
+            f"The architecture '{own}' of the specified instance type does not match the"
+            f" architecture '{launch.image.architecture}' of the specified AMI. Specify an instance"
+            " type and an AMI that have matching architectures, and try again. You can use"
+            " 'describe-instance-types' or 'describe-images' to discover the architecture of the"
+            " instance type or AMI."
+        )
+
+
 def _check_zone(launch: Launch) -> None:
     """Unsupported where the zone does not offer the type (AWS's own text)."""
     zone = launch.subnet.availability_zone
@@ -170,9 +187,10 @@ def _check_zone(launch: Launch) -> None:
         raise bad_value(
             f"The availability zone {wanted} is not that of the subnet {launch.subnet.id} ({zone})."
         )
-    region = launch.image.ec2_backend.region_name
-    offers = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
-    zones = sorted(o["Location"] for o in offers if o["InstanceType"] == launch.instance_type)
+    offers = launch.image.ec2_backend.describe_instance_type_offerings(
+        "availability-zone", {"instance-type": [launch.instance_type]}
+    )
+    zones = sorted(offer["Location"] for offer in offers)
     if zone not in zones:
         instead = f" or choosing {', '.join(zones)}" if zones else ""
         raise Refusal(
@@ -219,31 +237,27 @@ def _count(backend: Any, launch: Launch) -> int:
     if least < 1 or most < least:
         raise bad_value(f"Value ({least}) for parameter minCount is invalid.")
     zone, kind = launch.subnet.availability_zone, launch.instance_type
-    limit: int | None = backend.lab.capacity.limit(zone, kind)
-    if limit is None:
+    if reservation_of(backend, launch, least) is not None:
+        return least  # its room is held already
+    market = (launch.parameters.get("InstanceMarketOptions") or {}).get("MarketType")
+    check_vcpus(backend, kind, least, market == "spot")
+    left = room(backend, zone, kind)
+    if left is None:
         return most
-    used: int = sum(
-        instance.instance_type == kind and instance.availability_zone == zone
-        for instance in backend.all_instances()
-        if instance.state not in ("terminated", "stopped")
-    )
-    if limit - used < least:
-        raise ServerFault(
-            "InsufficientInstanceCapacity",
-            f"We currently do not have sufficient {kind} capacity in the Availability Zone you"
-            f" requested ({zone}). Our system will be working on provisioning additional capacity.",
-        )
-    return min(most, limit - used)
+    if left < least:
+        raise insufficient(zone, kind)
+    return min(most, left)
 
 
 def _check_addresses(launch: Launch, count: int) -> None:
+    full = launch.image.ec2_backend.lab.faults.arguments("no-free-address") is not None
     needed = sum(interface.takes_ip for interface in launch.interfaces) * count
     wanted = [interface.private_ip for interface in launch.interfaces if interface.private_ip]
     if wanted and count > 1:
         raise bad_combination("A private address fits one instance only.")
     for address in wanted:
         launch.subnet.check_free(address)
-    if needed > launch.subnet.available_ip_address_count:
+    if full or needed > launch.subnet.available_ip_address_count:
         raise Refusal(
             "InsufficientFreeAddressesInSubnet",
             f"There are not enough free addresses in subnet '{launch.subnet.id}' to satisfy the"

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import RLock
 
 from lab.api.errors import Refusal, ServerFault
+from lab.api.faults import Faults
 from lab.api.machines import Machines, NoMachines
 from lab.network import PUBLIC_RANGE
 
@@ -53,11 +54,15 @@ class Capacity:
     a rehearsal of scarcity is one file away. No file, no limit.
     """
 
-    def __init__(self, table: Path | None) -> None:
+    def __init__(self, table: Path | None, faults: Faults | None = None) -> None:
         self._table = table
+        self._faults = faults or Faults()
 
     def limit(self, zone: str, instance_type: str) -> int | None:
-        """The zone's room for the type, None where it is not limited."""
+        """The zone's room for the type, by a fault or the table; None where it is not limited."""
+        told = self._faults.room(zone, instance_type)
+        if told is not None:
+            return told
         if self._table is None or not self._table.exists():
             return None
         try:
@@ -75,5 +80,6 @@ class Lab:
 
     machines: Machines = field(default_factory=NoMachines)
     capacity: Capacity = field(default_factory=lambda: Capacity(None))
+    faults: Faults = field(default_factory=Faults)
     addresses: PublicAddresses = field(default_factory=PublicAddresses)
     lock: RLock = field(default_factory=RLock)

@@ -10,6 +10,7 @@ from moto.core.utils import utcnow
 from moto.ec2.responses import EC2Response
 
 from config.errors import LabError
+from lab.api.capacity_actions import CapacityActions
 from lab.api.errors import Refusal, ServerFault, unsupported
 from lab.api.instances import STATES, Instance
 from lab.api.placement_groups import PlacementGroupActions
@@ -26,14 +27,21 @@ CONSOLE_LIMIT = 64 * 1024
 """GetConsoleOutput gives the last 64 KiB (its reference, read 2026-11-20)."""
 
 
-class LabResponse(PlacementGroupActions, EC2Response):  # type: ignore[misc]  # untyped moto
+class LabResponse(
+    CapacityActions,
+    PlacementGroupActions,
+    EC2Response,  # type: ignore[misc]  # untyped moto
+):
     """One request at a time acts on the lab, so that nothing is decided on half a state."""
 
     def call_action(self) -> Any:
         """The answer; what nobody implemented is InvalidAction, not a broken connection."""
         with self.ec2_backend.lab.lock:
             try:
+                self.ec2_backend.lab.faults.on_call()
                 return super().call_action()
+            except Refusal as refusal:
+                return self._refuse(refusal)
             except NotImplementedError as error:
                 return self._refuse(Refusal("InvalidAction", f"The lab cannot do this: {error}"))
             except LabError as error:

@@ -28,13 +28,16 @@ from moto.ssm.models import ssm_backends
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from config.errors import LabError
+from lab.api import pricing, quotas
 from lab.api.backend import LabBackend
+from lab.api.faults import Faults
 from lab.api.images import SsmBackend
 from lab.api.machines import Machines, NoMachines
 from lab.api.region import Capacity, Lab
 from lab.api.responses import LabResponse
 
 SERVICES = ("ec2", "ssm", "sts")
+"""What moto answers, with the lab's own parts; Service Quotas and Pricing are the lab's alone."""
 
 SHUTDOWN_POLL_SECONDS = 0.1
 """How soon a server notices that it is to end; requests are awaited, not polled for."""
@@ -43,34 +46,55 @@ SHUTDOWN_POLL_SECONDS = 0.1
 class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is untyped here
     """moto's application, for the services that the lab has and nothing else of moto."""
 
+    faults = Faults()
+
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        service = _service(environ)
-        if service not in SERVICES:
-            body = json.dumps(
-                {
-                    "__type": "UnknownOperationException",
-                    "message": f"the lab has no service {service or 'of that name'}",
-                }
-            ).encode()
-            start_response(
-                "400 Bad Request",
-                [
-                    ("Content-Type", "application/x-amz-json-1.1"),
-                    ("Content-Length", str(len(body))),
-                ],
-            )
-            return [body]
-        answer: Iterable[bytes] = super().__call__(environ, start_response)
-        return answer
+        service, region = _scope(environ)
+        if service in SERVICES:
+            answer: Iterable[bytes] = super().__call__(environ, start_response)
+            return answer
+        status, told = "400 Bad Request", self._answer(service, region, environ)
+        if "__type" not in told:
+            status = "200 OK"
+        body = json.dumps(told).encode()
+        headers = [
+            ("Content-Type", "application/x-amz-json-1.1"),
+            ("Content-Length", str(len(body))),
+        ]
+        start_response(status, headers)
+        return [body]
+
+    def _answer(self, service: str, region: str, environ: dict[str, Any]) -> dict[str, Any]:
+        """A service in AWS's JSON protocol: its answer, or an error with `__type`."""
+        action = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        lacks = _error(
+            "UnknownOperationException", f"the lab has no service {service or 'of that name'}"
+        )
+        if service not in ("servicequotas", "pricing"):
+            return lacks
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        request = json.loads(environ["wsgi.input"].read(length) or b"{}")
+        try:
+            if service == "pricing":
+                return pricing.answer(action, request)
+            return quotas.answer(action, request, self.faults, region)
+        except quotas.NotFound:
+            return _error("NoSuchResourceException", "The specified quota does not exist.")
+        except KeyError:
+            return _error("UnknownOperationException", f"the lab's {service} has no {action}")
 
 
-def _service(environ: dict[str, Any]) -> str:
-    """The service that the request is signed for."""
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"__type": code, "message": message}
+
+
+def _scope(environ: dict[str, Any]) -> tuple[str, str]:
+    """The service and the region that the request is signed for."""
     _, _, credential = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")
     scope = credential.split(",")[0].split("/")
-    return scope[3] if len(scope) == 5 else ""
+    return (scope[3], scope[2]) if len(scope) == 5 else ("", "")
 
 
 class _QuietHandler(MotoRequestHandler):  # type: ignore[misc]  # moto is untyped here
@@ -84,7 +108,7 @@ class ApiServer:
     """The API, on one port of each address, until closed.
 
     `machines` None: instances without machines (tests of the API alone). `capacity` is the table
-    of `lab.api.region.Capacity`.
+    of `lab.api.region.Capacity`, `faults` that of `lab.api.faults`.
     """
 
     def __init__(
@@ -93,9 +117,15 @@ class ApiServer:
         capacity: Path | None = None,
         addresses: Sequence[str] = ("127.0.0.1",),
         port: int = 0,
+        *,
+        faults: Path | None = None,
     ) -> None:
-        _new_world(Lab(machines=machines or NoMachines(), capacity=Capacity(capacity)))
+        told = Faults(faults)
+        _new_world(
+            Lab(machines=machines or NoMachines(), capacity=Capacity(capacity, told), faults=told)
+        )
         application = _Services(create_backend_app)
+        application.faults = told
         self._servers: list[BaseWSGIServer] = []
         for address in addresses:
             try:

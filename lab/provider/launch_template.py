@@ -7,6 +7,7 @@ from lab.provider.values import Properties
 
 _DATA = {
     "blockDeviceMappings": "BlockDeviceMappings",
+    "capacityReservationSpecification": "CapacityReservationSpecification",
     "imageId": "ImageId",
     "instanceInitiatedShutdownBehavior": "InstanceInitiatedShutdownBehavior",
     "instanceMarketOptions": "InstanceMarketOptions",

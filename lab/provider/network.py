@@ -178,11 +178,12 @@ class InternetGateway(Resource):
 
 
 class Eip(Resource):
-    """`aws.ec2.Eip`: a public address of the account's own."""
+    """`aws.ec2.Eip`: a public address of the account's own, on an interface if one is named."""
 
     token = "aws:ec2/eip:Eip"  # noqa: S105
     title = "EC2 EIP"
     replacing = frozenset({"domain"})
+    updating = frozenset({"networkInterface", "tags"})
     computed = frozenset({"allocationId", "arn", "publicIp"})
 
     def create(self, inputs: Properties) -> str:
@@ -193,6 +194,13 @@ class Eip(Resource):
         )
         return made["AllocationId"]
 
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """The interface has it."""
+        if interface := inputs.get("networkInterface"):
+            self.ec2.associate_address(
+                AllocationId=resource_id, NetworkInterfaceId=interface, AllowReassociation=True
+            )
+
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """The address and its tags."""
         address = first(
@@ -200,8 +208,12 @@ class Eip(Resource):
         )
         if address is None:
             return None
+        there = {**state}
+        if "networkInterface" in state:
+            # What has it without being named here (a NAT gateway) is not this resource's concern.
+            there["networkInterface"] = address.get("NetworkInterfaceId")
         return {
-            **state,
+            **there,
             "allocationId": resource_id,
             "domain": address["Domain"],
             "publicIp": address["PublicIp"],
@@ -209,11 +221,17 @@ class Eip(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """The tags are as asked for."""
+        """Interface and tags are as asked for."""
+        if state.get("networkInterface") != inputs.get("networkInterface"):
+            self.complete(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
         """The address is given back."""
+        if state.get("networkInterface"):
+            addresses = self.ec2.describe_addresses(AllocationIds=[resource_id])["Addresses"]
+            if association := addresses[0].get("AssociationId"):
+                self.ec2.disassociate_address(AssociationId=association)
         self.ec2.release_address(AllocationId=resource_id)
 
 

@@ -2,16 +2,14 @@
 
 import pytest
 
-from cli.plan_text import network_lines
+from cli.plan_text import capacity_line, network_lines
 from config.cluster import Cluster
 from config.resolved import Image, InstanceType, Interface, Resolved
 
 
 def resolved(nodes: int, interfaces: tuple[Interface, ...]) -> Resolved:
     """A resolved cluster with that layout; the rest is of no matter here."""
-    image = Image(
-        id="ami-1", name="i", root_device="/dev/sda1", architecture="x86_64", has_software=True
-    )
+    image = Image(id="ami-1", name="i", root_device="/dev/sda1", architecture="x86_64")
     kind = InstanceType(
         name="p5.48xlarge",
         vcpus=192,
@@ -59,3 +57,12 @@ def test_a_p5s_32_efa_interfaces_are_three_lines(nodes: int, who: str) -> None:
         "  card 0      device 1  efa-only",
         "  cards 1-31  device 0  efa-only",
     ]
+
+
+def test_the_plan_says_which_zones_may_take_the_cluster() -> None:
+    one = resolved(2, P5)
+    assert capacity_line(one) == "Capacity: on-demand, in us-east-1a"
+    several = one.model_copy(update={"zones": ("us-east-1a", "us-east-1c")})
+    assert capacity_line(several) == (
+        "Capacity: on-demand, all or none, in the first with room of us-east-1a, us-east-1c"
+    )

@@ -2,7 +2,7 @@
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from config.catalogue import BASTION_TYPE, catalogue, nearest, price_usd_h
+from config.catalogue import BASTION_TYPE, catalogue, is_instance_type, nearest, price_usd_h
 
 
 def test_facts_agree_with_describe_instance_types() -> None:
@@ -34,3 +34,9 @@ def test_nearest_names_come_most_alike_first() -> None:
     assert nearest("p5.48xlage") == ("p5.48xlarge", "p5e.48xlarge", "p5.4xlarge")
     assert nearest("P4D.24XLARGE")[0] == "p4d.24xlarge"
     assert nearest("h100") == ()
+
+
+def test_any_type_of_ec2_passes_and_a_slip_of_the_pen_does_not() -> None:
+    assert [name for name in INSTANCE_TYPES if not is_instance_type(name)] == []
+    slips = ("p5.48xlage", "p4x.24xlarge", "h100", "c5", "c5.lrage", "P5.48xlarge", "g5.", "")
+    assert [name for name in slips if is_instance_type(name)] == []

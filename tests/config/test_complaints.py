@@ -132,6 +132,20 @@ CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
+        CLUSTER + "budget: {max_hourly: much, max_total: 0}\n",
+        [
+            "4:22: E103 'budget.max_hourly' is 'much', must be a number; write digits, and a point"
+            " if need be, such as 12.50",
+            "4:39: E230 'budget.max_total' needs a time to reckon with; set lifetime.max (8h, 2d)",
+        ],
+    ),
+    (
+        CLUSTER + "lifetime: {max: 1h}\nbudget: {max_hourly: 0, max_total: 5}\n",
+        [
+            "5:22: E202 'budget.max_hourly' is 0, below 0.01; use 0.01 to 1000000",
+        ],
+    ),
+    (
         CLUSTER + "network: {cidr: 10.1.2.3/16, ssh_from: home}\n",
         [
             "4:17: E205 'network.cidr' is '10.1.2.3/16', which is no IPv4 range (has host bits"
@@ -177,10 +191,65 @@ CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
+        CLUSTER + "network: {access: private}\n",
+        [
+            "4:19: E211 'network.access' is private, but 'network.ssh_from' is missing; write the"
+            " private IPv4 range that you come from (10.0.0.0/16)"
+        ],
+    ),
+    (CLUSTER + "network: {access: private, ssh_from: 10.0.0.0/16}\n", []),
+    (
+        CLUSTER + "network: {ssh_from: 0.0.0.0/0}\n",
+        [
+            "4:21: W202 'network.ssh_from' lets the whole world try to ssh in; leave it out for"
+            " your own address alone, or write a narrower range"
+        ],
+    ),
+    (
+        CLUSTER + "network: {ssh_from: 198.18.0.0/15}\n",
+        [
+            "4:21: W202 'network.ssh_from' lets 131072 addresses try to ssh in; leave it out for"
+            " your own address alone, or write a narrower range"
+        ],
+    ),
+    (
+        CLUSTER + "capacity: {type: reservation}\n",
+        [
+            "4:1: E210 'capacity.type' is reservation, but 'capacity.id' is missing; write the"
+            " reservation's id (cr-…): `gpuctl capacity TYPE` lists yours"
+        ],
+    ),
+    (
+        CLUSTER
+        + "capacity: {type: capacity-block, id: cr-0123456789abcdef0, zones: [us-east-1a]}\n",
+        ["4:60: E210 'capacity.zones' has no effect: a capacity-block lies in one zone; remove it"],
+    ),
+    (
+        CLUSTER + "capacity: {id: cr-0123456789abcdef0, wait: soon}\n",
+        [
+            "4:12: E210 'capacity.id' has no effect: 'capacity.type' is on-demand; set the type to"
+            " reservation or capacity-block, or remove the id",
+            "4:44: E203 'capacity.wait' is 'soon', which is no duration; write a whole number (at"
+            " most 6 digits) and a unit: s, m, h or d (30m, 8h)",
+        ],
+    ),
+    (
+        CLUSTER + "image: stock-debian-12\nsoftware: {driver: '580', openmpi: 5}\n",
+        [
+            "5:20: E209 'software.driver' has no effect: stock-debian-12 has no GPU software;"
+            " remove it",
+            "5:36: E209 'software.openmpi' is 5, Debian 12 has Open MPI 4; use 4, or another image",
+        ],
+    ),
+    (
+        CLUSTER + "setup: {files: {etc/motd: x}}\n",
+        ["4:17: E203 the key 'etc/motd' is no file; write its whole path: /etc/motd"],
+    ),
+    (
         RUN + "image: dstackai/efa\n",
         [
             "4:8: W201 image 'dstackai/efa' is not used yet: the job runs on the host; have what it"
-            " needs on the nodes (software.setup of the cluster file)"
+            " needs on the nodes (`setup` of the cluster file)"
         ],
     ),
 ]
@@ -317,6 +386,6 @@ def test_what_the_file_holds_cannot_break_the_line_or_the_terminal(tmp_path: Pat
     assert complaints(tmp_path, text) == [
         "4:16: E103 'tags.a\\nb' is the number 1, must be text; quote it: '1'",
         "5:1: E101 unknown key '\\x1b[31m'; allowed here: name, nodes, instance_type, region,"
-        " image, placement, capacity, network, storage, software, lifetime, tags",
+        " image, placement, capacity, network, storage, software, setup, lifetime, budget, tags",
         "6:9: E203 'region' is '\\x1büx'; write an AWS region such as us-east-1",
     ]

@@ -115,6 +115,7 @@ def test_the_kind_is_seen_from_the_keys(data: object, kind: str | None) -> None:
 
 ERRORS_OF_SCHEMAS = {
     "str": {"string_type", "string_unicode"},
+    "float": {"float_type"},
     "int": {"int_type"},
     "tuple": {"tuple_type"},
     "dict": {"dict_type"},
@@ -133,6 +134,8 @@ ERRORS_OF_CONSTRAINTS = {
     ("str", "pattern"): "string_pattern_mismatch",
     ("str", "min_length"): "string_too_short",
     ("str", "max_length"): "string_too_long",
+    ("float", "ge"): "greater_than_equal",
+    ("float", "le"): "less_than_equal",
     ("int", "ge"): "greater_than_equal",
     ("int", "le"): "less_than_equal",
     ("tuple", "min_length"): "too_short",

@@ -43,11 +43,12 @@ def test_the_seed_is_kept_unmodified() -> None:
     [
         *(
             "lifetime: {max: 8h}",
+            "budget: {max_hourly: 12.5}",
             "tags: {team: x}",
             "network: {efa: required}",
             "region: us-east-1",
         ),
-        *("capacity: {type: spot, zones: [us-east-1a]}", "image: ami-0123456789abcdef0"),
+        *("capacity: {type: spot, zones: [us-east-1a], wait: 30m}", "image: ami-0123456789abcdef0"),
     ],
 )
 def test_good_cluster_lines(line: str) -> None:
@@ -67,6 +68,7 @@ def test_bad_cluster_lines(line: str) -> None:
 
 def test_unknown_instance_types_are_underlined() -> None:
     assert not is_valid("cluster", CLUSTER.replace("p4d", "p4x"))
+    assert is_valid("cluster", CLUSTER.replace("p4d.24xlarge", "c6i.large"))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.lab
 def test_a_setup_command_that_fails_fails_up_with_its_own_output(
     gpuctl: Gpuctl, tmp_path: Path
 ) -> None:
-    software = {"setup": ["echo the license server said no; exit 4"]}
-    file = cluster_file(tmp_path, "refused", nodes=1, software=software)
+    setup = {"commands": ["echo the license server said no; exit 4"]}
+    file = cluster_file(tmp_path, "refused", nodes=1, setup=setup)
     output = gpuctl("--lab", "up", str(file), "--yes", code=1)
     assert "the license server said no" in output
     assert "gpuctl down refused" in output

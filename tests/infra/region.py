@@ -144,7 +144,6 @@ def resolved(target: Target, **changes: Any) -> Resolved:
         name=found[0]["Name"],
         root_device=found[0]["RootDeviceName"],
         architecture="x86_64",
-        has_software=True,
     )
     return Resolved(
         cluster=cluster,
@@ -152,7 +151,7 @@ def resolved(target: Target, **changes: Any) -> Resolved:
         region=target.region,
         zone=f"{target.region}a",
         instance_type=kind,
-        interfaces=interfaces(kind, cluster.network.efa),
+        interfaces=interfaces(kind, cluster.network.efa, cluster.network.interfaces),
         image=image,
         bastion_type="t3.small",
         bastion_image=image,

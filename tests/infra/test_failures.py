@@ -19,8 +19,8 @@ def test_aws_own_words_are_kept_and_the_framing_is_not() -> None:
     )
     assert diagnosed(message) == (
         "node0 (aws:ec2/instance:Instance) failed: InsufficientInstanceCapacity: We currently do"
-        " not have sufficient p5.48xlarge capacity.; AWS has none to give now: try other zones"
-        " (capacity.zones), fewer nodes, or later"
+        " not have sufficient p5.48xlarge capacity.; name other zones in capacity.zones, ask for"
+        " fewer nodes, or try again later"
     )
 
 

@@ -229,7 +229,7 @@ def test_a_refusal_of_aws_is_one_line_and_down_removes_the_rest(here: Region, st
         stack.up(demo(here), lambda step: failed.append(step) if step.state == "failed" else None)
     text = str(refused.value)
     assert "(aws:ec2/instance:Instance) failed: InsufficientInstanceCapacity: " in text
-    assert text.endswith("try other zones (capacity.zones), fewer nodes, or later")
+    assert text.endswith("ask for fewer nodes, or try again later")
     assert "\n" not in text
     [step] = failed
     assert step.detail.startswith("InsufficientInstanceCapacity: ")

@@ -70,7 +70,7 @@ def test_a_build_at_work_is_not_called_interrupted(cache: Path) -> None:
     assert [p.name for p in image.interrupted()] == ["partial-stock-1"]
 
 
-def test_a_change_of_the_program_changes_the_dlami_alone(
+def test_a_change_of_the_program_changes_both_images(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = image.image_path("stock"), image.image_path("dlami")
@@ -78,7 +78,7 @@ def test_a_change_of_the_program_changes_the_dlami_alone(
     changed.write_text(image._SOURCE.read_text() + "/* */")
     monkeypatch.setattr(image, "_SOURCE", changed)
     image.image_path.cache_clear()
-    assert image.image_path("stock") == before[0]
+    assert image.image_path("stock") != before[0]
     assert image.image_path("dlami") != before[1]
 
 
@@ -120,6 +120,8 @@ def test_an_image_has_no_identity_and_what_its_flavour_promises(flavour: image.F
     assert not (root / "etc/hostname").exists()
     assert (root / "usr/bin/cloud-init").exists()
     assert not (root / "usr/bin/gcc").exists()
+    assert (root / "usr/src/nccl-tests/Makefile").exists()
+    assert (root / "usr/bin/nvidia-smi").exists() == (flavour == "dlami")
     tests = root / "root/nccl-tests/build"
     assert tests.exists() == (flavour == "dlami")
     assert (root / "usr/bin/mpirun").is_symlink() == (flavour == "dlami")

@@ -91,8 +91,10 @@ class World:
 
 
 @contextmanager
-def world(machines: Machines | None = None, capacity: Path | None = None) -> Iterator[World]:
-    with ApiServer(machines, capacity) as api:
+def world(
+    machines: Machines | None = None, capacity: Path | None = None, faults: Path | None = None
+) -> Iterator[World]:
+    with ApiServer(machines, capacity, faults=faults) as api:
         yield World(api.url)
 
 

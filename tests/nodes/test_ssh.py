@@ -4,6 +4,7 @@ import asyncio
 import stat
 import subprocess
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,23 @@ def test_a_wrong_host_key_of_a_node_is_refused(site: Site, tmp_path: Path) -> No
             await connections.run(site.inventory.nodes[1], "true")
 
     session(site, use)
+
+
+def test_without_a_bastion_nodes_are_reached_at_their_own_address(site: Site) -> None:
+    first, second = site.inventory.nodes
+    elsewhere = first.model_copy(update={"private_ip": "192.0.2.1", "public_ip": "127.0.0.1"})
+    alone = site.inventory.model_copy(update={"bastion": None, "nodes": (elsewhere, second)})
+    site.bastion.stop()
+
+    async def use(connections: Connections) -> None:
+        for node in alone.nodes:
+            assert (await connections.run(node, "echo here")).stdout == "here\n"
+
+    session(replace(site, inventory=alone), use)
+    text = openssh_config(alone)
+    assert "Host bastion" not in text
+    assert "ProxyJump" not in text
+    assert "192.0.2.1" not in text
 
 
 def test_an_unknown_host_key_of_the_bastion_is_refused(site: Site) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from config.errors import CloudError
-from provision.account import profile_region
+from config.target import Target
+from infra.workspace import inherited
+from provision.account import found_by, profile_region, with_credentials
 
 
 def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +21,50 @@ def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(CloudError) as error:
         profile_region("nobody")
     assert error.value.hint == ("set AWS_PROFILE to one that `aws configure list-profiles` names")
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's files with a profile `research`, and nothing else to find credentials by."""
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (tmp_path / "AWS_CONFIG_FILE").write_text("[profile research]\nregion = eu-north-1\n")
+    (tmp_path / "AWS_SHARED_CREDENTIALS_FILE").write_text(
+        "[research]\naws_access_key_id = AKIDRESEARCH\naws_secret_access_key = hidden\n"
+        "aws_session_token = token\n"
+    )
+    return tmp_path
+
+
+def test_boto3_and_the_engine_get_the_same_credentials(profiles: Path) -> None:
+    target = Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "research"})
+    assert found_by(target) == "shared-credentials-file"
+    whole = with_credentials(target)
+    assert dict(whole.environment) == {
+        "AWS_ACCESS_KEY_ID": "AKIDRESEARCH",
+        "AWS_SECRET_ACCESS_KEY": "hidden",
+        "AWS_SESSION_TOKEN": "token",
+    }
+    assert with_credentials(whole) is whole
+    assert "hidden" not in repr(whole)
+
+
+def test_the_user_s_own_variables_cannot_contradict_given_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "of-somebody-else")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-somebody-else")
+    assert "of-somebody-else" not in inherited({"AWS_ACCESS_KEY_ID": "a"}).values()
+    assert inherited({})["AWS_PROFILE"] == "of-somebody-else"
+
+
+def test_no_credentials_anywhere_are_told(profiles: Path) -> None:
+    with pytest.raises(CloudError) as error:
+        with_credentials(Target("aws", "us-east-1", profiles))
+    assert (error.value.message, error.value.code) == (
+        "no AWS credentials were found",
+        "NoCredentials",
+    )

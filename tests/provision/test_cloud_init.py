@@ -1,8 +1,12 @@
 """User data as cloud-init takes it, and the set-up script as bash runs it."""
 
+import email
 import gzip
+import json
 import shutil
 import subprocess
+import tempfile
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -10,28 +14,37 @@ import pytest
 import yaml
 
 from config.cluster import Cluster
+from config.errors import InputError
 from config.progress import silent
-from config.resolved import Image
+from infra.layout import interfaces
+from infra.user_data import LIMIT
 from lab.image import ensure_image
-from provision.cloud_init import bastion_user_data, node_user_data, setup_script
+from provision.cloud_init import bastion_user_data, node_user_data
+from provision.software.hardware import Hardware, hardware
+from provision.software.script import EFA_KEY, STEPS, check_script, setup_script
+from tests.infra.region import instance_type
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFnZ3JlZ2F0ZS1rZXktZm9yLXRlc3RzLW9ubHkwMDAw gpuctl demo"
 GOLDEN = Path(__file__).parent / "golden"
-DLAMI = Image(
-    id="ami-1",
-    name="Deep Learning Base",
-    root_device="/dev/sda1",
-    architecture="x86_64",
-    has_software=True,
-)
-STOCK = DLAMI.model_copy(update={"name": "debian-12", "has_software": False})
+P4D = Hardware("p4d.24xlarge", gpus=8, sm="80", efa=4, nvswitch=True)
+CPU = Hardware("c5.large", gpus=0, sm="", efa=0, nvswitch=False)
 FULL: dict[str, Any] = {
-    "software": {
-        "packages": ("htop", "git"),
-        "setup": ("echo it's here", "cd /opt\ngit clone https://example.org/a\n"),
+    "software": {"packages": ("htop", "git"), "efa": "1.50.0", "openmpi": 5},
+    "setup": {
+        "files": {"/etc/motd": "two\nlines\n"},
+        "commands": ("echo it's here", "cd /opt\ngit clone https://example.org/a\n"),
     },
     "lifetime": {"max": "8h"},
 }
+IMAGES = (
+    "dlami-ubuntu-24.04",
+    "dlami-ubuntu-22.04",
+    "dlami-al2023",
+    "stock-ubuntu-24.04",
+    "stock-debian-12",
+    "ami-0123456789abcdef0",
+)
+TYPES = ("g5.8xlarge", "g6e.48xlarge", "p4d.24xlarge", "p5.48xlarge", "p6-b300.48xlarge")
 
 
 def cluster(**changes: Any) -> Cluster:
@@ -41,10 +54,23 @@ def cluster(**changes: Any) -> Cluster:
 
 
 DOCUMENTS = {
-    "node-dlami.yaml": node_user_data(cluster(), DLAMI, KEY),
-    "node-stock-full.yaml": node_user_data(cluster(**FULL), STOCK, KEY),
+    "node-dlami.mime": node_user_data(cluster(), P4D, KEY),
+    "node-stock-full.mime": node_user_data(cluster(image="stock-ubuntu-24.04", **FULL), P4D, KEY),
     "bastion.yaml": bastion_user_data(cluster(**FULL), KEY),
 }
+
+
+def parts(document: str) -> list[tuple[str, str]]:
+    """Type and text of each part, as Python's own parser and cloud-init's read them."""
+    message = email.message_from_string(document)
+    found = message.get_payload()
+    if not isinstance(found, list):
+        return [("text/cloud-config", document)]
+    assert all(isinstance(part, Message) for part in found)
+    return [
+        (part.get_content_type(), bytes(part.get_payload(decode=True)).decode())  # type: ignore
+        for part in found
+    ]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -53,23 +79,62 @@ def test_user_data_is_as_reviewed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_user_data_is_small_yaml_without_a_private_key(name: str) -> None:
-    text = DOCUMENTS[name]
-    assert text.startswith("#cloud-config\n")
-    assert isinstance(yaml.safe_load(text), dict)
-    assert len(gzip.compress(text.encode())) < 4096
-    assert "PRIVATE" not in text
+def test_user_data_has_a_cloud_config_and_no_private_key(name: str) -> None:
+    kinds = [kind for kind, _ in parts(DOCUMENTS[name])]
+    config = parts(DOCUMENTS[name])[0][1]
+    assert kinds in (
+        ["text/cloud-config"],
+        ["text/cloud-config", "text/x-shellscript-per-boot"],
+    )
+    assert config.startswith("#cloud-config\n")
+    assert isinstance(yaml.safe_load(config), dict)
+    assert "PRIVATE" not in DOCUMENTS[name]
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("image", IMAGES)
+def test_user_data_of_each_image_fits_and_its_scripts_are_shellcheck_clean(
+    image: str, name: str
+) -> None:
+    kind = instance_type(name)
+    machine = hardware(kind, interfaces(kind, "auto"))
+    asked = cluster(image=image, instance_type=name, software={"packages": ("htop",)})
+    for script in (setup_script(asked, machine), check_script(asked, machine)):
+        done = subprocess.run(
+            ["shellcheck", "-"], input=script, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+    document = node_user_data(asked, machine, KEY)
+    assert parts(document)[1][1].strip() == setup_script(asked, machine).strip()
+    assert len(gzip.compress(document.encode())) < LIMIT / 2
+
+
+def test_letters_beyond_ascii_arrive() -> None:
+    """cloud-init decodes as Python's email package does, which mangles them in an 8bit part."""
+    asked = cluster(setup={"commands": ("echo größer, 更大",)})
+    assert "echo größer, 更大" in parts(node_user_data(asked, P4D, KEY))[1][1]
+
+
+def test_files_of_the_user_are_written_by_cloud_init() -> None:
+    config = yaml.safe_load(parts(DOCUMENTS["node-stock-full.mime"])[0][1])
+    assert config["write_files"][1] == {
+        "path": "/etc/motd",
+        "content": "two\nlines\n",
+        "permissions": "0644",
+    }
 
 
 @pytest.mark.lab
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_cloud_init_finds_no_fault(name: str) -> None:
+def test_cloud_init_finds_no_fault(name: str, tmp_path: Path) -> None:
     """Asked of the cloud-init of the lab's image, which is Debian 12's."""
     image = ensure_image("stock", silent)
+    config = tmp_path / "config"
+    config.write_text(parts(DOCUMENTS[name])[0][1])
     done = subprocess.run(
         [
             *("systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--read-only", "--pipe"),
-            *("--resolv-conf=off", "-D", str(image), f"--bind-ro={GOLDEN / name}:/run/user-data"),
+            *("--resolv-conf=off", "-D", str(image), f"--bind-ro={config}:/run/user-data"),
             *("cloud-init", "schema", "--config-file", "/run/user-data"),
         ],
         capture_output=True,
@@ -79,53 +144,134 @@ def test_cloud_init_finds_no_fault(name: str) -> None:
     assert (done.returncode, done.stdout) == (0, "Valid cloud-config: /run/user-data\n")
 
 
-def run_script(
-    tmp_path: Path, *setup: str, mpirun: bool = True
-) -> "subprocess.CompletedProcess[str]":
-    """The script with its paths under `tmp_path`, and commands of the system's replaced."""
-    bin_dir = tmp_path / "bin"
-    bin_dir.mkdir(exist_ok=True)
-    if mpirun:
-        (bin_dir / "mpirun").write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
-        (bin_dir / "mpirun").chmod(0o755)
-    (bin_dir / "systemctl").write_text("#!/bin/sh\n")
-    (bin_dir / "systemctl").chmod(0o755)
-    for name in ("bash", "cat", "mkdir", "printf"):
-        if not (bin_dir / name).exists():
-            (bin_dir / name).symlink_to(str(shutil.which(name)))
-    script = setup_script(cluster(software={"setup": setup}), DLAMI)
-    script = script.replace("cd /root", f"cd {tmp_path}")
-    for folder in ("/var/lib/gpuctl", "/etc/", "/dev/console", "/opt/amazon"):
-        script = script.replace(folder, f"{tmp_path}{folder}")
-    for folder in ("etc/ssh", "etc/security/limits.d", "etc/systemd", "dev"):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "etc/ssh/ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAA host\n")
-    return subprocess.run(
-        ["bash", "-c", script],
-        env={"PATH": str(bin_dir)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def titles(image: str, machine: Hardware = P4D, **changes: Any) -> list[str]:
+    script = setup_script(cluster(image=image, **changes), machine)
+    begun = [line for line in script.splitlines() if line.startswith("if gpuctl_begin ")]
+    return [line.removeprefix("if gpuctl_begin ").removesuffix("; then") for line in begun]
 
 
-def test_commands_run_in_order_in_one_shell(tmp_path: Path) -> None:
-    done = run_script(tmp_path, "greeting=hello", 'echo "$greeting, it\'s me"')
-    assert done.returncode == 0, done.stderr
+def test_a_plain_ubuntu_gets_the_driver_before_efa_and_both_before_what_uses_them() -> None:
+    assert titles("stock-ubuntu-24.04") == [
+        "'host keys'",
+        "limits",
+        "'hold updates'",
+        "'NVIDIA driver'",
+        "EFA",
+        "'reboot if needed'",
+        "'fabric manager'",
+        "NCCL",
+        "'Open MPI'",
+        "nccl-tests",
+        "verify",
+    ]
+
+
+def test_a_type_gets_no_more_than_it_has() -> None:
+    one_gpu = Hardware("g5.4xlarge", gpus=1, sm="86", efa=0, nvswitch=False)
+    assert not {"EFA", "'fabric manager'"} & set(titles("stock-ubuntu-24.04", one_gpu))
+    assert "'NVIDIA driver'" not in titles("stock-ubuntu-24.04", CPU)
+    for image in ("dlami-ubuntu-24.04", "dlami-al2023", "stock-debian-12"):
+        assert "'NVIDIA driver'" not in titles(image)
+
+
+def test_nvidias_open_driver_is_refused_for_a_gpu_that_it_does_not_know() -> None:
+    kind = instance_type("p3dn.24xlarge")
+    with pytest.raises(InputError, match=r"open driver is not for the GPU of p3dn\.24xlarge"):
+        titles("stock-ubuntu-24.04", hardware(kind, interfaces(kind, "auto")))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("g4dn.12xlarge", Hardware("g4dn.12xlarge", 4, "75", 1, False)),
+        ("p4de.24xlarge", Hardware("p4de.24xlarge", 8, "80", 4, True)),
+        ("p5en.48xlarge", Hardware("p5en.48xlarge", 8, "90", 16, True)),
+        ("p6-b300.48xlarge", Hardware("p6-b300.48xlarge", 8, "103", 16, True)),
+        ("g7e.12xlarge", Hardware("g7e.12xlarge", 2, "120", 1, False)),
+    ],
+)
+def test_hardware_of_a_type(name: str, expected: Hardware) -> None:
+    kind = instance_type(name)
+    assert hardware(kind, interfaces(kind, "auto")) == expected
+
+
+class Sandbox:
+    """The scripts with their paths under a folder, and commands of the system's replaced."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bin = root / "bin"
+        self.bin.mkdir()
+        names = "bash cat mkdir printf touch tail grep sed sort head wc find paste ln rm make env"
+        names += " dirname readlink date mktemp gpg gpgv tar gzip awk sleep"
+        for name in names.split():
+            if found := shutil.which(name):
+                (self.bin / name).symlink_to(found)
+        self.program("mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+        self.program("systemctl", "[ $1 != is-active ] || echo active")
+        for folder in ("etc/ssh", "etc/security/limits.d", "etc/systemd", "dev", "root", "tmp"):
+            (root / folder).mkdir(parents=True)
+        (root / "etc/ssh/ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAA host\n")
+
+    def program(self, name: str, script: str) -> None:
+        (self.bin / name).unlink(missing_ok=True)
+        (self.bin / name).write_text(f"#!/bin/bash\n{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def run(self, script: str) -> "subprocess.CompletedProcess[str]":
+        for path in ("/var/lib", "/etc/", "/dev/console", "/opt/", "/usr/", "/root", "/run/"):
+            script = script.replace(f" {path}", f" {self.root}{path}")
+        for path in ("/var/lib/gpuctl", "/root/nccl-tests"):
+            script = script.replace(f"={path}", f"={self.root}{path}")
+        return subprocess.run(
+            ["bash", "-c", script],
+            env={"PATH": str(self.bin), "TMPDIR": str(self.root / "tmp")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def setup(self, *commands: str, **software: Any) -> "subprocess.CompletedProcess[str]":
+        asked = cluster(setup={"commands": commands}, software=software)
+        return self.run(setup_script(asked, P4D))
+
+    @property
+    def steps(self) -> list[str]:
+        return (self.root / "var/lib/gpuctl/steps").read_text().splitlines()
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
+
+
+def test_commands_run_in_order_in_one_shell(sandbox: Sandbox) -> None:
+    done = sandbox.setup("greeting=hello", 'echo "$greeting, it\'s me"')
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "==> setup 2 of 2: echo \"$greeting, it's me\"\nhello, it's me\n" in done.stdout
-    steps = (tmp_path / "var/lib/gpuctl/steps").read_text().splitlines()
-    assert steps == [
+    assert sandbox.steps == [
         "host keys",
         "limits",
-        "check Open MPI",
+        "hold updates",
+        "Open MPI",
+        "nccl-tests",
+        "verify",
         "setup 1 of 2: greeting=hello",
         'setup 2 of 2: echo "$greeting, it\'s me"',
         "done",
     ]
 
 
-def test_the_first_failing_command_ends_it_and_is_named(tmp_path: Path) -> None:
-    done = run_script(tmp_path, "echo no such file; (exit 3)\necho not reached", "echo not either")
+def test_a_second_boot_does_nothing(sandbox: Sandbox) -> None:
+    sandbox.setup("echo once")
+    steps = sandbox.steps
+    done = sandbox.setup("echo once")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert sandbox.steps == steps
+
+
+def test_the_first_failing_command_ends_it_and_is_named(sandbox: Sandbox) -> None:
+    done = sandbox.setup("echo no such file; (exit 3)\necho not reached", "echo not either")
     assert done.returncode == 3
     assert done.stdout.endswith(
         "no such file\n"
@@ -135,15 +281,171 @@ def test_the_first_failing_command_ends_it_and_is_named(tmp_path: Path) -> None:
     assert "not either" not in done.stdout
 
 
-def test_host_keys_reach_the_console_before_anything_slow(tmp_path: Path) -> None:
-    run_script(tmp_path, "false")
-    assert (tmp_path / "dev/console").read_text() == (
+def test_a_boot_after_a_failure_goes_on_where_it_failed(sandbox: Sandbox) -> None:
+    flag = sandbox.root / "flag"
+    commands = ("echo first", f"# the second\n[ -e {flag} ]")
+    assert sandbox.setup(*commands).returncode == 1
+    flag.touch()
+    done = sandbox.setup(*commands)
+    assert (done.returncode, done.stdout) == (0, "==> setup 2 of 2: # the second\n==> done\n")
+
+
+def test_it_reboots_once_and_goes_on(sandbox: Sandbox) -> None:
+    sandbox.program("systemctl", "echo $1 >> $PATH/../systemctl")
+    sandbox.program("sleep", "exit 143")  # the machine goes down
+    folder = sandbox.root / "var/lib/gpuctl"
+    folder.mkdir(parents=True)
+    (folder / "reboot").touch()
+    begin, reboot = (STEPS / "begin.sh").read_text(), (STEPS / "reboot.sh").read_text()
+    script = f"{begin}\nif gpuctl_begin reboot; then\n{reboot}fi\ngpuctl_begin 'done'\n"
+    assert sandbox.run(script).returncode == 143
+    assert sandbox.steps == ["reboot", "rebooting"]
+    (folder / "reboot").touch()  # whatever asks again: it is done
+    assert sandbox.run(script).returncode == 0
+    assert sandbox.steps == ["reboot", "rebooting", "done"]
+    assert (sandbox.root / "systemctl").read_text() == "reboot\n"
+
+
+def test_host_keys_reach_the_console_before_anything_slow(sandbox: Sandbox) -> None:
+    sandbox.setup("false")
+    assert (sandbox.root / "dev/console").read_text() == (
         "-----BEGIN SSH HOST KEY KEYS-----\nssh-ed25519 AAAA host\n"
         "-----END SSH HOST KEY KEYS-----\n"
     )
 
 
-def test_an_image_without_open_mpi_fails_with_what_to_do(tmp_path: Path) -> None:
-    done = run_script(tmp_path, mpirun=False)
+def test_open_mpi_of_another_version_is_refused(sandbox: Sandbox) -> None:
+    done = sandbox.setup(openmpi=5)
     assert done.returncode == 1
-    assert "this image has no mpirun: add openmpi-bin to software.packages\n" in done.stdout
+    assert "software.openmpi is 5, and this image has no such Open MPI\n" in done.stdout
+
+
+def efa_step(sandbox: Sandbox, signed_by_us: bool) -> "subprocess.CompletedProcess[str]":
+    """The step with a tarball that a key of the test's own has signed."""
+    source = sandbox.root / "source"
+    home = Path(tempfile.mkdtemp())  # short: its agent has a socket there
+    (source / "aws-efa-installer").mkdir(parents=True)
+    installer = source / "aws-efa-installer/efa_installer.sh"
+    installer.write_text('#!/bin/bash\necho "installing $*"\n')
+    installer.chmod(0o755)
+
+    def gpg(*words: str) -> str:
+        command = ["gpg", "--homedir", str(home), "--batch", "--passphrase", "", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    tarball = source / "aws-efa-installer-1.51.0.tar.gz"
+    subprocess.run(["tar", "-czf", tarball, "-C", source, "aws-efa-installer"], check=True)
+    gpg("--quick-generate-key", "test", "ed25519", "sign")
+    gpg("--detach-sign", str(tarball))
+    gpg("--armor", "--output", str(source / "aws-efa-installer.key"), "--export")
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True)
+    listed = gpg("--with-colons", "--fingerprint")
+    ours = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
+    shutil.rmtree(home)
+    sandbox.program("curl", f'cp {source}/"${{!#}}" "$5" 2> /dev/null || cp {source}/"$5" "$5"')
+    (sandbox.bin / "cp").symlink_to(str(shutil.which("cp")))
+    sandbox.program("sysctl", "true")
+    values = (
+        f"gpuctl_efa=1.51.0\ngpuctl_openmpi=5\ngpuctl_efa_key={ours if signed_by_us else EFA_KEY}\n"
+    )
+    (sandbox.root / "etc/sysctl.d").mkdir()
+    return sandbox.run(f"set -e\n{values}{(STEPS / 'efa.sh').read_text()}")
+
+
+def test_the_efa_installer_runs_when_its_signature_is_good(sandbox: Sandbox) -> None:
+    done = efa_step(sandbox, signed_by_us=True)
+    assert "installing -y --mpi=openmpi5\n" in done.stdout, done.stderr
+    assert done.returncode == 0
+
+
+def test_an_efa_installer_that_another_key_signed_does_not_run(sandbox: Sandbox) -> None:
+    done = efa_step(sandbox, signed_by_us=False)
+    assert done.returncode == 1
+    assert done.stdout == (
+        f"aws-efa-installer-1.51.0.tar.gz is not signed by AWS's key {EFA_KEY}: not installed\n"
+    )
+
+
+STAND_INS = Path(__file__).parents[2] / "lab/stand_ins"
+
+
+def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> list[str]:
+    """The lines of the checks on a p4d, against the lab's stand-ins for its tools."""
+    lab = sandbox.root / "lab"
+    lab.mkdir(exist_ok=True)
+    shown = {"gpus": 8, "gpu": "A100", "gpu_memory_mib": 40960, "nvswitch": True, "efa": 4}
+    shown |= {"driver": "595.91.07", "fabricmanager": "595.91.07"}
+    (lab / "instance-type.json").write_text(json.dumps(shown))
+    (lab / "faults.json").write_text(json.dumps(faults))
+    for name in ("nvidia-smi", "dcgmi", "fi_info", "nv-fabricmanager"):
+        program = (STAND_INS / f"{name.replace('-', '_')}.py").read_text()
+        (sandbox.bin / name).write_text(program.replace("/etc/gpuctl-lab", str(lab)))
+        (sandbox.bin / name).chmod(0o755)
+    sandbox.program("sleep", "true")
+    for path in ("opt/amazon/ofi-nccl/lib/libnccl-net.so", "root/nccl-tests/build/all_reduce_perf"):
+        (sandbox.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (sandbox.root / path).touch(mode=0o755)
+    (sandbox.root / "opt/amazon/efa_installed_packages").write_text(
+        "# EFA installer version: 1.50.0\nlibfabric\n"
+    )
+    done = sandbox.run(check_script(cluster(software=software), P4D))
+    lines = done.stdout.splitlines()
+    assert done.returncode == any(line.startswith("failed") for line in lines), done.stderr
+    return lines
+
+
+def test_a_good_node_passes_every_check(sandbox: Sandbox) -> None:
+    assert checked(sandbox, {}) == [
+        "ok: GPUs: 8",
+        "ok: GPUs that DCGM finds: 8",
+        "ok: fabric manager version: 595.91.07",
+        "ok: fabric manager: active",
+        "ok: nccl-tests: present",
+        "ok: EFA devices: 4",
+        "ok: NCCL plugin for EFA: present",
+        "ok: Open MPI: 4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        (
+            {"gpus": 7},
+            [
+                "failed: GPUs: expected 8, actual 7",
+                "failed: GPUs that DCGM finds: expected 8, actual 7",
+            ],
+        ),
+        ({"efa": 3}, ["failed: EFA devices: expected 4, actual 3"]),
+        ({"efa": 0}, ["failed: EFA devices: expected 4, actual 0"]),
+        (
+            {"fabricmanager": "580.95.05"},
+            ["failed: fabric manager version: expected 595.91.07, actual 580.95.05"],
+        ),
+        (
+            {"gpus": None},
+            [
+                "failed: GPUs: expected 8, actual NVIDIA-SMI has failed because it couldn't"
+                " communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is"
+                " installed and running.",
+                "failed: fabric manager version: expected a driver, actual 595.91.07",
+            ],
+        ),
+    ],
+)
+def test_a_fault_is_told_with_what_is_expected(
+    sandbox: Sandbox, faults: dict[str, object], expected: list[str]
+) -> None:
+    assert [line for line in checked(sandbox, faults) if line.startswith("failed")] == expected
+
+
+def test_a_pinned_version_is_checked(sandbox: Sandbox) -> None:
+    pins = {"driver": "580", "efa": "1.51.0", "nccl": "2.30.4-1", "openmpi": 5}
+    lines = checked(sandbox, {}, **pins)
+    assert [line for line in lines if line.startswith("failed")] == [
+        "failed: NVIDIA driver branch: expected 580, actual 595",
+        "failed: NCCL: expected libnccl.so.2.30.4, actual nothing",
+        "failed: EFA installer: expected 1.51.0, actual 1.50.0",
+        "failed: Open MPI: expected 5, actual 4",
+    ]

@@ -43,9 +43,8 @@ def test_nothing_is_left_open(target: Target) -> None:
     assert found.image.name.startswith(
         "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)"
     )
-    assert (found.image.has_software, found.image.root_device) == (True, "/dev/sda1")
+    assert found.image.root_device == "/dev/sda1"
     assert found.bastion_image.name.startswith("debian-12")
-    assert not found.bastion_image.has_software
     assert found.ssh_from == "198.18.255.1/32"
     assert found.tags == {"team": "a", "gpuctl:cluster": "demo"}
     assert found.public_key in found.user_data
@@ -132,7 +131,7 @@ def test_user_data_that_is_too_long_is_refused_before_anything(target: Target) -
     import random
 
     noise = random.Random(1).randbytes(20_000).hex()
-    assert complaint(target, software={"setup": (f"echo {noise}",)}).message.startswith(
+    assert complaint(target, setup={"commands": (f"echo {noise}",)}).message.startswith(
         "user data is "
     )
 
@@ -181,3 +180,33 @@ def test_a_cluster_of_another_region_is_not_taken_over(target: Target) -> None:
     remember(target)
     error = complaint(replace(target, region="us-west-2"))
     assert error.message == "cluster 'demo' is in us-east-1, not in us-west-2"
+
+
+def test_addresses_are_counted_per_interface(target: Target) -> None:
+    few = {"cidr": "10.9.0.0/24", "interfaces": "max-bandwidth"}
+    assert complaint(target, nodes=40, network=few).message.startswith(
+        "network.cidr: 10.9.0.0/24 has addresses for 30 nodes, 40 are asked for"
+    )
+    assert resolve(cluster(nodes=30, network=few), target).interfaces[-1] == Interface(
+        card=3, device=1, type="interface"
+    )
+
+
+def test_a_way_in_stays_as_it_was_made(target: Target) -> None:
+    made = resolve(cluster(), target)
+    record.write(record.new_record(made, datetime.now(UTC)), target)
+    assert complaint(target, network={"access": "elastic-ip"}).message == (
+        "network.access: cluster 'demo' was made with bastion, and cannot become elastic-ip"
+    )
+
+
+def test_the_labs_private_addresses_are_refused(target: Target) -> None:
+    lab = replace(target, provider_address="127.0.0.1:1")
+    assert complaint(lab, network={"access": "private", "ssh_from": "10.0.0.0/16"}).message == (
+        "network.access: the lab's private addresses cannot be reached from outside its VPCs"
+    )
+    with_endpoint = replace(target, provider_address=None)
+    found = resolve(
+        cluster(network={"access": "private", "ssh_from": "10.0.0.0/16"}), with_endpoint
+    )
+    assert found.ssh_from == "10.0.0.0/16"

@@ -29,9 +29,7 @@ def a_record(name: str = "demo") -> record.ClusterRecord:
     from config.resolved import Image, Resolved
 
     kind = instance_type("p4d.24xlarge")
-    image = Image(
-        id="ami-1", name="DL", root_device="/dev/sda1", architecture="x86_64", has_software=True
-    )
+    image = Image(id="ami-1", name="DL", root_device="/dev/sda1", architecture="x86_64")
     resolved = Resolved(
         cluster=Cluster.model_validate(
             {

@@ -80,6 +80,14 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
         Resources=[interface["NetworkInterfaceId"]],
         Tags=tagged("network-interface", name)[0]["Tags"],
     )
+    ec2.create_capacity_reservation(
+        InstanceType="p4d.24xlarge",
+        InstancePlatform="Linux/UNIX",
+        AvailabilityZone="us-east-1a",
+        InstanceCount=2,
+        InstanceMatchCriteria="targeted",
+        TagSpecifications=tagged("capacity-reservation", name),
+    )
     for node in nodes:
         ec2.run_instances(
             ImageId=ami,
@@ -143,7 +151,7 @@ def test_status_joins_records_with_what_exists(
     sweep(ec2, "demo", silent)
     created = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     record.write(a_record().now("ready").model_copy(update={"created": created}), empty_region)
-    time.sleep((created - datetime.now(UTC)).total_seconds())
+    time.sleep(max(0.0, (created - datetime.now(UTC)).total_seconds()))
     assert make_cluster(ec2, ami, "demo", nodes=("node0", "node1", "bastion")) != earlier
     (status,) = clusters(empty_region)
     assert (status.state, status.problems) == ("ready", ())

@@ -1,0 +1,177 @@
+"""What AWS's error codes mean to a launch, and what there is to do: one table for everybody.
+
+Source of codes and meanings: "Error codes for the Amazon EC2 API"
+(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, read 2026-11-20), for
+the other services their API references; whether repeating helps is partly karpenter's judgement
+(kubernetes-sigs/karpenter-provider-aws, pkg/errors/errors.go), partly ours. docs/errors.md is
+made from it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Repeat = Literal["no", "same", "other zone", "later"]
+
+
+@dataclass(frozen=True)
+class AwsCode:
+    """`repeat`: whether the request is worth another try: the same at once, elsewhere, later."""
+
+    meaning: str
+    repeat: Repeat
+    remedy: str
+
+    @property
+    def does(self) -> str:
+        """What gpuctl does when it meets the code."""
+        return _DOES[self.repeat]
+
+
+_DOES = {
+    "no": "says so and ends",
+    "same": "repeats the same request with jitter and the same ClientToken, 8 times in all",
+    "other zone": "takes the next zone that may serve",
+    "later": "tries again where it may wait (`capacity.wait`, removal), else says so and ends",
+}
+
+_ZONES = "name other zones in capacity.zones, ask for fewer nodes, or try again later"
+_QUOTA = (
+    "ask for a higher vCPU quota (Service Quotas, Amazon EC2) or for fewer nodes:"
+    " https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas"
+)
+_RATE = "other programs use up the account's request rate: try again later"
+_LATER = "AWS is at fault and retries did not help: try again in some minutes"
+_PERMISSION = "let an administrator allow this action for these credentials"
+_CREDENTIALS = "renew your credentials: `aws sso login`, `aws configure` or AWS_PROFILE"
+_CONFIGURATION = "change the cluster file; nothing of AWS's will make this pass"
+
+AWS_CODES: dict[str, AwsCode] = {
+    "InsufficientInstanceCapacity": AwsCode(
+        "The zone has not that many instances of the type now.", "other zone", _ZONES
+    ),
+    "InsufficientCapacity": AwsCode(
+        "The zone has no room for the request now.", "other zone", _ZONES
+    ),
+    "InsufficientHostCapacity": AwsCode(
+        "The zone has no dedicated host for the request now.", "other zone", _ZONES
+    ),
+    "InsufficientVolumeCapacity": AwsCode(
+        "The zone has no room for the volume now.", "other zone", _ZONES
+    ),
+    "InsufficientAddressCapacity": AwsCode(
+        "AWS has no public address to give now.", "later", "try again later, or in another region"
+    ),
+    "UnfulfillableCapacity": AwsCode(
+        "No spot capacity of the type now.",
+        "other zone",
+        "name other zones, another type, or capacity.type: on-demand",
+    ),
+    "Unsupported": AwsCode(
+        "The zone does not offer the type, or not so.",
+        "other zone",
+        "name a zone in capacity.zones that offers the type",
+    ),
+    "ReservationCapacityExceeded": AwsCode(
+        "The reservation has fewer free slots than are asked for.",
+        "later",
+        "wait until the reservation's slots are free, or ask for fewer nodes",
+    ),
+    "InvalidCapacityReservationId": AwsCode(
+        "The reservation does not exist, or not for this account and region.",
+        "no",
+        "name one that exists: `gpuctl capacity TYPE` lists yours",
+    ),
+    "VcpuLimitExceeded": AwsCode("The account's vCPU quota is used up.", "no", _QUOTA),
+    "InstanceLimitExceeded": AwsCode("The account's quota of instances is used up.", "no", _QUOTA),
+    "MaxSpotInstanceCountExceeded": AwsCode("The account's spot quota is used up.", "no", _QUOTA),
+    "SpotMaxPriceTooLow": AwsCode(
+        "The spot price is above the highest allowed.", "no", "use capacity.type: on-demand"
+    ),
+    "AddressLimitExceeded": AwsCode(
+        "The account's quota of Elastic IP addresses (L-0263D0A3) is used up.",
+        "no",
+        "release an Elastic IP address, or ask for a higher quota (L-0263D0A3)",
+    ),
+    "VpcLimitExceeded": AwsCode(
+        "The account's quota of VPCs in the region (L-F678F1CE) is used up.",
+        "no",
+        "remove a VPC that nobody needs, or ask for a higher quota (L-F678F1CE)",
+    ),
+    "InsufficientFreeAddressesInSubnet": AwsCode(
+        "The subnet has fewer free addresses than the launch needs.",
+        "no",
+        "use a larger network.cidr, or a subnet with free addresses",
+    ),
+    "InvalidParameterCombination": AwsCode(
+        "Parameters that do not go together.", "no", _CONFIGURATION
+    ),
+    "InvalidParameterValue": AwsCode("A value that AWS does not take.", "no", _CONFIGURATION),
+    "InvalidNetworkInterface": AwsCode(
+        "A network interface that the type or subnet cannot have.", "no", _CONFIGURATION
+    ),
+    "InvalidAMIID": AwsCode(
+        "The image does not exist, or not for this account and region.",
+        "no",
+        "name an image that exists in this region",
+    ),
+    "InvalidInstanceID.NotFound": AwsCode(
+        "An instance that AWS does not know.",
+        "no",
+        "it is gone: `gpuctl status` tells what is left",
+    ),
+    "DependencyViolation": AwsCode(
+        "Something else still needs what is to be removed.",
+        "later",
+        "remove what others made in the cluster's VPC, then repeat",
+    ),
+    "PendingVerification": AwsCode(
+        "AWS still verifies the account for this region.",
+        "no",
+        "wait until AWS has verified the account for this region",
+    ),
+    "OptInRequired": AwsCode(
+        "The region is not enabled, or the image not subscribed to.",
+        "no",
+        "enable the region, or subscribe to the image, in the AWS console",
+    ),
+    "UnauthorizedOperation": AwsCode("The credentials may not do this.", "no", _PERMISSION),
+    "AccessDenied": AwsCode("The credentials may not do this.", "no", _PERMISSION),
+    "AccessDeniedException": AwsCode("The credentials may not do this.", "no", _PERMISSION),
+    "AuthFailure": AwsCode("The credentials are not valid.", "no", _CREDENTIALS),
+    "InvalidClientTokenId": AwsCode("The access key does not exist.", "no", _CREDENTIALS),
+    "SignatureDoesNotMatch": AwsCode("The secret key is not the key's.", "no", _CREDENTIALS),
+    "ExpiredToken": AwsCode("The session of the credentials is over.", "no", _CREDENTIALS),
+    "ExpiredTokenException": AwsCode("The session of the credentials is over.", "no", _CREDENTIALS),
+    "RequestExpired": AwsCode(
+        "The request's time is not now.", "no", "set this machine's clock, or renew credentials"
+    ),
+    "RequestLimitExceeded": AwsCode("The account asks EC2 too often.", "same", _RATE),
+    "ThrottlingException": AwsCode("The account asks the service too often.", "same", _RATE),
+    "ServiceUnavailable": AwsCode("AWS cannot serve the request now.", "same", _LATER),
+    "Unavailable": AwsCode("AWS cannot serve the request now.", "same", _LATER),
+    "InternalError": AwsCode("AWS failed.", "same", _LATER),
+    "InternalFailure": AwsCode("AWS failed.", "same", _LATER),
+    "ServerInternal": AwsCode("AWS failed.", "same", _LATER),
+}
+"""By code; a code with a detail (`InvalidAMIID.Malformed`) is found under its first part too."""
+
+
+def aws_code(code: str) -> AwsCode | None:
+    """What is known of AWS's `code`, or of what stands before its dot; None when nothing is."""
+    return AWS_CODES.get(code) or AWS_CODES.get(code.partition(".")[0])
+
+
+def remedy(code: str) -> str:
+    """What to do about AWS's `code`; a general remark for codes that are not in the table."""
+    known = aws_code(code)
+    return known.remedy if known else f"look up {code or 'it'} in the EC2 API's list of error codes"
+
+
+def errors_reference() -> str:
+    """A table of all codes, for docs/errors.md."""
+    rows = [
+        f"| `{code}` | {c.meaning} | {c.repeat} | {c.does} | {c.remedy} |"
+        for code, c in AWS_CODES.items()
+    ]
+    head = "| code | meaning | worth repeating | what gpuctl does | remedy |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows, ""])

@@ -1,0 +1,258 @@
+"""Capacity reservations and capacity blocks, which moto lacks: what they hold and who is in them.
+
+Sources: the EC2 API's reference of each action, "How Capacity Blocks work" and "Error codes for the
+Amazon EC2 API" (read 2026-11-20). Texts of refusals are ours where AWS publishes none.
+"""
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from moto.ec2.models.core import TaggedEC2Resource
+
+from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
+from lab.api.quotas import check_vcpus
+
+BLOCK = "capacity-block"
+ENDED = frozenset({"terminated", "stopped"})
+_CLOSED = frozenset({"cancelled", "expired"})
+
+WIND_DOWN = timedelta(minutes=30)
+"""A block's instances are terminated, and no more start, this long before its end."""
+
+
+class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is untyped here
+    """Room for `total` instances of a type in a zone; `available` is what nobody uses of it."""
+
+    def __init__(self, backend: Any, wanted: Mapping[str, Any], kind: str = "default") -> None:
+        self.ec2_backend = backend
+        self.id = f"cr-{secrets.token_hex(9)[:17]}"
+        self.kind = kind
+        self.instance_type = str(wanted["InstanceType"])
+        self.availability_zone = str(wanted["AvailabilityZone"])
+        self.platform = str(wanted.get("InstancePlatform") or "Linux/UNIX")
+        self.total = int(wanted["InstanceCount"])
+        self.match = str(wanted.get("InstanceMatchCriteria") or "open")
+        self.placement_group_arn = wanted.get("PlacementGroupArn")
+        self.created = datetime.now(UTC)
+        self.start: datetime = wanted.get("StartDate") or self.created
+        self.end: datetime | None = wanted.get("EndDate")
+        self._cancelled = False
+
+    @property
+    def state(self) -> str:
+        """EC2's state, by the clock."""
+        now = datetime.now(UTC)
+        if self._cancelled:
+            return "cancelled"
+        if self.end is not None and now >= self.end:
+            return "expired"
+        return "active" if now >= self.start else "scheduled"
+
+    @property
+    def reservation_type(self) -> str:
+        """`default` or `capacity-block`, for filters."""
+        return self.kind
+
+    @property
+    def available(self) -> int:
+        """How many more instances fit; a closed one has no room."""
+        if self.state in _CLOSED:
+            return 0
+        inside: int = sum(
+            instance.capacity_reservation_id == self.id and instance.state not in ENDED
+            for instance in self.ec2_backend.all_instances()
+        )
+        return self.total - inside
+
+    def cancel(self) -> None:
+        """Its room is free for all; what runs in it goes on."""
+        self._cancelled = True
+
+    def shown(self) -> dict[str, Any]:
+        """EC2's CapacityReservation."""
+        account, region = self.ec2_backend.account_id, self.ec2_backend.region_name
+        told = {
+            "CapacityReservationId": self.id,
+            "OwnerId": account,
+            "CapacityReservationArn": f"arn:aws:ec2:{region}:{account}:capacity-reservation/"
+            f"{self.id}",
+            "InstanceType": self.instance_type,
+            "InstancePlatform": self.platform,
+            "AvailabilityZone": self.availability_zone,
+            "Tenancy": "default",
+            "TotalInstanceCount": self.total,
+            "AvailableInstanceCount": self.available,
+            "EbsOptimized": False,
+            "EphemeralStorage": False,
+            "State": self.state,
+            "StartDate": self.start,
+            "EndDate": self.end,
+            "EndDateType": "limited" if self.end else "unlimited",
+            "InstanceMatchCriteria": self.match,
+            "CreateDate": self.created,
+            "Tags": [{"Key": tag["key"], "Value": tag["value"]} for tag in self.get_tags()],
+            "PlacementGroupArn": self.placement_group_arn,
+            "ReservationType": self.kind,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+class CapacityReservations:
+    """The region's reservations; part of the lab's EC2 backend."""
+
+    capacity_reservations: dict[str, CapacityReservation]
+    capacity_block_offerings: dict[str, Mapping[str, Any]]
+
+    def create_capacity_reservation(
+        self, wanted: Mapping[str, Any], tags: dict[str, str]
+    ) -> CapacityReservation:
+        """The room is held, if there is any; the same ClientToken gives the same reservation."""
+        token = wanted.get("ClientToken")
+        for known in self.capacity_reservations.values():
+            if token and known.__dict__.get("token") == token:
+                return known
+        count, zone = int(wanted["InstanceCount"]), str(wanted["AvailabilityZone"])
+        if count < 1:
+            raise bad_value(f"Value ({count}) for parameter instanceCount is invalid.")
+        if (wanted.get("EndDateType") == "limited") != bool(wanted.get("EndDate")):
+            raise bad_combination("EndDate goes with EndDateType limited, and only with it.")
+        if arn := wanted.get("PlacementGroupArn"):
+            self.placement_group(str(arn).rpartition("/")[2])  # type: ignore[attr-defined]
+        check_vcpus(self, str(wanted["InstanceType"]), count)
+        check_room(self, zone, str(wanted["InstanceType"]), count)
+        made = CapacityReservation(self, wanted)
+        made.token = token
+        self._keep(made, tags)
+        return made
+
+    def purchase_capacity_block(
+        self, wanted: Mapping[str, Any], tags: dict[str, str]
+    ) -> CapacityReservation:
+        """The block is bought; its room is its own and counts in no table."""
+        made = CapacityReservation(self, {**wanted, "InstanceMatchCriteria": "targeted"}, BLOCK)
+        self._keep(made, tags)
+        return made
+
+    def _keep(self, made: CapacityReservation, tags: dict[str, str]) -> None:
+        self.capacity_reservations[made.id] = made
+        made.add_tags(tags)
+
+    def capacity_reservation(self, reservation_id: str) -> CapacityReservation:
+        """The reservation; InvalidCapacityReservationId.NotFound when there is none."""
+        if reservation_id not in self.capacity_reservations:
+            raise Refusal(
+                "InvalidCapacityReservationId.NotFound",
+                f"The Capacity Reservation ID '{reservation_id}' does not exist.",
+            )
+        return self.capacity_reservations[reservation_id]
+
+    def cancel_capacity_reservation(self, reservation_id: str) -> None:
+        """The reservation is cancelled; a block cannot be."""
+        found = self.capacity_reservation(reservation_id)
+        if found.kind == BLOCK:
+            raise Refusal("UnsupportedOperation", "A Capacity Block cannot be cancelled.")
+        found.cancel()
+
+
+def room(backend: Any, zone: str, instance_type: str) -> int | None:
+    """What is left of the zone's room for the type; None where the table sets no limit.
+
+    Reservations hold theirs whether it is used or not. Blocks are other capacity.
+    """
+    limit: int | None = backend.lab.capacity.limit(zone, instance_type)
+    if limit is None:
+        return None
+    known = backend.capacity_reservations.values()
+    here = [r for r in known if (r.availability_zone, r.instance_type) == (zone, instance_type)]
+    held = {r.id: r.total for r in here if r.state == "active" and r.kind != BLOCK}
+    blocks = {r.id for r in here if r.kind == BLOCK}
+    outside = sum(
+        instance.instance_type == instance_type
+        and instance.availability_zone == zone
+        and instance.capacity_reservation_id not in {*held, *blocks}
+        for instance in backend.all_instances()
+        if instance.state not in ENDED
+    )
+    left: int = limit - outside - sum(held.values())
+    return left
+
+
+def check_room(backend: Any, zone: str, instance_type: str, count: int) -> None:
+    """InsufficientInstanceCapacity where the zone has no room for `count` more."""
+    left = room(backend, zone, instance_type)
+    if left is not None and left < count:
+        raise insufficient(zone, instance_type)
+
+
+def insufficient(zone: str, instance_type: str) -> ServerFault:
+    """InsufficientInstanceCapacity in AWS's words."""
+    return ServerFault(
+        "InsufficientInstanceCapacity",
+        f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you"
+        f" requested ({zone}). Our system will be working on provisioning additional capacity.",
+    )
+
+
+def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation | None:
+    """The reservation that a launch of `count` runs in, None for none; Refusal where it must.
+
+    A target is taken or refused. `open`, the default, takes a reservation that is open and fits:
+    type, zone and placement group, for one in a group takes members of the group alone.
+    """
+    wanted = launch.parameters.get("CapacityReservationSpecification") or {}
+    target = (wanted.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    market = (launch.parameters.get("InstanceMarketOptions") or {}).get("MarketType")
+    if target:
+        return _targeted(backend.capacity_reservation(target), launch, market, count)
+    if market == BLOCK:
+        raise bad_combination("MarketType capacity-block needs a CapacityReservationId.")
+    preference = wanted.get("CapacityReservationPreference") or "open"
+    if preference != "none" and market != "spot":
+        for known in backend.capacity_reservations.values():
+            fits = known.match == "open" and known.state == "active" and _fits(known, launch)
+            if fits and known.available >= count:
+                return known  # type: ignore[no-any-return]
+    if preference == "capacity-reservations-only":
+        raise _full()
+    return None
+
+
+def _targeted(
+    found: CapacityReservation, launch: Any, market: str | None, count: int
+) -> CapacityReservation:
+    if (found.kind == BLOCK) != (market == BLOCK):
+        raise bad_combination(
+            f"The Capacity Reservation '{found.id}' and MarketType {market or 'on-demand'} do not"
+            " go together."
+        )
+    zone = launch.subnet.availability_zone
+    if (found.instance_type, found.availability_zone) != (launch.instance_type, zone):
+        raise bad_value(
+            f"The Capacity Reservation '{found.id}' is for {found.instance_type} in"
+            f" {found.availability_zone}, the launch for {launch.instance_type} in {zone}."
+        )
+    ends = found.kind == BLOCK and found.end and datetime.now(UTC) >= found.end - WIND_DOWN
+    if found.state != "active" or ends or not _fits(found, launch):
+        raise insufficient(zone, launch.instance_type)
+    if found.available < count:
+        raise _full()
+    return found
+
+
+def _fits(found: CapacityReservation, launch: Any) -> bool:
+    group = str(found.placement_group_arn or "").rpartition("/")[2]
+    return bool(
+        found.instance_type == launch.instance_type
+        and found.availability_zone == launch.subnet.availability_zone
+        and group == launch.placement_group
+    )
+
+
+def _full() -> Refusal:
+    return Refusal(
+        "ReservationCapacityExceeded",
+        "The targeted Capacity Reservation does not have enough available instance capacity to"
+        " fulfill your request.",
+    )

@@ -1,0 +1,178 @@
+"""What the lab is told to refuse, with AWS's own codes and texts: `gpuctl lab fault`.
+
+The faults are a JSON file in the lab's runtime, name to arguments, read at each request:
+`{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. No file, no fault. Texts are AWS's where they
+are public (see lab.api.errors).
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.aws_codes import aws_code
+from config.catalogue import BASTION_TYPE
+from config.cluster import ZONE
+from config.errors import InputError
+from lab.api.errors import Refusal, ServerFault
+
+_NUMBER = r"[0-9]{1,6}"
+_TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """A fault that the lab can be told: what follows its name, and how AWS refuses then.
+
+    `usage` names the arguments for people; `form` is a regular expression of all of them, with
+    one space between two.
+    """
+
+    usage: str
+    form: str
+    code: str
+    meaning: str
+
+
+FAULTS: Mapping[str, FaultKind] = {
+    "no-capacity": FaultKind(
+        "ZONE…", rf"{ZONE[1:-1]}( {ZONE[1:-1]})*", "InsufficientInstanceCapacity",
+        "these zones have no instance of any type but the bastion's",
+    ),
+    "capacity": FaultKind(
+        "N", _NUMBER, "InsufficientInstanceCapacity",
+        "every zone has N instances of a type, and no more",
+    ),
+    "vcpu-quota": FaultKind(
+        "N", _NUMBER, "VcpuLimitExceeded",
+        "the account may run N vCPUs of each group of families",
+    ),
+    "throttle": FaultKind(
+        "K", "[1-9][0-9]{0,3}", "RequestLimitExceeded", "every K-th call to EC2 is throttled"
+    ),
+    "api-error": FaultKind(
+        "K [CODE]", r"[1-9][0-9]{0,5}( [A-Za-z.]+)?", "InternalError",
+        "the K-th call to EC2 from now on fails, once, with CODE",
+    ),
+    "not-offered": FaultKind(
+        "TYPE ZONE…", rf"{_TYPE}( {ZONE[1:-1]})+", "Unsupported",
+        "these zones do not offer the type",
+    ),
+    "no-free-address": FaultKind(
+        "", "", "InsufficientFreeAddressesInSubnet", "no subnet has a free address"
+    ),
+    "elastic-ip-limit": FaultKind(
+        "N", _NUMBER, "AddressLimitExceeded", "the account may have N Elastic IP addresses"
+    ),
+    "vpc-limit": FaultKind("N", _NUMBER, "VpcLimitExceeded", "the account may have N VPCs"),
+    "image-architecture": FaultKind(
+        "ARCHITECTURE", "x86_64|arm64", "InvalidParameterValue",
+        "every image but the bastion's is for this architecture",
+    ),
+}  # fmt: skip
+"""Every fault by its name."""
+
+
+def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments of the fault, in its form; raises InputError with what is wanted."""
+    if name not in FAULTS:
+        raise InputError(
+            f"the lab has no fault '{name}'",
+            f"it knows {', '.join(FAULTS)}: `gpuctl lab fault list`",
+        )
+    kind = FAULTS[name]
+    given = " ".join(arguments)
+    if not re.fullmatch(kind.form, given):
+        raise InputError(
+            f"fault {name} cannot be given '{given}'",
+            f"write `{f'gpuctl lab fault set {name} {kind.usage}'.rstrip()}`",
+        )
+    return arguments
+
+
+def read(table: Path) -> dict[str, tuple[str, ...]]:
+    """The faults that are set; none where there is no file. ValueError for a broken one."""
+    try:
+        text = table.read_text()
+    except FileNotFoundError:
+        return {}
+    return {name: tuple(arguments) for name, arguments in json.loads(text).items()}
+
+
+def write(table: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
+    """These faults are set and no others, from the next request on."""
+    temporary = table.with_suffix(".tmp")
+    temporary.write_text(json.dumps(faults, indent=2) + "\n")
+    temporary.replace(table)
+
+
+class Faults:
+    """The faults of one lab, asked by whatever can be refused."""
+
+    def __init__(self, table: Path | None = None) -> None:
+        self._table = table
+        self._counted_for: dict[str, tuple[str, ...]] = {}
+        self._calls: Counter[str] = Counter()
+
+    def arguments(self, name: str) -> tuple[str, ...] | None:
+        """What the fault was given; None where it is not set."""
+        return self._now().get(name)
+
+    def number(self, name: str) -> int | None:
+        """The number that the fault was given; None where it is not set."""
+        given = self.arguments(name)
+        return None if given is None else int(given[0])
+
+    def _now(self) -> dict[str, tuple[str, ...]]:
+        if self._table is None:
+            return {}
+        try:
+            return read(self._table)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise ServerFault("InternalError", f"{self._table} has no faults: {error}") from None
+
+    def on_call(self) -> None:
+        """One call to EC2 is counted, and refused where a fault says so."""
+        now = self._now()
+        for name in ("throttle", "api-error"):
+            if now.get(name) != self._counted_for.get(name):
+                self._calls[name] = 0
+        self._counted_for = now
+        if throttle := now.get("throttle"):
+            self._calls["throttle"] += 1
+            if self._calls["throttle"] % int(throttle[0]) == 0:
+                raise Throttled("RequestLimitExceeded", "Request limit exceeded.")
+        if failing := now.get("api-error"):
+            self._calls["api-error"] += 1
+            if self._calls["api-error"] == int(failing[0]):
+                code, *_ = (*failing[1:], FAULTS["api-error"].code)
+                raise _failure(code)
+
+    def room(self, zone: str, instance_type: str) -> int | None:
+        """How many instances of the type the zone has by a fault, None without one."""
+        if instance_type == BASTION_TYPE:
+            return None
+        if zone in (self.arguments("no-capacity") or ()):
+            return 0
+        return self.number("capacity")
+
+    def withholds(self, zone: str, instance_type: str) -> bool:
+        """Whether the zone does not offer the type by a fault."""
+        kind, *zones = self.arguments("not-offered") or ("",)
+        return kind == instance_type and zone in zones
+
+
+def _failure(code: str) -> Refusal:
+    """AWS's failure of this code, with the HTTP status by which clients know whether to retry."""
+    known = aws_code(code)
+    kind = ServerFault if known and known.repeat == "same" else Refusal
+    text = "An internal error has occurred" if known is None else known.meaning
+    return kind(code, "An internal error has occurred" if code == "InternalError" else text)
+
+
+class Throttled(Refusal):
+    """Too many requests: HTTP 503, so that clients retry as they do on AWS."""
+
+    status = 503

@@ -1,0 +1,38 @@
+#!/usr/bin/python3
+"""A stand-in for libfabric's fi_info: `-p efa [-t FI_EP_RDM]`.
+
+A device is shown by two fabrics, as since libfabric 2: `efa` and `efa-direct`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+LAB = Path("/etc/gpuctl-lab")
+ENTRY = """\
+provider: efa
+    fabric: {fabric}
+    domain: {domain}
+    version: 206.0
+    type: FI_EP_RDM
+    protocol: FI_PROTO_EFA
+"""
+
+
+def main() -> int:
+    """The tool's exit code; its output is written."""
+    faults = LAB / "faults.json"
+    shown = json.loads((LAB / "instance-type.json").read_text())
+    shown |= json.loads(faults.read_text()) if faults.exists() else {}
+    if not shown["efa"]:
+        sys.stderr.write("fi_getinfo: -61 (No data available)\n")
+        return 61
+    for fabric in ("efa", "efa-direct"):
+        for index in range(shown["efa"]):
+            domain = f"rdmap{79 + index // 4 * 16}s{index % 4}-rdm"
+            sys.stdout.write(ENTRY.format(fabric=fabric, domain=domain))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""What capacity there is of an instance type: for people who choose before they write a file."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from config.catalogue import nearest, price_usd_h
+from config.errors import CloudError, InputError
+from config.target import Target
+from provision.aws import aws_errors, client
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+BLOCK_HOURS = 24
+"""The shortest capacity block: "How Capacity Blocks work" (2026-11-20), one day."""
+
+_NOT_SOLD = frozenset({"InvalidParameterValue", "Unsupported", "UnsupportedOperation"})
+
+
+@dataclass(frozen=True)
+class ReservedCapacity:
+    """A reservation or block of this account; times are ISO 8601, `ends` None for no end."""
+
+    id: str
+    type: str
+    zone: str
+    state: str
+    total: int
+    free: int
+    starts: str
+    ends: str | None
+
+
+@dataclass(frozen=True)
+class BlockOffering:
+    """A capacity block to buy: `upfront_usd` is for all `count` instances and the whole time."""
+
+    id: str
+    zone: str
+    count: int
+    hours: int
+    starts: str
+    upfront_usd: float
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What there is of `instance_type` in `region`.
+
+    `zones` offer it. `spot_usd_h` is by zone. `on_demand_usd_h` is None where not known.
+    """
+
+    instance_type: str
+    region: str
+    nodes: int
+    zones: tuple[str, ...]
+    on_demand_usd_h: float | None
+    spot_usd_h: dict[str, float]
+    reservations: tuple[ReservedCapacity, ...]
+    blocks: tuple[BlockOffering, ...]
+
+
+def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
+    """What AWS says now; everything is asked at once, nothing is made.
+
+    Blocks are offers of a day for `nodes` instances. Raises InputError for a type that the region
+    does not have, CloudError.
+    """
+    ec2 = client(target, "ec2")
+    with ThreadPoolExecutor(4, thread_name_prefix="capacity") as pool:
+        zones = pool.submit(_zones, ec2, instance_type)
+        spot = pool.submit(_optional, lambda: _spot(ec2, instance_type))
+        ours = pool.submit(_reservations, ec2, instance_type)
+        blocks = pool.submit(_optional, lambda: _blocks(ec2, instance_type, nodes))
+        if not zones.result():
+            names = nearest(instance_type)
+            raise InputError(
+                f"no zone of {target.region} offers {instance_type}",
+                f"nearest names: {', '.join(names)}" if names else "choose another type or region",
+            )
+        return Capacity(
+            instance_type=instance_type,
+            region=target.region,
+            nodes=nodes,
+            zones=zones.result(),
+            on_demand_usd_h=price_usd_h(instance_type),
+            spot_usd_h=dict(spot.result()),
+            reservations=tuple(ours.result()),
+            blocks=tuple(blocks.result()),
+        )
+
+
+def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:
+    """The answer, empty where AWS does not sell the type so."""
+    try:
+        return list(ask())
+    except CloudError as error:
+        if error.code in _NOT_SOLD:
+            return []
+        raise
+
+
+def _zones(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
+    with aws_errors():
+        offers = ec2.describe_instance_type_offerings(
+            LocationType="availability-zone",
+            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+        )["InstanceTypeOfferings"]
+    return tuple(sorted(offer["Location"] for offer in offers))
+
+
+def _spot(ec2: "EC2Client", instance_type: str) -> list[tuple[str, float]]:
+    """The newest price of each zone; a StartTime of now asks for what holds now."""
+    asked: Any = [instance_type]
+    with aws_errors():
+        history = ec2.describe_spot_price_history(
+            InstanceTypes=asked,
+            ProductDescriptions=["Linux/UNIX"],
+            StartTime=datetime.now(UTC),
+        )["SpotPriceHistory"]
+    newest = sorted(history, key=lambda price: price["Timestamp"])
+    prices = {price["AvailabilityZone"]: float(price["SpotPrice"]) for price in newest}
+    return sorted(prices.items())
+
+
+def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity]:
+    with aws_errors():
+        pages = ec2.get_paginator("describe_capacity_reservations").paginate(
+            Filters=[
+                {"Name": "instance-type", "Values": [instance_type]},
+                {"Name": "state", "Values": ["active", "scheduled", "pending"]},
+            ]
+        )
+        told: list[Any] = [one for page in pages for one in page["CapacityReservations"]]
+    return [
+        ReservedCapacity(
+            id=one["CapacityReservationId"],
+            type="capacity-block"
+            if one.get("ReservationType") == "capacity-block"
+            else "reservation",
+            zone=one["AvailabilityZone"],
+            state=one["State"],
+            total=one["TotalInstanceCount"],
+            free=one["AvailableInstanceCount"],
+            starts=_iso(one.get("StartDate") or one["CreateDate"]) or "",
+            ends=_iso(one.get("EndDate")),
+        )
+        for one in sorted(told, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
+    ]
+
+
+def _blocks(ec2: "EC2Client", instance_type: str, nodes: int) -> list[BlockOffering]:
+    with aws_errors():
+        offers = ec2.describe_capacity_block_offerings(
+            InstanceType=instance_type, InstanceCount=nodes, CapacityDurationHours=BLOCK_HOURS
+        )["CapacityBlockOfferings"]
+    return [
+        BlockOffering(
+            id=offer["CapacityBlockOfferingId"],
+            zone=offer["AvailabilityZone"],
+            count=offer["InstanceCount"],
+            hours=offer["CapacityBlockDurationHours"],
+            starts=_iso(offer["StartDate"]) or "",
+            upfront_usd=float(offer["UpfrontFee"]),
+        )
+        for offer in sorted(offers, key=lambda o: (o["StartDate"], o["AvailabilityZone"]))
+    ]
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.astimezone(UTC).isoformat(timespec="minutes") if moment else None

@@ -1,0 +1,127 @@
+"""The machines of a cluster come whole or not at all, whatever capacity they are bought from."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from config.aws_codes import aws_code
+from config.errors import CloudError, GpuctlError, InfraError, Interrupted
+from config.progress import Progress, Reporter
+from config.resolved import Resolved
+from config.target import Target
+from infra.fleet import Fleet
+from infra.plan import Plan
+from infra.stack import Stack
+from provision.aws import client
+from provision.claim import claimed, in_some_zone
+from provision.reservations import await_start
+from provision.sweep import sweep
+
+TRIES = 3
+"""Launches of a node that failed, in the claim that holds its place."""
+
+_INSTANCE = "aws:ec2/instance:Instance"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One `up` of a cluster's machines.
+
+    `settled` is told the cluster as soon as its zone is certain, before anything is made there.
+    """
+
+    resolved: Resolved
+    plan: Plan
+    stack: Stack
+    target: Target
+    settled: Callable[[Resolved], None]
+
+    def carry_out(self, report: Reporter) -> Fleet:
+        """The fleet is as planned. A new cluster that cannot be had whole leaves nothing behind.
+
+        Raises CloudError where capacity is refused, InfraError where Pulumi fails.
+        """
+        await_start(self.resolved, report)
+        is_new = not self.stack.exists()
+        try:
+            kind = self.resolved.cluster.capacity.type
+            if kind == "spot" and is_new:
+                return in_some_zone(self.resolved, self._what, self._spot(report), report)
+            if kind == "on-demand" and self._coming:
+                return self._claimed(report)
+            return self._launched(self.resolved, report)
+        except Interrupted:
+            raise  # the engine ended what was under way: the same command goes on from there
+        except (CloudError, InfraError, KeyboardInterrupt):
+            if is_new:
+                # What cannot be told twice is told once: the reason, and not what removal met.
+                with suppress(GpuctlError):
+                    self._remove_all(report)
+            raise
+
+    @property
+    def _coming(self) -> int:
+        """How many nodes are made that do not exist. One that is replaced frees its own place."""
+        names = set(self.resolved.node_names)
+        return sum(
+            change.op == "create" and change.type == _INSTANCE and change.name in names
+            for change in self.plan.changes
+        )
+
+    @property
+    def _what(self) -> str:
+        return f"{self._coming} x {self.resolved.instance_type.name}"
+
+    def _claimed(self, report: Reporter) -> Fleet:
+        """All new nodes have their place before the first is launched."""
+        self.stack.begin(self.resolved, report)
+        with claimed(self.resolved, self._coming, self.target, report) as claim:
+            there = self._in(claim.zone)
+            self.settled(there)
+            return self._launched(there, report)
+
+    def _spot(self, report: Reporter) -> Callable[[str], Fleet]:
+        """Nodes at once in one zone; after a refusal what came is removed."""
+
+        def attempt(zone: str) -> Fleet:
+            there = self._in(zone)
+            self.settled(there)
+            try:
+                return self.stack.up(there, report)
+            except InfraError:
+                self._remove_all(report)
+                raise
+
+        return attempt
+
+    def _launched(self, there: Resolved, report: Reporter) -> Fleet:
+        """A node that failed is launched again, beside those that are well."""
+        for left in reversed(range(TRIES)):
+            try:
+                return self.stack.up(there, report)
+            except InfraError as error:
+                if left == 0 or not _may_pass(error, there):
+                    raise
+                detail = f"{error.code or 'it failed'}: launched again"
+                report(Progress("capacity", error.resource, "running", detail))
+        raise AssertionError("unreachable")
+
+    def _in(self, zone: str) -> Resolved:
+        """The cluster in that zone.
+
+        Where it is not the planned one, the plan differs in it alone: only a cluster of which
+        nothing exists yet can choose.
+        """
+        if zone == self.resolved.zone:
+            return self.resolved
+        return self.resolved.model_copy(update={"zone": zone})
+
+    def _remove_all(self, report: Reporter) -> None:
+        self.stack.destroy(report)
+        sweep(client(self.target, "ec2"), self.resolved.cluster.name, report)
+
+
+def _may_pass(error: InfraError, there: Resolved) -> bool:
+    """Whether the launch of that node may succeed when it is tried again."""
+    known = aws_code(error.code)
+    return error.resource in there.node_names and (known is None or known.repeat != "no")

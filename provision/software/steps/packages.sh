@@ -1,0 +1,1 @@
+gpuctl_install "${gpuctl_packages[@]}"

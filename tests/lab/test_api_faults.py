@@ -1,0 +1,203 @@
+"""What the lab can be told to refuse: AWS's code, text and HTTP status, and nothing half done."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from config.errors import InputError
+from lab.api import faults
+from tests.lab.world import World, refused, world
+
+Told = Callable[..., World]
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[World]:
+    with world(faults=tmp_path / "faults.json") as made:
+        yield made
+
+
+@pytest.fixture
+def told(region: World, tmp_path: Path) -> Told:
+    """`told("capacity", "3")`: the region with that fault, and the bare text of none."""
+
+    def tell(name: str, *arguments: str) -> World:
+        faults.write(tmp_path / "faults.json", {name: faults.parse(name, arguments)})
+        return region
+
+    return tell
+
+
+def insufficient(zone: str) -> str:
+    return (
+        "We currently do not have sufficient p4d.24xlarge capacity in the Availability Zone you"
+        f" requested ({zone}). Our system will be working on provisioning additional capacity."
+    )
+
+
+def instances(region: World) -> int:
+    return len(region.ec2.describe_instances()["Reservations"])
+
+
+def test_no_capacity_in_named_zones(told: Told) -> None:
+    region = told("no-capacity", "us-east-1a", "us-east-1b")
+    with refused("InsufficientInstanceCapacity", insufficient("us-east-1a"), 500):
+        region.run()
+    assert instances(region) == 0
+    region.run(InstanceType="t3.small", SubnetId=region.subnet, ImageId=region.image)
+    there = region.new_subnet("10.213.16.0/20", "us-east-1c")
+    region.run(ImageId=region.image, InstanceType="p4d.24xlarge", SubnetId=there)
+
+
+def test_capacity_for_three_of_four(told: Told) -> None:
+    region = told("capacity", "3")
+    with refused("InsufficientInstanceCapacity", insufficient("us-east-1a"), 500):
+        region.run(4)
+    assert instances(region) == 0
+    assert len(region.run(3)) == 3
+
+
+def test_a_quota_of_192_vcpus(told: Told) -> None:
+    region = told("vcpu-quota", "192")
+    text = (
+        "You have requested more vCPU capacity than your current vCPU limit of 192 allows for the"
+        " instance bucket that the specified instance type belongs to. Please visit"
+        " http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."
+    )
+    with refused("VcpuLimitExceeded", text):
+        region.run(3)
+    region.run(2)
+    with refused("VcpuLimitExceeded", text):
+        region.run(1)
+    with refused("VcpuLimitExceeded", text):
+        region.ec2.create_capacity_reservation(
+            InstanceType="p4d.24xlarge", InstancePlatform="Linux/UNIX", InstanceCount=1,
+            AvailabilityZone="us-east-1a",
+        )  # fmt: skip
+    # Spot and other families have quotas of their own.
+    spot = {"MarketType": "spot"}
+    region.run(2, InstanceMarketOptions=spot)
+    with refused("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"):
+        region.run(1, InstanceMarketOptions=spot)
+    region.run(InstanceType="t3.small", SubnetId=region.subnet, ImageId=region.image)
+
+
+def test_every_third_call_is_throttled_and_clients_go_on(told: Told) -> None:
+    region = told("throttle", "3")
+    region.ec2.describe_vpcs()
+    region.ec2.describe_vpcs()
+    with refused("RequestLimitExceeded", "Request limit exceeded.", 503):
+        region.ec2.describe_vpcs()
+    patient = boto3.client(
+        "ec2", endpoint_url=region.url, region_name="us-east-1", aws_access_key_id="lab",
+        aws_secret_access_key="lab", config=Config(retries={"mode": "standard"}),
+    )  # fmt: skip
+    for _ in range(4):
+        patient.describe_vpcs()
+
+
+def test_an_api_error_at_the_kth_call_comes_once(told: Told) -> None:
+    region = told("api-error", "2", "Unavailable")
+    region.ec2.describe_vpcs()
+    with refused("Unavailable", "AWS cannot serve the request now.", 500):
+        region.ec2.describe_vpcs()
+    for _ in range(3):
+        region.ec2.describe_vpcs()
+    told("api-error", "1")
+    with refused("InternalError", "An internal error has occurred", 500):
+        region.ec2.describe_vpcs()
+
+
+def test_a_type_that_a_zone_does_not_offer(told: Told) -> None:
+    region = told("not-offered", "p4d.24xlarge", "us-east-1a", "us-east-1b")
+    offers = region.ec2.describe_instance_type_offerings(
+        LocationType="availability-zone",
+        Filters=[{"Name": "instance-type", "Values": ["p4d.24xlarge"]}],
+    )["InstanceTypeOfferings"]
+    assert sorted(offer["Location"] for offer in offers) == ["us-east-1c", "us-east-1d"]
+    text = (
+        "Your requested instance type (p4d.24xlarge) is not supported in your requested"
+        " Availability Zone (us-east-1a). Please retry your request by not specifying an"
+        " Availability Zone or choosing us-east-1c, us-east-1d."
+    )
+    with refused("Unsupported", text):
+        region.run()
+
+
+def test_no_free_address(told: Told) -> None:
+    region = told("no-free-address")
+    text = (
+        f"There are not enough free addresses in subnet '{region.subnet}' to satisfy the requested"
+        " number of instances."
+    )
+    with refused("InsufficientFreeAddressesInSubnet", text):
+        region.run()
+    assert instances(region) == 0
+
+
+def test_limits_of_addresses_and_vpcs(told: Told) -> None:
+    region = told("elastic-ip-limit", "1")
+    region.ec2.allocate_address(Domain="vpc")
+    with refused("AddressLimitExceeded", "The maximum number of addresses has been reached."):
+        region.ec2.allocate_address(Domain="vpc")
+    told("vpc-limit", "1")
+    with refused("VpcLimitExceeded", "The maximum number of VPCs has been reached."):
+        region.ec2.create_vpc(CidrBlock="10.1.0.0/16")
+
+
+def test_images_of_another_architecture(told: Told) -> None:
+    region = told("image-architecture", "arm64")
+    (image,) = region.ec2.describe_images(ImageIds=[region.image])["Images"]
+    assert image["Architecture"] == "arm64"
+    with pytest.raises(Exception, match=r"InvalidParameterValue.*does not match the architecture"):
+        region.run()
+    assert instances(region) == 0
+
+
+def test_quotas_as_service_quotas_tells_them(told: Told) -> None:
+    region = told("vcpu-quota", "192")
+    quotas: Any = region.client("service-quotas")
+    quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-417A185B")["Quota"]
+    assert (quota["QuotaName"], quota["Value"]) == ("Running On-Demand P instances", 192.0)
+    listed = quotas.list_service_quotas(ServiceCode="ec2")["Quotas"]
+    assert {q["QuotaCode"] for q in listed} > {"L-1216C47A", "L-DB2E81BA", "L-0263D0A3"}
+    with refused("NoSuchResourceException", "The specified quota does not exist."):
+        quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
+
+
+def test_prices_in_the_shape_of_the_price_list(region: World) -> None:
+    filters = {
+        "instanceType": "p4d.24xlarge", "regionCode": "eu-west-1", "operatingSystem": "Linux",
+        "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used",
+    }  # fmt: skip
+    asked = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in filters.items()]
+    (text,) = region.client("pricing").get_products(ServiceCode="AmazonEC2", Filters=asked)[
+        "PriceList"
+    ]
+    (term,) = json.loads(text)["terms"]["OnDemand"].values()
+    (dimension,) = term["priceDimensions"].values()
+    assert (dimension["unit"], dimension["pricePerUnit"]) == ("Hrs", {"USD": "21.9576420000"})
+
+
+@pytest.mark.parametrize("name", faults.FAULTS)
+def test_every_fault_has_a_code_in_the_table_of_errors(name: str) -> None:
+    from config.aws_codes import aws_code
+
+    assert aws_code(faults.FAULTS[name].code) is not None
+
+
+def test_a_fault_that_is_none_says_what_there_is() -> None:
+    with pytest.raises(InputError, match=r"^the lab has no fault 'tea'; it knows no-capacity, "):
+        faults.parse("tea", ())
+    with pytest.raises(InputError) as caught:
+        faults.parse("capacity", ("three",))
+    assert str(caught.value) == (
+        "fault capacity cannot be given 'three'; write `gpuctl lab fault set capacity N`"
+    )
+    with pytest.raises(InputError, match="no-capacity ZONE…"):
+        faults.parse("no-capacity", ("us-east-1",))

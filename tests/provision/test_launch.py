@@ -1,0 +1,275 @@
+"""A fleet comes whole or not at all: Pulumi's engine against the lab's API, without machines."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.cluster import Cluster
+from config.errors import GpuctlError, InfraError
+from config.progress import Progress, Reporter, silent
+from config.resolved import Resolved
+from infra.engine import Engine, find_engine
+from infra.fleet import Fleet
+from infra.stack import Stack
+from provision import claim, record
+from provision.launch import Launch
+from provision.preflight import resolve
+from provision.resources import find
+from tests.infra.region import Region, client, region
+
+pytestmark = pytest.mark.engine
+
+P4D = "p4d.24xlarge"
+ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return find_engine(silent)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Region]:
+    with region(tmp_path) as made:
+        yield made
+
+
+def room(here: Region, *places: int) -> None:
+    """The first zones have so many places for p4d."""
+    table = {zone: {P4D: count} for zone, count in zip(ZONES, places, strict=False)}
+    here.capacity.write_text(json.dumps(table))
+
+
+class Upped:
+    """Clusters launched in a region, and what was told meanwhile."""
+
+    def __init__(self, here: Region, engine: Engine) -> None:
+        self.here, self.engine = here, engine
+        self.told: list[Progress] = []
+        self.zones: list[str] = []
+        self.seconds_to_settle = 0.0
+        self.kind: type[Stack] = Stack
+
+    def up(self, nodes: int, **capacity: Any) -> None:
+        cluster = Cluster.model_validate(
+            {
+                "name": "demo",
+                "nodes": nodes,
+                "instance_type": P4D,
+                "capacity": {"zones": tuple(ZONES), **capacity},
+            }
+        )
+        stack = self.kind("demo", self.here.target, self.engine)
+        resolved = resolve(cluster, self.here.target)
+        before = record.read("demo", self.here.target)
+        created = before.created if before else datetime.now(UTC)
+        plan = stack.preview(resolved)
+        began = time.monotonic()
+
+        def settled(there: Any) -> None:
+            self.zones.append(there.zone)
+            record.write(record.new_record(there, created), self.here.target)
+            self.seconds_to_settle = time.monotonic() - began
+
+        Launch(resolved, plan, stack, self.here.target, settled).carry_out(self.told.append)
+
+    @property
+    def running(self) -> list[Any]:
+        """The nodes that run."""
+        wanted = [
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+            {"Name": "instance-type", "Values": [P4D]},
+        ]
+        answer = client(self.here.target).describe_instances(Filters=wanted)  # type: ignore[arg-type]
+        return [one for r in answer["Reservations"] for one in r["Instances"]]
+
+    @property
+    def claims(self) -> list[Any]:
+        found = client(self.here.target).describe_capacity_reservations()
+        return list(found["CapacityReservations"])
+
+    @property
+    def left(self) -> list[str]:
+        return [f"{r.kind} {r.id}" for r in find(client(self.here.target), None)]
+
+
+@pytest.fixture
+def fleet(here: Region, engine: Engine) -> Upped:
+    return Upped(here, engine)
+
+
+def test_a_fleet_goes_whole_to_the_first_zone_that_has_room(fleet: Upped) -> None:
+    room(fleet.here, 0, 3, 4)
+    fleet.up(4)
+    assert fleet.zones == ["us-east-1c"]
+    assert {one["Placement"]["AvailabilityZone"] for one in fleet.running} == {"us-east-1c"}
+    (claim,) = fleet.claims
+    assert [one["CapacityReservationId"] for one in fleet.running] == [
+        claim["CapacityReservationId"]
+    ] * 4
+    assert claim["PlacementGroupArn"].endswith(":placement-group/gpuctl-demo")
+    assert (claim["State"], claim["EndDateType"]) == ("cancelled", "limited")
+    assert (claim["EndDate"] - claim["CreateDate"]).total_seconds() == pytest.approx(1200, abs=5)
+    assert {tag["Key"]: tag["Value"] for tag in claim["Tags"]} == {
+        "gpuctl:cluster": "demo",
+        "Name": "demo-claim",
+    }
+    assert [(p.subject, p.state, p.detail) for p in fleet.told if p.stage == "capacity"] == [
+        ("us-east-1a", "start", "4 x p4d.24xlarge"),
+        ("us-east-1a", "failed", "InsufficientInstanceCapacity"),
+        ("us-east-1b", "start", "4 x p4d.24xlarge"),
+        ("us-east-1b", "failed", "InsufficientInstanceCapacity"),
+        ("us-east-1c", "start", "4 x p4d.24xlarge"),
+        ("us-east-1c", "done", "4 x p4d.24xlarge"),
+    ]
+    assert fleet.seconds_to_settle < 10
+
+
+def test_room_for_three_of_four_launches_nothing(fleet: Upped) -> None:
+    room(fleet.here, 3, 3, 3)
+    with pytest.raises(GpuctlError) as caught:
+        fleet.up(4)
+    assert str(caught.value) == (
+        "no zone has 4 x p4d.24xlarge whole, so nothing was launched (us-east-1a:"
+        " InsufficientInstanceCapacity, us-east-1b: InsufficientInstanceCapacity, us-east-1c:"
+        " InsufficientInstanceCapacity); name other zones in capacity.zones, ask for fewer nodes,"
+        " or try again later, or set capacity.wait (30m)"
+    )
+    assert (fleet.running, fleet.claims, fleet.left) == ([], [], [])
+
+
+def test_a_second_up_claims_nothing_and_a_node_more_claims_one_where_the_others_are(
+    fleet: Upped,
+) -> None:
+    room(fleet.here, 0, 4)
+    fleet.up(2)
+    first = {one["InstanceId"] for one in fleet.running}
+    fleet.up(2)
+    assert len(fleet.claims) == 1
+    fleet.here.capacity.unlink()  # every zone has room, but the cluster lies in one
+    fleet.up(3)
+    assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 1]
+    assert {one["AvailabilityZone"] for one in fleet.claims} == {"us-east-1b"}
+    assert len(fleet.running) == 3
+    assert first < {one["InstanceId"] for one in fleet.running}
+
+
+def test_more_nodes_than_there_is_room_for_touch_no_node_that_runs(fleet: Upped) -> None:
+    room(fleet.here, 2, 9, 9)
+    fleet.up(2)
+    before = {one["InstanceId"] for one in fleet.running}
+    with pytest.raises(claim.NoCapacity, match=r"^no zone has 2 x p4d.24xlarge whole"):
+        fleet.up(4)
+    assert {one["InstanceId"] for one in fleet.running} == before
+
+
+def test_wait_tries_the_zones_again_and_tells(
+    fleet: Upped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "FIRST_PAUSE_S", 0.5)
+    room(fleet.here, 0, 0, 0)
+    opening = threading.Timer(8, room, (fleet.here, 0, 2, 0))
+    opening.start()
+    fleet.up(2, wait="2m")
+    opening.join()
+    assert fleet.zones == ["us-east-1b"]
+    said = [p.detail for p in fleet.told if p.subject == "all zones"]
+    assert said
+    assert said[0].startswith("no zone has 2 x p4d.24xlarge: again in ")
+
+
+def test_wait_that_is_over_says_what_was_tried(
+    fleet: Upped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "FIRST_PAUSE_S", 0.2)
+    room(fleet.here, 1, 0, 0)
+    with pytest.raises(claim.NoCapacity) as caught:
+        fleet.up(2, wait="2s")
+    assert caught.value.code == "InsufficientInstanceCapacity"
+    assert caught.value.message.startswith(
+        "no zone has 2 x p4d.24xlarge whole within 2s, so nothing was launched (us-east-1a: Insuf"
+    )
+    assert fleet.left == []
+
+
+def test_spot_comes_whole_in_one_zone_and_leaves_nothing_in_others(fleet: Upped) -> None:
+    room(fleet.here, 0, 1, 2)
+    fleet.up(2, type="spot")
+    assert fleet.zones == ["us-east-1a", "us-east-1b", "us-east-1c"]
+    assert [one["Placement"]["AvailabilityZone"] for one in fleet.running] == ["us-east-1c"] * 2
+    assert {one["InstanceLifecycle"] for one in fleet.running} == {"spot"}
+    assert fleet.claims == []
+    assert sum(name.startswith("VPC") for name in fleet.left) == 1
+
+
+def test_a_block_takes_the_nodes_and_needs_no_group(fleet: Upped) -> None:
+    room(fleet.here, 0, 0, 0)  # a block's room is its own
+    block = bought(fleet.here, datetime.now(UTC) + timedelta(seconds=20))
+    fleet.up(2, type="capacity-block", id=block, wait="1m", zones=())
+    assert [one["CapacityReservationId"] for one in fleet.running] == [block] * 2
+    assert not any(one["Placement"].get("GroupName") for one in fleet.running)
+    waited = [p.detail for p in fleet.told if p.subject == block]
+    assert waited
+    assert waited[0].startswith("begins ")
+
+
+class Lossy(Stack):
+    """Launches after which AWS ended node1, `losses` times."""
+
+    losses = 0
+    code = "InternalError"
+
+    def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
+        fleet = super().up(resolved, report)
+        if Lossy.losses == 0:
+            return fleet
+        Lossy.losses -= 1
+        ec2 = client(self._target)
+        (node,) = [node for node in fleet.nodes if node.name == "node1"]
+        ec2.terminate_instances(InstanceIds=[node.instance_id])
+        raise InfraError("node1 failed: it is terminated", "", Lossy.code, "node1")
+
+
+def test_a_node_that_failed_is_launched_again_beside_the_others(fleet: Upped) -> None:
+    fleet.kind, Lossy.losses, Lossy.code = Lossy, 2, ""
+    fleet.up(3)
+    assert len(fleet.running) == 3
+    (claim_,) = fleet.claims
+    assert {one["CapacityReservationId"] for one in fleet.running} == {
+        claim_["CapacityReservationId"]
+    }
+    assert [p.detail for p in fleet.told if p.subject == "node1" and p.stage == "capacity"] == [
+        "it failed: launched again"
+    ] * 2
+    ids = {one["LaunchTime"] for one in fleet.running}
+    assert len(ids) > 1  # the healthy ones were not touched
+
+
+@pytest.mark.parametrize(("losses", "code"), [(3, "InternalError"), (1, "InvalidParameterValue")])
+def test_a_fleet_that_cannot_be_filled_is_removed_whole(
+    fleet: Upped, losses: int, code: str
+) -> None:
+    fleet.kind, Lossy.losses, Lossy.code = Lossy, losses, code
+    with pytest.raises(InfraError, match=r"^node1 failed: it is terminated$"):
+        fleet.up(2)
+    assert Lossy.losses == 0
+    assert (fleet.running, fleet.left) == ([], [])
+
+
+def bought(here: Region, start: datetime, count: int = 2) -> str:
+    """A block of a day in us-east-1d."""
+    ec2 = client(here.target)
+    offers = ec2.describe_capacity_block_offerings(
+        InstanceType=P4D, InstanceCount=count, CapacityDurationHours=24, StartDateRange=start
+    )["CapacityBlockOfferings"]
+    (offer,) = [o for o in offers if o["AvailabilityZone"] == "us-east-1d"]
+    answer = ec2.purchase_capacity_block(
+        CapacityBlockOfferingId=offer["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
+    )
+    return str(answer["CapacityReservation"]["CapacityReservationId"])

@@ -1,0 +1,274 @@
+"""What the account allows and the cluster may cost, told before anything is made."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from config.cluster import Cluster
+from config.errors import CloudError, GpuctlError, InputError
+from config.resolved import Image, Resolved
+from config.target import Target
+from lab.api import faults
+from lab.api.quotas import QUOTAS
+from provision import aws, preflight
+from provision.cost import price_of
+from provision.instance_types import read_instance_type
+from provision.limits import Quota
+from provision.preflight import Complaints, resolve
+from provision.resources import Resource
+from tests.infra.region import CREDENTIALS, child
+
+Tell = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Target, Path]]:
+    """A region and the file of its faults."""
+    state = tmp_path_factory.mktemp("region")
+    table = state / "faults.json"
+    with child("lab.api", "--faults", str(table)) as (url, _):
+        yield (
+            Target(
+                name="test",
+                region="us-east-1",
+                state=state / "gpuctl",
+                endpoint=url,
+                environment=CREDENTIALS,
+                caller_address="198.18.255.1",
+            ),
+            table,
+        )
+
+
+@pytest.fixture
+def target(region: tuple[Target, Path], tmp_path: Path) -> Iterator[Target]:
+    """The region without faults, and without instances afterwards."""
+    target, table = region
+    yield replace(target, state=tmp_path)
+    table.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def tell(region: tuple[Target, Path]) -> Tell:
+    """`tell("capacity", "3")`: the region has that fault, and no other."""
+
+    def set_fault(name: str, *arguments: str) -> None:
+        faults.write(region[1], {name: faults.parse(name, arguments)})
+
+    return set_fault
+
+
+def cluster(**changes: Any) -> Cluster:
+    data = {"name": "demo", "nodes": 2, "instance_type": "p5.48xlarge", **changes}
+    return Cluster.model_validate_json(json.dumps(data))
+
+
+def complaint(target: Target, **changes: Any) -> GpuctlError:
+    with pytest.raises(GpuctlError) as caught:
+        resolve(cluster(**changes), target)
+    assert not target.clusters.exists()
+    return caught.value
+
+
+def ec2(target: Target) -> Any:
+    return boto3.client(
+        "ec2", endpoint_url=target.endpoint, region_name=target.region,
+        aws_access_key_id="a", aws_secret_access_key="b",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def a_p4d_of_somebody(target: Target) -> Iterator[None]:
+    api = ec2(target)
+    vpc = api.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    subnet = api.create_subnet(
+        VpcId=vpc, CidrBlock="10.9.0.0/24", AvailabilityZone="us-east-1a"
+    )["Subnet"]["SubnetId"]  # fmt: skip
+    image = api.describe_images()["Images"][0]["ImageId"]
+    (made,) = api.run_instances(
+        ImageId=image, InstanceType="p4d.24xlarge", SubnetId=subnet, MinCount=1, MaxCount=1
+    )["Instances"]
+    yield
+    api.terminate_instances(InstanceIds=[made["InstanceId"]])
+    api.delete_subnet(SubnetId=subnet)
+    api.delete_vpc(VpcId=vpc)
+
+
+@pytest.mark.usefixtures("a_p4d_of_somebody")
+def test_the_vcpu_quota_is_reckoned(target: Target, tell: Tell) -> None:
+    tell("vcpu-quota", "192")
+    error = complaint(target)
+    assert isinstance(error, InputError)
+    assert str(error) == (
+        'vCPUs: 2 x p5.48xlarge needs 384, the quota "Running On-Demand P instances" (L-417A185B)'
+        " is 192 in us-east-1 of which 96 in use; ask for 480 or more: `aws service-quotas"
+        " request-service-quota-increase --service-code ec2 --quota-code L-417A185B"
+        " --desired-value 480 --region us-east-1`"
+    )
+
+
+def test_the_limits_of_addresses_vpcs_and_vcpus_come_at_once(
+    region: tuple[Target, Path], target: Target
+) -> None:
+    limits = {name: ("0",) for name in ("vcpu-quota", "elastic-ip-limit", "vpc-limit")}
+    faults.write(region[1], limits)
+    lines = str(complaint(target, budget={"max_hourly": 100})).splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "vCPUs",
+        "Elastic IP addresses",
+        "VPCs",
+        "budget.max_hourly",
+    ]
+    assert '1 more needed, the quota "EC2-VPC Elastic IPs" (L-0263D0A3) is 0' in lines[1]
+    assert "remove what nobody needs, or ask for 1 or more: `aws service-quotas" in lines[2]
+    assert lines[3] == (
+        "budget.max_hourly: an hour costs $110.16, at most $100.00 is allowed; ask for fewer nodes,"
+        " another type or a shorter lifetime, or allow more"
+    )
+
+
+def test_spot_and_families_that_are_not_in_the_catalogue_have_their_quotas(
+    target: Target, tell: Tell
+) -> None:
+    tell("vcpu-quota", "0")
+    assert "All P5 Spot Instance Requests" in str(complaint(target, capacity={"type": "spot"}))
+    text = str(complaint(target, instance_type="c6i.large"))
+    # Two nodes of two vCPUs, and the bastion's two.
+    assert 'needs 6, the quota "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z)' in text
+    assert "(L-1216C47A)" in text
+
+
+def test_a_total_budget_is_for_the_lifetime(target: Target) -> None:
+    error = complaint(target, lifetime={"max": "8h"}, budget={"max_total": 800})
+    assert (
+        error.message == "budget.max_total: lifetime.max costs $881.25, at most $800.00 is allowed"
+    )
+    assert resolve(cluster(lifetime={"max": "8h"}, budget={"max_total": 900}), target)
+
+
+def test_a_budget_cannot_be_kept_without_a_price(target: Target) -> None:
+    error = complaint(target, instance_type="m5.large", budget={"max_hourly": 10})
+    assert error.message == "budget: the price of m5.large is not known"
+    assert resolve(cluster(instance_type="m5.large"), target).instance_type.price_usd_h is None
+
+
+def test_any_type_of_ec2_will_do(target: Target) -> None:
+    found = resolve(cluster(name="cpu", instance_type="c6i.large"), target)
+    assert (found.instance_type.gpus, found.instance_type.max_efa) == (0, 0)
+    assert [i.type for i in found.interfaces] == ["interface"]
+    assert found.instance_type.price_usd_h == 0.085
+    assert found.price_source == "AWS's price list of 2026-07-28, us-east-1"
+    assert found.warnings == ()
+
+
+def test_a_name_that_the_region_has_not_gets_the_nearest_that_it_has(target: Target) -> None:
+    assert str(complaint(target, instance_type="c6i.7xlarge")).startswith(
+        "instance type c6i.7xlarge does not exist in us-east-1; did you mean c6i."
+    )
+
+
+def test_types_are_counted_under_aws_s_own_names() -> None:
+    counted = {
+        kind: [
+            quota.code
+            for quota in QUOTAS
+            if Quota(quota.service, quota.code, quota.name, 0).counts(kind)
+        ]
+        for kind in ("p5.48xlarge", "p3dn.24xlarge", "g6e.8xlarge", "gr6.8xlarge", "t3.small",
+                     "trn1.32xlarge", "inf2.xlarge", "hpc7a.96xlarge", "im4gn.large", "x2gd.large")
+    }  # fmt: skip
+    assert counted == {
+        "p5.48xlarge": ["L-417A185B", "L-C4BD4855"],
+        "p3dn.24xlarge": ["L-417A185B", "L-7212CCBC"],
+        "g6e.8xlarge": ["L-DB2E81BA", "L-3819A6DF"],
+        "gr6.8xlarge": ["L-DB2E81BA", "L-3819A6DF"],
+        "t3.small": ["L-1216C47A", "L-34B43A08"],
+        "trn1.32xlarge": ["L-2C3B7624", "L-6B0D517C"],
+        "inf2.xlarge": ["L-1945791B", "L-B5D1601B"],
+        "hpc7a.96xlarge": ["L-F7808C92"],
+        "im4gn.large": ["L-1216C47A", "L-34B43A08"],
+        "x2gd.large": ["L-7295265B"],
+    }
+
+
+def test_a_question_that_may_not_be_asked_is_a_warning() -> None:
+    def denied() -> None:
+        raise CloudError(
+            "AWS refused GetProducts: AccessDeniedException: No", "", "AccessDeniedException"
+        )
+
+    complaints = Complaints()
+    complaints.advise("the price", "pricing:GetProducts", denied)
+    complaints.check()
+    assert complaints.warnings == [
+        "the price could not be checked (AccessDeniedException: allow pricing:GetProducts)"
+    ]
+
+
+def test_without_service_quotas_and_pricing_the_catalogue_serves(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = aws.client
+
+    def client(where: Target, service: Any) -> Any:
+        gone = replace(where, endpoint="http://127.0.0.1:9")
+        return known(gone if service in ("service-quotas", "pricing") else where, service)
+
+    monkeypatch.setattr(preflight, "client", client)
+    found = resolve(cluster(name="dark"), target)
+    assert (found.instance_type.price_usd_h, found.price_source) == (
+        55.04,
+        "gpuctl's list of 2026-07-28, us-east-1",
+    )
+    assert [warning.partition(" could")[0] for warning in found.warnings] == [
+        "the vCPU quota",
+        "the quota of Elastic IP addresses",
+        "the quota of VPCs",
+        "the price",
+    ]
+
+
+def test_throttling_on_every_third_call_is_outwaited(target: Target, tell: Tell) -> None:
+    tell("throttle", "3")
+    assert isinstance(resolve(cluster(name="slow"), target), Resolved)
+
+
+def test_images_of_the_wrong_architecture(target: Target, tell: Tell) -> None:
+    tell("image-architecture", "arm64")
+    assert str(complaint(target, name="arm")) == (
+        "image dlami-ubuntu-24.04 is for arm64, p5.48xlarge is x86_64;"
+        " name an image of that architecture (ami-…)"
+    )
+
+
+def test_a_zone_that_does_not_offer_the_type(target: Target, tell: Tell) -> None:
+    tell("not-offered", "p5.48xlarge", "us-east-1a")
+    error = complaint(target, capacity={"zones": ["us-east-1a"]})
+    assert error.message == "capacity.zones: us-east-1a: none offers p5.48xlarge"
+
+
+def test_an_image_that_boots_by_uefi_alone_is_refused_for_a_type_that_cannot() -> None:
+    p4d = read_instance_type(
+        {"InstanceType": "p4d.24xlarge", "SupportedBootModes": ["legacy-bios"]}
+    )
+    image = Image(
+        id="ami-1", name="i", root_device="/dev/sda1", architecture="x86_64", boot_mode="uefi",
+    )  # fmt: skip
+    wanted = cluster(instance_type="p4d.24xlarge")
+    with pytest.raises(InputError) as caught:
+        preflight._check_image(wanted, p4d, image, 8)
+    assert caught.value.message == (
+        "image dlami-ubuntu-24.04 boots by uefi only, p4d.24xlarge by legacy-bios"
+    )
+    preflight._check_image(wanted, p4d, image.model_copy(update={"boot_mode": "uefi-preferred"}), 8)
+
+
+def test_what_runs_costs_what_its_plan_said(target: Target) -> None:
+    planned = resolve(cluster(name="cpu", instance_type="c6i.large"), target)
+    node = Resource("instance", "i-1", "cpu", "cpu-node0", "running", {"InstanceType": "c6i.large"})
+    assert (price_of(node), price_of(node, planned)) == (None, 0.085)
