@@ -45,6 +45,7 @@ def _checks(here: Session) -> "Iterator[Check]":
     yield from _engine()
     yield _backend(here)
     yield _credentials(here)
+    yield _session_plugin(here)
     yield from _lab(here.lab)
 
 
@@ -74,6 +75,22 @@ def _credentials(here: Session) -> Check:
     except GpuctlError as error:
         return Check("credentials", error.message, error.hint)
     return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
+
+
+def _session_plugin(here: Session) -> Check:
+    """For `network.access: ssm` alone, so that nobody else must have it."""
+    import shutil
+
+    from config.target import Target
+    from provision.sessions import INSTALL
+
+    if here.lab:
+        return Check("session-manager-plugin", "the lab's own", needed=False)
+    name = Target.session_plugin[0]
+    where = shutil.which(name)
+    if where is None:
+        return Check(name, "not on PATH; network.access: ssm needs it", INSTALL, needed=False)
+    return Check(name, where, needed=False)
 
 
 def _lab(needed: bool) -> "Iterator[Check]":

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from cli.plan import JsonOption
-from cli.session import progress
+from cli.session import progress, session
 from config.errors import InputError
 
 app = typer.Typer(
@@ -35,26 +35,39 @@ def list_faults(as_json: JsonOption = False) -> None:
         say_json({name: list(arguments) for name, arguments in now.items()})
         return
     for name, kind in FAULTS.items():
-        say(f"{'set' if name in now else '':<4} {name + ' ' + kind.usage:<32} {kind.code}")
-        say(f"{'':<4} {'':<32} {kind.meaning}")
+        say(f"{'set' if name in now else '':<4} {name + ' ' + kind.usage:<38} {kind.code}")
+        say(f"{'':<4} {'':<38} {kind.meaning}")
         if name in now:
-            say(f"{'':<4} {'':<32} now: {' '.join((name, *now[name]))}")
+            say(f"{'':<4} {'':<38} now: {' '.join((name, *now[name]))}")
 
 
 @fault.command("set")
 def set_fault(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="One of `gpuctl lab fault list`.")],
     arguments: Annotated[
         list[str] | None, typer.Argument(help="What the fault is given, as the list shows.")
     ] = None,
 ) -> None:
     """Have the lab refuse something, from the next request on, until it is cleared or stopped."""
+    from cli.terminal import say
     from lab.api.faults import parse, read, write
+    from lab.lifecycle import target
+    from lab.spot_instances import instance_ids
     from lab.state import FAULTS as TABLE
 
-    given = parse(name, tuple(arguments or ()))
+    wanted = tuple(arguments or ())
+    if name == "spot-interruption":
+        _require_lab()
+        named = wanted[:-1] if wanted and wanted[-1].isdigit() else wanted
+        region = session(context).region or "us-east-1"
+        wanted = (*instance_ids(named, target(region)), *wanted[len(named) :])
+    given = parse(name, wanted)
     _require_lab()
     write(TABLE, read(TABLE) | {name: given})
+    if name in ("reservation", "block"):
+        kind = "capacity-block" if name == "block" else name
+        say(f"capacity: {{type: {kind}, id: {given[-2]}}}")
 
 
 @fault.command("clear")

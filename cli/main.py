@@ -19,6 +19,7 @@ from cli import (
     run,
     schema,
     ssh,
+    ssm_proxy,
     status,
     stop,
     up,
@@ -81,6 +82,7 @@ app.command("up")(up.up)
 app.command("capacity")(capacity.capacity)
 app.command("status")(status.status)
 app.command("ssh", context_settings={"ignore_unknown_options": True})(ssh.ssh)
+app.command("ssm-proxy", hidden=True)(ssm_proxy.ssm_proxy)
 app.command("exec", context_settings={"ignore_unknown_options": True})(exec_.exec_)
 app.command("down")(down.down)
 app.command("run")(run.run)

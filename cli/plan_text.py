@@ -8,8 +8,10 @@ from cli.terminal import money, price
 
 if TYPE_CHECKING:
     from config.resolved import Interface, Resolved
+    from infra.plan import Plan
     from provision.up import FleetPlan
 
+_FILE_SYSTEMS = ("aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem")
 _SIGNS = {"create": "+", "update": "~", "replace": "-/+", "delete": "-", "same": " "}
 
 
@@ -29,7 +31,8 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines += [f"        {detail}" for detail in change.details]
     if plan.is_empty:
         lines.append("  No changes: the cluster is what the file says.")
-    lines += ["", capacity_line(resolved), *network_lines(resolved), ""]
+    lines += ["", capacity_line(resolved), *existing_lines(resolved), *network_lines(resolved)]
+    lines += [*storage_lines(resolved), ""]
     counts = Counter(plan.counts)
     lines.append(
         f"Plan: {counts['create']} to create, {counts['update']} to change, "
@@ -38,7 +41,8 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
     lines.append(cost_line(fleet))
     if (total := total_line(fleet)) is not None:
         lines.append(total)
-    return lines + [f"Warning: {warning}." for warning in resolved.warnings]
+    warnings = (*loss_warnings(plan), *resolved.warnings)
+    return lines + [f"Warning: {warning}." for warning in warnings]
 
 
 def capacity_line(resolved: "Resolved") -> str:
@@ -50,6 +54,16 @@ def capacity_line(resolved: "Resolved") -> str:
     if len(resolved.zones) < 2:
         return f"Capacity: {kind}, in {resolved.zone}"
     return f"Capacity: {kind}, all or none, in the first with room of {', '.join(resolved.zones)}"
+
+
+def existing_lines(resolved: "Resolved") -> list[str]:
+    """Where in a network that exists the cluster goes; nothing for a network of its own."""
+    network = resolved.existing_network
+    if network is None:
+        return []
+    nodes = " or ".join(f"{network.subnets[zone]} ({zone})" for zone in resolved.zones)
+    bastion = f", the bastion in {network.bastion_subnet}" if network.bastion_subnet else ""
+    return [f"Network: {network.vpc}, which exists; the nodes in {nodes}{bastion}"]
 
 
 def network_lines(resolved: "Resolved") -> list[str]:
@@ -64,9 +78,44 @@ def network_lines(resolved: "Resolved") -> list[str]:
     return lines
 
 
+def storage_lines(resolved: "Resolved") -> list[str]:
+    """What the nodes share, and their own disks; nothing where there is neither."""
+    storage, disks = resolved.cluster.storage, resolved.instance_type.local_disks
+    lines = []
+    if (shared := storage.shared) is not None:
+        lines.append(
+            f"Storage: {shared.type} at {shared.path} of every node; `gpuctl down` removes it,"
+            " data and all; not in the cost"
+        )
+    if disks:
+        one = "its own disk" if disks == 1 else f"its own {disks} disks, striped,"
+        lines.append(f"Scratch: {one} at {storage.scratch} of each node; lost with the instance")
+    return lines
+
+
+def loss_warnings(plan: "Plan") -> list[str]:
+    """A warning for a file system that the plan removes, with all that people have put there."""
+    return [
+        f"what is in the shared file system is lost: it is {change.op}d"
+        for change in plan.changes
+        if change.type in _FILE_SYSTEMS and change.op in ("replace", "delete")
+    ]
+
+
 def _cards(run: "list[Interface]") -> str:
     first, last = run[0].card, run[-1].card
     return f"card {first}" if first == last else f"cards {first}-{last}"
+
+
+_TERMS = {
+    "on-demand": "on-demand",
+    "spot": "on-demand, the most that spot costs",
+    "reservation": "on-demand, billed for a reservation whether it is used or not",
+    "capacity-block": "on-demand to compare with, for a block is paid when it is bought",
+}
+"""What the price of a node means, by the kind of capacity: the default maximum of spot is the
+on-demand price, blocks are charged up front (EC2 User Guide, "Spot Instances" and "Capacity Blocks
+pricing and billing", 2026-11-20)."""
 
 
 def cost_line(fleet: "FleetPlan") -> str:
@@ -80,7 +129,8 @@ def cost_line(fleet: "FleetPlan") -> str:
     nodes = (f"{resolved.cluster.nodes} x {instance.name}", instance.price_usd_h)
     parts = ", ".join(f"{what} {price(usd)}" for what, usd in (nodes, *access_prices(resolved)))
     total = money(fleet.hourly_usd)
-    return f"Cost: {total} per hour ({parts}; on-demand, {resolved.price_source})."
+    terms = _TERMS[resolved.cluster.capacity.type]
+    return f"Cost: {total} per hour ({parts}; {terms}, {resolved.price_source})."
 
 
 def total_line(fleet: "FleetPlan") -> str | None:
@@ -107,6 +157,8 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
         "account": resolved.account,
         "instance_type": resolved.instance_type.name,
         "image": resolved.image.model_dump(mode="json"),
+        "existing_network": resolved.existing_network
+        and resolved.existing_network.model_dump(mode="json"),
         "nodes": {
             name: [i.model_dump(mode="json") for i in resolved.interfaces]
             for name in resolved.node_names
@@ -119,5 +171,6 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
         "hourly_usd": fleet.hourly_usd,
         "total_usd": total_usd(resolved, fleet.hourly_usd),
         "price_source": resolved.price_source,
-        "warnings": list(resolved.warnings),
+        "storage": resolved.cluster.storage.model_dump(mode="json"),
+        "warnings": [*loss_warnings(fleet.plan), *resolved.warnings],
     }

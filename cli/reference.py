@@ -21,6 +21,8 @@ def page() -> str:
     command = typer.main.get_command(app)
     names: list[list[str]] = [[]]
     for name, sub in getattr(command, "commands", {}).items():
+        if sub.hidden:
+            continue
         names.append([name])
         names += [[name, inner] for inner in getattr(sub, "commands", {})]
     parts = [_HEAD]

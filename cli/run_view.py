@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cli.terminal import say, say_json
+from cli.terminal import elapsed, say, say_json
 
 if TYPE_CHECKING:
-    from engine.events import Event
+    from engine.events import Event, NodeInterrupted
     from engine.nccl_tests import Row
     from engine.plan import LaunchPlan
     from engine.result import RunResult
@@ -43,6 +44,8 @@ class RunView:
         elif event.kind == "output":
             for line in self._lines.feed(event):
                 say(prefix(line.rank, self._width, self._colored) + line.text)
+        elif event.kind == "node_interrupted":
+            say(f"-- {interruption(event, self._plan.nodes[event.rank].name)}")
         else:
             say(f"-- {told(event)}")
 
@@ -74,6 +77,21 @@ def verdict(result: "RunResult") -> list[str]:
         lines.append(f"Last lines of rank {result.first_failed_rank}:")
         lines += [f"  {line}" for line in result.last_lines]
     return lines
+
+
+def interruption(event: "NodeInterrupted", name: str) -> str:
+    """AWS's notice in one line: which node, what, when, and what it means for the run."""
+    try:
+        end = datetime.fromisoformat(event.at)
+    except ValueError:
+        when = event.at
+    else:
+        left = max(0.0, end.timestamp() - event.time)
+        when = f"{end:%H:%M:%S} UTC, in {elapsed(left)}"
+    return (
+        f"rank {event.rank}: AWS takes {name}'s spot instance back: {event.action} at {when};"
+        " the run fails then, unless it ends before"
+    )
 
 
 def told(event: "Event") -> str:

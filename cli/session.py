@@ -37,6 +37,22 @@ class Session:
 
         `region` is the cluster file's; the flag goes before it, the environment after it.
         """
+        from dataclasses import replace
+
+        target = self._target(region)
+        return replace(target, session_proxy=self._session_proxy(target.region))
+
+    def _session_proxy(self, region: str) -> tuple[str, ...]:
+        """How this very gpuctl is called for a connection in the region."""
+        import sys
+
+        import gpuctl
+
+        profile = ("--profile", self.profile) if self.profile else ()
+        lab = ("--lab",) if self.lab else ()
+        return (sys.executable, gpuctl.__file__, *lab, "--region", region, *profile, "ssm-proxy")
+
+    def _target(self, region: str | None) -> "Target":
         chosen = self.region or region or os.environ.get("AWS_REGION")
         chosen = chosen or os.environ.get("AWS_DEFAULT_REGION")
         if self.lab:

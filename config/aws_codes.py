@@ -39,6 +39,7 @@ _QUOTA = (
     "ask for a higher vCPU quota (Service Quotas, Amazon EC2) or for fewer nodes:"
     " https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas"
 )
+_FILES = "remove file systems that nobody needs, or ask for a higher quota (Service Quotas)"
 _RATE = "other programs use up the account's request rate: try again later"
 _LATER = "AWS is at fault and retries did not help: try again in some minutes"
 _PERMISSION = "let an administrator allow this action for these credentials"
@@ -84,6 +85,11 @@ AWS_CODES: dict[str, AwsCode] = {
     "VcpuLimitExceeded": AwsCode("The account's vCPU quota is used up.", "no", _QUOTA),
     "InstanceLimitExceeded": AwsCode("The account's quota of instances is used up.", "no", _QUOTA),
     "MaxSpotInstanceCountExceeded": AwsCode("The account's spot quota is used up.", "no", _QUOTA),
+    "Server.SpotInstanceTermination": AwsCode(
+        "AWS took the spot instance back (a state's reason, not an answer).",
+        "later",
+        "`gpuctl up` makes the node again where the zone has room, or use capacity.type: on-demand",
+    ),
     "SpotMaxPriceTooLow": AwsCode(
         "The spot price is above the highest allowed.", "no", "use capacity.type: on-demand"
     ),
@@ -101,6 +107,11 @@ AWS_CODES: dict[str, AwsCode] = {
         "The subnet has fewer free addresses than the launch needs.",
         "no",
         "use a larger network.cidr, or a subnet with free addresses",
+    ),
+    "TargetNotConnected": AwsCode(
+        "Session Manager does not reach the instance.",
+        "later",
+        "see whether it runs: its image needs AWS's SSM agent, its subnet a way out",
     ),
     "InvalidParameterCombination": AwsCode(
         "Parameters that do not go together.", "no", _CONFIGURATION
@@ -135,6 +146,26 @@ AWS_CODES: dict[str, AwsCode] = {
         "enable the region, or subscribe to the image, in the AWS console",
     ),
     "UnauthorizedOperation": AwsCode("The credentials may not do this.", "no", _PERMISSION),
+    "FileSystemAlreadyExists": AwsCode(
+        "A file system of that cluster exists already, left by a killed command.",
+        "no",
+        "remove it: `gpuctl down NAME`, then repeat the command",
+    ),
+    "FileSystemLimitExceeded": AwsCode(
+        "The account may not have another EFS file system in the region.", "no", _FILES
+    ),
+    "ServiceLimitExceeded": AwsCode(
+        "The account may not have that much of FSx in the region.", "no", _FILES
+    ),
+    "InvalidNetworkSettings": AwsCode(
+        "FSx cannot work in the subnet or with its security group.", "no", _CONFIGURATION
+    ),
+    "UnsupportedAvailabilityZone": AwsCode(
+        "The zone has no EFS.", "other zone", "name other zones in capacity.zones"
+    ),
+    "FileSystemInUse": AwsCode(
+        "The file system has mount targets yet.", "later", "repeat `gpuctl down`"
+    ),
     "AccessDenied": AwsCode("The credentials may not do this.", "no", _PERMISSION),
     "AccessDeniedException": AwsCode("The credentials may not do this.", "no", _PERMISSION),
     "AuthFailure": AwsCode("The credentials are not valid.", "no", _CREDENTIALS),

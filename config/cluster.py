@@ -11,6 +11,8 @@ from config.faults import Fault, refusal
 NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 RESERVATION = r"^cr-[0-9a-f]{8,17}$"
+VPC = r"^vpc-[0-9a-f]{8,17}$"
+SUBNET = r"^subnet-[0-9a-f]{8,17}$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9]+(-[a-z]+-[0-9]+)?[a-z]$"
 IMAGE = (
     r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|dlami-al2023|stock-ubuntu-24\.04|stock-debian-12"
@@ -21,12 +23,15 @@ BRANCH = r"^[0-9]{3}$"
 VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
 RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+-[0-9]+$"
 NO_NUL = r"^[^\x00]*$"
+FOLDER = r"^/[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 
 FORMS = {
     NAME: "lower-case letters, digits and hyphens, at most 30, with a letter first",
     REGION: "an AWS region such as us-east-1",
     ZONE: "an availability zone such as us-east-1a",
     RESERVATION: "the id of a capacity reservation (cr-0123456789abcdef0)",
+    VPC: "the id of a VPC (vpc-0123456789abcdef0)",
+    SUBNET: "the id of a subnet (subnet-0123456789abcdef0)",
     IMAGE: "dlami-ubuntu-24.04, dlami-ubuntu-22.04, dlami-al2023, stock-ubuntu-24.04,"
     " stock-debian-12 or an AMI id (ami-0123456789abcdef0)",
     PACKAGE: "the name of one package of the distribution (htop)",
@@ -34,6 +39,7 @@ FORMS = {
     VERSION: "a version of three numbers such as 1.51.0",
     RELEASE: "a release of NCCL such as 2.30.4-1",
     NO_NUL: "text without NUL characters: no program can be given them",
+    FOLDER: "a folder's whole path of letters, digits, '.', '_' and '-', such as /shared",
 }
 """Every pattern of a cluster file in words, for complaints and for the reference."""
 
@@ -86,6 +92,7 @@ TagValue = Annotated[str, Field(max_length=256)]
 FilePath = Annotated[str, AfterValidator(_file_path)]
 Dollars = Annotated[float, Field(ge=0.01, le=1_000_000)]
 Command = Annotated[str, Field(min_length=1, pattern=NO_NUL)]
+Folder = Annotated[str, Field(pattern=FOLDER, max_length=200)]
 
 
 class Model(BaseModel):
@@ -127,20 +134,30 @@ class Capacity(Model):
 
 
 class Network(Model):
-    """The cluster's own VPC."""
+    """The cluster's own VPC, or one that exists."""
 
     cidr: VpcRange = Field(
-        default="10.213.0.0/16", description="IPv4 range of the VPC, /16 to /24."
+        default="10.213.0.0/16", description="IPv4 range of the cluster's own VPC, /16 to /24."
+    )
+    vpc: Annotated[str, Field(pattern=VPC)] | None = Field(
+        default=None,
+        description="A VPC that exists (`vpc-…`), instead of one of the cluster's own.",
+    )
+    subnet: Annotated[str, Field(pattern=SUBNET)] | None = Field(
+        default=None,
+        description="The subnet that takes the nodes (`subnet-…`), and with it its VPC; by default"
+        " the one of `vpc` that fits and has the most free addresses.",
     )
     ssh_from: Ipv4Range | None = Field(
         default=None,
         description="IPv4 range that may ssh in; by default the caller's address.",
     )
-    access: Literal["bastion", "elastic-ip", "private"] = Field(
+    access: Literal["bastion", "elastic-ip", "private", "ssm"] = Field(
         default="bastion",
         description="How people get in. `bastion`: through a small machine with a public address;"
         " `elastic-ip`: straight to the nodes, each with a public address; `private`: to the"
-        " nodes' private addresses, by a VPN or peering of your own.",
+        " nodes' private addresses, by a VPN or peering of your own; `ssm`: through AWS's Session"
+        " Manager, without any open port.",
     )
     interfaces: Literal["save-addresses", "max-bandwidth"] = Field(
         default="save-addresses",
@@ -152,12 +169,63 @@ class Network(Model):
         description="EFA on every card that has it; `required` refuses types without.",
     )
 
+    @property
+    def exists(self) -> bool:
+        """Whether the nodes go into a network that is not the cluster's own."""
+        return self.vpc is not None or self.subnet is not None
+
+
+class Root(Model):
+    """A node's root volume, an encrypted gp3.
+
+    Bounds: EC2 API Reference, EbsBlockDevice (botocore's model, 2026-11-20).
+    """
+
+    gib: int = Field(default=200, ge=30, le=65536, description="Size, GiB.")
+    iops: Annotated[int, Field(ge=3000, le=80000)] | None = Field(
+        default=None, description="Operations per second, at most 500 per GiB; by default 3000."
+    )
+    throughput: Annotated[int, Field(ge=125, le=2000)] | None = Field(
+        default=None,
+        description="MiB per second, at most a quarter of the operations; by default 125.",
+    )
+
+
+class Shared(Model):
+    """A file system that all nodes see; it is made and removed with the cluster."""
+
+    type: Literal["efs", "fsx-lustre"] = Field(
+        description="`efs`: NFS that grows by itself; `fsx-lustre`: a parallel file system of a"
+        " size of its own."
+    )
+    path: Folder = Field(default="/shared", description="Where every node has it.")
+    deployment: Literal["scratch", "persistent"] | None = Field(
+        default=None,
+        description="Of `fsx-lustre`: `scratch` (SCRATCH_2, not replicated) or `persistent`"
+        " (PERSISTENT_2); by default `scratch`.",
+    )
+    capacity_gib: Annotated[int, Field(ge=1200, le=1_000_800)] | None = Field(
+        default=None,
+        description="Of `fsx-lustre`: 1200 or a multiple of 2400 GiB; by default 1200.",
+    )
+    throughput: Literal[125, 250, 500, 1000] | None = Field(
+        default=None,
+        description="Of a `persistent` one: MB/s per TiB; by default 125.",
+    )
+
 
 class Storage(Model):
-    """The nodes' disks."""
+    """The nodes' disks, and what they share."""
 
-    root_gib: int = Field(
-        default=200, ge=30, le=16384, description="Size of the encrypted gp3 root, GiB."
+    root: Root = Field(default=Root(), description="The root volume of each node.")
+    shared: Shared | None = Field(
+        default=None,
+        description="A file system that all nodes see; **removed with the cluster, data and all**.",
+    )
+    scratch: Folder = Field(
+        default="/scratch",
+        description="Where the instance's own NVMe disks are mounted as one, if it has any; what"
+        " is there is lost with the instance.",
     )
 
 
@@ -241,8 +309,12 @@ class Cluster(Model):
         default=Placement(), description="How the nodes lie to each other."
     )
     capacity: Capacity = Field(default=Capacity(), description="Where the instances come from.")
-    network: Network = Field(default=Network(), description="The cluster's own VPC.")
-    storage: Storage = Field(default=Storage(), description="The nodes' disks.")
+    network: Network = Field(
+        default=Network(), description="The cluster's own VPC, or one that exists."
+    )
+    storage: Storage = Field(
+        default=Storage(), description="The nodes' disks, and what they share."
+    )
     software: Software = Field(default=Software(), description="What cloud-init adds to the image.")
     setup: Setup = Field(default=Setup(), description="What is yours on the nodes.")
     lifetime: Lifetime | None = Field(

@@ -230,7 +230,7 @@ def _model_at(model: type[BaseModel], at: Path) -> type[BaseModel]:
 
 def _literals(annotation: Any) -> tuple[str, ...]:
     if get_origin(annotation) is Literal:
-        return get_args(annotation)
+        return tuple(str(value) for value in get_args(annotation))
     return tuple(name for kind in get_args(annotation) for name in _literals(kind))
 
 

@@ -18,13 +18,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 def fields_reference(schema: dict[str, Any]) -> str:
     """A table for the file's own keys, then one for each nested mapping, in the file's order."""
-    parts = [_table(schema)]
-    for key, field in schema["properties"].items():
-        nested = _definition(schema, field)
-        if nested:
-            parts.append(f"## `{key}`\n\n{field.get('description', nested['description'])}\n")
-            parts.append(_table(nested))
-    return "\n".join(parts)
+    return "\n".join([_table(schema), *_nested(schema, schema, ())])
 
 
 def codes_reference() -> str:
@@ -52,6 +46,17 @@ def main() -> None:
     """The pages under docs/ are up to date."""
     for path, reference in pages().items():
         path.write_text(with_reference(path.read_text(), reference))
+
+
+def _nested(schema: dict[str, Any], mapping: dict[str, Any], at: tuple[str, ...]) -> Iterator[str]:
+    for key, field in mapping["properties"].items():
+        inner = _definition(schema, field)
+        if inner:
+            path = (*at, key)
+            title = f"{'#' * (1 + len(path))} `{'.'.join(path)}`"
+            yield f"{title}\n\n{field.get('description', inner['description'])}\n"
+            yield _table(inner)
+            yield from _nested(schema, inner, path)
 
 
 def _table(mapping: dict[str, Any]) -> str:

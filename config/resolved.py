@@ -31,7 +31,9 @@ class NetworkCard(Value):
 class InstanceType(Value):
     """What EC2 says of an instance type. `price_usd_h` is on-demand, None where unknown.
 
-    `boot_modes` are EC2's SupportedBootModes (`legacy-bios`, `uefi`), empty where it gives none.
+    `boot_modes` are EC2's SupportedBootModes (`legacy-bios`, `uefi`), `placement_strategies` those
+    of placement groups (`cluster`), both empty where it gives none.
+    `local_disks` are the instance's own that are reached as NVMe devices.
     """
 
     name: str
@@ -43,6 +45,8 @@ class InstanceType(Value):
     max_efa: int
     cards: tuple[NetworkCard, ...]
     boot_modes: tuple[str, ...] = ()
+    placement_strategies: tuple[str, ...] = ()
+    local_disks: int = 0
     price_usd_h: float | None = None
 
 
@@ -78,6 +82,17 @@ class Reservation(Value):
     ends: AwareDatetime | None = None
 
 
+class ExistingNetwork(Value):
+    """A VPC that is not gpuctl's: by zone the subnet that takes the nodes there, all by their ids.
+
+    `bastion_subnet` is a public one of whatever zone, empty where there is no bastion.
+    """
+
+    vpc: str
+    subnets: dict[str, str]
+    bastion_subnet: str = ""
+
+
 class Resolved(Value):
     """Everything that `infra/` needs to make the cluster; no question is left.
 
@@ -86,6 +101,7 @@ class Resolved(Value):
     of the cluster's client key. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
     `gpuctl:cluster` = name is on everything. `zones` are those that may take the cluster, `zone`
     first: one for a cluster that exists. `reservation` is what the nodes are launched into.
+    `existing_network` has a subnet in each of `zones`; None for a network of the cluster's own.
     `price_source` says where the nodes' price is from, `warnings` what could not be asked.
     """
 
@@ -95,6 +111,7 @@ class Resolved(Value):
     zone: str
     zones: tuple[str, ...] = ()
     reservation: Reservation | None = None
+    existing_network: ExistingNetwork | None = None
     instance_type: InstanceType
     interfaces: tuple[Interface, ...]
     image: Image

@@ -12,6 +12,7 @@ from config.catalogue import catalogue, families, is_instance_type, nearest
 from config.cluster import ZONE
 from config.faults import Fault, Path, spelled
 from config.marked_yaml import Ambiguous
+from config.storage_rules import storage_faults
 
 Data = Mapping[str, Any]
 
@@ -24,6 +25,7 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
     yield from _network(data)
     yield from _budget(data)
     yield from _pins(data)
+    yield from storage_faults(data)
 
 
 def run_faults(data: Data) -> Iterator[Fault]:
@@ -92,7 +94,12 @@ def _network(data: Data) -> Iterator[Fault]:
     network = data.get("network")
     if not isinstance(network, dict):
         return
+    if "cidr" in network and ("vpc" in network or "subnet" in network):
+        message = "'network.cidr' has no effect: the network exists already"
+        yield Fault("E212", message, "remove it", ("network", "cidr"), on_key=True)
     allowed = network.get("ssh_from")
+    if network.get("access") == "ssm":
+        yield from _ssm(data, network)
     if network.get("access") == "private" and allowed is None:
         message = "'network.access' is private, but 'network.ssh_from' is missing"
         hint = "write the private IPv4 range that you come from (10.0.0.0/16)"
@@ -106,6 +113,19 @@ def _network(data: Data) -> Iterator[Fault]:
         message = f"'network.ssh_from' lets {who} try to ssh in"
         hint = "leave it out for your own address alone, or write a narrower range"
         yield Fault("W202", message, hint, ("network", "ssh_from"))
+
+
+def _ssm(data: Data, network: Mapping[str, Any]) -> Iterator[Fault]:
+    """Session Manager opens no port, and needs AWS's agent, which Debian's image has not.
+
+    "AMIs with SSM Agent preinstalled" (Systems Manager User Guide, 2026-11-20).
+    """
+    if network.get("ssh_from") is not None:
+        message = "'network.ssh_from' has no effect: with 'network.access' ssm no port is open"
+        yield Fault("E212", message, "remove it", ("network", "ssh_from"), on_key=True)
+    if data.get("image") == "stock-debian-12":
+        message = "'network.access' is ssm, but stock-debian-12 has no SSM agent"
+        yield Fault("E212", message, "use another image, or another access", ("network", "access"))
 
 
 def _zones(data: Data) -> Iterator[Fault]:

@@ -15,6 +15,8 @@ class Target:
     None for the real plugin. `caller_address` is the IPv4 address that nodes see this client
     come from, or None to ask a public service. `state` is the folder for everything that
     gpuctl remembers about this target.
+    `session_plugin` is the command that speaks for Session Manager. `session_proxy` is the command
+    that, with an instance's id behind it, becomes a connection to the instance's ssh through it.
     """
 
     name: str
@@ -24,6 +26,8 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     provider_address: str | None = None
     caller_address: str | None = None
+    session_plugin: tuple[str, ...] = ("session-manager-plugin",)
+    session_proxy: tuple[str, ...] = ()
     backend: str | None = None
 
     @property

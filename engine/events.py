@@ -86,6 +86,18 @@ class NodeStopped(Value):
     reason: str = ""
 
 
+class NodeInterrupted(Value):
+    """AWS takes the node's spot instance back: `action` (`terminate`, as all of gpuctl's) comes at
+    `at`, in AWS's writing (`2026-11-20T08:22:00Z`).
+    """
+
+    kind: Literal["node_interrupted"] = "node_interrupted"
+    time: float
+    rank: int
+    action: str
+    at: str
+
+
 class NodeLost(Value):
     """The node's worker is gone without an answer, or did not stop in time."""
 
@@ -127,6 +139,7 @@ Event = (
     | Output
     | NodeExited
     | NodeStopped
+    | NodeInterrupted
     | NodeLost
     | RunFinished
     | PoweringOff

@@ -40,7 +40,8 @@ class LaunchPlan(Value):
     """A run, ready to be executed; `nodes` in rank order, the first is the head.
 
     `cluster_ips` are all nodes of the cluster, those that this run leaves idle included: what
-    powers off when the run says `destroy` and no client is there to do it.
+    powers off when the run says `destroy` and no client is there to do it. `is_spot`: AWS may take
+    the nodes back.
     """
 
     schema_version: int = 1
@@ -54,6 +55,7 @@ class LaunchPlan(Value):
     ready: ReadyPlan | None
     nodes: tuple[NodePlan, ...]
     cluster_ips: tuple[str, ...]
+    is_spot: bool = False
 
 
 def new_run_id(name: str) -> str:
@@ -99,6 +101,7 @@ def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
         ready=_ready(run),
         nodes=tuple(node_plan(node) for node in nodes),
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
+        is_spot=inventory.is_spot,
     )
 
 

@@ -10,12 +10,13 @@ import json
 import shlex
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
 from engine.bundle import agent_bundle
-from engine.events import Event, SupervisorLost, parse_event
+from engine.events import Event, NodeInterrupted, SupervisorLost, parse_event
 from engine.history import History
 from engine.nccl_tests import TableParser
 from engine.places import run_folder
@@ -31,6 +32,8 @@ RECONNECT_S = 300
 """How long a head that does not answer is tried; the run goes on there meanwhile."""
 STOP_S = 60
 """How long a stopping run is waited for: its nodes are given up after 30 s."""
+TAKEN_BACK_S = 60
+"""How long a head is tried after AWS was to take its spot instance back."""
 _START_S = 120
 _CALL_S = 30
 _BUSY = 3  # BUSY in engine/agent/main.py
@@ -107,6 +110,7 @@ class _Session:
         self._head = inventory.nodes[0]
         self._result_of = ResultOf()
         self._tables = TableParser()
+        self._head_notice: NodeInterrupted | None = None
 
     async def start(self, plan: LaunchPlan) -> None:
         """The supervisor runs on the head, and has the plan; the history knows the run."""
@@ -189,6 +193,7 @@ class _Session:
             except NodeError as error:
                 if record.offset != before:
                     heard, pause = time.monotonic(), 1.0
+                self._give_up_head_taken_back(history)
                 if time.monotonic() - heard > RECONNECT_S:
                     raise NodeError(
                         f"run {self._run_id} cannot be followed any more: {error.message}",
@@ -196,6 +201,29 @@ class _Session:
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 15.0)
+
+    def _give_up_head_taken_back(self, history: History) -> None:
+        """RunError where the head does not answer because AWS has taken it back."""
+        notice = self._head_notice
+        if notice is None:
+            return
+        try:
+            end = datetime.fromisoformat(notice.at).timestamp()
+        except ValueError:  # no time that we can read: it is tried as any other
+            return
+        if time.time() > end + TAKEN_BACK_S:
+            raise self._taken_back(history, notice)
+
+    def _taken_back(self, history: History, notice: NodeInterrupted) -> RunError:
+        taken = f"AWS took its spot instance back ({notice.action} at {notice.at})"
+        return self._lost(
+            history, f"{self._head.name} was lost: {taken}", "`gpuctl up` makes it again"
+        )
+
+    def _lost(self, history: History, reason: str, hint: str) -> RunError:
+        """The run has no result: history knows why, and the caller raises what this returns."""
+        history.lose(self._run_id, reason)
+        return RunError(f"run {self._run_id}: {reason}", hint)
 
     async def _read_journal(self, record: Record, history: History) -> RunResult:
         """The result; NodeError when the connection broke first."""
@@ -217,15 +245,18 @@ class _Session:
                 result = self._result_of.result()
                 if result is not None:
                     return result
-        reason = f"the supervisor on {self._head.name} ended without a result"
-        history.lose(self._run_id, reason)
-        raise RunError(
-            f"run {self._run_id}: {reason}",
+        if self._head_notice is not None:
+            raise self._taken_back(history, self._head_notice)
+        raise self._lost(
+            history,
+            f"the supervisor on {self._head.name} ended without a result",
             f"its nodes end the job within 30 s; see `journalctl -u gpuctl-run-{self._run_id}`",
         )
 
     def _see(self, event: Event, history: History) -> None:
         self._result_of.see(event)
+        if isinstance(event, NodeInterrupted) and event.rank == self._head.rank:
+            self._head_notice = event
         first = len(self._tables.rows)
         rows = self._tables.feed(event)
         if rows:

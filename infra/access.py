@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pulumi_aws import ec2
 
+from config.resolved import Resolved
 from infra.naming import Named
 from infra.network import Network
 
@@ -22,7 +23,8 @@ class Access:
 def access(network: Network, named: Named) -> Access:
     """People ssh in from the caller's range to the bastion, and from there to the nodes.
 
-    Without a bastion they go to the nodes, from the same range.
+    Without a bastion they go to the nodes, from the same range; through Session Manager they come
+    from nowhere: the nodes' agents call AWS, and no port is open.
 
     The nodes' group lets them talk to themselves both ways, every protocol: EFA traffic is not IP
     and passes only between members of one group whose rules name the group itself, in and out.
@@ -30,22 +32,17 @@ def access(network: Network, named: Named) -> Access:
     """
     resolved = named.resolved
     bastion = _bastion(network, named) if resolved.cluster.network.access == "bastion" else None
-    source = "the caller" if bastion is None else "the bastion"
-    ssh = (
-        _ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])
-        if bastion is None
-        else _ssh("ssh from the bastion", security_groups=[bastion.id])
-    )
+    source, ssh = _way_in(resolved, bastion)
     nodes = ec2.SecurityGroup(
         "nodes",
         name=named.name("nodes"),
-        description=f"gpuctl {resolved.cluster.name}: nodes among themselves, ssh from {source}",
-        vpc_id=network.vpc.id,
+        description=f"gpuctl {resolved.cluster.name}: nodes among themselves, {source}",
+        vpc_id=network.vpc,
         ingress=[
             ec2.SecurityGroupIngressArgs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
-            ssh,
+            *ssh,
         ],
         egress=[
             ec2.SecurityGroupEgressArgs(
@@ -53,7 +50,7 @@ def access(network: Network, named: Named) -> Access:
             ),
             _everything(
                 "to the world"
-                if resolved.cluster.network.access == "elastic-ip"
+                if resolved.cluster.network.access == "elastic-ip" or resolved.existing_network
                 else "to the world through NAT",
                 cidr_blocks=[_WORLD],
             ),
@@ -72,13 +69,24 @@ def access(network: Network, named: Named) -> Access:
     return Access(nodes=nodes, bastion=bastion, key=key)
 
 
+def _way_in(
+    resolved: Resolved, bastion: ec2.SecurityGroup | None
+) -> tuple[str, list[ec2.SecurityGroupIngressArgs]]:
+    """Who may ssh to the nodes, in words and as rules."""
+    if resolved.cluster.network.access == "ssm":
+        return "Session Manager", []
+    if bastion is None:
+        return "ssh from the caller", [_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])]
+    return "ssh from the bastion", [_ssh("ssh from the bastion", security_groups=[bastion.id])]
+
+
 def _bastion(network: Network, named: Named) -> ec2.SecurityGroup:
     resolved = named.resolved
     return ec2.SecurityGroup(
         "bastion",
         name=named.name("bastion"),
         description=f"gpuctl {resolved.cluster.name}: ssh from the caller to the bastion",
-        vpc_id=network.vpc.id,
+        vpc_id=network.vpc,
         ingress=[_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])],
         egress=[_everything("to the world", cidr_blocks=[_WORLD])],
         tags=named.tags("bastion"),

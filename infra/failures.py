@@ -10,7 +10,8 @@ from config.errors import InfraError
 from infra.plan import name_of
 
 _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
-_AWS = re.compile(r"api error (?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
+# EC2's errors are "api error CODE: text"; those of services with typed errors leave the words out.
+_AWS = re.compile(r"(?:api error |RequestID: [\w-]+, )(?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
 _CODE = re.compile(r"[A-Z][\w.]+")
 _BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
 

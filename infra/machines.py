@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 
+import pulumi
 from pulumi_aws import ec2
 
 from config.resolved import Interface, Resolved
 from infra.access import Access
+from infra.identity import instance_profile
 from infra.naming import Named
 from infra.network import Network
-from infra.user_data import encode
+from infra.storage import Storage
+from infra.user_data import encode, mounting
 
 
 def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | None:
@@ -20,7 +23,7 @@ def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | No
         "bastion",
         ami=resolved.bastion_image.id,
         instance_type=resolved.bastion_type,
-        subnet_id=network.public.id,
+        subnet_id=network.public,
         vpc_security_group_ids=[access.bastion.id],
         associate_public_ip_address=True,
         key_name=access.key.key_name,
@@ -35,17 +38,19 @@ def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | No
         ),
         tags=named.tags("bastion"),
         volume_tags=named.tags("bastion"),
-        opts=named.options([network.public_ready]),
+        opts=named.options(network.public_ready),
     )
 
 
-def nodes(network: Network, access: Access, named: Named) -> tuple[ec2.Instance, ...]:
+def nodes(
+    network: Network, access: Access, named: Named, storage: Storage | None = None
+) -> tuple[ec2.Instance, ...]:
     """One instance per node, in rank order.
 
     They differ in their names alone, so that a node more or less touches no other. The template's
     version is pinned: a change that needs other machines shows as their replacement.
     """
-    template = _template(network, access, named)
+    template = _template(network, access, named, storage)
     launch = ec2.InstanceLaunchTemplateArgs(
         id=template.id, version=template.latest_version.apply(str)
     )
@@ -55,7 +60,7 @@ def nodes(network: Network, access: Access, named: Named) -> tuple[ec2.Instance,
             launch_template=launch,
             tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine makes room first.
-            opts=named.options([network.nodes_ready], delete_first=True),
+            opts=named.options(network.nodes_ready, delete_first=True),
         )
         for name in named.resolved.node_names
     )
@@ -82,10 +87,16 @@ def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...
     )
 
 
-def _template(network: Network, access: Access, named: Named) -> ec2.LaunchTemplate:
+def _template(
+    network: Network, access: Access, named: Named, storage: Storage | None
+) -> ec2.LaunchTemplate:
     resolved = named.resolved
+    volume = resolved.cluster.storage.root
+    groups = [access.nodes.id, *([storage.members.id] if storage else [])]
     root = ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-        volume_size=resolved.cluster.storage.root_gib,
+        volume_size=volume.gib,
+        iops=volume.iops,
+        throughput=volume.throughput,
         volume_type="gp3",
         encrypted="true",
         delete_on_termination="true",
@@ -97,7 +108,8 @@ def _template(network: Network, access: Access, named: Named) -> ec2.LaunchTempl
         instance_type=resolved.instance_type.name,
         image_id=resolved.image.id,
         key_name=access.key.key_name,
-        network_interfaces=_interfaces(resolved.interfaces, network, access),
+        iam_instance_profile=_profile(named),
+        network_interfaces=_interfaces(resolved.interfaces, network, groups),
         block_device_mappings=[
             ec2.LaunchTemplateBlockDeviceMappingArgs(
                 device_name=resolved.image.root_device, ebs=root
@@ -110,7 +122,7 @@ def _template(network: Network, access: Access, named: Named) -> ec2.LaunchTempl
         instance_market_options=_market(resolved),
         capacity_reservation_specification=_reservation(resolved),
         placement=_placement(named),
-        user_data=encode(resolved.user_data),
+        user_data=_user_data(resolved.user_data, storage),
         tag_specifications=[
             ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
             for kind in ("instance", "volume", "network-interface")
@@ -120,16 +132,28 @@ def _template(network: Network, access: Access, named: Named) -> ec2.LaunchTempl
     )
 
 
+def _profile(named: Named) -> ec2.LaunchTemplateIamInstanceProfileArgs | None:
+    profile = instance_profile(named)
+    return None if profile is None else ec2.LaunchTemplateIamInstanceProfileArgs(name=profile.name)
+
+
+def _user_data(text: str, storage: Storage | None) -> pulumi.Input[str]:
+    """What the nodes mount is in it as soon as it is known; it stays the same from then on."""
+    if storage is None:
+        return encode(text)
+    return storage.source.apply(lambda source: encode(mounting(text, source)))
+
+
 def _interfaces(
-    layout: tuple[Interface, ...], network: Network, access: Access
+    layout: tuple[Interface, ...], network: Network, groups: Sequence[pulumi.Input[str]]
 ) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
     return [
         ec2.LaunchTemplateNetworkInterfaceArgs(
             network_card_index=interface.card,
             device_index=interface.device,
             interface_type=interface.type,
-            subnet_id=network.nodes.id,
-            security_groups=[access.nodes.id],
+            subnet_id=network.nodes,
+            security_groups=list(groups),
             associate_public_ip_address="false",
             delete_on_termination="true",
         )

@@ -2,7 +2,8 @@
 
 Nodes have no public address: what they fetch goes through a NAT gateway, and people come in through
 the bastion; both live in the public subnet. Unless each is to have an Elastic IP: then the nodes'
-subnet is the public one, and there is neither.
+subnet is the public one, and there is neither. Where the cluster goes into a network that exists,
+nothing of this is made.
 """
 
 from dataclasses import dataclass
@@ -16,17 +17,24 @@ from infra.naming import Named
 
 @dataclass(frozen=True)
 class Network:
-    """`nodes` and `public` may be one; each `_ready` is there when its subnet reaches the world."""
+    """The ids of a VPC, of the nodes' subnet in it, and of the bastion's, which may be the same.
 
-    vpc: ec2.Vpc
-    public: ec2.Subnet
-    nodes: ec2.Subnet
-    public_ready: pulumi.Resource
-    nodes_ready: pulumi.Resource
+    When all of a `_ready` is there its subnet reaches the world; empty where it did before.
+    """
+
+    vpc: pulumi.Input[str]
+    public: pulumi.Input[str]
+    nodes: pulumi.Input[str]
+    public_ready: tuple[pulumi.Resource, ...] = ()
+    nodes_ready: tuple[pulumi.Resource, ...] = ()
 
 
 def network(named: Named) -> Network:
-    """The VPC and all that routes in it."""
+    """The network that exists, or the VPC and all that routes in it."""
+    existing = named.resolved.existing_network
+    if existing is not None:
+        nodes = existing.subnets[named.resolved.zone]
+        return Network(existing.vpc, existing.bastion_subnet, nodes)
     cidr = named.resolved.cluster.network.cidr
     vpc = ec2.Vpc(
         "vpc",
@@ -50,12 +58,12 @@ def network(named: Named) -> Network:
     public_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
     public_ready = _routed("public", public, public_route, vpc, named)
     if is_direct:
-        return Network(vpc, public, public, public_ready, public_ready)
+        return Network(vpc.id, public.id, public.id, (public_ready,), (public_ready,))
     private = _subnet("private", str(ranges.private), vpc, named)
     nat = _nat(public, internet, public_ready, named)
     private_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
     private_ready = _routed("private", private, private_route, vpc, named)
-    return Network(vpc, public, private, public_ready, private_ready)
+    return Network(vpc.id, public.id, private.id, (public_ready,), (private_ready,))
 
 
 def _nat(

@@ -58,18 +58,19 @@ def program(resolved: Resolved) -> Callable[[], None]:
             from infra.access import access
             from infra.machines import addresses, bastion, nodes
             from infra.network import network
+            from infra.storage import storage
 
         named = _named(resolved)
         net = network(named)
         who = access(net, named)
         entry = bastion(net, who, named)
-        fleet = nodes(net, who, named)
+        fleet = nodes(net, who, named, storage(net, named))
         public = [address.public_ip for address in addresses(fleet, named)] or [""] * len(fleet)
         pulumi.export(
             OUTPUT,
             {
-                "vpc_id": net.vpc.id,
-                "subnet_id": net.nodes.id,
+                "vpc_id": net.vpc,
+                "subnet_id": net.nodes,
                 "bastion_id": entry.id if entry else "",
                 "bastion_address": entry.public_ip if entry else "",
                 "nodes": [

@@ -12,6 +12,19 @@ with user data input" (EC2 User Guide, 2026-11-20)."""
 _PLAIN_LIMIT = LIMIT // 2
 """Up to this size user data stays readable in the console; cloud-init unpacks gzip by itself."""
 
+FILE_SYSTEM = "gpuctl-file-system"
+"""Stands in a node's user data for where its shared file system is mounted from.
+
+That is known only when the file system exists: the program puts it in (`mounting`).
+"""
+
+LONGEST_SOURCE = "fs-0123456789abcdef0.fsx.ap-northeast-1.amazonaws.com@tcp:/a1b2c3d4"
+
+
+def mounting(text: str, source: str) -> str:
+    """User data in which `source` is what the nodes mount."""
+    return text.replace(FILE_SYSTEM, source)
+
 
 def encode(text: str) -> str:
     """`text` in base64, compressed where it is large; the same text always gives the same.

@@ -19,6 +19,7 @@ from threading import Event
 from config.errors import LabError
 from lab import network, state
 from lab.api.machines import BootedMachines
+from lab.api.metadata import MetadataServer
 from lab.api.server import ApiServer
 
 PROVIDER_SECONDS = 5.0
@@ -59,6 +60,8 @@ def _bring_up(lab: ExitStack) -> state.Record:
     api = ApiServer(machines, state.CAPACITY, network.API_ADDRESSES, faults=state.FAULTS)
     lab.callback(api.close)
     lab.callback(machines.close)
+    metadata = MetadataServer(network.listen(network.METADATA_ADDRESS, 80), api.metadata)
+    lab.callback(metadata.close)
     record = state.Record(
         pid=os.getpid(),
         api_url=api.url,

@@ -201,7 +201,8 @@ def _add_software(root: Path, step: Step) -> None:
     for name in _TEST_NAMES[1:]:
         (tests / name).symlink_to(_TEST_NAMES[0])
     image_files.install_software_settings(root)
-    call("chroot", root, "systemctl", "enable", "nvidia-fabricmanager.service")
+    for unit in ("nvidia-fabricmanager.service", "dlami-nvme.service"):
+        call("chroot", root, "systemctl", "enable", unit)
     call("chroot", root, "apt-get", "clean")
     shutil.rmtree(root / "var/lib/apt/lists")
     _forget_identity(root)

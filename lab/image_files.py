@@ -63,6 +63,9 @@ Storage=volatile
 """,
 }
 
+_MOUNTS = ("usr/sbin/mount.nfs4", "usr/sbin/mount.lustre")
+"""Programs of mount(8) for kinds of file systems, which have one stand-in."""
+
 _STAND_INS = Path(__file__).with_name("stand_ins")
 _TOOLS = {
     "nvidia_smi.py": "usr/bin/nvidia-smi",
@@ -70,6 +73,7 @@ _TOOLS = {
     "fi_info.py": "opt/amazon/efa/bin/fi_info",
     "nv_fabricmanager.py": "usr/bin/nv-fabricmanager",
     "nvidia-fabricmanager.service": "lib/systemd/system/nvidia-fabricmanager.service",
+    "dlami-nvme.service": "lib/systemd/system/dlami-nvme.service",
 }
 
 _SOFTWARE_FILES = {
@@ -90,7 +94,8 @@ This is the lab's: there is no EFA here for NCCL to use.
 def stock_parts() -> tuple[str, ...]:
     """All that decides what a stock image has beside its packages, for the recipe's hash."""
     certificates = (c.name + c.read_text(errors="replace") for c in _host_certificates())
-    return (str(_FILES), _host_sources(), _host_apt_settings(), *certificates)
+    mount = (_STAND_INS / "mount_shared.py").read_text()
+    return (str(_FILES), _host_sources(), _host_apt_settings(), mount, *_MOUNTS, *certificates)
 
 
 def software_parts() -> tuple[str, ...]:
@@ -112,6 +117,9 @@ def for_mmdebstrap() -> Iterator[tuple[Path, Path]]:
 def install(root: Path) -> None:
     """The stock image's settings are in `root`, and the host's own certificate authorities."""
     _write(root, _FILES)
+    for name in _MOUNTS:
+        shutil.copyfile(_STAND_INS / "mount_shared.py", root / name)
+        (root / name).chmod(0o755)
     target = root / "usr/local/share/ca-certificates"
     target.mkdir(parents=True, exist_ok=True)
     for certificate in _host_certificates():

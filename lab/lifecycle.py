@@ -18,7 +18,15 @@ from config.errors import LabError
 from config.folders import state_home
 from config.progress import Progress, Reporter
 from config.target import Target
-from lab import cgroups, image, leftovers, network, prerequisites, state
+from lab import (
+    cgroups,
+    image,
+    leftovers,
+    network,
+    prerequisites,
+    session_manager_plugin,
+    state,
+)
 
 START_SECONDS = 60.0
 """How long the daemon may take to be ready; images are there before it starts."""
@@ -111,6 +119,7 @@ def target(region: str, backend: str | None = None) -> Target:
         environment=dict(_CREDENTIALS),
         provider_address=record.provider_address,
         caller_address=network.HOST_ADDRESS,
+        session_plugin=(sys.executable, session_manager_plugin.__file__),
         backend=backend,
     )
 

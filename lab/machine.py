@@ -21,7 +21,7 @@ from lab import cgroups, network
 from lab.host import call, succeeds
 from lab.image import image_path
 from lab.limits import locked_memory
-from lab.places import MACHINES, NAMESPACE
+from lab.places import FILE_SYSTEMS, MACHINES, NAMESPACE
 
 DRIVER = "595.91.07"
 """NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
@@ -47,7 +47,8 @@ class MachineSpec:
 
     `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
     handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
-    `efa_interfaces` says how many interfaces of the launch are EFA's.
+    `efa_interfaces` says how many interfaces of the launch are EFA's, `local_disks` how many disks
+    the type has of its own.
     """
 
     instance_id: str
@@ -61,6 +62,7 @@ class MachineSpec:
     authorized_keys: tuple[str, ...]
     instance_type: str
     efa_interfaces: int = 0
+    local_disks: int = 0
 
 
 class Machine:
@@ -177,6 +179,7 @@ class Machine:
 
     def _start(self) -> None:
         groups = cgroups.create(self.spec.instance_id)
+        FILE_SYSTEMS.mkdir(parents=True, exist_ok=True)
         with (self._folder / "console").open("ab") as console:
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", _ENTER % NAMESPACE, "sh", *self._nspawn()],
@@ -206,6 +209,7 @@ class Machine:
             "--link-journal=no",
             "--resolv-conf=off",
             "--timezone=off",
+            f"--bind={FILE_SYSTEMS}:/run/gpuctl-lab-file-systems",
             "--suppress-sync=yes",  # packages install faster; a machine's disk need not outlive us
             "--console=read-only",
             *limit,
@@ -278,6 +282,7 @@ def _hardware(spec: MachineSpec) -> dict[str, object]:
         "gpu_memory_mib": entry.gpu.mem_mib if entry else 0,
         "nvswitch": entry is not None and entry.fabricmanager and gpus > 0,
         "efa": spec.efa_interfaces,
+        "local_disks": spec.local_disks,
         "driver": DRIVER,
         "fabricmanager": DRIVER,
     }

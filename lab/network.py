@@ -9,8 +9,12 @@ translates them to its own end of the link, the host translates that to its own 
 only DNS and the web's ports through.
 """
 
+import ctypes
 import ipaddress
 import json
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -27,17 +31,22 @@ API_ADDRESSES = ("127.0.0.1", HOST_ADDRESS)
 PUBLIC_RANGE = "198.18.0.0/17"
 """Public addresses that the API may give to machines."""
 
+METADATA_ADDRESS = "169.254.169.254"
+"""Where machines ask for their instance metadata: an address of the lab's namespace alone."""
+
 BRIDGE = "br0"
 HOST_LINK = "gpuctl-lab0"
 TABLE = "gpuctl-lab"
 ROUTE_PROTOCOL = "218"
 
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
 _INSIDE_LINK = "uplink"
 _INSIDE_ADDRESS = "198.18.255.2"
 _OWN_RANGE = "198.18.0.0/15"  # RFC 2544: set aside for tests, routed nowhere
 _ROUTED_RANGE = "198.18.0.0/16"
 # Inside, what is not the lab's own and not on the internet does not exist: a rehearsal must not
-# reach the neighbours of this machine, nor a cloud's metadata service.
+# reach the neighbours of this machine, nor a cloud's metadata service: METADATA_ADDRESS is the
+# namespace's own.
 _CLOSED_RANGES = (
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -145,6 +154,26 @@ def remove_subnet(cidr: str) -> None:
     succeeds("ip", "-n", NAMESPACE, "address", "delete", _gateway(cidr), "dev", BRIDGE)
 
 
+def listen(address: str, port: int) -> socket.socket:
+    """A TCP socket that listens inside the lab, whoever serves it; LabError when it cannot."""
+
+    def make() -> socket.socket:
+        # A thread has a network namespace of its own, and a socket stays where it was made.
+        with Path(f"/run/netns/{NAMESPACE}").open("rb") as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return socket.create_server((address, port), backlog=128)
+
+    with ThreadPoolExecutor(1) as apart:
+        try:
+            return apart.submit(make).result()
+        except OSError as error:
+            raise LabError(
+                f"nothing can listen on {address}:{port} inside the lab: {error.strerror}",
+                "stop the lab and start it again: `gpuctl lab stop`",
+            ) from None
+
+
 def resolvers() -> tuple[str, ...]:
     """The DNS servers that machines ask: the host's own, IPv4, in its order.
 
@@ -199,6 +228,7 @@ def _make_namespace() -> None:
     # Every packet into nowhere is answered, so that nothing in a machine waits for a time-out.
     _sysctl_inside("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
     _ip_inside("link", "set", "lo", "up")
+    _ip_inside("address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo")
     _ip_inside("link", "add", BRIDGE, "type", "bridge")
     _ip_inside("link", "set", BRIDGE, "up")
 

@@ -10,6 +10,9 @@ RUNTIME = Path("/run/gpuctl-lab")
 MACHINES = Path("/var/lib/gpuctl-lab/machines")
 """One folder per machine: its overlay, its console."""
 
+FILE_SYSTEMS = Path("/var/lib/gpuctl-lab/file-systems")
+"""One folder per shared file system that can be mounted; every machine sees them all."""
+
 NAMESPACE = "gpuctl-lab"
 """The network namespace with the bridge and every machine."""
 

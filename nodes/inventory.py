@@ -39,7 +39,9 @@ class Inventory(Value):
     """A cluster that is ready for a run: `nodes` in rank order, node 0 is the head.
 
     `folder` holds `id_ed25519` (the client's key) and `known_hosts` (pinned host keys of bastion
-    and nodes). Nodes are entered as `user`, through the bastion where there is one.
+    and nodes). Nodes are entered as `user`, through the bastion where there is one. `is_spot`: AWS
+    may take the nodes back. `proxy` is a command that, with a node's instance id behind it, becomes
+    a connection to the node's ssh; empty where nodes are reached by their addresses.
     """
 
     cluster: str
@@ -50,6 +52,8 @@ class Inventory(Value):
     bastion: Bastion | None
     nodes: tuple[Node, ...]
     folder: Path
+    is_spot: bool = False
+    proxy: tuple[str, ...] = ()
 
     @property
     def gpus_total(self) -> int:

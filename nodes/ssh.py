@@ -1,6 +1,6 @@
 """Commands and files on nodes: one ssh connection to the bastion, nodes tunnelled through it.
 
-Without a bastion each node is reached by itself.
+Without a bastion each node is reached by itself, by its address or through a command.
 
 Nothing of the user's ssh set-up takes part: no agent, no ~/.ssh/config, no passwords, no
 known_hosts but the cluster's own, in which every host key was pinned before the first connection.
@@ -21,6 +21,7 @@ import asyncssh
 
 from config.errors import NodeError
 from nodes.inventory import Bastion, Inventory, Node
+from nodes.proxy import Proxy
 
 CONNECT_TIMEOUT_S = 30
 KEEPALIVE_S = 15
@@ -48,6 +49,7 @@ class Connections:
         self._bastion = bastion
         self._locks: dict[str, asyncio.Lock] = {}
         self._nodes: dict[str, asyncssh.SSHClientConnection] = {}
+        self._proxies: dict[str, Proxy] = {}
 
     async def run(
         self,
@@ -126,20 +128,42 @@ class Connections:
         async with self._locks.setdefault(node.name, asyncio.Lock()):
             connection = self._nodes.get(node.name)
             if connection is None or connection.is_closed():
-                with ssh_errors(_where(node), CONNECT_TIMEOUT_S):
-                    connection = await asyncssh.connect(
-                        node.address,
-                        node.port,
-                        username=self._inventory.user,
-                        tunnel=self._bastion,
-                        **_options(self._inventory.folder),
-                    )
+                connection = await self._connect(node)
                 self._nodes[node.name] = connection
             return connection
+
+    async def _connect(self, node: Node) -> asyncssh.SSHClientConnection:
+        proxy = await self._proxy(node)
+        try:
+            with ssh_errors(_where(node), CONNECT_TIMEOUT_S):
+                return await asyncssh.connect(
+                    node.address,
+                    node.port,
+                    username=self._inventory.user,
+                    tunnel=self._bastion,
+                    sock=proxy.wire if proxy else None,
+                    **_options(self._inventory.folder),
+                )
+        except Unreachable as error:
+            if proxy and (complaint := await proxy.complaint()):
+                raise Unreachable(f"{_where(node)}: {complaint}", error.hint) from error
+            raise
+
+    async def _proxy(self, node: Node) -> Proxy | None:
+        """A command of its own, where the node is reached by one; an earlier one has ended."""
+        command = _proxy_command(self._inventory, node)
+        if not command:
+            return None
+        if earlier := self._proxies.pop(node.name, None):
+            await earlier.end()
+        with ssh_errors(_where(node)):
+            self._proxies[node.name] = await Proxy.start(command)
+        return self._proxies[node.name]
 
     async def _close(self) -> None:
         for connection in self._nodes.values():
             connection.abort()
+        await asyncio.gather(*(proxy.end() for proxy in self._proxies.values()))
 
 
 @asynccontextmanager
@@ -236,6 +260,8 @@ def openssh_config(inventory: Inventory) -> str:
         blocks = [_host("bastion", bastion.address, bastion.port, bastion.user)]
     for node in inventory.nodes:
         block = _host(node.name, node.address, node.port, inventory.user)
+        if proxy := _proxy_command(inventory, node):
+            block += f"  ProxyCommand {shlex.join(proxy).replace('%', '%%')}\n"
         blocks.append(block if bastion is None else f"{block}  ProxyJump bastion\n")
     blocks.append(
         "Host *\n"
@@ -250,6 +276,11 @@ def openssh_config(inventory: Inventory) -> str:
         "  LogLevel ERROR\n"
     )
     return "\n".join(blocks)
+
+
+def _proxy_command(inventory: Inventory, node: Node) -> list[str]:
+    """The command that connects with the node, none where its address does."""
+    return [*inventory.proxy, node.instance_id] if inventory.proxy else []
 
 
 def known_hosts_name(address: str, port: int) -> str:

@@ -11,8 +11,10 @@ from infra.addresses import carve
 
 
 def elastic_ips(cluster: Cluster) -> int:
-    """How many the cluster needs: the NAT gateway's, or each node's own."""
-    return cluster.nodes if cluster.network.access == "elastic-ip" else 1
+    """How many the cluster needs: each node's own, or that of a NAT gateway of its own."""
+    if cluster.network.access == "elastic-ip":
+        return cluster.nodes
+    return 0 if cluster.network.exists else 1
 
 
 def check_access(cluster: Cluster, before: Resolved | None, target: Target) -> None:
@@ -32,7 +34,12 @@ def check_access(cluster: Cluster, before: Resolved | None, target: Target) -> N
 
 
 def check_addresses(cluster: Cluster, taken: int) -> None:
-    """There is room for every node, at `taken` addresses each; InputError where there is not."""
+    """A network of the cluster's own has room for every node, at `taken` addresses each.
+
+    InputError where it has not.
+    """
+    if cluster.network.exists:
+        return
     room = carve(cluster.network.cidr).node_addresses // taken
     if room < cluster.nodes:
         raise InputError(
@@ -43,7 +50,9 @@ def check_addresses(cluster: Cluster, taken: int) -> None:
 
 
 def ssh_from_of(cluster: Cluster, target: Target, before: Resolved | None) -> str:
-    """Who may ssh in, as a range; InputError where that cannot be known."""
+    """Who may ssh in, as a range, empty for nobody; InputError where that cannot be known."""
+    if cluster.network.access == "ssm":
+        return ""
     asked = cluster.network.ssh_from
     if asked is not None:
         return asked

@@ -20,6 +20,7 @@ from provision.aws import client
 from provision.cloud_init import CHECKS
 from provision.host_keys import BootWatch, KnownHosts, Watched
 from provision.node_setup import Rebooting, failed_checks, wait_for_cloud_init
+from provision.sessions import Agents
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -44,6 +45,14 @@ class Share:
     script: str
 
 
+@dataclass(frozen=True)
+class Boot:
+    """What is watched while machines boot; `agents` only where nodes are reached by theirs."""
+
+    watch: BootWatch
+    agents: Agents | None
+
+
 def bootstrap(
     resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
 ) -> Inventory:
@@ -54,9 +63,11 @@ def bootstrap(
     its type should be, with a line for each failed check.
     """
     inventory = inventory_of(resolved, fleet, folder)
-    ec2 = client(target, "ec2")
+    if resolved.cluster.network.access == "ssm":
+        inventory = inventory.model_copy(update={"proxy": target.session_proxy})
+    agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     try:
-        asyncio.run(_bootstrap(inventory, ec2, report))
+        asyncio.run(_bootstrap(inventory, client(target, "ec2"), agents, report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
         if ours is None:
@@ -89,27 +100,31 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
             for rank, node in enumerate(fleet.nodes)
         ),
         folder=folder,
+        is_spot=resolved.cluster.capacity.type == "spot",
     )
 
 
-async def _bootstrap(inventory: Inventory, ec2: "EC2Client", report: Reporter) -> None:
+async def _bootstrap(
+    inventory: Inventory, ec2: "EC2Client", agents: Agents | None, report: Reporter
+) -> None:
     machines = watched(inventory)
     known = KnownHosts.read(inventory.folder / "known_hosts", machines)
     known.write()
     watch = BootWatch(ec2, machines, known, report)
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(watch.watch())
-        await _set_up(inventory, known, watch, report)
-        watching.cancel()
+        watching = [group.create_task(watch.watch())]
+        if agents is not None:
+            watching.append(group.create_task(agents.watch()))
+        await _set_up(inventory, known, Boot(watch, agents), report)
+        for each in watching:
+            each.cancel()
 
 
-async def _set_up(
-    inventory: Inventory, known: KnownHosts, watch: BootWatch, report: Reporter
-) -> None:
-    async with _patient_connections(inventory, watch) as connections:
+async def _set_up(inventory: Inventory, known: KnownHosts, boot: Boot, report: Reporter) -> None:
+    async with _patient_connections(inventory, boot.watch) as connections:
         async with asyncio.TaskGroup() as group:
             for node in inventory.nodes:
-                group.create_task(_wait_for_node(connections, node, watch, report))
+                group.create_task(_wait_for_node(connections, node, boot, report))
         await _check(connections, inventory, report)
         # Now that every host key is known, the nodes get to know each other.
         share = share_of(inventory, known)
@@ -142,9 +157,12 @@ async def _patient_connections(
 
 
 async def _wait_for_node(
-    connections: Connections, node: Node, watch: BootWatch, report: Reporter
+    connections: Connections, node: Node, boots: Boot, report: Reporter
 ) -> None:
+    watch = boots.watch
     await watch.pinned(node.name)
+    if boots.agents is not None:
+        await boots.agents.online(node)
     await _wait_for_ssh(connections, node, "true", SSH_PATIENCE_S)
     try:
         try:

@@ -28,14 +28,17 @@ def hourly_usd(resolved: Resolved) -> float | None:
 def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
     """What the way in and out consists of, in words, each with its dollars per hour."""
     access = resolved.cluster.network.access
-    count = {"bastion": 2, "elastic-ip": resolved.cluster.nodes, "private": 1}[access]
+    has_nat = access != "elastic-ip" and resolved.existing_network is None
+    count = {"bastion": 1, "elastic-ip": resolved.cluster.nodes}.get(access, 0) + has_nat
     addresses = f"{count} public address{'es' if count > 1 else ''}"
     parts: list[tuple[str, float | None]] = []
     if access == "bastion":
         parts.append(("bastion", resolved.bastion_price_usd_h))
-    if access != "elastic-ip":
+    if has_nat:
         parts.append(("NAT gateway", resolved.nat_price_usd_h))
-    return (*parts, (addresses, count * PUBLIC_IPV4_PRICE_USD_H))
+    if count:
+        parts.append((addresses, count * PUBLIC_IPV4_PRICE_USD_H))
+    return tuple(parts)
 
 
 def price_of(resource: Resource, planned: Resolved | None = None) -> float | None:

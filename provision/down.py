@@ -15,7 +15,7 @@ from provision.aws import client
 from provision.cost import spent_usd
 from provision.lock import cluster_lock
 from provision.record import forget, read, records, unknown, write
-from provision.resources import Resource, find, find_instances, of_life_since
+from provision.resources import Resource, find_all, find_instances, of_life_since
 from provision.sweep import sweep
 
 
@@ -43,10 +43,10 @@ def down(name: str, target: Target, report: Reporter) -> Teardown:
         target = replace(target, region=record.region)
     target = with_credentials(target)
     ec2 = client(target, "ec2")
-    existing = find(ec2, name)
+    existing = find_all(target, name)
     stack = Stack(name, target, find_engine(report))
     if record is None and not existing and not stack.exists():
-        tagged = {resource.cluster for resource in find(ec2, None)}
+        tagged = {resource.cluster for resource in find_all(target, None)}
         raise unknown(name, tagged | {known.name for known in records(target)})
     with cluster_lock(name, f"gpuctl down {name}", target), _interruptible(name):
         if record is not None:
@@ -58,7 +58,7 @@ def down(name: str, target: Target, report: Reporter) -> Teardown:
         removed: list[str] = []
         collect = _collecting(removed, report)
         killed = record is None or record.status in ("creating", "destroying")
-        _destroy(stack, lambda: sweep(ec2, name, collect), collect, killed)
+        _destroy(stack, lambda: sweep(target, name, collect), collect, killed)
         stack.remove()
         now = datetime.now(UTC)
         forget(name, target)

@@ -65,8 +65,20 @@ def read_instance_type(told: "InstanceTypeInfoTypeDef") -> InstanceType:
             for card in network.get("NetworkCards", ())
         ),
         boot_modes=tuple(str(mode) for mode in told.get("SupportedBootModes", ())),
+        placement_strategies=tuple(
+            str(one) for one in told.get("PlacementGroupInfo", {}).get("SupportedStrategies", ())
+        ),
+        local_disks=_local_disks(told),
         price_usd_h=price_usd_h(name),
     )
+
+
+def _local_disks(told: "InstanceTypeInfoTypeDef") -> int:
+    """How many instance store volumes are NVMe devices; those of old types are not."""
+    storage = told.get("InstanceStorageInfo", {})
+    if storage.get("NvmeSupport") not in ("required", "supported"):
+        return 0
+    return sum(disk.get("Count", 0) for disk in storage.get("Disks", ()))
 
 
 def _architecture(told: "InstanceTypeInfoTypeDef") -> str:

@@ -12,8 +12,7 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.plan import Plan
 from infra.stack import Stack
-from provision.aws import client
-from provision.claim import claimed, in_some_zone
+from provision.claim import claimed, in_some_zone, is_elsewhere
 from provision.reservations import await_start
 from provision.sweep import sweep
 
@@ -47,7 +46,9 @@ class Launch:
             kind = self.resolved.cluster.capacity.type
             if kind == "spot" and is_new:
                 return in_some_zone(self.resolved, self._what, self._spot(report), report)
-            if kind == "on-demand" and self._coming:
+            if kind == "spot" and self._new:
+                return self._grown(report)
+            if kind == "on-demand" and self._new:
                 return self._claimed(report)
             return self._launched(self.resolved, report)
         except Interrupted:
@@ -60,22 +61,19 @@ class Launch:
             raise
 
     @property
-    def _coming(self) -> int:
-        """How many nodes are made that do not exist. One that is replaced frees its own place."""
-        names = set(self.resolved.node_names)
-        return sum(
-            change.op == "create" and change.type == _INSTANCE and change.name in names
-            for change in self.plan.changes
-        )
+    def _new(self) -> tuple[str, ...]:
+        """The nodes that are made and do not exist. One that is replaced frees its own place."""
+        made = {c.name for c in self.plan.changes if c.op == "create" and c.type == _INSTANCE}
+        return tuple(name for name in self.resolved.node_names if name in made)
 
     @property
     def _what(self) -> str:
-        return f"{self._coming} x {self.resolved.instance_type.name}"
+        return f"{len(self._new)} x {self.resolved.instance_type.name}"
 
     def _claimed(self, report: Reporter) -> Fleet:
         """All new nodes have their place before the first is launched."""
         self.stack.begin(self.resolved, report)
-        with claimed(self.resolved, self._coming, self.target, report) as claim:
+        with claimed(self.resolved, len(self._new), self.target, report) as claim:
             there = self._in(claim.zone)
             self.settled(there)
             return self._launched(there, report)
@@ -93,6 +91,21 @@ class Launch:
                 raise
 
         return attempt
+
+    def _grown(self, report: Reporter) -> Fleet:
+        """More spot nodes beside those that run; when one is refused, those that came go again."""
+        try:
+            return self._launched(self.resolved, report)
+        except InfraError as error:
+            names = self.resolved.node_names
+            stay = len(names) - len(self._new)
+            if stay and is_elsewhere(error) and names[stay:] == self._new:
+                report(Progress("capacity", self.resolved.zone, "failed", error.code))
+                cluster = self.resolved.cluster.model_copy(update={"nodes": stay})
+                with suppress(GpuctlError):
+                    self.stack.up(self.resolved.model_copy(update={"cluster": cluster}), report)
+                error.hint += f"; the {stay} nodes that ran before go on"
+            raise
 
     def _launched(self, there: Resolved, report: Reporter) -> Fleet:
         """A node that failed is launched again, beside those that are well."""
@@ -118,7 +131,7 @@ class Launch:
 
     def _remove_all(self, report: Reporter) -> None:
         self.stack.destroy(report)
-        sweep(client(self.target, "ec2"), self.resolved.cluster.name, report)
+        sweep(self.target, self.resolved.cluster.name, report)
 
 
 def _may_pass(error: InfraError, there: Resolved) -> bool:

@@ -86,6 +86,8 @@ def check_elastic_ips(cluster: Cluster, needed: int, ask: Clients) -> None:
 
     Raises InputError where it may not, CloudError where AWS cannot be asked.
     """
+    if needed == 0:
+        return
     quota = _quota(ask.quotas, *ELASTIC_IPS)
     with aws_errors():
         addresses = ask.ec2.describe_addresses()["Addresses"]
@@ -94,7 +96,12 @@ def check_elastic_ips(cluster: Cluster, needed: int, ask: Clients) -> None:
 
 
 def check_vpcs(cluster: Cluster, ask: Clients) -> None:
-    """The account may have one more VPC beside those of others; raises as `check_elastic_ips`."""
+    """The account may have one more VPC beside those of others, where the cluster makes one.
+
+    Raises as `check_elastic_ips`.
+    """
+    if cluster.network.exists:
+        return
     quota = _quota(ask.quotas, *VPCS)
     with aws_errors():
         pages = ask.ec2.get_paginator("describe_vpcs").paginate()

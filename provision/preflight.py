@@ -11,6 +11,7 @@ from config.cluster import Cluster
 from config.errors import CloudError, GpuctlError, InputError
 from config.resolved import (
     CLUSTER_TAG,
+    ExistingNetwork,
     Image,
     InstanceType,
     Interface,
@@ -19,17 +20,19 @@ from config.resolved import (
 )
 from config.target import Target
 from infra.layout import interfaces
-from infra.user_data import encode
+from infra.user_data import LONGEST_SOURCE, encode, mounting
 from nodes.keys import ensure_key
 from provision.access import check_access, check_addresses, elastic_ips, ssh_from_of
 from provision.aws import UNIVERSAL, aws_errors, client
 from provision.cloud_init import bastion_user_data, node_user_data
+from provision.existing_network import Found, Wanted, check_kept, choose, look
 from provision.images import BASTION_IMAGE, image, image_id
 from provision.instance_types import instance_type, offers
 from provision.limits import Clients, check_elastic_ips, check_vcpus, check_vpcs
 from provision.prices import Price, check_budget, listed, price
 from provision.record import folder, read
 from provision.reservations import reserved
+from provision.sessions import check_plugin
 from provision.software.hardware import Hardware, hardware
 
 if TYPE_CHECKING:
@@ -95,6 +98,7 @@ class _Questions:
     bastion_image: Future[tuple[Image, int]]
     ssh_from: Future[str]
     reservation: Future[tuple[Reservation, str] | None]
+    network: Future[Found | None]
     elastic_ips: Future[None]
     vpcs: Future[None]
     price: Future[Price]
@@ -123,13 +127,17 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         zones: tuple[str, ...] | None = None
         if reservation is not None:
             zones = (reservation[1],)
+            complaints.catch(lambda: _check_entry(cluster, zones, offers))
         elif instance and offers is not None and cluster.capacity.id is None:
             zones = complaints.catch(lambda: _zones(cluster, target.region, offers, before))
         found = complaints.catch(asked.image.result)
+        if instance:
+            complaints.catch(lambda: _check_placement(cluster, instance))
         if found and instance:
             complaints.catch(lambda: _check_image(cluster, instance, *found))
         entry = complaints.catch(asked.bastion_image.result)
         complaints.catch(lambda: check_access(cluster, before, target))
+        complaints.catch(lambda: check_plugin(cluster, target))
         ssh_from = complaints.catch(asked.ssh_from.result)
         layout: tuple[Interface, ...] | None = None
         if instance:
@@ -137,10 +145,15 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         machine: Hardware | None = None
         taken = sum(interface.type == "interface" for interface in layout or ())
         complaints.catch(lambda: check_addresses(cluster, taken or 1))
+        wanted = Wanted(cluster, zones, offers or {}, taken or 1)
+        network = _existing_network(asked, complaints, wanted, before)
+        zones = tuple(zone for zone in zones or () if not network or zone in network.subnets)
         if instance and layout:
             machine = hardware(instance, layout)
-            complaints.catch(lambda: encode(node_user_data(cluster, machine, "k" * 100)) and None)
-    if not (account and instance and zones and found and entry and ssh_from and layout and machine):
+            complaints.catch(lambda: _check_size(cluster, machine))
+    if not (account and instance and zones and found and entry and layout and machine) or (
+        ssh_from is None
+    ):
         complaints.check()
         raise AssertionError("a question had no answer, and nobody complained")
     draft = Resolved(
@@ -150,6 +163,7 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         zone=zones[0],
         zones=zones,
         reservation=reservation[0] if reservation else None,
+        existing_network=network,
         instance_type=instance.model_copy(update={"price_usd_h": node_price.usd_h}),
         interfaces=layout,
         image=found[0],
@@ -208,6 +222,7 @@ def _ask(
         bastion_image=pool.submit(_image, ec2, ssm, BASTION_IMAGE, entry),
         ssh_from=pool.submit(ssh_from_of, cluster, target, before),
         reservation=pool.submit(reserved, ec2, cluster, before.zone if before else None),
+        network=pool.submit(look, ec2, cluster),
         elastic_ips=pool.submit(check_elastic_ips, cluster, elastic_ips(cluster), clients),
         vpcs=pool.submit(check_vpcs, cluster, clients),
         price=pool.submit(price, cluster.instance_type, pricing, target.region),
@@ -226,6 +241,20 @@ def _account_of(asked: _Questions, complaints: Complaints, cluster: Cluster) -> 
     return node or listed(cluster.instance_type), listed(BASTION_TYPE)
 
 
+def _existing_network(
+    asked: _Questions, complaints: Complaints, wanted: Wanted, before: Resolved | None
+) -> ExistingNetwork | None:
+    """The network that the file names, checked, or the one that the cluster is in; else None."""
+    kept = len(complaints.found)
+    complaints.catch(lambda: check_kept(wanted.cluster, before))
+    found = complaints.catch(asked.network.result)
+    if found is None or len(complaints.found) > kept:
+        return None
+    network, problems = choose(found, wanted, before)
+    complaints.found += problems
+    return None if problems else network
+
+
 def _account(target: Target) -> str:
     with aws_errors():
         return client(target, "sts").get_caller_identity()["Account"]
@@ -241,7 +270,7 @@ def _zones(
     """The zones that may take the cluster, best first: its own alone if it has one."""
     name, wanted = cluster.instance_type, cluster.capacity.zones
     fitting = sorted(offers[name])
-    if cluster.network.access == "bastion":
+    if cluster.network.access == "bastion" and not cluster.network.exists:
         fitting = sorted(offers[name] & offers[BASTION_TYPE])
     if not fitting:
         raise InputError(f"no zone of {region} offers {name}", "choose another region or type")
@@ -250,16 +279,42 @@ def _zones(
     if zones := tuple(zone for zone in wanted or fitting if zone in fitting):
         return zones
     raise InputError(
-        f"capacity.zones: {', '.join(wanted)}: none offers {name}",
+        f"capacity.zones: {', '.join(wanted)}: none offers {name} (Unsupported)",
         f"these do: {', '.join(fitting)}",
     )
+
+
+def _check_entry(
+    cluster: Cluster, zones: tuple[str, ...] | None, offers: dict[str, frozenset[str]] | None
+) -> None:
+    """The bastion can be made in the zone that a reservation has chosen."""
+    has_bastion = cluster.network.access == "bastion" and not cluster.network.exists
+    if has_bastion and zones and offers is not None and zones[0] not in offers[BASTION_TYPE]:
+        raise InputError(
+            f"capacity.id: {cluster.capacity.id} is in {zones[0]}, which does not offer the"
+            f" bastion's {BASTION_TYPE} (Unsupported)",
+            "set network.access to elastic-ip or private",
+        )
+
+
+def _check_placement(cluster: Cluster, instance: InstanceType) -> None:
+    """A burstable type, for one, runs in no cluster placement group."""
+    strategies = instance.placement_strategies
+    if cluster.placement.strategy == "none" or cluster.capacity.id is not None:
+        return
+    if strategies and "cluster" not in strategies:
+        raise InputError(
+            f"placement.strategy: {instance.name} runs in no cluster placement group"
+            " (InvalidParameterCombination)",
+            "set it to none, or choose another type",
+        )
 
 
 def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gib: int) -> None:
     if found.architecture != instance.architecture:
         raise InputError(
             f"image {cluster.image} is for {found.architecture},"
-            f" {instance.name} is {instance.architecture}",
+            f" {instance.name} is {instance.architecture} (InvalidParameterValue)",
             "name an image of that architecture (ami-…)",
         )
     needs = found.boot_mode if found.boot_mode in ("uefi", "legacy-bios") else ""
@@ -269,12 +324,17 @@ def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gi
             f" {instance.name} by {' or '.join(instance.boot_modes)}",
             "name an image that boots so (ami-…), such as one with boot mode uefi-preferred",
         )
-    if size_gib > cluster.storage.root_gib:
+    if size_gib > cluster.storage.root.gib:
         raise InputError(
-            f"storage.root_gib: {cluster.storage.root_gib} is less than the"
+            f"storage.root.gib: {cluster.storage.root.gib} is less than the"
             f" {size_gib} GiB of image {cluster.image}",
             f"set it to {size_gib} or more",
         )
+
+
+def _check_size(cluster: Cluster, machine: Hardware) -> None:
+    """User data fits, whatever its key and its file system will be."""
+    encode(mounting(node_user_data(cluster, machine, "k" * 100), LONGEST_SOURCE))
 
 
 def _layout(cluster: Cluster, instance: InstanceType) -> tuple[Interface, ...]:

@@ -80,14 +80,18 @@ def read(name: str, target: Target) -> ClusterRecord | None:
 
 
 def _in_todays_words(text: bytes) -> bytes:
-    """A record of an earlier gpuctl as this one writes it: `software.setup` is `setup.commands`."""
-    if b'"setup":' not in text:
+    """A record of an earlier gpuctl as this one writes it.
+
+    `software.setup` is `setup.commands`, `storage.root_gib` is `storage.root.gib`.
+    """
+    if b'"setup":' not in text and b'"root_gib":' not in text:
         return text
     record = json.loads(text)
     cluster = record["resolved"]["cluster"]
-    if "setup" not in cluster.get("software", {}):
-        return text
-    cluster["setup"] = {"commands": cluster["software"].pop("setup")}
+    if "setup" in cluster.get("software", {}):
+        cluster["setup"] = {"commands": cluster["software"].pop("setup")}
+    if "root_gib" in cluster.get("storage", {}):
+        cluster["storage"] = {"root": {"gib": cluster["storage"]["root_gib"]}}
     return json.dumps(record).encode()
 
 
@@ -110,12 +114,17 @@ def load_inventory(name: str, target: Target) -> Inventory:
     if record is None:
         raise unknown(name, (known.name for known in records(target)))
     try:
-        return Inventory.model_validate_json((folder(name, target) / "inventory.json").read_bytes())
+        text = (folder(name, target) / "inventory.json").read_bytes()
+        inventory = Inventory.model_validate_json(text)
     except FileNotFoundError:
         raise InputError(
             f"cluster '{name}' is not ready: its record says {record.status}",
             f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
         ) from None
+    if inventory.proxy and target.session_proxy:
+        # As gpuctl is called today: it may have moved since the cluster came up.
+        return inventory.model_copy(update={"proxy": target.session_proxy})
+    return inventory
 
 
 def unknown(name: str, known: Iterable[str]) -> InputError:

@@ -17,6 +17,9 @@ WIND_DOWN = timedelta(minutes=30)
 """AWS ends a block's instances this long before the block's end: "How Capacity Blocks work",
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-how.html (2026-11-20)."""
 
+_REFUSED = "(ReservationCapacityExceeded)"
+"""AWS's code for a launch into a reservation that does not serve it, told before there is one."""
+
 _MOST_SLEEP_S = 30.0
 
 
@@ -47,7 +50,7 @@ def reserved(
     zone = str(told["AvailabilityZone"])
     if home is not None and zone != home:
         raise InputError(
-            f"capacity.id: {found.id} is in {zone}, the cluster in {home}",
+            f"capacity.id: {found.id} is in {zone}, the cluster in {home} {_REFUSED}",
             f"name one in {home}, or remove the cluster first: `gpuctl down {cluster.name}`",
         )
     _check_time(cluster, told, found)
@@ -78,7 +81,7 @@ def _check_kind(cluster: Cluster, told: Any, found: Reservation) -> None:
     if told["InstanceType"] != cluster.instance_type:
         raise InputError(
             f"capacity.id: {found.id} is for {told['InstanceType']}, the file asks for"
-            f" {cluster.instance_type}",
+            f" {cluster.instance_type} {_REFUSED}",
             "change instance_type, or name another reservation",
         )
 
@@ -90,7 +93,7 @@ def _check_time(cluster: Cluster, told: Any, found: Reservation) -> None:
     if found.is_block and found.ends and now >= found.ends - WIND_DOWN and state == "active":
         raise InputError(
             f"capacity.id: {found.id} ends at {_at(found.ends)}: in a block's last half hour AWS"
-            " ends its instances and starts none",
+            f" ends its instances and starts none {_REFUSED}",
             another,
         )
     if state == "scheduled":
@@ -98,11 +101,12 @@ def _check_time(cluster: Cluster, told: Any, found: Reservation) -> None:
         if found.starts > now + timedelta(seconds=wait):
             minutes = int((found.starts - now).total_seconds() // 60) + 1
             raise InputError(
-                f"capacity.id: {found.id} begins at {_at(found.starts)}, in {minutes} minutes",
+                f"capacity.id: {found.id} begins at {_at(found.starts)}, in {minutes} minutes"
+                f" {_REFUSED}",
                 f"set capacity.wait to {minutes}m or more, or come back then",
             )
     elif state != "active":
-        raise InputError(f"capacity.id: {found.id} is {state}, not active", another)
+        raise InputError(f"capacity.id: {found.id} is {state}, not active {_REFUSED}", another)
 
 
 def _check_places(ec2: "EC2Client", cluster: Cluster, told: Any) -> None:
@@ -122,7 +126,7 @@ def _check_places(ec2: "EC2Client", cluster: Cluster, told: Any) -> None:
     if free < needed:
         raise InputError(
             f"capacity.id: {cluster.capacity.id} has {free} of {told['TotalInstanceCount']} places"
-            f" free, {needed} are needed",
+            f" free, {needed} are needed {_REFUSED}",
             "ask for fewer nodes, or end what runs in it",
         )
 

@@ -1,21 +1,33 @@
-"""What exists of clusters in AWS, found by tag and not by anybody's memory."""
+"""What exists of clusters in AWS, found by tag and not by anybody's memory.
+
+Shared file systems and roles are of other services than EC2: `find_all` asks those too.
+"""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from config.errors import CloudError
 from config.resolved import CLUSTER_TAG
-from provision.aws import aws_errors
+from config.target import Target
+from provision.aws import aws_errors, client
+from provision.identities import identities
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 
+Service = Literal["ec2", "efs", "fsx", "iam"]
+
+
 @dataclass(frozen=True)
 class Kind:
-    """A kind of EC2 resource: how it is asked for, and what is no longer there."""
+    """A kind of resource: how its service is asked for it, and what is no longer there.
+
+    Without `filters` the service tells of all that there is.
+    """
 
     noun: str
     operation: str
@@ -23,6 +35,8 @@ class Kind:
     id_field: str
     gone: frozenset[str] = frozenset()
     filters: str = "Filters"
+    state: str = "State"
+    service: Service = "ec2"
 
 
 KINDS = {
@@ -36,6 +50,10 @@ KINDS = {
             "instance", "describe_instances", "Reservations", "InstanceId",
             frozenset({"terminated"}),
         ),
+        Kind("EFS file system", "describe_file_systems", "FileSystems", "FileSystemId",
+             frozenset({"deleted"}), "", "LifeCycleState", "efs"),
+        Kind("FSx file system", "describe_file_systems", "FileSystems", "FileSystemId",
+             frozenset(), "", "Lifecycle", "fsx"),
         Kind(
             "NAT gateway", "describe_nat_gateways", "NatGateways", "NatGatewayId",
             frozenset({"deleted"}), "Filter",
@@ -45,6 +63,9 @@ KINDS = {
              "NetworkInterfaceId"),
         Kind("launch template", "describe_launch_templates", "LaunchTemplates",
              "LaunchTemplateId"),
+        Kind("instance profile", "list_instance_profiles", "InstanceProfiles",
+             "InstanceProfileName", service="iam"),
+        Kind("IAM role", "list_roles", "Roles", "RoleName", service="iam"),
         Kind("placement group", "describe_placement_groups", "PlacementGroups", "GroupName",
              frozenset({"deleted"})),
         Kind("key pair", "describe_key_pairs", "KeyPairs", "KeyName"),
@@ -73,20 +94,43 @@ class Resource:
     @property
     def since(self) -> datetime | None:
         """When it came to be, where AWS says so."""
-        since = self.told.get("LaunchTime") or self.told.get("CreateTime")
+        told = self.told
+        since = told.get("LaunchTime") or told.get("CreateTime") or told.get("CreationTime")
         return since if isinstance(since, datetime) else None
 
 
 def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
-    """What exists with the tag of `cluster`, or of any cluster, in the order of `KINDS`.
+    """What exists in EC2 with the tag of `cluster`, or of any cluster, in the order of `KINDS`.
 
-    All kinds, or those of `nouns`, are asked for at once. What has ended is not there, though AWS
-    shows it for a while; see `find_instances`.
+    All its kinds, or those of `nouns`, are asked for at once. What has ended is not there, though
+    AWS shows it for a while; see `find_instances`.
     """
-    kinds = [KINDS[noun] for noun in nouns or KINDS]
+    kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
     with ThreadPoolExecutor(8, thread_name_prefix="find") as pool:
         found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
     return [one for kind in found for one in kind if exists(one)]
+
+
+def find_all(target: Target, cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
+    """As `find`, of every service. Who may not ask for file systems or roles has made none."""
+    kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
+    with ThreadPoolExecutor(4, thread_name_prefix="find") as pool:
+        others = [pool.submit(_find_other, target, kind, cluster) for kind in kinds]
+        found = find(client(target, "ec2"), cluster, nouns)
+        found += [one for future in others for one in future.result() if exists(one)]
+    order = list(KINDS)
+    return sorted(found, key=lambda one: order.index(one.kind))
+
+
+def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resource]:
+    try:
+        if kind.service == "iam":
+            return _of_cluster(kind, identities(target, kind.operation), cluster)
+        return _find_kind(client(target, kind.service), kind, cluster)
+    except CloudError as error:
+        if error.code in ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException"):
+            return []
+        raise
 
 
 def find_instances(ec2: "EC2Client", cluster: str | None) -> list[Resource]:
@@ -104,20 +148,25 @@ def of_life_since(resources: Iterable[Resource], created: datetime) -> list[Reso
     return [r for r in resources if exists(r) or (r.since is not None and r.since >= created)]
 
 
-def _find_kind(ec2: "EC2Client", kind: Kind, cluster: str | None) -> list[Resource]:
+def _find_kind(aws: Any, kind: Kind, cluster: str | None) -> list[Resource]:
     wanted: dict[str, Any] = {"Name": "tag-key", "Values": [CLUSTER_TAG]}
     if cluster is not None:
         wanted = {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}
+    filters = {kind.filters: [wanted]} if kind.filters else {}
     with aws_errors():
-        if ec2.can_paginate(kind.operation):
-            paginator: Any = ec2.get_paginator(kind.operation)  # type: ignore[call-overload]
-            pages = list(paginator.paginate(**{kind.filters: [wanted]}))
+        if aws.can_paginate(kind.operation):
+            pages = list(aws.get_paginator(kind.operation).paginate(**filters))
         else:
-            pages = [getattr(ec2, kind.operation)(**{kind.filters: [wanted]})]
+            pages = [getattr(aws, kind.operation)(**filters)]
     items = [item for page in pages for item in page[kind.answer]]
     if kind.noun == "instance":
         items = [item for reservation in items for item in reservation["Instances"]]
-    return [resource for item in items if (resource := _resource(kind, item))]
+    return _of_cluster(kind, items, cluster)
+
+
+def _of_cluster(kind: Kind, items: Sequence[Any], cluster: str | None) -> list[Resource]:
+    resources = [resource for item in items if (resource := _resource(kind, item))]
+    return [one for one in resources if cluster is None or one.cluster == cluster]
 
 
 def _resource(kind: Kind, item: Any) -> Resource | None:
@@ -125,7 +174,7 @@ def _resource(kind: Kind, item: Any) -> Resource | None:
     tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags") or item.get("TagSet") or ()}
     if CLUSTER_TAG not in tags:
         return None
-    state = item.get("State", "")
+    state = item.get(kind.state, "")
     return Resource(
         kind=kind.noun,
         id=str(item[kind.id_field]),

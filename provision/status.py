@@ -1,6 +1,6 @@
 """What exists of every cluster: AWS is asked, and the records of this machine are laid beside."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -8,23 +8,32 @@ from typing import Literal
 from config.target import Target
 from provision.aws import client
 from provision.cost import price_of, spent_usd
+from provision.interruptions import TAKEN_BACK, notices
 from provision.lock import is_locked
 from provision.record import ClusterRecord, records
-from provision.resources import KINDS, Resource, exists, find, find_instances, of_life_since
+from provision.resources import KINDS, Resource, exists, find_all, find_instances, of_life_since
 
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone"]
 
 _ALIVE = frozenset({"pending", "running"})
 
+_UNKNOWN = "AWS does not say whether it takes nodes back; allow ec2:DescribeSpotInstanceRequests"
+
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """An instance of a cluster; `state` is EC2's (`running`), or `missing`."""
+    """An instance of a cluster; `state` is EC2's (`running`), or `missing`.
+
+    `interrupted_at` is when AWS takes a spot instance back, ISO 8601, None without its notice.
+    `reason` is EC2's code for the state, empty where it gives none.
+    """
 
     name: str
     instance_id: str
     state: str
     private_ip: str
+    interrupted_at: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,19 +68,32 @@ def clusters(target: Target) -> tuple[ClusterStatus, ...]:
         (record.region, record.name): [] for record in known.values()
     }
     for region in sorted({target.region, *(record.region for record in known.values())}):
-        ec2 = client(replace(target, region=region), "ec2")
+        there = replace(target, region=region)
+        ec2 = client(there, "ec2")
         others = [noun for noun in KINDS if noun != "instance"]
-        for resource in (*find_instances(ec2, None), *find(ec2, None, others)):
+        for resource in (*find_instances(ec2, None), *find_all(there, None, others)):
             found.setdefault((region, resource.cluster), []).append(resource)
     states = []
+    told = {region: _notices(target, region, found) for region, _ in found}
     for (region, name), resources in sorted(found.items(), key=lambda item: item[0][::-1]):
         record = known.get(name)
         if record is not None and record.region != region:
             record = None
         busy = record is not None and is_locked(name, target)
         if record is not None or any(exists(resource) for resource in resources):
-            states.append(status_of(name, region, record, resources, busy))
+            states.append(status_of(name, region, record, resources, busy, told[region]))
     return tuple(states)
+
+
+def _notices(
+    target: Target, region: str, found: Mapping[tuple[str, str], Sequence[Resource]]
+) -> dict[str, datetime] | None:
+    """AWS's notices in the region, asked where a cluster there has spot instances."""
+    if not any(
+        _is_spot(one) for place, some in found.items() if place[0] == region for one in some
+    ):
+        return {}
+    return notices(client(replace(target, region=region), "ec2"))
 
 
 def status_of(
@@ -80,15 +102,22 @@ def status_of(
     record: ClusterRecord | None,
     resources: Sequence[Resource],
     busy: bool,
+    taken_back: Mapping[str, datetime] | None,
 ) -> ClusterStatus:
-    """One cluster's status; `busy` is whether a command changes it right now."""
+    """One cluster's status; `busy` is whether a command changes it right now.
+
+    `taken_back` says when AWS takes instances back, by id; None where it would not tell.
+    """
     now = datetime.now(UTC)
     existing = [resource for resource in resources if exists(resource)]
     resources = of_life_since(resources, record.created) if record else existing
     planned = record.resolved if record else None
     prices = [price_of(resource, planned) for resource in existing]
-    nodes = _nodes(name, record, resources)
+    nodes = _nodes(name, record, resources, taken_back or {})
     state, problems = _judge(name, record, nodes, existing, busy)
+    if taken_back is None and any(map(_is_spot, existing)):
+        problems += (_UNKNOWN,)
+    problems += _interruptions(nodes)
     begun = min((resource.since for resource in resources if resource.since), default=None)
     since = record.created if record else begun
     return ClusterStatus(
@@ -126,15 +155,37 @@ def _judge(
         }[record.status]
         return "failed", (f"{why}; {remove}",)
     lost = tuple(
-        f"{node.name} is {node.state}; `gpuctl up` makes it again"
+        f"{node.name} is {node.state}{_why(node)}; `gpuctl up` makes it again"
         for node in nodes
         if node.state not in _ALIVE
     )
     return "ready", lost
 
 
+def _why(node: NodeStatus) -> str:
+    return f": AWS took its spot instance back ({TAKEN_BACK})" if node.reason == TAKEN_BACK else ""
+
+
+def _is_spot(resource: Resource) -> bool:
+    return bool(resource.told.get("InstanceLifecycle") == "spot")
+
+
+def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
+    """A line for each node that AWS is about to take back."""
+    return tuple(
+        f"AWS takes {node.name}'s spot instance back at"
+        f" {datetime.fromisoformat(node.interrupted_at):%H:%M:%S} UTC; save what runs there, and"
+        " `gpuctl up` makes it again"
+        for node in nodes
+        if node.interrupted_at is not None
+    )
+
+
 def _nodes(
-    name: str, record: ClusterRecord | None, resources: Sequence[Resource]
+    name: str,
+    record: ClusterRecord | None,
+    resources: Sequence[Resource],
+    taken_back: Mapping[str, datetime],
 ) -> tuple[NodeStatus, ...]:
     """Nodes in rank order: those that exist, and those that should."""
     instances: dict[str, Resource] = {}
@@ -155,6 +206,10 @@ def _nodes(
             instance_id=instance.id,
             state=instance.state,
             private_ip=instance.told.get("PrivateIpAddress", ""),
+            interrupted_at=taken_back[instance.id].isoformat()
+            if instance.id in taken_back and instance.state in _ALIVE
+            else None,
+            reason=str((instance.told.get("StateReason") or {}).get("Code") or ""),
         )
         for node, instance in sorted(instances.items(), key=lambda item: _rank(item[0]))
     )

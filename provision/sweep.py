@@ -12,8 +12,11 @@ from botocore.exceptions import WaiterError
 
 from config.errors import CloudError
 from config.progress import Progress, Reporter, State
-from provision.aws import aws_errors
-from provision.resources import KINDS, Resource, find
+from config.target import Target
+from provision.aws import aws_errors, client
+from provision.file_systems import delete_file_systems
+from provision.identities import delete_identities
+from provision.resources import KINDS, Resource, find_all
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -37,38 +40,45 @@ PASSES = 3
 """AWS's answers lag behind its deeds, and a killed engine's last request may arrive late."""
 
 
-def sweep(ec2: "EC2Client", cluster: str, report: Reporter) -> tuple[str, ...]:
+def sweep(target: Target, cluster: str, report: Reporter) -> tuple[str, ...]:
     """Nothing with the cluster's tag exists; returns what was removed: `VPC vpc-0123`.
 
     Raises CloudError about what cannot be removed, after everything that can be was.
     """
     removed: dict[str, None] = {}
     for attempt in range(PASSES):
-        found = find(ec2, cluster)
+        found = find_all(target, cluster)
         if not found:
             return tuple(removed)
         if attempt:
             time.sleep(PAUSE_S)
-        _sweep_once(ec2, found, removed, report)
-    if left := find(ec2, cluster):
+        _sweep_once(target, found, removed, report)
+    if left := find_all(target, cluster):
         names = ", ".join(f"{resource.kind} {resource.id}" for resource in left)
         raise CloudError(f"AWS still has {names}", f"repeat `gpuctl down {cluster}` later")
     return tuple(removed)
 
 
 def _sweep_once(
-    ec2: "EC2Client", found: list[Resource], removed: dict[str, None], report: Reporter
+    target: Target, found: list[Resource], removed: dict[str, None], report: Reporter
 ) -> None:
     """What was found was removed, kind by kind, and is in `removed`."""
     problems: list[CloudError] = []
-    for noun in KINDS:
+    ec2 = client(target, "ec2")
+    for noun, kind in KINDS.items():
         ours = [resource for resource in found if resource.kind == noun]
         # What takes minutes to end, or hangs together, goes all at once.
-        for batch in [ours] if noun in _ALL_AT_ONCE and ours else [[one] for one in ours]:
+        together = noun in _ALL_AT_ONCE or kind.service != "ec2"
+        for batch in [ours] if together and ours else [[one] for one in ours]:
             subjects = [f"{noun} {resource.id}" for resource in batch]
             _report_all(report, subjects, "running")
             try:
-                _remove(ec2, batch)
+                if kind.service == "ec2":
+                    _remove(ec2, batch)
+                elif kind.service == "iam":
+                    delete_identities(target, [one.id for one in batch], noun == "IAM role")
+                else:
+                    delete_file_systems(target, batch)
             except CloudError as error:
                 _report_all(report, subjects, "failed", error.message)
                 problems.append(error)

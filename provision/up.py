@@ -15,14 +15,13 @@ from infra.plan import Plan
 from infra.stack import Stack
 from nodes.inventory import Inventory, save
 from provision.account import with_credentials
-from provision.aws import client
 from provision.bootstrap import bootstrap
 from provision.cost import hourly_usd
 from provision.launch import Launch
 from provision.lock import cluster_lock
 from provision.preflight import resolve
 from provision.record import ClusterRecord, folder, forget, new_record, read, write
-from provision.resources import find
+from provision.resources import find_all
 
 
 @dataclass(frozen=True)
@@ -113,14 +112,14 @@ def _told_in(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[No
 def _made_nothing(record: ClusterRecord, stack: Stack, target: Target) -> bool:
     """Whether neither Pulumi nor AWS knows of anything; False where they cannot be asked."""
     try:
-        return not stack.exists() and not find(client(target, "ec2"), record.name)
+        return not stack.exists() and not find_all(target, record.name)
     except GpuctlError:
         return False
 
 
 def _check_name_is_free(resolved: Resolved, target: Target) -> None:
     name = resolved.cluster.name
-    if found := find(client(target, "ec2"), name):
+    if found := find_all(target, name):
         raise InputError(
             f"{len(found)} resources of a cluster '{name}' exist in {resolved.region},"
             " but no record of it on this machine",

@@ -88,7 +88,7 @@ async def _supervise(folder: Path, plan: Message, agent: Path) -> None:
     units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))
     supervisor = Supervisor(plan, journal, units)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, supervisor.stop, "the supervisor was told to end")
+    loop.add_signal_handler(signal.SIGTERM, supervisor.end)
     answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
     server = await serve(folder, journal, answers)
     _tell_systemd("READY=1")

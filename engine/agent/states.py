@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as a machine that shuts down does
 TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached
 NODE_FAILED = 125  # a node failed, not the job
 STOPPED = 130  # as a shell reports Ctrl-C
@@ -51,6 +52,19 @@ class Gone(NodeEvent):
     """Nothing of the run is left on the node, or the node cannot be reached any more."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Interrupted(NodeEvent):
+    """AWS takes the node's spot instance back: `action` (terminate) comes `at` a time, as told."""
+
+    action: str
+    at: str
+
+
+@dataclass(frozen=True)
+class HeadEnding(Event):
+    """The head, or the supervisor's unit on it, is told to end."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +116,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the run. Phases: launching, prepared, started, ready, exited, gone."""
+    """A node of the run. Phases: launching, prepared, started, ready, exited, gone.
+
+    `notice` is AWS's that it takes the instance back (`terminate at …`), empty without one.
+    """
 
     name: str
     phase: str = "launching"
     stop_asked: bool = False
+    notice: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,6 +165,9 @@ def decide(state: State, event: Event) -> Decision:
 
 def _advance(state: State, event: Event) -> State:
     """The node of `event` is in its new phase; phases never go back."""
+    if isinstance(event, Interrupted):
+        notice = f"{event.action} at {event.at}"
+        return _with_node(state, event.rank, replace(state.nodes[event.rank], notice=notice))
     order = ("launching", "prepared", "started", "ready", "exited", "gone")
     if not isinstance(event, (Prepared, Ready, Exited, Gone)):
         return state
@@ -170,18 +191,37 @@ def _judge(state: State, event: Event, before: State) -> State:
     elif isinstance(event, NotReady):
         reason = f"{state.nodes[event.rank].name} is not ready: {event.reason}"
         verdict = Verdict("failed", TIMED_OUT, event.rank, reason)
+    elif isinstance(event, HeadEnding):
+        verdict = _taken_back(state, 0)
+        verdict = verdict or Verdict("stopped", STOPPED, None, "the supervisor was told to end")
     elif isinstance(event, Exited):
         verdict = _judge_exit(state, event, before)
     elif isinstance(event, Gone) and before.nodes[event.rank].phase != "exited":
         reason = f"{state.nodes[event.rank].name} was lost: {event.reason}"
-        verdict = Verdict("failed", NODE_FAILED, event.rank, reason)
+        verdict = _taken_back(state, event.rank)
+        verdict = verdict or Verdict("failed", NODE_FAILED, event.rank, reason)
     return replace(state, verdict=verdict)
+
+
+def _taken_back(state: State, rank: int) -> Verdict | None:
+    """The verdict where AWS had said that it takes the node's instance back, else None."""
+    node = state.nodes[rank]
+    if not node.notice:
+        return None
+    reason = f"{node.name} was lost: AWS took its spot instance back ({node.notice})"
+    return Verdict("failed", NODE_FAILED, rank, reason)
 
 
 def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
     name = state.nodes[event.rank].name
+    if event.code in ENDED_FROM_OUTSIDE and state.nodes[event.rank].notice:
+        return _taken_back(state, event.rank)
     if event.code != 0:
-        return Verdict("failed", event.code, event.rank, f"{name} exited with {event.code}")
+        reason = f"{name} exited with {event.code}"
+        # A rank that misses another often fails before that one's own end is known.
+        for other in (node for node in state.nodes if node.notice):
+            reason += f"; AWS takes {other.name}'s spot instance back: {other.notice}"
+        return Verdict("failed", event.code, event.rank, reason)
     awaited = event.rank in state.first_wave and any(n.phase == "prepared" for n in state.nodes)
     if awaited and before.nodes[event.rank].phase != "ready":
         reason = f"{name} exited with 0 before it was ready"

@@ -10,6 +10,7 @@ import asyncio
 from typing import Any
 
 from engine.agent.channel import Channel
+from engine.agent.interruption import METADATA
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.states import (
@@ -19,6 +20,8 @@ from engine.agent.states import (
     Exited,
     Finish,
     Gone,
+    HeadEnding,
+    Interrupted,
     Node,
     NotReady,
     Prepared,
@@ -56,6 +59,10 @@ class Supervisor:
     def stop(self, reason: str = "stopped on request") -> None:
         """The run ends soon, gracefully, as `stopped`."""
         self._inbox.put_nowait(StopAsked(reason))
+
+    def end(self) -> None:
+        """The run ends now: this machine, or this unit, is told to end."""
+        self._inbox.put_nowait(HeadEnding())
 
     def acknowledge(self) -> None:
         """A client is there that destroys the cluster itself."""
@@ -186,6 +193,7 @@ class Supervisor:
             "ready": self._plan["ready"] if waited_for else None,
             "grace_s": STOP_GRACE_S,
             "silence_s": SILENCE_S,
+            "metadata": METADATA if self._plan["is_spot"] else None,
         }
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
@@ -203,6 +211,8 @@ class Supervisor:
                 self._journal.append(kind, **fields)
                 if kind == "node_ready":
                     self._inbox.put_nowait(Ready(rank))
+                elif kind == "node_interrupted":
+                    self._inbox.put_nowait(Interrupted(rank, event["action"], event["at"]))
 
     def _exited(self, rank: int, fields: Message) -> None:
         """A job that ended because we told it to is stopped, whatever it says about it."""

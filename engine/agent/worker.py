@@ -20,6 +20,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from engine.agent.environment import login_environment
+from engine.agent.interruption import Metadata, watch
 from engine.agent.output import Log, pump
 from engine.agent.readiness import Probe
 from engine.agent.report import Message, Report
@@ -41,7 +42,10 @@ def work(folder: Path) -> int:
 
 
 class Worker:
-    """`order` has the node's plan, its readiness probe or None, the grace and the silence."""
+    """`order` has the node's plan, its readiness probe or None, the grace and the silence.
+
+    `metadata` in it is where a spot instance learns that AWS takes it back, None for another.
+    """
 
     def __init__(self, folder: Path, order: Message, control: RawIOBase, report: Report) -> None:
         self._folder, self._order = folder, order
@@ -63,6 +67,9 @@ class Worker:
         environment.update(self._node["environment"])
         self._report.send("prepared")
         threading.Thread(target=self._listen, daemon=True).start()
+        if self._order["metadata"] is not None:
+            watched = (Metadata(self._order["metadata"]), self._report)
+            threading.Thread(target=watch, args=watched, daemon=True).start()
         try:
             if self._await({"start", "stop"}) == "start":
                 self._start(script, environment)

@@ -19,6 +19,7 @@ from lab.api.instances import Instance
 from lab.api.interfaces import NetworkInterface
 from lab.api.placement_groups import PlacementGroups
 from lab.api.region import Lab
+from lab.api.spot import SpotInstances
 
 # moto derives resource types from id prefixes, and filters from this table.
 moto_utils.EC2_RESOURCE_TO_PREFIX["capacity-reservation"] = "cr"
@@ -37,6 +38,7 @@ class LabBackend(
     Addresses,
     CapacityReservations,
     PlacementGroups,
+    SpotInstances,
     EC2Backend,  # type: ignore[misc]  # untyped moto
 ):
     """One region. `lab` is set by the server: all regions share it.
@@ -319,6 +321,13 @@ def _check_may_go_down(instance: Instance, end: str) -> None:
 
 class Subnet(MotoSubnet):  # type: ignore[misc]  # moto is untyped here
     """A subnet whose first addresses are AWS's, and that says so when it is full."""
+
+    @property
+    def available_ip_address_count(self) -> int:
+        """How many addresses are free; none by a fault."""
+        if self.ec2_backend.lab.faults.arguments("no-free-address") is not None:
+            return 0
+        return int(super().available_ip_address_count)
 
     def check_free(self, address: str) -> None:
         """The address may be given out, else InvalidIPAddress.InUse or InvalidParameterValue."""

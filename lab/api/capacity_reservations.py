@@ -11,7 +11,9 @@ from typing import Any
 
 from moto.ec2.models.core import TaggedEC2Resource
 
+from config.catalogue import catalogue
 from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
+from lab.api.faults import ToldReservation
 from lab.api.quotas import check_vcpus
 
 BLOCK = "capacity-block"
@@ -39,6 +41,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         self.start: datetime = wanted.get("StartDate") or self.created
         self.end: datetime | None = wanted.get("EndDate")
         self._cancelled = False
+        self.told: ToldReservation | None = None
 
     @property
     def state(self) -> str:
@@ -135,6 +138,17 @@ class CapacityReservations:
         self._keep(made, tags)
         return made
 
+    def keep_what_is_told(self) -> None:
+        """The reservations are there that a fault speaks of in this region, and no others of it."""
+        known = self.capacity_reservations
+        region = self.region_name  # type: ignore[attr-defined]
+        told = {one.id: one for one in self.lab.faults.reservations()}  # type: ignore[attr-defined]
+        for gone in [r.id for r in known.values() if r.told and r.id not in told]:
+            del known[gone]
+        for one in told.values():
+            if one.id not in known and one.zone[:-1] == region:
+                known[one.id] = _told_of(self, one)
+
     def _keep(self, made: CapacityReservation, tags: dict[str, str]) -> None:
         self.capacity_reservations[made.id] = made
         made.add_tags(tags)
@@ -154,6 +168,33 @@ class CapacityReservations:
         if found.kind == BLOCK:
             raise Refusal("UnsupportedOperation", "A Capacity Block cannot be cancelled.")
         found.cancel()
+
+
+def _told_of(backend: Any, one: ToldReservation) -> CapacityReservation:
+    """The reservation that a fault speaks of: right for a launch but for one thing."""
+    wanted: dict[str, Any] = {
+        "InstanceType": one.instance_type,
+        "AvailabilityZone": one.zone,
+        "InstanceCount": one.count,
+        "InstanceMatchCriteria": "targeted",
+        "StartDate": one.since,
+    }
+    if one.kind == "wrong-zone":
+        zones = (f"{backend.region_name}{letter}" for letter in "ab")
+        wanted["AvailabilityZone"] = next(zone for zone in zones if zone != one.zone)
+    elif one.kind == "wrong-type":
+        wanted["InstanceType"] = next(t for t in catalogue() if t != one.instance_type)
+    elif one.kind == "too-small":
+        wanted["InstanceCount"] = one.count - 1
+    elif one.kind == "not-started":
+        start = one.since + timedelta(hours=1)
+        wanted |= {"StartDate": start, "EndDate": start + timedelta(days=1)}
+    elif one.kind == "last-half-hour":
+        end = one.since + WIND_DOWN
+        wanted |= {"StartDate": end - timedelta(days=1), "EndDate": end}
+    made = CapacityReservation(backend, wanted, BLOCK if "EndDate" in wanted else "default")
+    made.id, made.told = one.id, one
+    return made
 
 
 def room(backend: Any, zone: str, instance_type: str) -> int | None:
@@ -228,15 +269,14 @@ def _targeted(
             " go together."
         )
     zone = launch.subnet.availability_zone
-    if (found.instance_type, found.availability_zone) != (launch.instance_type, zone):
-        raise bad_value(
-            f"The Capacity Reservation '{found.id}' is for {found.instance_type} in"
-            f" {found.availability_zone}, the launch for {launch.instance_type} in {zone}."
-        )
+    compatible = (found.instance_type, found.availability_zone) == (launch.instance_type, zone)
     ends = found.kind == BLOCK and found.end and datetime.now(UTC) >= found.end - WIND_DOWN
-    if found.state != "active" or ends or not _fits(found, launch):
+    if found.state != "active" or ends or not compatible:
+        raise _full()
+    if not _fits(found, launch):
         raise insufficient(zone, launch.instance_type)
-    if found.available < count:
+    taken = found.told is not None and found.told.kind == "taken"
+    if taken or found.available < count:
         raise _full()
     return found
 
@@ -251,8 +291,12 @@ def _fits(found: CapacityReservation, launch: Any) -> bool:
 
 
 def _full() -> Refusal:
+    """ReservationCapacityExceeded in AWS's words (hashicorp/terraform-provider-aws#35745).
+
+    That a reservation outside its time is refused so too is our reading of them.
+    """
     return Refusal(
         "ReservationCapacityExceeded",
-        "The targeted Capacity Reservation does not have enough available instance capacity to"
-        " fulfill your request.",
+        "The requested reservation does not have sufficient compatible and available capacity for"
+        " this request.",
     )

@@ -7,9 +7,11 @@ are public (see lab.api.errors).
 
 import json
 import re
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from config.aws_codes import aws_code
@@ -20,6 +22,8 @@ from lab.api.errors import Refusal, ServerFault
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
+_INSTANCE = "i-[0-9a-f]{17}"
+_SOMEWHERE = rf" {_TYPE} [1-9][0-9]{{0,3}} {ZONE[1:-1]}"
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,53 @@ FAULTS: Mapping[str, FaultKind] = {
         "ARCHITECTURE", "x86_64|arm64", "InvalidParameterValue",
         "every image but the bastion's is for this architecture",
     ),
+    "reservation": FaultKind(
+        "KIND TYPE N ZONE", f"(wrong-zone|wrong-type|too-small|taken){_SOMEWHERE}",
+        "ReservationCapacityExceeded",
+        "you have a reservation for N of TYPE in ZONE, but KIND: wrong-zone, wrong-type, too-small,"
+        " taken",
+    ),
+    "block": FaultKind(
+        "KIND TYPE N ZONE", f"(not-started|last-half-hour){_SOMEWHERE}",
+        "ReservationCapacityExceeded",
+        "you have a capacity block for N of TYPE in ZONE, but KIND: not-started, last-half-hour",
+    ),
+    "spot-interruption": FaultKind(
+        "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
+        "Server.SpotInstanceTermination",
+        "AWS takes these spot instances (i-…, or demo-node1) back in SECONDS, by default 120",
+    ),
 }  # fmt: skip
 """Every fault by its name."""
+
+NOTICE_S = 120
+"""Between a spot instance's interruption notice and its end ("Spot Instance interruption notices",
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
+2026-11-20)."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """AWS will take these instances back, `at` a moment of its choosing."""
+
+    instances: tuple[str, ...]
+    at: datetime
+
+
+@dataclass(frozen=True)
+class ToldReservation:
+    """A reservation or block of the user's that is not what it should be, in one way: `kind`.
+
+    It would serve `count` instances of the type in the zone, but for that. `since` is when the lab
+    was told of it.
+    """
+
+    id: str
+    kind: str
+    instance_type: str
+    count: int
+    zone: str
+    since: datetime
 
 
 def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,9 +136,19 @@ def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     if not re.fullmatch(kind.form, given):
         raise InputError(
             f"fault {name} cannot be given '{given}'",
-            f"write `{f'gpuctl lab fault set {name} {kind.usage}'.rstrip()}`",
+            f"write `{f'gpuctl lab fault set {name} {kind.usage}'.rstrip()}`: {kind.meaning}",
         )
-    return arguments
+    return (*arguments, *_certain(name, arguments))
+
+
+def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """What the lab adds to a fault when it is set, so that it means the same at every request."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    if name in ("reservation", "block"):
+        return (f"cr-{secrets.token_hex(9)[:17]}", now)
+    if name == "spot-interruption":
+        return (now,) if arguments[-1].isdigit() else (str(NOTICE_S), now)
+    return ()
 
 
 def read(table: Path) -> dict[str, tuple[str, ...]]:
@@ -124,6 +183,25 @@ class Faults:
         """The number that the fault was given; None where it is not set."""
         given = self.arguments(name)
         return None if given is None else int(given[0])
+
+    def reservations(self) -> tuple[ToldReservation, ...]:
+        """What `reservation` and `block` say that the user has."""
+        found = []
+        for name in ("reservation", "block"):
+            if given := self.arguments(name):
+                kind, instance_type, count, zone, made, since = given
+                when = datetime.fromisoformat(since)
+                found.append(ToldReservation(made, kind, instance_type, int(count), zone, when))
+        return tuple(found)
+
+    def notice(self) -> Notice | None:
+        """The spot instances that are taken back, None for none."""
+        given = self.arguments("spot-interruption")
+        if given is None:
+            return None
+        *instances, seconds, since = given
+        at = datetime.fromisoformat(since) + timedelta(seconds=int(seconds))
+        return Notice(tuple(instances), at)
 
     def _now(self) -> dict[str, tuple[str, ...]]:
         if self._table is None:

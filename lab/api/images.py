@@ -6,7 +6,8 @@ Parameter names: DLAMI, Canonical and Debian documentation, in use in public rep
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal
 
 from moto.core.utils import utcnow
 from moto.ec2.models.amis import Ami as MotoAmi
@@ -14,6 +15,7 @@ from moto.ssm import urls as ssm_urls
 from moto.ssm.models import Parameter, SimpleSystemManagerBackend
 
 from lab.api.errors import Refusal
+from lab.api.sessions import SessionActions
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,9 @@ def bootable(backend: Any, image_id: str) -> Ami:
 class SsmBackend(SimpleSystemManagerBackend):  # type: ignore[misc]  # moto is untyped here
     """Systems Manager that knows the images' public parameters."""
 
-    _url_module = ssm_urls  # moto derives it from the class's module, which is ours
+    _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
+        url_bases=ssm_urls.url_bases, url_paths={"{0}/$": SessionActions.dispatch}
+    )
 
     def __init__(self, region_name: str, account_id: str) -> None:
         super().__init__(region_name, account_id)

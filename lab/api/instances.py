@@ -5,12 +5,14 @@ from typing import Any
 
 from moto.core.types import Base64EncodedString
 from moto.core.utils import utcnow
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.models.instances import Instance as MotoInstance
 from moto.ec2.models.instances import InstanceState, StateReason
-from moto.ec2.utils import random_eni_attach_id
+from moto.ec2.utils import random_eni_attach_id, random_spot_request_id
 
 from lab.api.interfaces import InterfaceRequest, NetworkInterface
 from lab.api.launch import Launch
+from lab.api.sessions import profile_of
 from lab.machine import MachineSpec
 
 STATES = {
@@ -21,6 +23,12 @@ STATES = {
     "stopping": 64,
     "stopped": 80,
 }
+
+
+def _local_disks(name: str) -> int:
+    """How many disks the type has of its own."""
+    disks = INSTANCE_TYPES.get(name, {}).get("InstanceStorageInfo", {}).get("Disks", ())
+    return sum(disk.get("Count", 0) for disk in disks)
 
 
 class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
@@ -59,6 +67,10 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         self.launch = launch
         reservation = launch.reservation
         self.capacity_reservation_id = reservation.id if reservation else None
+        if self.lifecycle == "spot":
+            self.spot_instance_request_id = random_spot_request_id()
+        profile = profile_of(backend.account_id, parameters.get("IamInstanceProfile"))
+        self.iam_instance_profile = profile and {"Arn": profile.arn, "Id": profile.id}
         self.placement.group_name = launch.placement_group
         self.placement.tenancy = (parameters.get("Placement") or {}).get("Tenancy") or "default"
         self.add_tags(launch.tags.get("instance", {}))
@@ -165,6 +177,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
             user_data=self.launch.user_data,
             authorized_keys=(key.public_key.strip(),) if key else (),
             instance_type=self.instance_type,
+            local_disks=_local_disks(self.instance_type),
             efa_interfaces=sum(nic.interface_type != "interface" for nic in self.nics.values()),
         )
 

@@ -16,6 +16,7 @@ from lab.api.errors import Refusal, bad_combination, bad_value
 from lab.api.images import Ami, bootable
 from lab.api.interfaces import InterfaceRequest
 from lab.api.quotas import check_vcpus
+from lab.api.sessions import profile_of
 
 USER_DATA_LIMIT = 16384
 """Bytes, before base64 (EC2 User Guide, "Work with instance user data", read 2026-11-20)."""
@@ -203,7 +204,8 @@ def _check_zone(launch: Launch) -> None:
 
 def _check_references(backend: Any, launch: Launch) -> None:
     if launch.placement_group:
-        backend.placement_group(launch.placement_group)
+        _check_strategy(backend.placement_group(launch.placement_group), launch.instance_type)
+    profile_of(backend.account_id, launch.parameters.get("IamInstanceProfile"))
     key = launch.parameters.get("KeyName")
     if key and key not in backend.key_pairs:
         raise Refusal("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")
@@ -216,6 +218,17 @@ def _check_references(backend: Any, launch: Launch) -> None:
                 )
     if len(launch.user_data) > USER_DATA_LIMIT:
         raise bad_value(f"User data is limited to {USER_DATA_LIMIT} bytes")
+
+
+def _check_strategy(group: Any, instance_type: str) -> None:
+    """AWS's words: dstackai/dstack issue 2872 (2026-11-20)."""
+    able = INSTANCE_TYPES[instance_type].get("PlacementGroupInfo", {}).get("SupportedStrategies")
+    if able and group.strategy not in able:
+        raise bad_combination(
+            f"{group.strategy.capitalize()} placement groups are not supported by the"
+            f" '{instance_type}' instance type. Specify a supported instance type or change the"
+            " placement group strategy, and try again."
+        )
 
 
 def _check_disks(launch: Launch) -> None:
@@ -250,14 +263,13 @@ def _count(backend: Any, launch: Launch) -> int:
 
 
 def _check_addresses(launch: Launch, count: int) -> None:
-    full = launch.image.ec2_backend.lab.faults.arguments("no-free-address") is not None
     needed = sum(interface.takes_ip for interface in launch.interfaces) * count
     wanted = [interface.private_ip for interface in launch.interfaces if interface.private_ip]
     if wanted and count > 1:
         raise bad_combination("A private address fits one instance only.")
     for address in wanted:
         launch.subnet.check_free(address)
-    if full or needed > launch.subnet.available_ip_address_count:
+    if needed > launch.subnet.available_ip_address_count:
         raise Refusal(
             "InsufficientFreeAddressesInSubnet",
             f"There are not enough free addresses in subnet '{launch.subnet.id}' to satisfy the"

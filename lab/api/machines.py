@@ -1,6 +1,7 @@
 """Where instances become machines: the real ones, or none at all for tests of the API alone."""
 
 import logging
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Protocol
 from config.errors import LabError
 from lab import network
 from lab.machine import Machine, MachineSpec
+from lab.places import FILE_SYSTEMS
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,9 @@ class Machines(Protocol):
     def console(self, instance_id: str) -> str:
         """What the machine wrote to its console."""
 
+    def has_booted(self, instance_id: str) -> bool:
+        """Whether the machine has come so far that its services answer."""
+
     def add_public_ip(self, instance_id: str, address: str) -> None:
         """The machine answers to `address` too, as soon as it runs."""
 
@@ -72,6 +77,12 @@ class Machines(Protocol):
 
     def remove_subnet(self, cidr: str) -> None:
         """The gateway is gone."""
+
+    def add_file_system(self, file_system_id: str) -> None:
+        """Machines can mount it."""
+
+    def remove_file_system(self, file_system_id: str) -> None:
+        """It is gone, and what is in it."""
 
 
 class NoMachines:
@@ -101,6 +112,10 @@ class NoMachines:
         """Empty: nothing booted."""
         return ""
 
+    def has_booted(self, instance_id: str) -> bool:
+        """At once."""
+        return True
+
     def add_public_ip(self, instance_id: str, address: str) -> None:
         """Nothing to do."""
 
@@ -117,6 +132,12 @@ class NoMachines:
         """Nothing to do."""
 
     def remove_subnet(self, cidr: str) -> None:
+        """Nothing to do."""
+
+    def add_file_system(self, file_system_id: str) -> None:
+        """Nothing to do."""
+
+    def remove_file_system(self, file_system_id: str) -> None:
         """Nothing to do."""
 
 
@@ -136,6 +157,14 @@ class BootedMachines:
         self.remove_vpc = network.remove_vpc
         self.add_subnet = network.add_subnet
         self.remove_subnet = network.remove_subnet
+
+    def add_file_system(self, file_system_id: str) -> None:
+        """Its folder is there, which every machine sees."""
+        (FILE_SYSTEMS / file_system_id).mkdir(parents=True, exist_ok=True)
+
+    def remove_file_system(self, file_system_id: str) -> None:
+        """Its folder is gone; what a machine still has mounted is empty."""
+        shutil.rmtree(FILE_SYSTEMS / file_system_id, ignore_errors=True)
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
         """A machine boots; `lifecycle` hears when it runs and when it ended."""
@@ -195,6 +224,10 @@ class BootedMachines:
         """What the machine wrote to its console; its end stays after the machine is gone."""
         machine = self._machines.get(instance_id)
         return machine.console() if machine else self._last_words.get(instance_id, "")
+
+    def has_booted(self, instance_id: str) -> bool:
+        """Whether cloud-init told the machine's host keys."""
+        return _BOOTED in self.console(instance_id)
 
     def add_public_ip(self, instance_id: str, address: str) -> None:
         """The machine answers to `address` too, as soon as its own network is up."""

@@ -14,6 +14,7 @@ from lab.api.capacity_actions import CapacityActions
 from lab.api.errors import Refusal, ServerFault, unsupported
 from lab.api.instances import STATES, Instance
 from lab.api.placement_groups import PlacementGroupActions
+from lab.api.spot import SpotActions
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ CONSOLE_LIMIT = 64 * 1024
 class LabResponse(
     CapacityActions,
     PlacementGroupActions,
+    SpotActions,
     EC2Response,  # type: ignore[misc]  # untyped moto
 ):
     """One request at a time acts on the lab, so that nothing is decided on half a state."""
@@ -39,6 +41,7 @@ class LabResponse(
         with self.ec2_backend.lab.lock:
             try:
                 self.ec2_backend.lab.faults.on_call()
+                self.ec2_backend.keep_what_is_told()
                 return super().call_action()
             except Refusal as refusal:
                 return self._refuse(refusal)

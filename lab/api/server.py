@@ -19,6 +19,9 @@ from typing import Any, Self
 from moto.core.base_backend import BackendDict
 from moto.ec2 import urls as ec2_urls
 from moto.ec2.models import ec2_backends
+from moto.efs.models import efs_backends
+from moto.fsx.models import fsx_backends
+from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -31,12 +34,16 @@ from config.errors import LabError
 from lab.api import pricing, quotas
 from lab.api.backend import LabBackend
 from lab.api.faults import Faults
+from lab.api.file_systems import EfsBackend, FsxBackend
 from lab.api.images import SsmBackend
 from lab.api.machines import Machines, NoMachines
+from lab.api.metadata import Metadata
 from lab.api.region import Capacity, Lab
 from lab.api.responses import LabResponse
+from lab.api.sessions import IamBackend
+from lab.api.spot import Interruptions
 
-SERVICES = ("ec2", "ssm", "sts")
+SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
 """What moto answers, with the lab's own parts; Service Quotas and Pricing are the lab's alone."""
 
 SHUTDOWN_POLL_SECONDS = 0.1
@@ -124,9 +131,11 @@ class ApiServer:
         _new_world(
             Lab(machines=machines or NoMachines(), capacity=Capacity(capacity, told), faults=told)
         )
+        self.metadata = Metadata(_instances)
         application = _Services(create_backend_app)
         application.faults = told
         self._servers: list[BaseWSGIServer] = []
+        self._interruptions: Interruptions | None = None
         for address in addresses:
             try:
                 server = make_server(
@@ -148,9 +157,12 @@ class ApiServer:
             ).start()
         self.port = port
         self.url = f"http://{addresses[0]}:{port}"
+        self._interruptions = Interruptions(_regions)
 
     def close(self) -> None:
         """Nothing listens any more."""
+        if self._interruptions:
+            self._interruptions.close()
         for server in self._servers:
             server.shutdown()
             server.server_close()
@@ -161,6 +173,20 @@ class ApiServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _regions() -> list[LabBackend]:
+    """The regions that anybody has asked for something."""
+    return [region for account in list(ec2_backends.values()) for region in list(account.values())]
+
+
+def _instances() -> list[Any]:
+    """The instances of all regions that have not ended."""
+    found: list[Any] = []
+    for region in _regions():
+        with region.lab.lock:
+            found += [one for one in region.all_instances() if one.nics]
+    return found
 
 
 def _new_world(lab: Lab) -> None:
@@ -176,3 +202,6 @@ def _new_world(lab: Lab) -> None:
     Backend.lab = lab
     ec2_backends.backend = Backend
     ssm_backends.backend = SsmBackend
+    iam_backends.backend = IamBackend
+    efs_backends.backend = EfsBackend
+    fsx_backends.backend = FsxBackend

@@ -8,6 +8,7 @@ from lab.provider.values import Properties
 _DATA = {
     "blockDeviceMappings": "BlockDeviceMappings",
     "capacityReservationSpecification": "CapacityReservationSpecification",
+    "iamInstanceProfile": "IamInstanceProfile",
     "imageId": "ImageId",
     "instanceInitiatedShutdownBehavior": "InstanceInitiatedShutdownBehavior",
     "instanceMarketOptions": "InstanceMarketOptions",

@@ -37,9 +37,13 @@ class Resource(ABC):
     """Outputs that are unknown until the resource exists."""
     renewed: ClassVar[frozenset[str]] = frozenset()
     """Outputs that any change in place makes unknown until it is done."""
+    service: ClassVar[str] = "ec2"
+    """The service of AWS that has it, as boto3 calls it."""
+    ec2: "EC2Client"
 
-    def __init__(self, ec2: "EC2Client") -> None:
-        self.ec2 = ec2
+    def __init__(self, aws: Any) -> None:
+        """`aws` is a client of the type's service."""
+        self.ec2 = self.aws = aws
 
     def problems(self, inputs: Properties) -> Mapping[str, str]:
         """What is wrong with the inputs beyond their names: property -> reason."""
@@ -99,7 +103,7 @@ def code_of(error: ClientError) -> str:
 def is_gone(error: ClientError) -> bool:
     """Whether AWS says that the resource does not exist."""
     code = code_of(error)
-    return "NotFound" in code or code == "InvalidPlacementGroup.Unknown"
+    return "NotFound" in code or code in ("InvalidPlacementGroup.Unknown", "NoSuchEntity")
 
 
 def first(describe: Callable[[], Sequence[Any]]) -> Any | None:

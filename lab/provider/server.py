@@ -24,6 +24,10 @@ VERSION = "7.51.1"
 _WORKERS = 64
 """Creations that wait at once: as many as the engine's default parallelism needs on a lab."""
 
+_ATTEMPTS = 25
+"""How often a call is made that AWS throttles or fails to answer: the real provider's default of
+`max_retries` (registry.terraform.io/providers/hashicorp/aws, from memory)."""
+
 _FAILURES = (ClientError, BotoCoreError, RuntimeError, TimeoutError)
 
 _KINDS = {
@@ -34,6 +38,13 @@ _KINDS = {
     ("update", False): provider_pb2.PropertyDiff.UPDATE,
     ("update", True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
 }
+
+
+def _take_no(response: tuple[Any, Any] | None, **_: Any) -> None:
+    """A zone without capacity has answered: its HTTP 500 is no failure to be retried."""
+    parsed: Any = response[1] if response else {}
+    if parsed.get("Error", {}).get("Code") == "InsufficientInstanceCapacity":
+        raise ClientError(parsed, "RunInstances")
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
@@ -71,13 +82,21 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Configure(self, request: Any, context: Any) -> Any:
         """The types act on the region; secrets and resources come as plain values."""
         region = from_struct(request.args).get("region")
-        ec2 = boto3.client(
-            "ec2",
-            endpoint_url=self._endpoint,
-            region_name=None if region == UNKNOWN else region,
-            config=Config(max_pool_connections=_WORKERS, retries={"mode": "standard"}),
+        config = Config(
+            max_pool_connections=_WORKERS,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         )
-        self._types = {token: kind(ec2) for token, kind in TYPES.items()}
+        clients: dict[str, Any] = {
+            service: boto3.client(
+                service,  # type: ignore[call-overload]
+                endpoint_url=self._endpoint,
+                region_name=None if region == UNKNOWN else region,
+                config=config,
+            )
+            for service in {kind.service for kind in TYPES.values()}
+        }
+        clients["ec2"].meta.events.register_first("needs-retry.ec2.RunInstances", _take_no)
+        self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def Invoke(self, request: Any, context: Any) -> Any:

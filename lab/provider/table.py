@@ -1,6 +1,8 @@
 """Every resource type that the program uses, by Pulumi's name of it."""
 
 from lab.provider.compute import Instance, PlacementGroup
+from lab.provider.file_systems import FileSystem, LustreFileSystem, MountTarget
+from lab.provider.identity import InstanceProfile, Role, RolePolicyAttachment
 from lab.provider.launch_template import LaunchTemplate
 from lab.provider.network import Eip, InternetGateway, NatGateway, Subnet, Vpc
 from lab.provider.resource import Resource
@@ -20,6 +22,12 @@ TYPES: dict[str, type[Resource]] = {
         SecurityGroup,
         KeyPair,
         PlacementGroup,
+        FileSystem,
+        MountTarget,
+        LustreFileSystem,
+        Role,
+        RolePolicyAttachment,
+        InstanceProfile,
         LaunchTemplate,
         Instance,
     )

@@ -27,13 +27,17 @@ kernel modules need Turing or newer, and CUDA 13 has left it out."""
 
 @dataclass(frozen=True)
 class Hardware:
-    """A node of some type: `sm` is empty where its GPU cannot have NVIDIA's open modules."""
+    """A node of some type: `sm` is empty where its GPU cannot have NVIDIA's open modules.
+
+    `local_disks` are its own NVMe disks.
+    """
 
     instance_type: str
     gpus: int
     sm: str
     efa: int
     nvswitch: bool
+    local_disks: int = 0
 
 
 def hardware(instance: InstanceType, interfaces: Sequence[Interface]) -> Hardware:
@@ -46,4 +50,5 @@ def hardware(instance: InstanceType, interfaces: Sequence[Interface]) -> Hardwar
         sm=COMPUTE_CAPABILITY.get(model, "") if instance.gpus else "",
         efa=sum(interface.type != "interface" for interface in interfaces),
         nvswitch=entry is not None and entry.fabricmanager and instance.gpus > 0,
+        local_disks=instance.local_disks,
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from config.cluster import Cluster
 from config.errors import InputError
+from infra.user_data import FILE_SYSTEM
 from provision.software.hardware import Hardware
 
 DRIVER = "580"
@@ -91,6 +92,10 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
         if hardware.nvswitch:
             yield "fabric manager", _fragment("fabricmanager")
         yield "NCCL", _fragment("nccl")
+    if hardware.local_disks:
+        yield "scratch disks", _fragment("scratch")
+    if cluster.storage.shared is not None:
+        yield "shared storage", _fragment(cluster.storage.shared.type)
     yield "Open MPI", _fragment("openmpi")
     yield "nccl-tests", _fragment("nccl-tests")
     yield "verify", _fragment("verify")
@@ -117,6 +122,7 @@ def _installs(cluster: Cluster, hardware: Hardware) -> bool:
 def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
     software, installs = cluster.software, _installs(cluster, hardware)
     openmpi = software.openmpi or (4 if installs else "")
+    shared = cluster.storage.shared
     return {
         "driver": software.driver or DRIVER,
         "cuda": CUDA,
@@ -127,6 +133,9 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "nccl_tests": software.nccl_tests or NCCL_TESTS,
         "nccl_tests_asked": software.nccl_tests or "",
         "sm": hardware.sm,
+        "scratch": cluster.storage.scratch,
+        "shared": FILE_SYSTEM,
+        "shared_path": shared.path if shared else "",
     }
 
 
@@ -134,6 +143,10 @@ def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
     """What is expected: of an image without GPU software no more than Open MPI."""
     software, installs = cluster.software, _installs(cluster, hardware)
     checked = cluster.image != DEBIAN
+    shared = cluster.storage.shared
+    mounts = [shared.path] if shared else []
+    if checked and hardware.local_disks:
+        mounts.insert(0, cluster.storage.scratch)
     return {
         "gpus": str(hardware.gpus if checked else 0),
         "efa_count": str(hardware.efa if checked and hardware.gpus else 0),
@@ -142,6 +155,7 @@ def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "efa": software.efa or (EFA if installs else ""),
         "nccl": software.nccl or (NCCL if installs else ""),
         "openmpi": str(software.openmpi or ""),
+        "mounts": " ".join(mounts),
     }
 
 

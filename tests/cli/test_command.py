@@ -64,7 +64,7 @@ def test_six_mistakes_of_different_kinds_are_six_lines(tmp_path: Path) -> None:
         "instance_type: p5.48xlage\n"
         "node_count: 3\n"
         "storage:\n"
-        "  root_gib: large\n"
+        "  root: {gib: large}\n"
         "placement:\n"
         "  strategy: spread\n"
         "name: again\n"
@@ -77,7 +77,7 @@ def test_six_mistakes_of_different_kinds_are_six_lines(tmp_path: Path) -> None:
         "nearest: p5.48xlarge, p5e.48xlarge, p5.4xlarge",
         "4:1: E101 unknown key 'node_count'; allowed here: name, nodes, instance_type, region, "
         "image, placement, capacity, network, storage, software, setup, lifetime, budget, tags",
-        "6:13: E103 'storage.root_gib' is the text 'large', must be a whole number; "
+        "6:15: E103 'storage.root.gib' is the text 'large', must be a whole number; "
         "write digits only, such as 2",
         "8:13: E201 'placement.strategy' is 'spread', which is not allowed; use cluster or none",
         "9:1: E003 'name' is given twice, on lines 1 and 9; keep one of them",
@@ -173,6 +173,11 @@ def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:
         "remedy": "set `region:` in the cluster file, --region, or AWS_REGION",
         "needed": True,
     }
+    plugin = checks["session-manager-plugin"]
+    assert not plugin["needed"], "only network.access: ssm asks for it"
+    assert ("install AWS's session-manager-plugin" in plugin["remedy"]) == (
+        plugin["seen"] == "not on PATH; network.access: ssm needs it"
+    )
     cache = checks["pulumi in the cache"]
     assert (cache["seen"], cache["remedy"]) == (
         "none",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cli.plan_text import capacity_line, network_lines
+from cli.plan_text import capacity_line, existing_lines, network_lines
 from config.cluster import Cluster
-from config.resolved import Image, InstanceType, Interface, Resolved
+from config.resolved import ExistingNetwork, Image, InstanceType, Interface, Resolved
 
 
 def resolved(nodes: int, interfaces: tuple[Interface, ...]) -> Resolved:
@@ -66,3 +66,19 @@ def test_the_plan_says_which_zones_may_take_the_cluster() -> None:
     assert capacity_line(several) == (
         "Capacity: on-demand, all or none, in the first with room of us-east-1a, us-east-1c"
     )
+
+
+def test_the_plan_names_the_subnets_of_a_network_that_exists() -> None:
+    own = resolved(2, P5)
+    assert existing_lines(own) == []
+    theirs = ExistingNetwork(
+        vpc="vpc-0a",
+        subnets={"us-east-1a": "subnet-0a", "us-east-1c": "subnet-0c"},
+        bastion_subnet="subnet-0b",
+    )
+    zones = ("us-east-1c", "us-east-1a")
+    inside = own.model_copy(update={"existing_network": theirs, "zones": zones})
+    assert existing_lines(inside) == [
+        "Network: vpc-0a, which exists; the nodes in subnet-0c (us-east-1c) or subnet-0a"
+        " (us-east-1a), the bastion in subnet-0b"
+    ]

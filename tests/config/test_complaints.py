@@ -7,6 +7,7 @@ import pytest
 from config.codes import CODES
 from config.errors import InvalidFiles
 from config.load import check, load_cluster, load_run
+from tests.config.storage_cases import STORAGE_CASES
 
 CLUSTER = "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\n"
 RUN = "type: task\nname: hello\ncommands: [hostname]\n"
@@ -53,7 +54,7 @@ CASES: list[tuple[str, list[str]]] = [
     (CLUSTER + "node: 2\n", ["4:1: E101 unknown key 'node'; did you mean 'nodes'?"]),
     (
         CLUSTER + "storage: {colour: red}\n",
-        ["4:11: E101 unknown key 'colour'; allowed here: root_gib"],
+        ["4:11: E101 unknown key 'colour'; allowed here: root, shared, scratch"],
     ),
     (
         CLUSTER + "lifetime: {}\n",
@@ -75,8 +76,8 @@ CASES: list[tuple[str, list[str]]] = [
             "4:14: E103 'tags.team' is the number 7, must be text; quote it: '7'",
             "4:26: E104 'tags.on_call' is a bare no, which YAML readers understand differently;"
             " quote it: 'no'",
-            "5:10: E103 'storage' is 'big', must be a mapping; write keys below it (root_gib), or"
-            " remove it",
+            "5:10: E103 'storage' is 'big', must be a mapping; write keys below it (root, shared,"
+            " scratch), or remove it",
             "6:22: E103 'software.packages' is 'vim', must be a list; write its entries on lines of"
             " their own that begin with '- '",
         ],
@@ -199,6 +200,26 @@ CASES: list[tuple[str, list[str]]] = [
     ),
     (CLUSTER + "network: {access: private, ssh_from: 10.0.0.0/16}\n", []),
     (
+        CLUSTER + "network: {vpc: vpc-12, subnet: sn-1, cidr: 10.0.0.0/16}\n",
+        [
+            "4:16: E203 'network.vpc' is 'vpc-12'; write the id of a VPC (vpc-0123456789abcdef0)",
+            "4:32: E203 'network.subnet' is 'sn-1'; write the id of a subnet"
+            " (subnet-0123456789abcdef0)",
+            "4:38: E212 'network.cidr' has no effect: the network exists already; remove it",
+        ],
+    ),
+    (CLUSTER + "network: {subnet: subnet-0123abcd}\n", []),
+    (
+        CLUSTER + "image: stock-debian-12\nnetwork: {access: ssm, ssh_from: 10.0.0.0/16}\n",
+        [
+            "5:19: E212 'network.access' is ssm, but stock-debian-12 has no SSM agent; use another"
+            " image, or another access",
+            "5:24: E212 'network.ssh_from' has no effect: with 'network.access' ssm no port is"
+            " open; remove it",
+        ],
+    ),
+    (CLUSTER + "network: {access: ssm}\n", []),
+    (
         CLUSTER + "network: {ssh_from: 0.0.0.0/0}\n",
         [
             "4:21: W202 'network.ssh_from' lets the whole world try to ssh in; leave it out for"
@@ -252,6 +273,7 @@ CASES: list[tuple[str, list[str]]] = [
             " needs on the nodes (`setup` of the cluster file)"
         ],
     ),
+    *STORAGE_CASES,
 ]
 
 
@@ -296,7 +318,7 @@ def test_six_mistakes_of_six_kinds_at_once(tmp_path: Path) -> None:
         "placement:\n"
         "  strategy: spread\n"
         "storage:\n"
-        '  root_gib: "200"\n'
+        '  root: {gib: "200"}\n'
     )
     assert complaints(tmp_path, text) == [
         "2:8: E202 'nodes' is 0, below 1; use 1 to 512",
@@ -305,7 +327,7 @@ def test_six_mistakes_of_six_kinds_at_once(tmp_path: Path) -> None:
         "4:1: E101 unknown key 'instance_typ'; did you mean 'instance_type'?",
         "6:1: E003 'region' is given twice, on lines 5 and 6; keep one of them",
         "8:13: E201 'placement.strategy' is 'spread', which is not allowed; use cluster or none",
-        "10:13: E103 'storage.root_gib' is the text '200', must be a whole number; remove the"
+        "10:15: E103 'storage.root.gib' is the text '200', must be a whole number; remove the"
         " quotes",
     ]
 
@@ -346,7 +368,7 @@ def test_deep_nesting_is_one_complaint(tmp_path: Path) -> None:
 
 
 def test_merge_keys_are_told_apart_from_misspelled_ones(tmp_path: Path) -> None:
-    text = CLUSTER + "storage:\n  <<: {root_gib: 40}\n"
+    text = CLUSTER + "storage:\n  <<: {root: 40}\n"
     assert complaints(tmp_path, text) == [
         "5:3: E101 unknown key '<<'; gpuctl reads no merge keys: write the keys out"
     ]

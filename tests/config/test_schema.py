@@ -59,7 +59,7 @@ def test_good_cluster_lines(line: str) -> None:
     "line",
     [
         *("node: 2", "storage: {colour: red}", "lifetime: {max: 8}", "lifetime: {max: 8 h}"),
-        *("lifetime: {}", "network: {efa: maybe}", "image: debian", "storage: {root_gib: 1}"),
+        *("lifetime: {}", "network: {efa: maybe}", "image: debian", "storage: {root: {gib: 1}}"),
     ],
 )
 def test_bad_cluster_lines(line: str) -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file
-from tests.e2e.region import what_bills
+from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.region import ec2, what_bills
+from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.lab
 
@@ -31,3 +32,46 @@ def test_nodes_with_public_addresses_of_their_own(gpuctl: Gpuctl, tmp_path: Path
     )
     gpuctl("--lab", "down", "direct", "--yes")
     assert what_bills(gpuctl, "direct") == {}
+
+
+def test_a_network_that_exists_and_a_bastion_in_another_zone(
+    gpuctl: Gpuctl, tmp_path: Path
+) -> None:
+    theirs = SomebodysNetwork.make(ec2(gpuctl), "10.214.0.0/16")
+    public = theirs.public("10.214.0.0/24", "us-east-1b")
+    nodes = theirs.private("10.214.1.0/24", theirs.nat(public), "us-east-1a")
+    before = theirs.all
+    file = cluster_file(tmp_path, "guest", network={"vpc": theirs.vpc})
+    output = gpuctl("--lab", "up", str(file), "--yes")
+    assert f"Network: {theirs.vpc}, which exists; the nodes in {nodes} (us-east-1a)," in output
+    assert f"the bastion in {public}\n" in output
+    assert "aws:ec2/vpc" not in output
+    assert "aws:ec2/subnet" not in output
+    assert "  rank 0  node0  10.214.1." in output
+    names = gpuctl("--lab", "ssh", "guest", "node0", "--", "ssh", "node1", "hostname")
+    assert names.strip()
+    moved = cluster_file(tmp_path, "guest")
+    assert (
+        f"network.vpc: cluster 'guest' was made in {nodes} of {theirs.vpc}, and cannot move"
+    ) in gpuctl("--lab", "plan", str(moved), code=2)
+    gpuctl("--lab", "down", "guest", "--yes")
+    assert what_bills(gpuctl, "guest") == {}
+    assert theirs.all == before
+
+
+def test_session_manager_and_no_open_port(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "closed", network={"access": "ssm", "cidr": "10.215.0.0/16"})
+    output = gpuctl("--lab", "up", str(file), "--yes")
+    assert "aws:iam/instanceProfile" in output
+    assert "bastion" not in output
+    came_from, *_ = gpuctl("--lab", "ssh", "closed", "node1", "echo $SSH_CONNECTION").split()
+    assert came_from.startswith("10.215."), "from within the VPC"
+    assert gpuctl("--lab", "exec", "closed", "--", "nproc").startswith("--- node[0-1]\n")
+    groups = ec2(gpuctl).describe_security_groups()["SecurityGroups"]
+    (ours,) = [group for group in groups if group["GroupName"] == "gpuctl-closed-nodes"]
+    assert [rule["IpProtocol"] for rule in ours["IpPermissions"]] == ["-1"], "among themselves"
+    run = run_file(tmp_path, "hello", ["hostname"])
+    ran = gpuctl("--lab", "run", str(run), "--cluster", "closed", "--on-stop", "keep")
+    assert "-- rank 1 exited with code 0\n" in ran
+    gpuctl("--lab", "down", "closed", "--yes")
+    assert what_bills(gpuctl, "closed") == {}

@@ -1,6 +1,7 @@
 """The client's side against the real agent on this machine: ship, start, follow, stop."""
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import NodeError
+from config.errors import NodeError, RunError
 from engine import session
 from engine.agent import main as agent_main
 from engine.events import Event, Output
@@ -93,6 +94,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
 
 
 INVENTORY = make_inventory(2)
+PAST = "2025-11-20T08:22:00Z"
 
 
 def job(*commands: str, **fields: object) -> LaunchPlan:
@@ -184,3 +186,37 @@ def test_follow_after_the_end_needs_no_cluster(
     monkeypatch.delattr(session, "connect")
     assert asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, again.append)) == result
     assert again == first
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["unreachable", "supervisor lost"])
+def test_a_head_that_aws_took_back_is_named_and_not_waited_for(
+    connections: LocalConnections,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_lost: bool,
+) -> None:
+    """It has told its notice, and is not heard of any more a minute after its time."""
+    plan = job("true")
+    node = {"rank": 0, "name": "node0", "private_ip": "10.213.1.10", "role": "master"}
+    notice = {"kind": "node_interrupted", "rank": 0, "action": "terminate", "at": PAST, "time": 2.0}
+    started = {
+        "kind": "run_started", "time": 1.0, "run_id": plan.run_id, "name": "job", "cluster": "demo",
+        "startup_order": "any", "stop_criteria": "all-done", "on_stop": "keep", "nodes": [node],
+    }  # fmt: skip
+    ends = [json.dumps({"kind": "supervisor_lost", "time": 3.0})] if is_lost else []
+
+    async def lines(head: Node, command: str) -> AsyncGenerator[str, None]:
+        for line in (json.dumps(started), json.dumps(notice), *ends):
+            yield line
+        raise NodeError("node0: the connection was lost", "")
+
+    monkeypatch.setattr(connections, "lines", lines)
+    with History(tmp_path) as history:
+        history.begin(plan)
+    with pytest.raises(RunError) as lost:
+        asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, lambda _: None))
+    taken = f"node0 was lost: AWS took its spot instance back (terminate at {PAST})"
+    assert str(lost.value) == f"run {plan.run_id}: {taken}; `gpuctl up` makes it again"
+    with History(tmp_path) as history:
+        record = history.find(plan.run_id)
+    assert (record.status, record.reason) == ("failed", taken)

@@ -13,6 +13,8 @@ from engine.agent.states import (
     Exited,
     Finish,
     Gone,
+    HeadEnding,
+    Interrupted,
     Node,
     NotReady,
     Prepared,
@@ -111,6 +113,47 @@ def test_a_lost_node_fails_the_run_and_is_named() -> None:
     assert (state.verdict.exit_code, state.verdict.first_failed_rank) == (125, 1)
 
 
+NOTICE = Interrupted(1, "terminate", "2026-11-20T22:31:05Z")
+TAKEN_BACK = "node1 was lost: AWS took its spot instance back (terminate at 2026-11-20T22:31:05Z)"
+
+
+def test_a_notice_alone_changes_nothing() -> None:
+    state, actions = feed(running(), NOTICE)
+    assert (actions, state.verdict) == ([], None)
+    state, _ = feed(state, *(Exited(rank, 0) for rank in range(3)))
+    assert state.verdict is not None
+    assert state.verdict.status == "done"
+
+
+@pytest.mark.parametrize("end", [Gone(1, "Connection closed"), Exited(1, 143), Exited(1, 137)])
+def test_a_node_that_aws_takes_back_is_named_so(end: Event) -> None:
+    state, actions = feed(running(), NOTICE, end)
+    assert actions[0] == Stop(0)
+    assert state.verdict is not None
+    assert state.verdict.reason == TAKEN_BACK
+    assert (state.verdict.status, state.verdict.exit_code) == ("failed", 125)
+    assert state.verdict.first_failed_rank == 1
+
+
+def test_a_job_that_fails_by_itself_keeps_its_code_and_the_notice_is_told() -> None:
+    at = "AWS takes node1's spot instance back: terminate at 2026-11-20T22:31:05Z"
+    for rank in (0, 1):  # node0 because it misses node1, or node1 by itself
+        state, _ = feed(running(), NOTICE, Exited(rank, 7))
+        assert state.verdict is not None
+        assert state.verdict.reason == f"node{rank} exited with 7; {at}"
+        assert state.verdict.exit_code == 7
+
+
+def test_the_heads_end_is_a_stop_unless_aws_takes_it_back() -> None:
+    state, _ = feed(running(), HeadEnding())
+    assert state.verdict is not None
+    assert (state.verdict.status, state.verdict.exit_code) == ("stopped", 130)
+    state, _ = feed(running(), replace(NOTICE, rank=0), HeadEnding())
+    assert state.verdict is not None
+    assert state.verdict.reason == TAKEN_BACK.replace("node1", "node0")
+    assert (state.verdict.exit_code, state.verdict.first_failed_rank) == (125, 0)
+
+
 EVENTS = st.one_of(
     st.builds(Prepared, st.integers(0, 2)),
     st.builds(Ready, st.integers(0, 2)),
@@ -119,6 +162,8 @@ EVENTS = st.one_of(
     st.builds(NotReady, st.integers(0, 2), st.just("no port")),
     st.just(StopAsked("asked")),
     st.just(DurationOver(60)),
+    st.builds(Interrupted, st.integers(0, 2), st.just("terminate"), st.just("soon")),
+    st.just(HeadEnding()),
 )
 ORDERS = st.sampled_from(["any", "master-first", "workers-first"])
 CRITERIA = st.sampled_from(["all-done", "master-done"])

@@ -108,10 +108,11 @@ def test_workers_first_and_master_done(cluster: LocalCluster) -> None:
 
 
 def test_readiness_is_a_barrier(cluster: LocalCluster, tmp_path: Path) -> None:
-    flag = tmp_path / "ready"
+    flag, seen = tmp_path / "ready", tmp_path / "seen"
     command = f"""
-    if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; echo up; touch {flag}; sleep 1
-    else echo saw $(ls {flag}); fi"""
+    if [ $DSTACK_NODE_RANK = 0 ]; then
+        sleep 1; echo up; touch {flag}; until test -e {seen}; do sleep 0.1; done
+    else echo saw $(ls {flag}); touch {seen}; fi"""
     plan = make_plan(
         startup_order="master-first",
         ready={"command": f"test -e {flag}", "timeout": "20s"},

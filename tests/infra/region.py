@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,10 +108,16 @@ def client(target: Target) -> "EC2Client":
     )
 
 
-def instance_type(name: str) -> InstanceType:
-    """The type as EC2 describes it, from moto's copy of DescribeInstanceTypes."""
+@cache
+def described_types() -> Any:
+    """Every type by its name as EC2 describes it, from moto's copy of DescribeInstanceTypes."""
     data = files("moto.ec2").joinpath("resources/instance_types.json.gz").read_bytes()
-    described: dict[str, Any] = json.loads(gzip.decompress(data))[name]
+    return json.loads(gzip.decompress(data))
+
+
+def instance_type(name: str) -> InstanceType:
+    """The type as EC2 describes it, whatever gpuctl's own reader makes of that."""
+    described: dict[str, Any] = described_types()[name]
     network = described["NetworkInfo"]
     gpus = described.get("GpuInfo", {}).get("Gpus", [])
     return InstanceType(
@@ -128,6 +135,9 @@ def instance_type(name: str) -> InstanceType:
                 interface_types=tuple(card.get("InterfaceTypes", ())),
             )
             for card in network["NetworkCards"]
+        ),
+        local_disks=sum(
+            disk["Count"] for disk in described.get("InstanceStorageInfo", {}).get("Disks", ())
         ),
     )
 

@@ -24,6 +24,19 @@ def test_aws_own_words_are_kept_and_the_framing_is_not() -> None:
     )
 
 
+def test_the_code_of_a_service_with_typed_errors_is_found_too() -> None:
+    message = (
+        "creating EFS File System: operation error EFS: CreateFileSystem, https response error"
+        " StatusCode: 403, RequestID: 0a1b-2c3d, FileSystemLimitExceeded: You have reached the"
+        " maximum number of file systems."
+    )
+    assert diagnosed(message, "urn:pulumi:demo::gpuctl::aws:efs/fileSystem:FileSystem::shared") == (
+        "shared (aws:efs/fileSystem:FileSystem) failed: FileSystemLimitExceeded: You have reached"
+        " the maximum number of file systems.; remove file systems that nobody needs, or ask for a"
+        " higher quota (Service Quotas)"
+    )
+
+
 def test_a_complaint_without_aws_is_one_line_with_what_to_do() -> None:
     message = "1 error occurred:\n\t* waiting for EC2 Instance (i-1): timeout\n\n"
     assert diagnosed(message) == (

@@ -5,19 +5,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 from pulumi import automation
 
 from config.catalogue import catalogue
-from config.resolved import Resolved
+from config.resolved import ExistingNetwork, Resolved
 from infra.engine import Engine
 from infra.layout import interfaces
 from infra.stack import Stack
 from infra.workspace import workspace
 from tests.infra.region import Region, client, instance_type, resolved
+from tests.infra.somebodys_network import SomebodysNetwork
 
 GOLDEN = Path(__file__).parent / "golden"
-GPU_TYPES = sorted(name for name, entry in catalogue().items() if entry.gpu.count)
+TYPES = sorted(catalogue())
+NOWHERE = {"trn2.3xlarge", "trn2.48xlarge"}
+"""Types that moto's copy of DescribeInstanceTypeOfferings has in no zone of us-west-2."""
 
 
 def _text(name: str, use: Any) -> str:
@@ -27,9 +31,9 @@ def _text(name: str, use: Any) -> str:
 
 
 def layouts() -> str:
-    """The golden file: every GPU type in both ways."""
+    """The golden file: every type with EFA in both ways."""
     lines = []
-    for name in GPU_TYPES:
+    for name in TYPES:
         save, most = _text(name, "save-addresses"), _text(name, "max-bandwidth")
         lines.append(f"{name}\n  save-addresses: {save}\n")
         lines.append(
@@ -38,8 +42,8 @@ def layouts() -> str:
     return "".join(lines)
 
 
-def test_the_layout_of_every_gpu_type() -> None:
-    assert len(GPU_TYPES) == 37
+def test_the_layout_of_every_type_with_efa() -> None:
+    assert len(TYPES) == 41  # 37 with GPUs, 4 with Trainium
     assert layouts() == (GOLDEN / "layouts.txt").read_text()
 
 
@@ -104,9 +108,11 @@ def _fleet_of_all(everything: list[Resolved]) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("use", ["save-addresses", "max-bandwidth"])
-def test_every_layout_is_accepted(here: Region, engine: Engine, use: str) -> None:
-    """In us-west-2, the region that has all of the types, each in a zone that offers it."""
+def test_every_layout_for_bandwidth_is_accepted(here: Region, engine: Engine) -> None:
+    """In us-west-2, the region that has the most types, each in a zone that offers it.
+
+    The layouts that save addresses are made by tests/plans.
+    """
     target = replace(here.target, region="us-west-2")
     pages = client(target).get_paginator("describe_instance_type_offerings")
     zones: dict[str, str] = {}
@@ -119,11 +125,12 @@ def test_every_layout_is_accepted(here: Region, engine: Engine, use: str) -> Non
             target,
             name=name.replace(".", "-"),
             instance_type=name,
-            network={"interfaces": use},
+            network={"interfaces": "max-bandwidth"},
             placement={"strategy": "none"},
         ).model_copy(update={"zone": zones[name]})
-        for name in GPU_TYPES
+        for name in sorted(zones.keys() & set(TYPES))
     ]
+    assert set(TYPES) - zones.keys() == NOWHERE
     made = automation.Stack.create("types", workspace("types", target, engine))
     made.up(program=lambda: _fleet_of_all(everything), parallel=64)
     found: dict[str, list[set[tuple[int, int, str]]]] = {}
@@ -151,8 +158,22 @@ def _plan(stack: Stack, wanted: Resolved) -> str:
     return "".join(f"{op} {kind} {name}\n" for kind, name, op in changes)
 
 
+def _roles(here: Region) -> list[str]:
+    """The names of all roles and instance profiles."""
+    iam = boto3.client(
+        "iam",
+        endpoint_url=here.target.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+    )
+    roles = [r["RoleName"] for r in iam.list_roles()["Roles"] if r["Path"].startswith("/gpuctl/")]
+    profiles = iam.list_instance_profiles()["InstanceProfiles"]
+    return roles + [p["InstanceProfileName"] for p in profiles]
+
+
 @pytest.mark.engine
-@pytest.mark.parametrize("access", ["bastion", "elastic-ip", "private"])
+@pytest.mark.parametrize("access", ["bastion", "elastic-ip", "private", "ssm"])
 def test_each_way_in_is_planned_made_and_removed(here: Region, stack: Stack, access: str) -> None:
     wanted = resolved(here.target, network={"access": access, "ssh_from": "198.18.255.1/32"})
     assert _plan(stack, wanted) == (GOLDEN / f"plan-{access}.txt").read_text()
@@ -160,16 +181,18 @@ def test_each_way_in_is_planned_made_and_removed(here: Region, stack: Stack, acc
     assert stack.preview(wanted).is_empty
     ec2 = client(here.target)
     groups = {g["GroupName"]: g for g in ec2.describe_security_groups()["SecurityGroups"]}
-    [ssh] = [p for p in groups["gpuctl-demo-nodes"]["IpPermissions"] if p.get("FromPort") == 22]
+    ssh = [p for p in groups["gpuctl-demo-nodes"]["IpPermissions"] if p.get("FromPort") == 22]
     addresses = ec2.describe_addresses()["Addresses"]
     gateways = ec2.describe_nat_gateways()["NatGateways"]
     if access == "bastion":
         assert fleet.bastion_address
-        assert ssh["IpRanges"] == []
+        assert [p["IpRanges"] for p in ssh] == [[]]
     else:
         assert (fleet.bastion_id, fleet.bastion_address) == ("", "")
         assert "gpuctl-demo-bastion" not in groups
-        assert [r["CidrIp"] for r in ssh["IpRanges"]] == ["198.18.255.1/32"]
+        open_to = [r["CidrIp"] for p in ssh for r in p["IpRanges"]]
+        assert open_to == ([] if access == "ssm" else ["198.18.255.1/32"])
+    assert _roles(here) == (["gpuctl-us-east-1-demo"] * 2 if access == "ssm" else [])
     if access == "elastic-ip":
         assert gateways == []
         given = {a["InstanceId"]: a["PublicIp"] for a in addresses}
@@ -178,8 +201,43 @@ def test_each_way_in_is_planned_made_and_removed(here: Region, stack: Stack, acc
         assert len(gateways) == 1
         assert [node.public_ip for node in fleet.nodes] == ["", ""]
     stack.destroy()
+    assert _roles(here) == []
     assert ec2.describe_addresses()["Addresses"] == []
     assert ec2.describe_vpcs()["Vpcs"] == []
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("access", ["bastion", "elastic-ip", "private"])
+def test_a_network_that_exists_is_used_and_left_as_it_was(
+    here: Region, stack: Stack, access: str
+) -> None:
+    theirs = SomebodysNetwork.make(client(here.target))
+    public = theirs.public("10.40.0.0/24", "us-east-1b")
+    private = theirs.private("10.40.1.0/24", theirs.nat(public), "us-east-1a")
+    before = theirs.all
+    nodes, zone = (public, "us-east-1b") if access == "elastic-ip" else (private, "us-east-1a")
+    network = {"access": access, "vpc": theirs.vpc, "ssh_from": "198.18.255.1/32"}
+    existing = ExistingNetwork(
+        vpc=theirs.vpc,
+        subnets={"us-east-1d": "subnet-of-no-interest", zone: nodes},
+        bastion_subnet=public if access == "bastion" else "",
+    )
+    wanted = resolved(here.target, network=network).model_copy(
+        update={"existing_network": existing, "zone": zone}
+    )
+    assert _plan(stack, wanted) == (GOLDEN / f"plan-existing-{access}.txt").read_text()
+    fleet = stack.up(wanted)
+    assert (fleet.vpc_id, fleet.subnet_id) == (theirs.vpc, nodes)
+    assert stack.preview(wanted).is_empty
+    instances = {
+        one["InstanceId"]: one["SubnetId"]
+        for told in client(here.target).describe_instances()["Reservations"]
+        for one in told["Instances"]
+    }
+    bastion = {fleet.bastion_id: public} if access == "bastion" else {}
+    assert instances == {**dict.fromkeys([n.instance_id for n in fleet.nodes], nodes), **bastion}
+    stack.destroy()
+    assert theirs.all == before
 
 
 @pytest.mark.engine

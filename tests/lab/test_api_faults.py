@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,62 @@ def test_a_fault_that_is_none_says_what_there_is() -> None:
     with pytest.raises(InputError) as caught:
         faults.parse("capacity", ("three",))
     assert str(caught.value) == (
-        "fault capacity cannot be given 'three'; write `gpuctl lab fault set capacity N`"
+        "fault capacity cannot be given 'three'; write `gpuctl lab fault set capacity N`: every"
+        " zone has N instances of a type, and no more"
     )
     with pytest.raises(InputError, match="no-capacity ZONE…"):
         faults.parse("no-capacity", ("us-east-1",))
+
+
+KINDS = {
+    "reservation": {
+        "wrong-zone": ("p4d.24xlarge", "us-east-1b", 2, "active"),
+        "wrong-type": ("p3dn.24xlarge", "us-east-1a", 2, "active"),
+        "too-small": ("p4d.24xlarge", "us-east-1a", 1, "active"),
+        "taken": ("p4d.24xlarge", "us-east-1a", 2, "active"),
+    },
+    "block": {
+        "not-started": ("p4d.24xlarge", "us-east-1a", 2, "scheduled"),
+        "last-half-hour": ("p4d.24xlarge", "us-east-1a", 2, "active"),
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), [(n, k) for n, kinds in KINDS.items() for k in kinds])
+def test_a_reservation_that_does_not_serve_is_there_while_the_fault_is(
+    told: Told, tmp_path: Path, name: str, kind: str
+) -> None:
+    region = told(name, kind, "p4d.24xlarge", "2", "us-east-1a")
+    (shown,) = region.ec2.describe_capacity_reservations()["CapacityReservations"]
+    assert (
+        shown["InstanceType"],
+        shown["AvailabilityZone"],
+        shown["AvailableInstanceCount"],
+        shown["State"],
+    ) == KINDS[name][kind]
+    assert shown["ReservationType"] == {"block": "capacity-block"}.get(name, "default")
+    target = {"CapacityReservationId": shown["CapacityReservationId"]}
+    market = {"InstanceMarketOptions": {"MarketType": "capacity-block"}} if name == "block" else {}
+    exceeded = (
+        "The requested reservation does not have sufficient compatible and available capacity for"
+        " this request."
+    )
+    with refused("ReservationCapacityExceeded", exceeded):
+        region.run(
+            2, CapacityReservationSpecification={"CapacityReservationTarget": target}, **market
+        )
+    assert instances(region) == 0
+    elsewhere: Any = region.client("ec2", "eu-west-1")
+    assert elsewhere.describe_capacity_reservations()["CapacityReservations"] == []
+    faults.write(tmp_path / "faults.json", {})
+    assert region.ec2.describe_capacity_reservations()["CapacityReservations"] == []
+
+
+def test_a_block_that_has_not_started_does_in_an_hour_and_the_other_ends_soon(told: Told) -> None:
+    now = datetime.now(UTC)
+    region = told("block", "not-started", "p4d.24xlarge", "2", "us-east-1a")
+    (shown,) = region.ec2.describe_capacity_reservations()["CapacityReservations"]
+    assert timedelta(minutes=59) < shown["StartDate"] - now < timedelta(minutes=62)
+    region = told("block", "last-half-hour", "p4d.24xlarge", "2", "us-east-1a")
+    (shown,) = region.ec2.describe_capacity_reservations()["CapacityReservations"]
+    assert timedelta(minutes=29) < shown["EndDate"] - now < timedelta(minutes=32)

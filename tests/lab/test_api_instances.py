@@ -119,6 +119,7 @@ def test_a_machine_boots_with_what_the_api_shows(region: World, machines: Record
         authorized_keys=(key,),
         instance_type="p4d.24xlarge",
         efa_interfaces=4,
+        local_disks=8,
     )
     assert region.instance(instance_id)["PrivateIpAddress"] == "10.213.0.4"
 

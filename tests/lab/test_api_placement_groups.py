@@ -36,6 +36,17 @@ def test_create_describe_delete(region: World) -> None:
     assert region.ec2.describe_placement_groups()["PlacementGroups"] == []
 
 
+def test_a_burstable_type_is_refused(region: World) -> None:
+    region.ec2.create_placement_group(GroupName="demo", Strategy="cluster")
+    group = {"GroupName": "demo"}
+    with refused(
+        "InvalidParameterCombination",
+        "Cluster placement groups are not supported by the 't3.large' instance type. Specify a"
+        " supported instance type or change the placement group strategy, and try again.",
+    ):
+        region.run(InstanceType="t3.large", SubnetId=region.subnet, Placement=group)
+
+
 def test_a_name_is_taken_once(region: World) -> None:
     region.ec2.create_placement_group(GroupName="demo")
     with refused("InvalidPlacementGroup.Duplicate", "The placement group 'demo' already exists."):

@@ -8,7 +8,7 @@ import pytest
 
 from config.progress import silent
 from lab import cgroups, image, leftovers, network
-from lab.places import MACHINES, RUNTIME, images
+from lab.places import FILE_SYSTEMS, MACHINES, RUNTIME, images
 
 pytestmark = pytest.mark.lab
 
@@ -45,8 +45,10 @@ def test_a_killed_lab_is_cleared(key: Path) -> None:
         crashing.send_signal(signal.SIGKILL)
 
     (images() / "partial-stock-interrupted").mkdir()
+    (FILE_SYSTEMS / "fs-0123abcd").mkdir()
     removed = (
         "machine i-00000000000000004",
+        "file system fs-0123abcd",
         "network namespace gpuctl-lab",
         "link gpuctl-lab0",
         "nftables table gpuctl-lab",
@@ -64,6 +66,7 @@ def test_a_killed_lab_is_cleared(key: Path) -> None:
     assert cgroups.machines() == ()
     assert not any((top / "gpuctl-lab").exists() for top in cgroups.hierarchies())
     assert list(MACHINES.iterdir()) == []
+    assert list(FILE_SYSTEMS.iterdir()) == []
     assert "gpuctl-lab" not in Path("/proc/self/mounts").read_text()
     assert not (RUNTIME / "network.json").exists()
     assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == forwarded

@@ -61,7 +61,7 @@ def test_packages_install_through_the_hosts_mirror(machine: Booted) -> None:
     assert machine.output("hello") == "Hello, world!\n"
 
 
-@pytest.mark.parametrize("address", ["169.254.169.254", "192.168.1.1", "10.1.2.3", "198.19.0.1"])
+@pytest.mark.parametrize("address", ["169.254.1.1", "192.168.1.1", "10.1.2.3", "198.19.0.1"])
 def test_private_ranges_are_unreachable(machine: Booted, address: str) -> None:
     program = (
         "import socket\n"

@@ -1,4 +1,5 @@
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,3 +113,18 @@ def _host_route(address: str) -> str:
 def _gateways() -> list[str]:
     shown = call("ip", "-n", "gpuctl-lab", "-4", "-oneline", "address", "show", "dev", "br0")
     return [line.split()[3] for line in shown.splitlines()]
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("up")
+def test_the_metadata_address_answers_inside_the_lab_and_not_on_the_host() -> None:
+    with network.listen(network.METADATA_ADDRESS, 80):
+        # Nobody connects from here: where this is a cloud's machine, its own service would answer.
+        assert "FEA9FEA9:0050" not in Path("/proc/net/tcp").read_text()
+        assert "gpuctl-lab0" not in _host_route(network.METADATA_ADDRESS)
+        call("nsenter", "--net=/run/netns/gpuctl-lab", sys.executable, "-c", CONNECTS)
+        with pytest.raises(LabError, match=r"^nothing can listen on 169\.254\.169\.254:80 inside"):
+            network.listen(network.METADATA_ADDRESS, 80)
+
+
+CONNECTS = "import socket; socket.create_connection(('169.254.169.254', 80), 5).close()"

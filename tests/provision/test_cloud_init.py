@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.infra.region import instance_type
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFnZ3JlZ2F0ZS1rZXktZm9yLXRlc3RzLW9ubHkwMDAw gpuctl demo"
 GOLDEN = Path(__file__).parent / "golden"
-P4D = Hardware("p4d.24xlarge", gpus=8, sm="80", efa=4, nvswitch=True)
+P4D = Hardware("p4d.24xlarge", gpus=8, sm="80", efa=4, nvswitch=True, local_disks=8)
 CPU = Hardware("c5.large", gpus=0, sm="", efa=0, nvswitch=False)
 FULL: dict[str, Any] = {
     "software": {"packages": ("htop", "git"), "efa": "1.50.0", "openmpi": 5},
@@ -160,6 +161,7 @@ def test_a_plain_ubuntu_gets_the_driver_before_efa_and_both_before_what_uses_the
         "'reboot if needed'",
         "'fabric manager'",
         "NCCL",
+        "'scratch disks'",
         "'Open MPI'",
         "nccl-tests",
         "verify",
@@ -183,11 +185,11 @@ def test_nvidias_open_driver_is_refused_for_a_gpu_that_it_does_not_know() -> Non
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("g4dn.12xlarge", Hardware("g4dn.12xlarge", 4, "75", 1, False)),
-        ("p4de.24xlarge", Hardware("p4de.24xlarge", 8, "80", 4, True)),
-        ("p5en.48xlarge", Hardware("p5en.48xlarge", 8, "90", 16, True)),
-        ("p6-b300.48xlarge", Hardware("p6-b300.48xlarge", 8, "103", 16, True)),
-        ("g7e.12xlarge", Hardware("g7e.12xlarge", 2, "120", 1, False)),
+        ("g4dn.12xlarge", Hardware("g4dn.12xlarge", 4, "75", 1, False, 1)),
+        ("p4de.24xlarge", Hardware("p4de.24xlarge", 8, "80", 4, True, 8)),
+        ("p5en.48xlarge", Hardware("p5en.48xlarge", 8, "90", 16, True, 8)),
+        ("p6-b300.48xlarge", Hardware("p6-b300.48xlarge", 8, "103", 16, True, 8)),
+        ("g7e.12xlarge", Hardware("g7e.12xlarge", 2, "120", 1, False, 1)),
     ],
 )
 def test_hardware_of_a_type(name: str, expected: Hardware) -> None:
@@ -233,7 +235,8 @@ class Sandbox:
 
     def setup(self, *commands: str, **software: Any) -> "subprocess.CompletedProcess[str]":
         asked = cluster(setup={"commands": commands}, software=software)
-        return self.run(setup_script(asked, P4D))
+        # What its own disks take is seen in test_storage_steps.
+        return self.run(setup_script(asked, replace(P4D, local_disks=0)))
 
     @property
     def steps(self) -> list[str]:
@@ -382,6 +385,7 @@ def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> lis
         (sandbox.bin / name).write_text(program.replace("/etc/gpuctl-lab", str(lab)))
         (sandbox.bin / name).chmod(0o755)
     sandbox.program("sleep", "true")
+    sandbox.program("mountpoint", "true")
     for path in ("opt/amazon/ofi-nccl/lib/libnccl-net.so", "root/nccl-tests/build/all_reduce_perf"):
         (sandbox.root / path).parent.mkdir(parents=True, exist_ok=True)
         (sandbox.root / path).touch(mode=0o755)
@@ -404,6 +408,7 @@ def test_a_good_node_passes_every_check(sandbox: Sandbox) -> None:
         "ok: EFA devices: 4",
         "ok: NCCL plugin for EFA: present",
         "ok: Open MPI: 4",
+        "ok: /scratch: mounted",
     ]
 
 

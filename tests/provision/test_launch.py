@@ -1,8 +1,6 @@
 """A fleet comes whole or not at all: Pulumi's engine against the lab's API, without machines."""
 
 import json
-import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,10 +16,12 @@ from infra.engine import Engine, find_engine
 from infra.fleet import Fleet
 from infra.stack import Stack
 from provision import claim, record
+from provision.down import down
 from provision.launch import Launch
 from provision.preflight import resolve
 from provision.resources import find
 from tests.infra.region import Region, client, region
+from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.engine
 
@@ -52,9 +52,10 @@ class Upped:
     def __init__(self, here: Region, engine: Engine) -> None:
         self.here, self.engine = here, engine
         self.told: list[Progress] = []
+        self.hears: Reporter = silent
         self.zones: list[str] = []
-        self.seconds_to_settle = 0.0
         self.kind: type[Stack] = Stack
+        self.network: dict[str, str] = {}
 
     def up(self, nodes: int, **capacity: Any) -> None:
         cluster = Cluster.model_validate(
@@ -63,6 +64,7 @@ class Upped:
                 "nodes": nodes,
                 "instance_type": P4D,
                 "capacity": {"zones": tuple(ZONES), **capacity},
+                "network": self.network,
             }
         )
         stack = self.kind("demo", self.here.target, self.engine)
@@ -70,14 +72,16 @@ class Upped:
         before = record.read("demo", self.here.target)
         created = before.created if before else datetime.now(UTC)
         plan = stack.preview(resolved)
-        began = time.monotonic()
 
         def settled(there: Any) -> None:
             self.zones.append(there.zone)
             record.write(record.new_record(there, created), self.here.target)
-            self.seconds_to_settle = time.monotonic() - began
 
-        Launch(resolved, plan, stack, self.here.target, settled).carry_out(self.told.append)
+        def report(told: Progress) -> None:
+            self.told.append(told)
+            self.hears(told)
+
+        Launch(resolved, plan, stack, self.here.target, settled).carry_out(report)
 
     @property
     def running(self) -> list[Any]:
@@ -128,7 +132,6 @@ def test_a_fleet_goes_whole_to_the_first_zone_that_has_room(fleet: Upped) -> Non
         ("us-east-1c", "start", "4 x p4d.24xlarge"),
         ("us-east-1c", "done", "4 x p4d.24xlarge"),
     ]
-    assert fleet.seconds_to_settle < 10
 
 
 def test_room_for_three_of_four_launches_nothing(fleet: Upped) -> None:
@@ -142,6 +145,25 @@ def test_room_for_three_of_four_launches_nothing(fleet: Upped) -> None:
         " or try again later, or set capacity.wait (30m)"
     )
     assert (fleet.running, fleet.claims, fleet.left) == ([], [], [])
+
+
+def test_the_subnet_of_a_network_that_exists_follows_the_claim(fleet: Upped) -> None:
+    theirs = SomebodysNetwork.make(client(fleet.here.target))
+    nat = theirs.nat(theirs.public("10.40.0.0/28"))
+    zones = dict(zip(ZONES, ("10.40.1.0/24", "10.40.2.0/24", "10.40.3.0/24"), strict=True))
+    subnets = {zone: theirs.private(cidr, nat, zone) for zone, cidr in zones.items()}
+    before = theirs.all
+    fleet.network = {"vpc": theirs.vpc}
+    room(fleet.here, 0, 1, 2)
+    fleet.up(2)
+    assert fleet.zones == ["us-east-1c"]
+    assert [one["SubnetId"] for one in fleet.running] == [subnets["us-east-1c"]] * 2
+    fleet.up(2)
+    assert fleet.zones == ["us-east-1c"]
+
+    down("demo", fleet.here.target, silent)
+    assert (fleet.running, fleet.left) == ([], [])
+    assert theirs.all == before
 
 
 def test_a_second_up_claims_nothing_and_a_node_more_claims_one_where_the_others_are(
@@ -172,12 +194,15 @@ def test_more_nodes_than_there_is_room_for_touch_no_node_that_runs(fleet: Upped)
 def test_wait_tries_the_zones_again_and_tells(
     fleet: Upped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "FIRST_PAUSE_S", 0.5)
+    monkeypatch.setattr(claim, "FIRST_PAUSE_S", 0.05)
     room(fleet.here, 0, 0, 0)
-    opening = threading.Timer(8, room, (fleet.here, 0, 2, 0))
-    opening.start()
-    fleet.up(2, wait="2m")
-    opening.join()
+
+    def open_a_zone(told: Progress) -> None:
+        if told.subject == "all zones":  # the first round is over
+            room(fleet.here, 0, 2, 0)
+
+    fleet.hears = open_a_zone
+    fleet.up(2, wait="1h")
     assert fleet.zones == ["us-east-1b"]
     said = [p.detail for p in fleet.told if p.subject == "all zones"]
     assert said
@@ -206,6 +231,39 @@ def test_spot_comes_whole_in_one_zone_and_leaves_nothing_in_others(fleet: Upped)
     assert {one["InstanceLifecycle"] for one in fleet.running} == {"spot"}
     assert fleet.claims == []
     assert sum(name.startswith("VPC") for name in fleet.left) == 1
+
+
+def test_more_spot_nodes_that_are_refused_leave_those_that_run_alone(fleet: Upped) -> None:
+    room(fleet.here, 3, 9, 9)  # one of the two more finds room, the other does not
+    fleet.up(2, type="spot")
+    before = {one["InstanceId"]: one["LaunchTime"] for one in fleet.running}
+    with pytest.raises(InfraError) as caught:
+        fleet.up(4, type="spot")
+    assert caught.value.code == "InsufficientInstanceCapacity"
+    assert str(caught.value).endswith(
+        "name other zones in capacity.zones, ask for fewer nodes, or try again later; the 2 nodes"
+        " that ran before go on"
+    )
+    assert {one["InstanceId"]: one["LaunchTime"] for one in fleet.running} == before
+    room(fleet.here, 4, 9, 9)
+    fleet.up(4, type="spot")
+    assert len(fleet.running) == 4
+    assert before.items() < {one["InstanceId"]: one["LaunchTime"] for one in fleet.running}.items()
+    assert {one["Placement"]["AvailabilityZone"] for one in fleet.running} == {"us-east-1a"}
+
+
+def test_a_failed_node_more_rolls_back_nothing_that_is_healthy(fleet: Upped) -> None:
+    fleet.up(1)
+    before = {one["InstanceId"] for one in fleet.running}
+    fleet.kind, Lossy.losses, Lossy.code = Lossy, 3, "InternalError"
+    with pytest.raises(InfraError, match=r"^node1 failed: it is terminated$"):
+        fleet.up(3)
+    there = {one["InstanceId"] for one in fleet.running}
+    assert before < there  # and node2, which came
+    assert len(there) == 2
+    fleet.up(3)  # what is missing is made, beside those
+    assert there < {one["InstanceId"] for one in fleet.running}
+    assert len(fleet.running) == 3
 
 
 def test_a_block_takes_the_nodes_and_needs_no_group(fleet: Upped) -> None:

@@ -241,15 +241,15 @@ def test_throttling_on_every_third_call_is_outwaited(target: Target, tell: Tell)
 def test_images_of_the_wrong_architecture(target: Target, tell: Tell) -> None:
     tell("image-architecture", "arm64")
     assert str(complaint(target, name="arm")) == (
-        "image dlami-ubuntu-24.04 is for arm64, p5.48xlarge is x86_64;"
-        " name an image of that architecture (ami-…)"
+        "image dlami-ubuntu-24.04 is for arm64, p5.48xlarge is x86_64"
+        " (InvalidParameterValue); name an image of that architecture (ami-…)"
     )
 
 
 def test_a_zone_that_does_not_offer_the_type(target: Target, tell: Tell) -> None:
     tell("not-offered", "p5.48xlarge", "us-east-1a")
     error = complaint(target, capacity={"zones": ["us-east-1a"]})
-    assert error.message == "capacity.zones: us-east-1a: none offers p5.48xlarge"
+    assert error.message == "capacity.zones: us-east-1a: none offers p5.48xlarge (Unsupported)"
 
 
 def test_an_image_that_boots_by_uefi_alone_is_refused_for_a_type_that_cannot() -> None:
@@ -272,3 +272,19 @@ def test_what_runs_costs_what_its_plan_said(target: Target) -> None:
     planned = resolve(cluster(name="cpu", instance_type="c6i.large"), target)
     node = Resource("instance", "i-1", "cpu", "cpu-node0", "running", {"InstanceType": "c6i.large"})
     assert (price_of(node), price_of(node, planned)) == (None, 0.085)
+
+
+def test_a_reservation_where_no_bastion_can_be(target: Target, region: tuple[Target, Path]) -> None:
+    reservation = faults.parse("reservation", ("taken", "p5.48xlarge", "2", "us-east-1a"))
+    no_bastion = faults.parse("not-offered", ("t3.small", "us-east-1a"))
+    faults.write(region[1], {"reservation": reservation, "not-offered": no_bastion})
+    (capacity,) = ec2(target).describe_capacity_reservations()["CapacityReservations"]
+    held = capacity["CapacityReservationId"]
+    there = {"type": "reservation", "id": held}
+    assert str(complaint(target, capacity=there)) == (
+        f"capacity.id: {held} is in us-east-1a, which does not offer the bastion's t3.small"
+        " (Unsupported); set network.access to elastic-ip or private"
+    )
+    assert resolve(cluster(capacity=there, network={"access": "private"}), target).zone == (
+        "us-east-1a"
+    )

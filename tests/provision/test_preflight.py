@@ -90,7 +90,7 @@ def test_zones_are_taken_in_the_file_s_order(target: Target) -> None:
 
 def test_zones_that_do_not_offer_the_type_are_refused_with_those_that_do(target: Target) -> None:
     assert str(complaint(target, capacity={"zones": ("us-east-1e",)})) == (
-        "capacity.zones: us-east-1e: none offers p4d.24xlarge;"
+        "capacity.zones: us-east-1e: none offers p4d.24xlarge (Unsupported);"
         " these do: us-east-1a, us-east-1b, us-east-1c, us-east-1d"
     )
 
@@ -103,14 +103,23 @@ def test_a_region_without_the_type_is_named(target: Target) -> None:
 
 
 def test_a_root_smaller_than_the_image_is_refused(target: Target) -> None:
-    assert complaint(target, storage={"root_gib": 50}).message == (
-        "storage.root_gib: 50 is less than the 75 GiB of image dlami-ubuntu-24.04"
+    assert complaint(target, storage={"root": {"gib": 50}}).message == (
+        "storage.root.gib: 50 is less than the 75 GiB of image dlami-ubuntu-24.04"
     )
 
 
 def test_an_image_of_another_architecture_is_refused(target: Target) -> None:
     error = complaint(target, instance_type="g5g.16xlarge")
     assert "image dlami-ubuntu-24.04 is for x86_64, g5g.16xlarge is arm64" in str(error)
+
+
+def test_a_type_that_no_cluster_group_takes_is_refused(target: Target) -> None:
+    small = {"instance_type": "t3.large", "image": "stock-debian-12"}
+    assert str(complaint(target, **small)) == (
+        "placement.strategy: t3.large runs in no cluster placement group"
+        " (InvalidParameterCombination); set it to none, or choose another type"
+    )
+    assert resolve(cluster(**small, placement={"strategy": "none"}), target).interfaces
 
 
 def test_required_efa_is_refused_where_there_is_none(target: Target) -> None:

@@ -17,6 +17,7 @@ from provision import record
 from provision.lock import cluster_lock, is_locked
 from tests.infra.region import instance_type
 
+CASES = Path(__file__).parent / "cases"
 CREATED = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
@@ -67,6 +68,25 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "clusters/demo").iterdir()] == ["cluster.json"]
     record.forget("demo", target(tmp_path))
     assert record.read("demo", target(tmp_path)) is None
+
+
+def test_a_record_of_the_first_release_is_read(tmp_path: Path) -> None:
+    """Its `software.setup` is today's `setup.commands`; what it did not know has its default."""
+    folder = tmp_path / "clusters/demo"
+    folder.mkdir(parents=True)
+    (folder / "cluster.json").write_bytes((CASES / "record-0.1.json").read_bytes())
+    read = record.read("demo", target(tmp_path))
+    assert read is not None
+    assert (read.status, read.created) == ("ready", CREATED)
+    cluster = read.resolved.cluster
+    assert cluster.setup.commands == ("apt-get install -y htop", "echo ready")
+    assert cluster.capacity.zones == ("us-east-1a",)
+    assert (cluster.storage.root.gib, cluster.storage.shared) == (150, None)
+    assert cluster.lifetime is not None
+    assert cluster.lifetime.max == 8 * 3600
+    assert (cluster.network.access, read.resolved.reservation) == ("bastion", None)
+    record.write(read, target(tmp_path))
+    assert record.read("demo", target(tmp_path)) == read
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

@@ -84,13 +84,13 @@ def test_a_reservation_that_fits_gives_its_zone_and_group(there: Target) -> None
 def test_what_does_not_fit_is_told_in_one_line(there: Target) -> None:
     small = made(there, 1)
     assert complaint(there, small) == (
-        f"capacity.id: {small} has 1 of 1 places free, 2 are needed; ask for fewer nodes, or end"
-        " what runs in it"
+        f"capacity.id: {small} has 1 of 1 places free, 2 are needed"
+        " (ReservationCapacityExceeded); ask for fewer nodes, or end what runs in it"
     )
     other = made(there, InstanceType="p5.48xlarge")
     assert complaint(there, other) == (
-        f"capacity.id: {other} is for p5.48xlarge, the file asks for p4d.24xlarge; change"
-        " instance_type, or name another reservation"
+        f"capacity.id: {other} is for p5.48xlarge, the file asks for p4d.24xlarge"
+        " (ReservationCapacityExceeded); change instance_type, or name another reservation"
     )
     assert complaint(there, other, "capacity-block") == (
         f"capacity.id: {other} is a reservation, capacity.type is capacity-block; set"
@@ -98,8 +98,8 @@ def test_what_does_not_fit_is_told_in_one_line(there: Target) -> None:
     )
     client(there, "ec2").cancel_capacity_reservation(CapacityReservationId=small)
     assert complaint(there, small) == (
-        f"capacity.id: {small} is cancelled, not active; name another: `gpuctl capacity TYPE` lists"
-        " yours"
+        f"capacity.id: {small} is cancelled, not active (ReservationCapacityExceeded);"
+        " name another: `gpuctl capacity TYPE` lists yours"
     )
 
 
@@ -114,8 +114,8 @@ def test_a_block_is_waited_for_only_as_long_as_the_file_says(there: Target) -> N
     start = datetime.now(UTC) + timedelta(minutes=10)
     soon = block(there, start)
     assert complaint(there, soon, "capacity-block") == (
-        f"capacity.id: {soon} begins at {start:%Y-%m-%d %H:%M} UTC, in 10 minutes; set"
-        " capacity.wait to 10m or more, or come back then"
+        f"capacity.id: {soon} begins at {start:%Y-%m-%d %H:%M} UTC, in 10 minutes"
+        " (ReservationCapacityExceeded); set capacity.wait to 10m or more, or come back then"
     )
     waits = {"capacity": {"wait": "15m"}}
     answer = asked(there, soon, "capacity-block", **waits)
@@ -128,8 +128,8 @@ def test_a_block_in_its_last_half_hour_is_no_use(there: Target) -> None:
     late = block(there, start)
     assert complaint(there, late, "capacity-block") == (
         f"capacity.id: {late} ends at {start + timedelta(hours=24):%Y-%m-%d %H:%M} UTC: in a"
-        " block's last half hour AWS ends its instances and starts none; name another: `gpuctl"
-        " capacity TYPE` lists yours"
+        " block's last half hour AWS ends its instances and starts none"
+        " (ReservationCapacityExceeded); name another: `gpuctl capacity TYPE` lists yours"
     )
 
 
@@ -149,8 +149,9 @@ def test_a_cluster_does_not_move_to_a_reservations_zone(there: Target) -> None:
     with pytest.raises(InputError) as caught:
         reserved(ec2, cluster, "us-east-1a")
     assert str(caught.value) == (
-        f"capacity.id: {one} is in us-east-1b, the cluster in us-east-1a; name one in us-east-1a,"
-        " or remove the cluster first: `gpuctl down demo`"
+        f"capacity.id: {one} is in us-east-1b, the cluster in us-east-1a"
+        " (ReservationCapacityExceeded); name one in us-east-1a, or remove the cluster first:"
+        " `gpuctl down demo`"
     )
 
 

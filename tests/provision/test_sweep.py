@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 
 from config.errors import InputError
 from config.progress import Progress, silent
@@ -13,7 +16,7 @@ from config.target import Target
 from provision import record
 from provision.aws import client
 from provision.images import BASTION_IMAGE, image_id
-from provision.resources import KINDS, find
+from provision.resources import KINDS, find_all
 from provision.status import clusters
 from provision.sweep import sweep
 from tests.provision.test_record import a_record
@@ -101,6 +104,40 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
     return vpc_id
 
 
+def make_file_systems(target: Target, name: str) -> tuple[str, str]:
+    """One of each kind in the cluster's subnet, and with its interfaces in its security group."""
+    here = client(target, "ec2")
+    mine: Any = [{"Name": "tag:gpuctl:cluster", "Values": [name]}]
+    subnet = here.describe_subnets(Filters=mine)["Subnets"][0]["SubnetId"]
+    group = here.describe_security_groups(Filters=mine)["SecurityGroups"][0]["GroupId"]
+    tags = tagged("", name)[0]["Tags"]
+    efs, fsx = client(target, "efs"), client(target, "fsx")
+    files = efs.create_file_system(CreationToken=name, Encrypted=True, Tags=tags)["FileSystemId"]
+    efs.create_mount_target(FileSystemId=files, SubnetId=subnet, SecurityGroups=[group])
+    lustre = fsx.create_file_system(
+        FileSystemType="LUSTRE",
+        StorageCapacity=1200,
+        SubnetIds=[subnet],
+        SecurityGroupIds=[group],
+        LustreConfiguration={"DeploymentType": "PERSISTENT_2"},
+        Tags=tags,
+    )["FileSystem"]["FileSystemId"]
+    return files, lustre
+
+
+def make_identity(target: Target, name: str) -> str:
+    """A role that Session Manager asks for, in an instance profile of the same name."""
+    iam, called = client(target, "iam"), f"gpuctl-{target.region}-{name}"
+    path, tags = f"/gpuctl/{target.region}/", tagged("", name)[0]["Tags"]
+    iam.create_role(RoleName=called, Path=path, AssumeRolePolicyDocument="{}", Tags=tags)
+    iam.attach_role_policy(
+        RoleName=called, PolicyArn="arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+    )
+    iam.create_instance_profile(InstanceProfileName=called, Path=path, Tags=tags)
+    iam.add_role_to_instance_profile(InstanceProfileName=called, RoleName=called)
+    return called
+
+
 @pytest.fixture
 def ec2(empty_region: Target) -> "EC2Client":
     return client(empty_region, "ec2")
@@ -111,29 +148,55 @@ def ami(empty_region: Target) -> str:
     return image_id(client(empty_region, "ssm"), BASTION_IMAGE)
 
 
-def test_every_kind_is_found_and_removed_and_neighbours_stay(ec2: "EC2Client", ami: str) -> None:
+def test_every_kind_is_found_and_removed_and_neighbours_stay(
+    empty_region: Target, ec2: "EC2Client", ami: str
+) -> None:
     make_cluster(ec2, ami, "demo")
     other = make_cluster(ec2, ami, "other")
+    for name in ("demo", "other"):
+        make_file_systems(empty_region, name)
+        make_identity(empty_region, name)
+    elsewhere = make_identity(replace(empty_region, region="us-west-2"), "demo")
     ec2.create_vpc(CidrBlock="10.1.0.0/16")
-    assert {resource.kind for resource in find(ec2, "demo")} == set(KINDS)
-    others = find(ec2, "other")
+    assert {resource.kind for resource in find_all(empty_region, "demo")} == set(KINDS)
+    others = find_all(empty_region, "other")
     reports: list[Progress] = []
 
-    removed = sweep(ec2, "demo", reports.append)
+    removed = sweep(empty_region, "demo", reports.append)
 
-    assert [f"{left.kind} {left.id}" for left in find(ec2, "demo")] == []
+    assert [f"{left.kind} {left.id}" for left in find_all(empty_region, "demo")] == []
     assert {subject.rpartition(" ")[0] for subject in removed} == set(KINDS)
     assert {r.subject for r in reports if r.state == "done"} == set(removed)
-    assert [r.id for r in find(ec2, "other")] == [r.id for r in others]
+    assert [r.id for r in find_all(empty_region, "other")] == [r.id for r in others]
     assert other in {r.id for r in others}
     assert len(ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.1.0.0/16"]}])["Vpcs"])
-    assert sweep(ec2, "demo", silent) == ()
+    assert sweep(empty_region, "demo", silent) == ()
+    roles = client(empty_region, "iam").list_roles(PathPrefix="/gpuctl/")["Roles"]
+    assert {role["RoleName"] for role in roles} == {elsewhere, "gpuctl-us-east-1-other"}
+
+
+def test_who_may_not_ask_for_file_systems_has_none(
+    empty_region: Target, ec2: "EC2Client", ami: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_cluster(ec2, ami, "demo")
+    make_file_systems(empty_region, "demo")
+
+    def denied(self: object, operation: str, request: object) -> object:
+        if operation == "DescribeFileSystems":
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
+        return answer(self, operation, request)
+
+    answer: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+    monkeypatch.setattr(BaseClient, "_make_api_call", denied)
+    found = {resource.kind for resource in find_all(empty_region, "demo")}
+    assert found == {noun for noun, kind in KINDS.items() if kind.service == "ec2"}
 
 
 def test_status_tells_what_exists_without_a_record(
     empty_region: Target, ec2: "EC2Client", ami: str
 ) -> None:
     make_cluster(ec2, ami, "demo", nodes=("node1", "node0", "bastion"))
+    files, lustre = make_file_systems(empty_region, "demo")
     (status,) = clusters(empty_region)
     assert (status.name, status.region, status.state) == ("demo", "us-east-1", "orphaned")
     assert [(n.name, n.state) for n in status.nodes] == [("node0", "running"), ("node1", "running")]
@@ -141,6 +204,7 @@ def test_status_tells_what_exists_without_a_record(
     assert status.spent_usd is not None
     assert 0 < status.spent_usd < 10
     assert any(other.startswith("VPC vpc-") for other in status.others)
+    assert {f"EFS file system {files}", f"FSx file system {lustre}"} <= set(status.others)
     assert status.problems == ("this machine has no record of it; `gpuctl down demo` removes it",)
 
 
@@ -148,7 +212,7 @@ def test_status_joins_records_with_what_exists(
     empty_region: Target, ec2: "EC2Client", ami: str
 ) -> None:
     earlier = make_cluster(ec2, ami, "demo", nodes=("node1", "node2"))
-    sweep(ec2, "demo", silent)
+    sweep(empty_region, "demo", silent)
     created = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     record.write(a_record().now("ready").model_copy(update={"created": created}), empty_region)
     time.sleep(max(0.0, (created - datetime.now(UTC)).total_seconds()))

@@ -71,4 +71,8 @@ if [ "$gpuctl_efa_count" -gt 0 ]; then
 fi
 gpuctl_seen=$(mpirun --version 2> /dev/null | sed -n 's/.*(Open MPI) \([0-9]*\)\..*/\1/p')
 gpuctl_check 'Open MPI' "${gpuctl_openmpi:-${gpuctl_seen:-4 or 5}}" "$gpuctl_seen"
+for gpuctl_path in $gpuctl_mounts; do
+  gpuctl_seen=$(mountpoint -q "$gpuctl_path" && echo mounted)
+  gpuctl_check "$gpuctl_path" mounted "$gpuctl_seen"
+done
 exit $gpuctl_failed

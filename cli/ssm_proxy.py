@@ -1,0 +1,17 @@
+"""`gpuctl ssm-proxy INSTANCE`: what ssh runs to reach a node through Session Manager.
+
+Not for people: `gpuctl ssh`, `exec` and `run` start it, as ssh's ProxyCommand or by themselves.
+"""
+
+from typing import Annotated
+
+import typer
+
+from cli.session import session
+
+
+def ssm_proxy(context: typer.Context, instance: Annotated[str, typer.Argument()]) -> None:
+    """Connect standard input and output with the ssh of an instance; this process becomes that."""
+    from provision.sessions import become_session
+
+    become_session(instance, session(context).target())

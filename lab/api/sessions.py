@@ -1,0 +1,125 @@
+"""Session Manager and the identities that it asks for: who may connect, and to where.
+
+An instance is online when it runs, has booted, and its instance profile's role has AWS's policy
+for it ("Step 2: Verify or add instance permissions for Session Manager", Systems Manager User
+Guide, 2026-11-20). Error codes and texts are AWS's.
+"""
+
+import json
+import secrets
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+from moto.core.exceptions import JsonRESTError
+from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
+from moto.ec2.models import ec2_backends
+from moto.iam import urls as iam_urls
+from moto.iam.aws_managed_policies import aws_managed_policies_data
+from moto.iam.models import AWSManagedPolicy, IAMBackend, iam_backends
+from moto.ssm.responses import SimpleSystemManagerResponse
+
+from lab.api.errors import Refusal, bad_value
+
+MANAGED_POLICY = "AmazonSSMManagedInstanceCore"
+DOCUMENT = "AWS-StartSSHSession"
+
+
+class IamBackend(IAMBackend):  # type: ignore[misc]  # moto is untyped here
+    """IAM with the one of AWS's own policies that gpuctl attaches."""
+
+    _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
+        url_bases=iam_urls.url_bases, url_paths=iam_urls.url_paths
+    )
+
+    def _init_aws_policies(self) -> list[Any]:
+        data = json.loads(aws_managed_policies_data)[MANAGED_POLICY]
+        return [AWSManagedPolicy.from_data(MANAGED_POLICY, self.account_id, self.region_name, data)]
+
+
+def profile_of(account: str, wanted: dict[str, Any] | None) -> Any | None:
+    """The instance profile that a launch names, None where it names none; Refusal as EC2's."""
+    if not wanted:
+        return None
+    name = wanted.get("Name") or str(wanted.get("Arn")).rpartition("/")[2]
+    known = iam_backends[account]["aws"].instance_profiles
+    if name not in known:
+        raise bad_value(
+            f"Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
+            " Profile name"
+        )
+    return known[name]
+
+
+class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto is untyped here
+    """Systems Manager as moto has it, and sessions to the lab's instances."""
+
+    def start_session(self) -> ActionResult:
+        """StartSession. The stream is the lab's own: `lab.session_manager_plugin` speaks it."""
+        target = self._get_param("Target")
+        if self._get_param("DocumentName") != DOCUMENT:
+            raise JsonRESTError("InvalidDocument", f"The lab has the document {DOCUMENT} alone.")
+        (port,) = (self._get_param("Parameters") or {}).get("portNumber", ["22"])
+        instance = self._online().get(target)
+        if instance is None:
+            raise JsonRESTError("TargetNotConnected", f"{target} is not connected.")
+        session = f"lab-{secrets.token_hex(9)}"
+        return ActionResult(
+            {
+                "SessionId": session,
+                "TokenValue": secrets.token_urlsafe(32),
+                "StreamUrl": f"lab://{instance.private_ip}:{port}/{session}",
+            }
+        )
+
+    def terminate_session(self) -> ActionResult:
+        """TerminateSession: it is over with its connection anyway."""
+        return ActionResult({"SessionId": self._get_param("SessionId")})
+
+    def describe_instance_information(self) -> ActionResult:
+        """DescribeInstanceInformation: those that are online, and no others."""
+        wanted = {
+            value
+            for one in self._get_param("Filters") or ()
+            if one["Key"] == "InstanceIds"
+            for value in one["Values"]
+        }
+        return ActionResult(
+            {
+                "InstanceInformationList": [
+                    {
+                        "InstanceId": instance_id,
+                        "PingStatus": "Online",
+                        "LastPingDateTime": utcnow(),
+                        "PlatformType": "Linux",
+                    }
+                    for instance_id in self._online()
+                    if not wanted or instance_id in wanted
+                ]
+            }
+        )
+
+    def _online(self) -> dict[str, Any]:
+        backend = ec2_backends[self.current_account][self.region]
+        with backend.lab.lock:
+            return {
+                instance.id: instance
+                for instance in backend.all_instances()
+                if instance.state == "running"
+                and _may_connect(backend, instance)
+                and backend.lab.machines.has_booted(instance.id)
+            }
+
+
+def _may_connect(backend: Any, instance: Any) -> bool:
+    """Whether the instance's role lets it."""
+    try:
+        profile = profile_of(
+            backend.account_id, instance.launch.parameters.get("IamInstanceProfile")
+        )
+    except Refusal:
+        return False
+    roles = profile.roles if profile else []
+    return any(
+        arn.endswith(f":policy/{MANAGED_POLICY}") for r in roles for arn in r.managed_policies
+    )

@@ -1,0 +1,158 @@
+"""Roles and instance profiles: what an instance may do in AWS."""
+
+from typing import Any
+
+from lab.provider.resource import Resource, aws_tags, first, tags_of
+from lab.provider.values import Properties
+
+
+class Role(Resource):
+    """`aws.iam.Role`."""
+
+    token = "aws:iam/role:Role"  # noqa: S105 Pulumi's word for a type's name
+    title = "IAM Role"
+    service = "iam"
+    required = frozenset({"assumeRolePolicy"})
+    replacing = frozenset({"name", "path"})
+    updating = frozenset({"assumeRolePolicy", "description", "tags"})
+    computed = frozenset({"arn", "uniqueId"})
+    aws: Any
+
+    def create(self, inputs: Properties) -> str:
+        """The role exists; its id is its name."""
+        self.aws.create_role(
+            RoleName=inputs["name"],
+            Path=inputs.get("path", "/"),
+            Description=inputs.get("description", ""),
+            AssumeRolePolicyDocument=inputs["assumeRolePolicy"],
+            Tags=aws_tags(inputs.get("tags") or {}),
+        )
+        return str(inputs["name"])
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """What IAM says of it; its policy is kept as it was written."""
+        there = first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
+        if there is None:
+            return None
+        return {
+            **state,
+            "arn": there["Arn"],
+            "name": there["RoleName"],
+            "path": there["Path"],
+            "uniqueId": there["RoleId"],
+            "tags": tags_of(there),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Policy, description and tags are as asked for."""
+        self.aws.update_assume_role_policy(
+            RoleName=resource_id, PolicyDocument=inputs["assumeRolePolicy"]
+        )
+        self.aws.update_role(RoleName=resource_id, Description=inputs.get("description", ""))
+        old, new = state.get("tags") or {}, inputs.get("tags") or {}
+        if gone := sorted(set(old) - set(new)):
+            self.aws.untag_role(RoleName=resource_id, TagKeys=gone)
+        self.aws.tag_role(RoleName=resource_id, Tags=aws_tags(new))
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The role is gone."""
+        self.aws.delete_role(RoleName=resource_id)
+
+
+class RolePolicyAttachment(Resource):
+    """`aws.iam.RolePolicyAttachment`: a policy that exists, on a role."""
+
+    token = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"  # noqa: S105
+    title = "IAM Role Policy Attachment"
+    service = "iam"
+    required = frozenset({"policyArn", "role"})
+    replacing = required
+    updating = frozenset[str]()
+    aws: Any
+
+    def create(self, inputs: Properties) -> str:
+        """The role has the policy."""
+        self.aws.attach_role_policy(RoleName=inputs["role"], PolicyArn=inputs["policyArn"])
+        return f"{inputs['role']}/{inputs['policyArn']}"
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """None where the role has the policy no more."""
+        role, _, arn = resource_id.partition("/")
+        there = first(
+            lambda: self.aws.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
+        )
+        return None if there is None or there["PolicyArn"] != arn else state
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Nothing of it can change in place."""
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The role is without the policy."""
+        self.aws.detach_role_policy(RoleName=state["role"], PolicyArn=state["policyArn"])
+
+
+class InstanceProfile(Resource):
+    """`aws.iam.InstanceProfile`: what carries a role to an instance."""
+
+    token = "aws:iam/instanceProfile:InstanceProfile"  # noqa: S105
+    title = "IAM Instance Profile"
+    service = "iam"
+    replacing = frozenset({"name", "path"})
+    updating = frozenset({"role", "tags"})
+    computed = frozenset({"arn", "uniqueId"})
+    aws: Any
+
+    def create(self, inputs: Properties) -> str:
+        """The profile exists, empty; its id is its name."""
+        self.aws.create_instance_profile(
+            InstanceProfileName=inputs["name"],
+            Path=inputs.get("path", "/"),
+            Tags=aws_tags(inputs.get("tags") or {}),
+        )
+        return str(inputs["name"])
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """It has the role."""
+        if role := inputs.get("role"):
+            self.aws.add_role_to_instance_profile(InstanceProfileName=resource_id, RoleName=role)
+
+    def read(self, resource_id: str, state: Properties) -> Properties | None:
+        """What IAM says of it."""
+        there = first(
+            lambda: [
+                self.aws.get_instance_profile(InstanceProfileName=resource_id)["InstanceProfile"]
+            ]
+        )
+        if there is None:
+            return None
+        roles = [role["RoleName"] for role in there["Roles"]]
+        return {
+            **state,
+            "arn": there["Arn"],
+            "name": there["InstanceProfileName"],
+            "path": there["Path"],
+            "role": roles[0] if roles else None,
+            "uniqueId": there["InstanceProfileId"],
+            "tags": tags_of(there),
+        }
+
+    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
+        """Role and tags are as asked for."""
+        if state.get("role") != inputs.get("role"):
+            self._without_role(resource_id, state)
+            self.complete(resource_id, inputs)
+        old, new = state.get("tags") or {}, inputs.get("tags") or {}
+        if gone := sorted(set(old) - set(new)):
+            self.aws.untag_instance_profile(InstanceProfileName=resource_id, TagKeys=gone)
+        self.aws.tag_instance_profile(InstanceProfileName=resource_id, Tags=aws_tags(new))
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """The profile is gone; its role stays."""
+        self._without_role(resource_id, self.read(resource_id, state) or {})
+        self.aws.delete_instance_profile(InstanceProfileName=resource_id)
+
+    def _without_role(self, resource_id: str, state: Properties) -> None:
+        if role := state.get("role"):
+            self.aws.remove_role_from_instance_profile(
+                InstanceProfileName=resource_id, RoleName=role
+            )

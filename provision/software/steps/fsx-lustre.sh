@@ -1,0 +1,31 @@
+# AWS's build of the Lustre client for the kernel that runs: FSx for Lustre User Guide, "Installing
+# the Lustre client".
+if ! command -v mount.lustre; then
+  if command -v apt-get > /dev/null; then
+    gpuctl_keys=/usr/share/keyrings/fsx-ubuntu-public-key.gpg
+    curl -fsSL --retry 5 \
+      https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc |
+      gpg --batch --yes --dearmor -o $gpuctl_keys
+    gpuctl_release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    gpuctl_repository=https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu
+    echo "deb [signed-by=$gpuctl_keys] $gpuctl_repository $gpuctl_release main" \
+      > /etc/apt/sources.list.d/fsxlustreclientrepo.list
+    gpuctl_install "lustre-client-modules-$(uname -r)"
+  else
+    gpuctl_install lustre-client
+  fi
+fi
+mkdir -p "$gpuctl_shared_path"
+if ! grep -q " $gpuctl_shared_path " /etc/fstab; then
+  echo "$gpuctl_shared $gpuctl_shared_path lustre relatime,flock,_netdev,nofail 0 0" >> /etc/fstab
+fi
+systemctl daemon-reload
+# Names of new file systems are known some time after them.
+for gpuctl_try in {1..60}; do
+  if mountpoint -q "$gpuctl_shared_path" || mount "$gpuctl_shared_path"; then
+    break
+  fi
+  echo "not there yet, try $gpuctl_try of 60"
+  sleep 10
+done
+mountpoint -q "$gpuctl_shared_path"

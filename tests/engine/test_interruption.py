@@ -1,0 +1,127 @@
+"""The agent on a spot node: what the metadata service says reaches the run's journal."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from engine.agent import supervisor
+from engine.agent.interruption import Metadata, watch
+from engine.agent.report import Report
+from engine.events import NodeInterrupted
+from tests.engine.conftest import LocalCluster, make_plan
+
+TIME = "2026-11-20T22:31:05Z"
+
+
+class Service:
+    """IMDSv2 on loopback. `notice` is the body of spot/instance-action, None for HTTP 404."""
+
+    def __init__(self) -> None:
+        self.notice: str | None = None
+        self.tokens = 0
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                service.tokens += "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+                self.reply(200, f"token{service.tokens}")
+
+            def do_GET(self) -> None:
+                assert self.path == "/latest/meta-data/spot/instance-action"
+                if self.headers["X-aws-ec2-metadata-token"] != f"token{service.tokens}":
+                    self.reply(401, "")
+                elif service.notice is None:
+                    self.reply(404, "")
+                else:
+                    self.reply(200, service.notice)
+
+            def reply(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    made = Service()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def marked() -> str:
+    return json.dumps({"action": "terminate", "time": TIME})
+
+
+def test_no_notice_then_one_with_one_token(service: Service) -> None:
+    metadata = Metadata(service.address)
+    assert metadata.notice() is None
+    service.notice = marked()
+    assert metadata.notice() == ("terminate", TIME)
+    assert service.tokens == 1
+
+
+def test_a_token_whose_time_is_over_is_replaced(service: Service) -> None:
+    metadata = Metadata(service.address)
+    service.notice = marked()
+    assert metadata.notice() is not None
+    service.tokens += 1  # the service knows the first one no longer
+    assert metadata.notice() is None
+    assert metadata.notice() == ("terminate", TIME)
+
+
+def test_watching_goes_on_through_nonsense_and_silence(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([OSError("down"), "[1]", "{}", "no json", None, marked()])
+
+    def look(seconds: float) -> None:
+        answer = next(answers)
+        service.notice = None if isinstance(answer, OSError) else answer
+
+    monkeypatch.setattr("engine.agent.interruption.time.sleep", look)
+    written = BytesIO()
+    report = Report(written)
+    watch(Metadata(service.address), report)
+    report.close()
+    (line,) = written.getvalue().splitlines()
+    event = json.loads(line)
+    assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)
+    assert list(answers) == []
+
+
+def test_the_run_hears_of_it_and_names_it(
+    cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "METADATA", service.address)
+    service.notice = marked()
+    # It ends as a job does whose machine shuts down, once the notice is in the journal.
+    told = f"until grep -q node_interrupted {cluster.folder}/journal.jsonl; do sleep 0.1; done"
+    plan = make_plan(nodes=1, commands=(told, "kill -TERM $$")).model_copy(update={"is_spot": True})
+    verdict = cluster.execute(plan)
+    (event,) = [e for e in cluster.events() if isinstance(e, NodeInterrupted)]
+    assert (event.rank, event.action, event.at) == (0, "terminate", TIME)
+    assert (
+        verdict.reason == f"node0 was lost: AWS took its spot instance back (terminate at {TIME})"
+    )
+    assert (verdict.status, verdict.exit_code) == ("failed", 125)
+
+
+def test_nobody_asks_where_nothing_can_be_taken_back(
+    cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "METADATA", service.address)
+    cluster.execute(make_plan(nodes=1, commands=("sleep 1",)))
+    assert service.tokens == 0

@@ -1,0 +1,71 @@
+"""What AWS is about to take back is told by `status`, from EC2 alone."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from config.target import Target
+from provision import record
+from provision.aws import client
+from provision.images import BASTION_IMAGE, image_id
+from provision.interruptions import notices
+from provision.status import clusters
+from tests.infra.region import CREDENTIALS, child
+from tests.provision.test_record import CREATED, a_record
+from tests.provision.test_sweep import tagged
+
+ZONE = "us-east-1a"
+BEFORE = CREATED - timedelta(days=365)
+
+
+def test_status_tells_what_aws_takes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = tmp_path / "faults.json"
+    with child("lab.api", "--faults", str(faults)) as (url, _):
+        there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
+        ec2 = client(there, "ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.213.0.0/16")["Vpc"]["VpcId"]
+        made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.213.0.0/24", AvailabilityZone=ZONE)
+        subnet = made["Subnet"]["SubnetId"]
+        ami = image_id(client(there, "ssm"), BASTION_IMAGE)
+        ids = [
+            ec2.run_instances(
+                ImageId=ami, InstanceType="p4d.24xlarge", MinCount=1, MaxCount=1, SubnetId=subnet,
+                InstanceMarketOptions={"MarketType": "spot"},
+                TagSpecifications=tagged("instance", "demo", f"demo-node{rank}"),
+            )["Instances"][0]["InstanceId"]
+            for rank in (0, 1)
+        ]  # fmt: skip
+        record.write(a_record().now("ready").model_copy(update={"created": BEFORE}), there)
+        assert clusters(there)[0].problems == ()
+
+        told = datetime.now(UTC).replace(microsecond=0)
+        given = ["spot-interruption", ids[1], "3600", told.isoformat()]
+        faults.write_text(json.dumps({given[0]: given[1:]}))
+        (status,) = clusters(there)
+        at = told + timedelta(seconds=3600)
+        assert [node.interrupted_at for node in status.nodes] == [None, at.isoformat()]
+        assert status.problems == (
+            f"AWS takes node1's spot instance back at {at:%H:%M:%S} UTC; save what runs there, and"
+            " `gpuctl up` makes it again",
+        )
+
+        faults.write_text(json.dumps({given[0]: [ids[1], "0", told.isoformat()]}))
+        ec2.get_waiter("instance_terminated").wait(
+            InstanceIds=[ids[1]], WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+        (status,) = clusters(there)
+        assert [node.interrupted_at for node in status.nodes] == [None, None]
+        assert status.problems == (
+            "node1 is terminated: AWS took its spot instance back"
+            " (Server.SpotInstanceTermination); `gpuctl up` makes it again",
+        )
+
+        faults.write_text(json.dumps({"api-error": ["1", "UnauthorizedOperation"]}))
+        assert notices(ec2) is None
+        monkeypatch.setattr("provision.status.notices", lambda _: None)
+        (status,) = clusters(there)
+        assert status.problems[-1] == (
+            "AWS does not say whether it takes nodes back; allow ec2:DescribeSpotInstanceRequests"
+        )

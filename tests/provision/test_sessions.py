@@ -1,0 +1,173 @@
+"""Ssh through Session Manager: its plugin, its token that nobody sees, and its agents."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.cluster import Cluster
+from config.errors import InputError, NodeError
+from config.target import Target
+from nodes.inventory import Node
+from provision import sessions
+from provision.aws import client
+from provision.cost import access_prices
+from provision.preflight import resolve
+from tests.infra.region import CREDENTIALS, child
+from tests.provision.test_sweep import make_identity
+
+PLUGIN = """\
+#!{python}
+import json, os, sys
+line = sys.stdin.readline()
+told = {{"argv": sys.argv[1:], "answer": os.environ["AWS_SSM_START_SESSION_RESPONSE"], "in": line}}
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def region() -> Iterator[str]:
+    with child("lab.api") as (url, _):
+        yield url
+
+
+@pytest.fixture
+def target(region: str, tmp_path: Path) -> Target:
+    plugin = tmp_path / "session-manager-plugin"
+    plugin.write_text(PLUGIN.format(python=sys.executable))
+    plugin.chmod(0o755)
+    return Target(
+        name="test",
+        region="us-east-1",
+        state=tmp_path / "gpuctl",
+        endpoint=region,
+        environment=CREDENTIALS,
+        session_plugin=(str(plugin),),
+    )
+
+
+@pytest.fixture(scope="module")
+def instances(region: str) -> tuple[str, str]:
+    """One that Session Manager reaches, one that it does not."""
+    there = Target("test", "us-east-1", Path("/"), endpoint=region, environment=CREDENTIALS)
+    ec2 = client(there, "ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.50.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.50.0.0/24", AvailabilityZone="us-east-1a")
+    name = make_identity(there, "demo")
+    launch: dict[str, Any] = {
+        "ImageId": ec2.describe_images()["Images"][0]["ImageId"],
+        "InstanceType": "p4d.24xlarge",
+        "SubnetId": subnet["Subnet"]["SubnetId"],
+        "MinCount": 1,
+        "MaxCount": 1,
+    }
+    reached = ec2.run_instances(**launch, IamInstanceProfile={"Name": name})["Instances"][0]
+    return reached["InstanceId"], ec2.run_instances(**launch)["Instances"][0]["InstanceId"]
+
+
+def cluster(**network: Any) -> Cluster:
+    data = {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
+    return Cluster.model_validate({**data, "network": {"access": "ssm", **network}})
+
+
+def test_without_the_plugin_nothing_is_begun(target: Target) -> None:
+    lacking = replace(target, session_plugin=("no-such-plugin",))
+    with pytest.raises(InputError) as caught:
+        resolve(cluster(), lacking)
+    assert str(caught.value) == (
+        "network.access is ssm, but no-such-plugin is not on PATH; install AWS's"
+        " session-manager-plugin, 1.2.536.0 or newer: https://docs.aws.amazon.com/systems-manager/"
+        "latest/userguide/session-manager-working-with-install-plugin.html"
+    )
+    assert not target.clusters.exists()
+
+
+def test_nobody_s_address_is_asked_for_and_no_bastion_is_paid(target: Target) -> None:
+    found = resolve(cluster(), target)
+    assert found.ssh_from == ""
+    assert [what for what, _ in access_prices(found)] == ["NAT gateway", "1 public address"]
+
+
+def become(target: Target, instance: str) -> subprocess.CompletedProcess[str]:
+    """A process that becomes a session, with a line on its standard input."""
+    script = (
+        "import sys; from pathlib import Path; from config.target import Target;"
+        "from provision.sessions import become_session;"
+        "become_session(sys.argv[1], Target('test', 'us-east-1', Path('/'), endpoint=sys.argv[2],"
+        f" environment={dict(CREDENTIALS)!r}, session_plugin=(sys.argv[3],)))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script, instance, str(target.endpoint), target.session_plugin[0]],
+        input="SSH-2.0-test\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def test_the_token_is_in_no_argument(target: Target, instances: tuple[str, str]) -> None:
+    done = become(target, instances[0])
+    told = json.loads(done.stdout)
+    answer = json.loads(told["answer"])
+    assert set(answer) == {"SessionId", "StreamUrl", "TokenValue"}
+    wanted = {
+        "Target": instances[0],
+        "DocumentName": "AWS-StartSSHSession",
+        "Parameters": {"portNumber": ["22"]},
+    }
+    name, where, operation, profile, request, endpoint = told["argv"]
+    assert (name, where, operation, profile) == (
+        "AWS_SSM_START_SESSION_RESPONSE", "us-east-1", "StartSession", "",
+    )  # fmt: skip
+    assert json.loads(request) == wanted
+    assert endpoint == target.endpoint
+    assert answer["TokenValue"] not in " ".join(told["argv"])
+    assert told["in"] == "SSH-2.0-test\n"
+
+
+def test_an_instance_that_is_not_connected_is_refused(
+    target: Target, instances: tuple[str, str]
+) -> None:
+    done = become(target, instances[1])
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert (
+        f"AWS refused StartSession: TargetNotConnected: {instances[1]} is not connected"
+        in done.stderr
+    )
+
+
+def node(rank: int, instance: str) -> Node:
+    return Node(
+        rank=rank, name=f"node{rank}", instance_id=instance, private_ip="10.50.0.9", gpus=8, slots=8
+    )
+
+
+def test_nodes_are_waited_for_until_they_are_online(
+    target: Target, instances: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "ONLINE_PATIENCE_S", 2)
+    nodes = [node(0, instances[0]), node(1, instances[1])]
+
+    async def main() -> None:
+        agents = sessions.Agents(client(target, "ssm"), nodes)
+        watching = asyncio.create_task(agents.watch())
+        await agents.online(nodes[0])
+        try:
+            await agents.online(nodes[1])
+        finally:
+            watching.cancel()
+
+    with pytest.raises(NodeError) as caught:
+        asyncio.run(main())
+    assert caught.value.message == (
+        f"node1 ({instances[1]}) is not online in Session Manager after 0 min"
+    )
