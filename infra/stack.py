@@ -1,10 +1,8 @@
 """A cluster's stack: preview, up and destroy by Pulumi's Automation API."""
 
-import asyncio
 import hashlib
 import logging
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from config.resolved import Resolved
 from config.target import Target
 from infra.failures import Failure, error, one_line
 from infra.fleet import Fleet
+from infra.inline_program import inline
 from infra.lock import holders
 from infra.plan import Plan, is_cloud, plan_of
 from infra.program import OUTPUT, first_step, program
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 _PARALLEL = 64
 """Resources that the engine works on at once: instances mostly wait, and EC2 limits requests."""
-
-_LOOP_ENDS_S = 5.0
 
 _T = TypeVar("_T")
 
@@ -58,7 +55,7 @@ class Stack:
         The plan is kept, and the next `up` of the same `resolved` does that and nothing else.
         """
         watch = Watch("preview")
-        with self._errors(watch), _ready(program(resolved)) as build:
+        with self._errors(watch), inline(program(resolved)) as build:
             stack = self._made()
             for old in folder(self.name, self._target).glob("*.plan.json"):
                 old.unlink()
@@ -79,10 +76,10 @@ class Stack:
         Only a cluster that does not exist yet has a beginning: any other stays as it is.
         """
         watch = Watch("resources", report)
-        with self._errors(watch), _ready(first_step(resolved)) as build:
+        with self._errors(watch), inline(first_step(resolved)) as build:
             stack = self._made()
             if not _resources(stack):
-                self._unlocked(lambda: stack.up(program=build, on_event=watch))
+                self._unlocked(lambda: stack.up(program=build, show_secrets=False, on_event=watch))
 
     def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
         """The cluster is as `resolved` says; each resource was reported under `resources`.
@@ -92,7 +89,7 @@ class Stack:
         watch = Watch("resources", report)
         kept = self._plan_file(resolved)
         plan = str(kept) if kept.exists() else None
-        with self._errors(watch), _ready(program(resolved)) as build:
+        with self._errors(watch), inline(program(resolved)) as build:
             stack = self._made()
             try:
                 done = self._unlocked(
@@ -100,6 +97,7 @@ class Stack:
                         program=build,
                         refresh=True,
                         plan=plan,
+                        show_secrets=False,  # there are none, and to look costs 0.2 s
                         parallel=_PARALLEL,
                         on_event=watch,
                     )
@@ -124,7 +122,11 @@ class Stack:
             self._unlocked(
                 # What can go goes, even if one resource refuses.
                 lambda: stack.destroy(
-                    run_program=False, continue_on_error=True, parallel=_PARALLEL, on_event=watch
+                    run_program=False,
+                    continue_on_error=True,
+                    show_secrets=False,
+                    parallel=_PARALLEL,
+                    on_event=watch,
                 ),
                 report,
             )
@@ -220,30 +222,6 @@ class Stack:
             f" {instances}",
             f"run the same command again to go on, or `gpuctl down {self.name}` to remove them",
         )
-
-
-@contextmanager
-def _ready(build: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """The program, and no event loop left open after it.
-
-    The SDK's language server runs the program in a loop, and forgets it where the engine ends
-    first, as it does when a resource failed.
-    """
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    def run() -> None:
-        loops.append(asyncio.get_running_loop())
-        build()
-
-    try:
-        yield run
-    finally:
-        for loop in loops:
-            end = time.monotonic() + _LOOP_ENDS_S
-            while loop.is_running() and time.monotonic() < end:
-                time.sleep(0.02)  # nothing tells when the SDK's thread is out of it
-            if not loop.is_running():
-                loop.close()
 
 
 def _resources(stack: automation.Stack) -> list[str]:

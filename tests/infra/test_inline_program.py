@@ -1,0 +1,66 @@
+"""How a program runs in the SDK: registrations start before it ends, and remember no stack."""
+
+import asyncio
+import gc
+import sys
+import traceback
+
+import pytest
+
+from infra.inline_program import inline
+
+
+async def _wait(done: list[str]) -> None:
+    done.append("started")
+    await asyncio.Event().wait()
+
+
+def test_what_the_program_registers_is_under_way_when_it_returns() -> None:
+    started: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def drive() -> list[str]:
+        await run()
+        for task in tasks:
+            task.cancel()
+        return list(started)
+
+    with inline(lambda: tasks.append(asyncio.ensure_future(_wait(started)))) as run:
+        assert asyncio.run(drive()) == ["started"]
+
+
+def test_no_resource_remembers_by_which_calls_it_was_made() -> None:
+    depths: list[int] = []
+    with inline(lambda: depths.append(len(traceback.extract_stack()))) as run:
+        asyncio.run(run())
+    assert depths == [1]
+    assert not hasattr(sys, "tracebacklimit")
+
+
+def test_a_traceback_is_whole_again_after_a_program_that_failed() -> None:
+    def build() -> None:
+        raise ValueError("mistake")
+
+    with inline(build) as run, pytest.raises(ValueError, match="mistake"):
+        asyncio.run(run())
+    assert not hasattr(sys, "tracebacklimit")
+
+
+def test_a_limit_that_was_set_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "tracebacklimit", 7, raising=False)
+    with inline(lambda: None) as run:
+        asyncio.run(run())
+    assert sys.tracebacklimit == 7
+
+
+def test_garbage_is_collected_again_after_a_program_that_failed() -> None:
+    seen: list[bool] = []
+
+    def build() -> None:
+        seen.append(gc.isenabled())
+        raise ValueError("mistake")
+
+    with pytest.raises(ValueError, match="mistake"), inline(build) as run:
+        asyncio.run(run())
+    assert seen == [False]
+    assert gc.isenabled()
