@@ -1,0 +1,110 @@
+"""A case's cluster from its file to nothing, the way `plan`, `up` and `down` go, without machines.
+
+`up` ends here where the machines' own part would begin (`provision.bootstrap`).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from config.load import load_cluster
+from config.progress import silent
+from config.target import Target
+from infra.engine import find_engine
+from infra.fleet import Fleet
+from infra.stack import Stack
+from provision.cost import hourly_usd
+from provision.down import down
+from provision.launch import Launch
+from provision.preflight import resolve
+from provision.record import new_record, write
+from provision.resources import find
+from provision.up import FleetPlan
+from tests.plans.account import prepared
+from tests.plans.cases import Case
+from tests.plans.nodes import Node, nodes_as_made, nodes_as_planned
+from tests.plans.text import Planned, planned
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+REGION = "us-west-2"
+"""It has all of the types."""
+
+AT_ONCE = 3
+"""More clusters than this at once only wait for processors."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """`left` is what of the cluster is there at the end."""
+
+    text: str
+    planned: list[Node]
+    made: list[Node]
+    changes_after: tuple[str, ...]
+    left: list[str]
+
+
+@contextmanager
+def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Planned, str]]:
+    """The case's plan, and the golden text of it."""
+    with prepared(case.name, ec2) as ids:
+        text = case.text
+        for stand_in, real in ids.items():
+            text = text.replace(stand_in, real)
+        file = target.state / f"{case.golden.parent.name}-{case.name}.yaml"
+        file.write_text(text)
+        # Nobody will enter: neither the lab's ways in nor this machine's programs say what may be.
+        asked = replace(target, provider_address=None, session_plugin=("sh",))
+        resolved = resolve(load_cluster(file), asked)
+        plan = Stack(resolved.cluster.name, target, find_engine(silent)).preview(resolved)
+        found = planned(FleetPlan(resolved, plan, hourly_usd(resolved)), target)
+        shown = found.text(case)
+        for stand_in, real in ids.items():
+            shown = shown.replace(real, stand_in)
+        yield found, shown
+
+
+def text_of(case: Case, target: Target, ec2: "EC2Client") -> str:
+    """What the golden file should be; in the account nothing is made."""
+    with _planned(case, target, ec2) as (_, text):
+        return text
+
+
+def live(case: Case, target: Target, ec2: "EC2Client") -> Life:
+    """The cluster was planned, made and removed: nothing but what was planned may be made."""
+    with _planned(case, target, ec2) as (found, text):
+        stack = Stack(found.fleet.resolved.cluster.name, target, find_engine(silent))
+        with (_launched if case.is_mode else _made)(found, stack, target) as fleet:
+            made = nodes_as_made(ec2, fleet, found)
+            changes = stack.preview(found.fleet.resolved).changes if case.is_mode else ()
+        left = find(ec2, stack.name)
+    return Life(
+        text=text,
+        planned=nodes_as_planned(found),
+        made=made,
+        changes_after=tuple(f"{c.op} {c.type} {c.name}" for c in changes if c.op != "same"),
+        left=[f"{resource.kind} {resource.id}" for resource in left],
+    )
+
+
+@contextmanager
+def _launched(found: Planned, stack: Stack, target: Target) -> Iterator[Fleet]:
+    """All the way of `up`, its capacity claimed or waited for, and of `down`."""
+    resolved = found.fleet.resolved
+    record = new_record(resolved, datetime.now(UTC))
+    write(record, target)
+    yield Launch(resolved, found.fleet.plan, stack, target, lambda _: None).carry_out(silent)
+    write(record.now("ready"), target)
+    down(stack.name, target, silent)
+
+
+@contextmanager
+def _made(found: Planned, stack: Stack, target: Target) -> Iterator[Fleet]:
+    """Only Pulumi's part: all types come from the same capacity by the same way."""
+    yield stack.up(found.fleet.resolved)
+    stack.destroy()
+    stack.remove()

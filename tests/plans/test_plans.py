@@ -1,0 +1,27 @@
+"""Every type and every mode: planned as reviewed, accepted by AWS's API as planned, gone after."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.plans.cases import MODES, TYPES, Case
+from tests.plans.life import Life
+
+
+def test_no_type_is_forgotten() -> None:
+    assert len(TYPES) == 37
+    for cases in (TYPES, MODES):
+        folder = cases[0].golden.parent
+        assert sorted(folder.iterdir()) == sorted(case.golden for case in cases)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("case", [*TYPES, *MODES], ids=str)
+def test_what_is_planned_is_as_reviewed_and_accepted(
+    case: Case, life_of: Callable[[Case], Life]
+) -> None:
+    life = life_of(case)
+    assert life.text == case.golden.read_text(), "if it is meant: python -m tests.plans"
+    assert life.made == life.planned
+    assert life.changes_after == ()
+    assert life.left == []

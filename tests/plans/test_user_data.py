@@ -1,0 +1,125 @@
+"""What cloud-init gets, for every image on every GPU type and in every mode: EC2, cloud-init and
+shellcheck have nothing against it.
+
+Types of like hardware have the same scripts: each text is looked at once.
+"""
+
+import base64
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from config.cluster import Cluster
+from config.errors import InputError
+from config.load import load_cluster
+from config.progress import silent
+from infra.layout import interfaces
+from infra.user_data import LIMIT, LONGEST_SOURCE, encode, mounting
+from lab.image import ensure_image
+from provision.cloud_init import bastion_user_data, node_user_data
+from provision.instance_types import read_instance_type
+from provision.software.hardware import Hardware, hardware
+from provision.software.script import check_script, setup_script
+from tests.infra.region import described_types
+from tests.plans.cases import MODES, TYPES, Case
+from tests.provision.test_cloud_init import IMAGES, KEY, parts
+
+WITHOUT_GPU = "c6i.large"
+REFUSED = {("p3dn.24xlarge", "stock-ubuntu-24.04")}
+"""NVIDIA's open driver is not for V100."""
+
+
+@cache
+def clusters() -> tuple[Cluster, ...]:
+    """Every image on every type, then the modes."""
+    names = [case.name for case in TYPES] + [WITHOUT_GPU]
+    asked = [
+        Cluster(name="demo", nodes=2, instance_type=name, image=image)
+        for name in names
+        for image in IMAGES
+        if (name, image) not in REFUSED
+    ]
+    return (*asked, *(load_cluster(_file(case)) for case in MODES))
+
+
+def _machine(cluster: Cluster) -> Hardware:
+    kind = read_instance_type(described_types()[cluster.instance_type])
+    return hardware(kind, interfaces(kind, cluster.network.efa))
+
+
+def _file(case: Case) -> Path:
+    return Path(__file__).parent / "modes" / f"{case.name}.yaml"
+
+
+@cache
+def documents() -> dict[str, str]:
+    """Each document, by the first type and image that has it."""
+    found: dict[str, str] = {}
+    for cluster in clusters():
+        machine = _machine(cluster)
+        title = f"{cluster.name} {cluster.instance_type} {cluster.image}"
+        found.setdefault(node_user_data(cluster, machine, KEY), title)
+        found.setdefault(bastion_user_data(cluster, KEY), f"{title}, its bastion")
+    return {title: text for text, title in found.items()}
+
+
+def scripts() -> Iterator[str]:
+    """Each script that runs on a node: its set-up, and the checks that it has as a file."""
+    seen = set()
+    for cluster in clusters():
+        machine = _machine(cluster)
+        for script in (setup_script(cluster, machine), check_script(cluster, machine)):
+            if script not in seen:
+                seen.add(script)
+                yield script
+
+
+def test_it_fits_into_what_ec2_takes() -> None:
+    sizes = {
+        title: len(base64.b64decode(encode(mounting(text, LONGEST_SOURCE))))
+        for title, text in documents().items()
+    }
+    assert max(sizes.values()) <= LIMIT, sizes
+
+
+def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
+    files = []
+    for number, script in enumerate(scripts()):
+        files.append(tmp_path / f"{number}.sh")
+        files[-1].write_text(script)
+    done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_type_that_an_image_cannot_serve_is_refused() -> None:
+    for name, image in REFUSED:
+        cluster = Cluster(name="demo", nodes=2, instance_type=name, image=image)
+        with pytest.raises(InputError, match="name an image that brings its driver"):
+            node_user_data(cluster, _machine(cluster), KEY)
+
+
+@pytest.mark.lab
+def test_cloud_init_finds_no_fault(tmp_path: Path) -> None:
+    """Asked of the cloud-init of the lab's image, which is Debian 12's."""
+    image = ensure_image("stock", silent)
+    configs = dict.fromkeys(parts(text)[0][1] for text in documents().values())
+    for number, config in enumerate(configs):
+        (tmp_path / f"{number}.yaml").write_text(config)
+    each = "for f in /run/configs/*; do cloud-init schema --config-file $f || exit 1; done"
+    done = subprocess.run(
+        [
+            *("systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--read-only", "--pipe"),
+            *("--resolv-conf=off", "-D", str(image), f"--bind-ro={tmp_path}:/run/configs"),
+            *("sh", "-c", each),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(said) == len(configs)
+    assert all(line.startswith("Valid cloud-config: ") for line in said), said
