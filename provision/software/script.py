@@ -31,6 +31,13 @@ NCCL = "2.30.4-1"
 NCCL_TESTS = "2.18.3"
 """Used together in AWS's guide and in awsome-distributed-ai's nccl-tests.Dockerfile, 2026-11-20."""
 
+MOUNT = {
+    "efs": "nfs4 nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
+    "fsx-lustre": "lustre relatime,flock",
+}
+"""Type and options as AWS recommends them: EFS User Guide, "Recommended NFS mount settings"; FSx
+for Lustre User Guide, "Mounting Amazon FSx file systems automatically" (2026-11-20)."""
+
 STEPS = Path(__file__).parent / "steps"
 DONE = "done"
 
@@ -95,7 +102,8 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
     if hardware.local_disks:
         yield "scratch disks", _fragment("scratch")
     if cluster.storage.shared is not None:
-        yield "shared storage", _fragment(cluster.storage.shared.type)
+        yield "client of shared storage", _fragment(cluster.storage.shared.type)
+        yield "shared storage", _fragment("shared")
     yield "Open MPI", _fragment("openmpi")
     yield "nccl-tests", _fragment("nccl-tests")
     yield "verify", _fragment("verify")
@@ -136,6 +144,7 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "scratch": cluster.storage.scratch,
         "shared": FILE_SYSTEM,
         "shared_path": shared.path if shared else "",
+        "mount": MOUNT[shared.type] if shared else "",
     }
 
 

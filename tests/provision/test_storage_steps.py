@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provision.instance_types import read_instance_type
-from provision.software.script import STEPS, check_script, setup_script
+from provision.software.script import MOUNT, STEPS, check_script, setup_script
 from tests.provision.test_cloud_init import CPU, P4D, Sandbox, cluster, titles
 
 DISK = "Amazon EC2 NVMe Instance Storage"
@@ -123,7 +123,8 @@ def mount_step(machine: Machine, kind: str) -> "subprocess.CompletedProcess[str]
     machine.program(f"mount.{'nfs4' if kind == 'efs' else 'lustre'}", "true")
     root = machine.root
     values = f"set -e\ngpuctl_shared=fs-1:/\ngpuctl_shared_path={root}/shared\n"
-    return machine.run(values + (STEPS / f"{kind}.sh").read_text())
+    values += f"gpuctl_mount={MOUNT[kind]}\n".replace(" ", "\\ ")
+    return machine.run(values + "".join((STEPS / f"{s}.sh").read_text() for s in (kind, "shared")))
 
 
 @pytest.mark.parametrize("kind", SHARED)
