@@ -1,7 +1,7 @@
 """Boto3 clients for a Target, and the boundary at which AWS's errors become ours."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -85,25 +85,26 @@ def client(
         )
 
 
+_NO_FILES: dict[str, Any] = {
+    "profile": (None, [], None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
+
+
 def session(target: Target) -> boto3.Session:
     """boto3 as the target wants it: its keys and nothing else, or its profile, or the user's."""
     settings = target.environment
-    if "AWS_ACCESS_KEY_ID" not in settings:
+    has_keys = "AWS_ACCESS_KEY_ID" in settings
+    inner = botocore.session.Session(session_vars=_NO_FILES if has_keys else None)
+    inner.register_component("data_loader", _models())
+    if not has_keys:
         profile = settings.get("AWS_PROFILE") or None
-        users = botocore.session.Session()
-        users.register_component("data_loader", _models())
         return boto3.Session(
-            botocore_session=users, profile_name=profile, region_name=target.region
+            botocore_session=inner, profile_name=profile, region_name=target.region
         )
-    nothing: dict[str, Any] = {
-        "profile": (None, [], None, None),
-        "config_file": (None, None, os.devnull, None),
-        "credentials_file": (None, None, os.devnull, None),
-    }
-    keyed = botocore.session.Session(session_vars=nothing)
-    keyed.register_component("data_loader", _models())
     return boto3.Session(
-        botocore_session=keyed,
+        botocore_session=inner,
         aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=settings.get("AWS_SECRET_ACCESS_KEY"),
         aws_session_token=settings.get("AWS_SESSION_TOKEN"),
@@ -115,6 +116,21 @@ def session(target: Target) -> boto3.Session:
 def _models() -> Loader:
     """AWS's descriptions of its services, read once: EC2's alone takes a tenth of a second."""
     return create_loader()
+
+
+DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+"""Codes by which services say that the credentials may not ask; EC2 has the last."""
+
+
+def if_there(ask: Callable[[], Any], gone: Collection[str]) -> Any:
+    """The answer; None where AWS refuses with one of the codes `gone`: it knows it no more."""
+    try:
+        with aws_errors():
+            return ask()
+    except CloudError as error:
+        if error.code in gone:
+            return None
+        raise
 
 
 _CREDENTIALS = remedy("ExpiredToken")

@@ -10,6 +10,7 @@ from config.catalogue import nearest, price_usd_h
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws import aws_errors, client
+from provision.instance_types import offers
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -71,11 +72,12 @@ def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
     """
     ec2 = client(target, "ec2")
     with ThreadPoolExecutor(4, thread_name_prefix="capacity") as pool:
-        zones = pool.submit(_zones, ec2, instance_type)
+        offering = pool.submit(offers, ec2, (instance_type,))
         spot = pool.submit(_optional, lambda: _spot(ec2, instance_type))
         ours = pool.submit(_reservations, ec2, instance_type)
         blocks = pool.submit(_optional, lambda: _blocks(ec2, instance_type, nodes))
-        if not zones.result():
+        zones = tuple(sorted(offering.result()[instance_type]))
+        if not zones:
             names = nearest(instance_type)
             raise InputError(
                 f"no zone of {target.region} offers {instance_type}",
@@ -85,7 +87,7 @@ def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
             instance_type=instance_type,
             region=target.region,
             nodes=nodes,
-            zones=zones.result(),
+            zones=zones,
             on_demand_usd_h=price_usd_h(instance_type),
             spot_usd_h=dict(spot.result()),
             reservations=tuple(ours.result()),
@@ -101,15 +103,6 @@ def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:
         if error.code in _NOT_SOLD:
             return []
         raise
-
-
-def _zones(ec2: "EC2Client", instance_type: str) -> tuple[str, ...]:
-    with aws_errors():
-        offers = ec2.describe_instance_type_offerings(
-            LocationType="availability-zone",
-            Filters=[{"Name": "instance-type", "Values": [instance_type]}],
-        )["InstanceTypeOfferings"]
-    return tuple(sorted(offer["Location"] for offer in offers))
 
 
 def _spot(ec2: "EC2Client", instance_type: str) -> list[tuple[str, float]]:

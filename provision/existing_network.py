@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from config.catalogue import BASTION_TYPE
 from config.cluster import Cluster
 from config.errors import InputError
-from config.resolved import CLUSTER_TAG, ExistingNetwork, Resolved
+from config.resolved import ExistingNetwork, Resolved
 from provision.aws import aws_errors
+from provision.resources import ALIVE, find_instances
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -87,7 +88,7 @@ def look(ec2: "EC2Client", cluster: Cluster) -> Found | None:
         subnets: list[Any] = [one for page in pages for one in page["Subnets"]]
         tables = ec2.get_paginator("describe_route_tables").paginate(Filters=_of("vpc-id", vpc))
         routes = _routes([table for page in tables for table in page["RouteTables"]])
-        own = _own_addresses(ec2, cluster.name)
+    own = _own_addresses(ec2, cluster.name)
     return Found(
         vpc=vpc,
         has_dns=bool(dns["EnableDnsSupport"]["Value"]),
@@ -214,18 +215,11 @@ def _default_route(table: Any) -> Route:
 
 def _own_addresses(ec2: "EC2Client", cluster: str) -> Counter[str]:
     """How many addresses the cluster's machines have by now, by subnet."""
-    pages = ec2.get_paginator("describe_instances").paginate(
-        Filters=[
-            {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]},
-            {"Name": "instance-state-name", "Values": ["pending", "running"]},
-        ]
-    )
     return Counter(
         str(interface["SubnetId"])
-        for page in pages
-        for reservation in page["Reservations"]
-        for instance in reservation["Instances"]
-        for interface in instance.get("NetworkInterfaces", ())
+        for instance in find_instances(ec2, cluster)
+        if instance.state in ALIVE
+        for interface in instance.told.get("NetworkInterfaces", ())
         if interface.get("PrivateIpAddress")
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from config.errors import CloudError
 from config.target import Target
-from provision.aws import aws_errors, client
+from provision.aws import client, if_there
 from provision.resources import KINDS, Resource
 
 _GONE = frozenset({"FileSystemNotFound", "MountTargetNotFound"})
@@ -38,7 +38,7 @@ def _delete_efs(efs: Any, resource: Resource) -> None:
         found: list[Any] = efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"]
         return found
 
-    for one in _if_there(targets) or []:
+    for one in if_there(targets, _GONE) or []:
         _when_allowed(
             lambda one=one: efs.delete_mount_target(MountTargetId=one["MountTargetId"])  # type: ignore[misc]
         )
@@ -57,23 +57,12 @@ def _describe(aws: Any, service: str, file_system_id: str) -> Any:
     return aws.describe_file_systems(FileSystemIds=[file_system_id])["FileSystems"]
 
 
-def _if_there(ask: Callable[[], Any]) -> Any:
-    """The answer; None where AWS knows it no more."""
-    try:
-        with aws_errors():
-            return ask()
-    except CloudError as error:
-        if error.code in _GONE:
-            return None
-        raise
-
-
 def _when_allowed(remove: Callable[[], Any]) -> None:
     """`remove` has passed; what is just being made must be there before it can go."""
     end = time.monotonic() + WAIT_S
     while True:
         try:
-            _if_there(remove)
+            if_there(remove, _GONE)
         except CloudError as error:
             if error.code not in _BUSY or time.monotonic() > end:
                 raise
@@ -85,7 +74,7 @@ def _when_allowed(remove: Callable[[], Any]) -> None:
 def _until_gone(ask: Callable[[], Any], what: str) -> None:
     """`ask` finds nothing any more. Raises CloudError after 20 minutes."""
     end = time.monotonic() + WAIT_S
-    while _if_there(ask):
+    while if_there(ask, _GONE):
         if time.monotonic() > end:
             raise CloudError(f"AWS did not remove {what} within 20 minutes", "repeat it later")
         time.sleep(PAUSE_S)

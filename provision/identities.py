@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from config.errors import CloudError
 from config.target import Target
-from provision.aws import aws_errors, client
+from provision.aws import aws_errors, client, if_there
 
 
 def identities(target: Target, operation: str) -> list[Any]:
@@ -58,11 +57,4 @@ def _profile(iam: Any, name: str) -> Any:
 
 
 def _if_there(ask: Callable[[], Any]) -> Any:
-    """The answer; None where IAM knows it no more."""
-    try:
-        with aws_errors():
-            return ask()
-    except CloudError as error:
-        if error.code in ("NoSuchEntity", "NoSuchEntityException"):
-            return None
-        raise
+    return if_there(ask, ("NoSuchEntity", "NoSuchEntityException"))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from config.errors import CloudError
-from provision.aws import aws_errors
+from provision.aws import DENIED, aws_errors
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -17,7 +17,6 @@ TAKEN_BACK = "Server.SpotInstanceTermination"
 """State reason of an instance that AWS took back (StateReason, EC2 API reference, 2026-11-20)."""
 
 _MARKED = ["marked-for-termination", "marked-for-stop"]
-_DENIED = "UnauthorizedOperation"
 
 
 def notices(ec2: "EC2Client") -> dict[str, datetime] | None:
@@ -32,7 +31,7 @@ def notices(ec2: "EC2Client") -> dict[str, datetime] | None:
             )
             requests = [request for page in pages for request in page["SpotInstanceRequests"]]
     except CloudError as error:
-        if error.code == _DENIED:
+        if error.code in DENIED:
             return None
         raise
     return {

@@ -23,7 +23,7 @@ from infra.layout import interfaces
 from infra.user_data import LONGEST_SOURCE, encode, mounting
 from nodes.keys import ensure_key
 from provision.access import check_access, check_addresses, elastic_ips, ssh_from_of
-from provision.aws import UNIVERSAL, aws_errors, client
+from provision.aws import DENIED, UNIVERSAL, aws_errors, client
 from provision.cloud_init import bastion_user_data, node_user_data
 from provision.existing_network import Found, Wanted, check_kept, choose, look
 from provision.images import BASTION_IMAGE, image, image_id
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
-_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 
 T = TypeVar("T")
 
@@ -71,7 +70,7 @@ class Complaints:
         try:
             return ask()
         except CloudError as error:
-            why = f"{error.code}: allow {action}" if error.code in _DENIED else error.message
+            why = f"{error.code}: allow {action}" if error.code in DENIED else error.message
             self.warnings.append(f"{what} could not be checked ({why})")
         except GpuctlError as error:
             self.found.append(error)

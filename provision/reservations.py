@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from config.cluster import Cluster
 from config.errors import InputError
 from config.progress import Progress, Reporter
-from config.resolved import CLUSTER_TAG, Reservation, Resolved
+from config.resolved import Reservation, Resolved
 from provision.aws import aws_errors
+from provision.resources import ALIVE, find_instances
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -111,17 +112,10 @@ def _check_time(cluster: Cluster, told: Any, found: Reservation) -> None:
 
 def _check_places(ec2: "EC2Client", cluster: Cluster, told: Any) -> None:
     """There is a free place for every node that has none yet: all of them, and not just one."""
-    with aws_errors():
-        pages = ec2.get_paginator("describe_instances").paginate(
-            Filters=[
-                {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster.name]},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
-            ]
-        )
-        instances: list[Any] = [
-            one for page in pages for r in page["Reservations"] for one in r["Instances"]
-        ]
-    ours = sum(one.get("CapacityReservationId") == cluster.capacity.id for one in instances)
+    ours = sum(
+        one.state in ALIVE and one.told.get("CapacityReservationId") == cluster.capacity.id
+        for one in find_instances(ec2, cluster.name)
+    )
     free, needed = int(told["AvailableInstanceCount"]), cluster.nodes - ours
     if free < needed:
         raise InputError(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from config.errors import CloudError
 from config.resolved import CLUSTER_TAG
 from config.target import Target
-from provision.aws import aws_errors, client
+from provision.aws import DENIED, aws_errors, client
 from provision.identities import identities
 
 if TYPE_CHECKING:
@@ -80,6 +80,10 @@ KINDS = {
 """In the order in which they can be removed: what others hang on comes last."""
 
 
+ALIVE = frozenset({"pending", "running"})
+"""The states of an instance that works or will."""
+
+
 @dataclass(frozen=True)
 class Resource:
     """A resource that carries a cluster's tag. `told` is all that AWS says of it."""
@@ -128,7 +132,7 @@ def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resourc
             return _of_cluster(kind, identities(target, kind.operation), cluster)
         return _find_kind(client(target, kind.service), kind, cluster)
     except CloudError as error:
-        if error.code in ("AccessDenied", "AccessDeniedException", "UnrecognizedClientException"):
+        if error.code in DENIED | {"UnrecognizedClientException"}:
             return []
         raise
 

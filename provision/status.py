@@ -11,11 +11,18 @@ from provision.cost import price_of, spent_usd
 from provision.interruptions import TAKEN_BACK, notices
 from provision.lock import is_locked
 from provision.record import ClusterRecord, records
-from provision.resources import KINDS, Resource, exists, find_all, find_instances, of_life_since
+from provision.resources import (
+    ALIVE,
+    KINDS,
+    Resource,
+    exists,
+    find_all,
+    find_instances,
+    of_life_since,
+)
 
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone"]
 
-_ALIVE = frozenset({"pending", "running"})
 
 _UNKNOWN = "AWS does not say whether it takes nodes back; allow ec2:DescribeSpotInstanceRequests"
 
@@ -157,7 +164,7 @@ def _judge(
     lost = tuple(
         f"{node.name} is {node.state}{_why(node)}; `gpuctl up` makes it again"
         for node in nodes
-        if node.state not in _ALIVE
+        if node.state not in ALIVE
     )
     return "ready", lost
 
@@ -195,7 +202,7 @@ def _nodes(
         if not _is_node(name, resource) or not (wished or exists(resource)):
             continue
         # A replaced node is shown for an hour beside the new one.
-        if node not in instances or instances[node].state not in _ALIVE:
+        if node not in instances or instances[node].state not in ALIVE:
             instances[node] = resource
     for wanted in record.resolved.node_names if record else ():
         if wanted not in instances and record and record.status == "ready":
@@ -207,7 +214,7 @@ def _nodes(
             state=instance.state,
             private_ip=instance.told.get("PrivateIpAddress", ""),
             interrupted_at=taken_back[instance.id].isoformat()
-            if instance.id in taken_back and instance.state in _ALIVE
+            if instance.id in taken_back and instance.state in ALIVE
             else None,
             reason=str((instance.told.get("StateReason") or {}).get("Code") or ""),
         )

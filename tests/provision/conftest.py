@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
+from tests.infra.conftest import engine, here  # noqa: F401  fixtures are found by import
 from tests.infra.region import CREDENTIALS, child
 
 

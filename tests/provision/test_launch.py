@@ -1,9 +1,7 @@
 """A fleet comes whole or not at all: Pulumi's engine against the lab's API, without machines."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from config.cluster import Cluster
 from config.errors import GpuctlError, InfraError
 from config.progress import Progress, Reporter, silent
 from config.resolved import Resolved
-from infra.engine import Engine, find_engine
+from infra.engine import Engine
 from infra.fleet import Fleet
 from infra.stack import Stack
 from provision import claim, record
@@ -20,24 +18,13 @@ from provision.down import down
 from provision.launch import Launch
 from provision.preflight import resolve
 from provision.resources import find
-from tests.infra.region import Region, client, region
+from tests.infra.region import Region, client
 from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.engine
 
 P4D = "p4d.24xlarge"
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return find_engine(silent)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Region]:
-    with region(tmp_path) as made:
-        yield made
 
 
 def room(here: Region, *places: int) -> None:

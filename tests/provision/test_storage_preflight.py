@@ -1,29 +1,11 @@
 """What is asked about storage before anything is made."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from config.cluster import Cluster
 from config.target import Target
 from infra.user_data import FILE_SYSTEM
 from provision.preflight import resolve
-from tests.infra.region import CREDENTIALS, child
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Iterator[Target]:
-    with child("lab.api") as (url, _):
-        yield Target(
-            name="test",
-            region="us-east-1",
-            state=tmp_path / "gpuctl",
-            endpoint=url,
-            environment=CREDENTIALS,
-            caller_address="198.18.255.1",
-        )
 
 
 def cluster(**changes: Any) -> Cluster:
