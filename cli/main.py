@@ -1,5 +1,6 @@
 """`gpuctl`: the commands, the global options, and the one place where errors become exit codes."""
 
+import os
 import sys
 import traceback
 from typing import Annotated, NoReturn
@@ -117,6 +118,19 @@ def _end(line: str, code: int, debug: bool) -> NoReturn:
     raise SystemExit(code)
 
 
+def _is_interruption(end: SystemExit) -> bool:
+    """Whether Ctrl-C is behind it: typer makes that an exit without a word."""
+    behind = end.__context__
+    return behind is not None and isinstance(behind.__cause__, KeyboardInterrupt)
+
+
+def _leave_threads(code: int) -> NoReturn:
+    """The process has ended. Python itself would wait for questions that AWS throttles."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _own_failure() -> int:
     """The exit code of a failure of gpuctl's own; the parser has told which command it was."""
     return RUN_FAILED_ITSELF if _invoked == ["run"] else 1
@@ -133,8 +147,13 @@ def main() -> None:
     except GpuctlError as error:
         code = error.exit_code
         _end(f"gpuctl: error: {error}", _own_failure() if code == 1 else code, debug)
-    except KeyboardInterrupt:
-        _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, debug)
+    except SystemExit as end:
+        if not _is_interruption(end):
+            raise
+        try:
+            _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, debug)
+        finally:
+            _leave_threads(130)
     except BrokenPipeError:
         raise SystemExit(1) from None  # the reader of our output went away: nothing to say to it
     except Exception as error:

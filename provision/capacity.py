@@ -1,7 +1,6 @@
 """What capacity there is of an instance type: for people who choose before they write a file."""
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from config.catalogue import nearest, price_usd_h
 from config.errors import CloudError, InputError
 from config.target import Target
+from provision.asking import asking
 from provision.aws import aws_errors, client
 from provision.instance_types import offers
 
@@ -71,7 +71,7 @@ def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
     does not have, CloudError.
     """
     ec2 = client(target, "ec2")
-    with ThreadPoolExecutor(4, thread_name_prefix="capacity") as pool:
+    with asking(4) as pool:
         offering = pool.submit(offers, ec2, (instance_type,))
         spot = pool.submit(_optional, lambda: _spot(ec2, instance_type))
         ours = pool.submit(_reservations, ec2, instance_type)

@@ -23,6 +23,7 @@ from infra.layout import interfaces
 from infra.user_data import LONGEST_SOURCE, encode, mounting
 from nodes.keys import ensure_key
 from provision.access import check_access, check_addresses, elastic_ips, ssh_from_of
+from provision.asking import asking
 from provision.aws import DENIED, UNIVERSAL, aws_errors, client
 from provision.cloud_init import bastion_user_data, node_user_data
 from provision.existing_network import Found, Wanted, check_kept, choose, look
@@ -113,7 +114,7 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
     """
     before = _before(cluster, target)
     complaints = Complaints()
-    with ThreadPoolExecutor(16, thread_name_prefix="preflight") as pool:
+    with asking(16) as pool:
         asked = _ask(cluster, target, before, pool)
         account = complaints.catch(asked.account.result)
         instance = complaints.catch(asked.instance_type.result)

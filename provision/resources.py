@@ -4,7 +4,6 @@ Shared file systems and roles are of other services than EC2: `find_all` asks th
 """
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from config.errors import CloudError
 from config.resolved import CLUSTER_TAG
 from config.target import Target
+from provision.asking import asking
 from provision.aws import DENIED, aws_errors, client
 from provision.identities import identities
 
@@ -110,7 +110,7 @@ def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> li
     AWS shows it for a while; see `find_instances`.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
-    with ThreadPoolExecutor(8, thread_name_prefix="find") as pool:
+    with asking(8) as pool:
         found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
     return [one for kind in found for one in kind if exists(one)]
 
@@ -118,7 +118,7 @@ def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> li
 def find_all(target: Target, cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
     """As `find`, of every service. Who may not ask for file systems or roles has made none."""
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
-    with ThreadPoolExecutor(4, thread_name_prefix="find") as pool:
+    with asking(4) as pool:
         others = [pool.submit(_find_other, target, kind, cluster) for kind in kinds]
         found = find(client(target, "ec2"), cluster, nouns)
         found += [one for future in others for one in future.result() if exists(one)]

@@ -1,6 +1,8 @@
 """The command as a person meets it: help, errors, exit codes, what it imports."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -204,3 +206,31 @@ def test_a_failure_of_gpuctls_own_is_125_from_run_alone(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == code
+
+
+def test_ctrl_c_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        process = subprocess.Popen(
+            [str(COMMAND), "--region", "us-east-1", "capacity", "p4d.24xlarge"],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_ACCESS_KEY_ID": "nobody",
+                "AWS_SECRET_ACCESS_KEY": "nothing",
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        with process, silent.accept()[0] as question:
+            assert question.recv(1)
+            process.send_signal(signal.SIGINT)
+            try:
+                # a silent service is waited for 60 s, ten times over
+                output, _ = process.communicate(timeout=50)
+            finally:
+                process.kill()
+    assert output == "gpuctl: interrupted; `gpuctl status` tells what exists\n"
+    assert process.returncode == 130
