@@ -2,8 +2,9 @@
 
 `stock` is a distribution's plain cloud image, and has the source of a CPU stand-in for nccl-tests
 where set-up looks for source. `dlami` is what a Deep Learning AMI is to a job: it has Open MPI, in
-`/root/nccl-tests/build` programs that answer to nccl-tests' names, and stand-ins for the tools of
-GPUs and EFA (`lab.stand_ins`).
+`/root/nccl-tests/build` programs that answer to nccl-tests' names, podman, and stand-ins for the
+tools of GPUs and EFA (`lab.stand_ins`). `frameworks` has what run files launch too
+(`lab.frameworks`).
 """
 
 import fcntl
@@ -19,17 +20,29 @@ from typing import Literal
 
 from config.errors import LabError
 from config.progress import Progress, Reporter
-from lab import image_files
+from lab import container_files, frameworks, image_files
 from lab.host import call
+from lab.image_scratch import INSTALL, NETWORK_HINT, made_in_scratch
 from lab.places import images
 
-Flavour = Literal["dlami", "stock"]
+Flavour = Literal["dlami", "stock", "frameworks"]
 Step = Callable[[str], None]
+
+OF_THE_LAB: tuple[Flavour, ...] = ("dlami", "stock")
+"""What every lab has; the rest is made when a cluster asks for it."""
+
+_TAKES = {
+    "dlami": "about a minute",
+    "stock": "about a minute",
+    "frameworks": "about six minutes and 3 GB",
+}
 
 _RELEASE = "bookworm"
 _STOCK_PACKAGES = (
     "systemd-sysv,dbus,openssh-server,cloud-init,iproute2,python3,kmod,ca-certificates,procps"
 )
+# crun, podman's other runtime, refuses a host with both kinds of cgroups.
+_SOFTWARE_PACKAGES = ("openmpi-bin", "podman", "runc")
 _BUILD_PACKAGES = ("gcc", "libc6-dev", "libopenmpi-dev")
 _UNITS_ENABLED = ("systemd-networkd.service", "ssh.service")
 # A machine lives for minutes: what looks after it for months only costs it seconds of boot.
@@ -50,6 +63,7 @@ _UNITS_MASKED = (
     "systemd-update-utmp-runlevel.service",
 )
 _SOURCE = Path(__file__).with_name("nccl_tests_cpu.c")
+_COMPILE = "mpicc -O2 -Wall -x c -o /tmp/program /tmp/source -lm >&2 && exec cat /tmp/program"
 _TESTS = Path("root/nccl-tests/build")
 _TEST_NAMES = tuple(
     f"{name}_perf"
@@ -95,7 +109,7 @@ def ensure_image(flavour: Flavour, report: Reporter) -> Path:
         def step(detail: str) -> None:
             report(Progress("image", flavour, "running", detail))
 
-        report(Progress("image", flavour, "start", "about a minute, kept for the next time"))
+        report(Progress("image", flavour, "start", f"{_TAKES[flavour]}, kept for the next time"))
         try:
             _build(flavour, path, step)
         except LabError:
@@ -131,8 +145,9 @@ def _recipe(flavour: Flavour) -> tuple[str, ...]:
     stock = (*stock, _SOURCE.read_text(), _MAKEFILE)
     if flavour == "stock":
         return stock
-    software = (*_TEST_NAMES, *_BUILD_PACKAGES)
-    return (*stock, *software, *image_files.software_parts())
+    software = (*_TEST_NAMES, *_SOFTWARE_PACKAGES, *_BUILD_PACKAGES)
+    dlami = (*stock, *software, *image_files.software_parts())
+    return dlami if flavour == "dlami" else (*dlami, *frameworks.parts())
 
 
 def _build(flavour: Flavour, path: Path, step: Step) -> None:
@@ -142,8 +157,11 @@ def _build(flavour: Flavour, path: Path, step: Step) -> None:
     try:
         if flavour == "stock":
             _bootstrap(partial, step)
-        else:
+        elif flavour == "dlami":
             _add_software(partial, step)
+        else:
+            _copy("dlami", partial, step)
+            frameworks.install(partial, step)
         partial.rename(path)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -182,18 +200,14 @@ def _bootstrap(root: Path, step: Step) -> None:
 
 
 def _add_software(root: Path, step: Step) -> None:
-    """The stock image, Open MPI, and the CPU stand-in for nccl-tests, without its compiler."""
-    stock = image_path("stock")
-    if not stock.is_dir():
-        _build("stock", stock, step)
-    step("copying the stock image")
-    call("cp", "--archive", "--reflink=auto", stock, root)
+    """The stock image, Open MPI, podman, and the CPU stand-in for nccl-tests."""
+    _copy("stock", root, step)
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
-    step("installing Open MPI")
+    step("installing Open MPI and podman")
     call("chroot", root, "apt-get", "-qq", "update")
-    call("chroot", root, *_INSTALL, "openmpi-bin")
+    call("chroot", root, *INSTALL, *_SOFTWARE_PACKAGES)
     step("building the CPU stand-in for nccl-tests")
-    program = _compile(root)
+    program = made_in_scratch(root, _BUILD_PACKAGES, _COMPILE, _SOURCE.read_bytes())
     tests = root / _TESTS
     tests.mkdir(parents=True)
     (tests / _TEST_NAMES[0]).write_bytes(program)
@@ -201,54 +215,21 @@ def _add_software(root: Path, step: Step) -> None:
     for name in _TEST_NAMES[1:]:
         (tests / name).symlink_to(_TEST_NAMES[0])
     image_files.install_software_settings(root)
-    for unit in ("nvidia-fabricmanager.service", "dlami-nvme.service"):
+    for unit in ("nvidia-fabricmanager.service", "dlami-nvme.service", container_files.UNIT):
         call("chroot", root, "systemctl", "enable", unit)
+    call("chroot", root, "systemctl", "mask", *container_files.MASKED)
     call("chroot", root, "apt-get", "clean")
     shutil.rmtree(root / "var/lib/apt/lists")
     _forget_identity(root)
 
 
-_INSTALL = (
-    "env",
-    "DEBIAN_FRONTEND=noninteractive",
-    "apt-get",
-    "-qq",
-    "install",
-    "--yes",
-    "--no-install-recommends",
-)
-
-# In a mount namespace of its own: the overlay is gone with the process, however that ends.
-_COMPILE = """
-set -e
-mount -t tmpfs tmpfs "$SCRATCH"
-mkdir "$SCRATCH/upper" "$SCRATCH/work" "$SCRATCH/root"
-mount -t overlay overlay "$SCRATCH/root" \
-    -o "lowerdir=$LOWER,upperdir=$SCRATCH/upper,workdir=$SCRATCH/work"
-chroot "$SCRATCH/root" "$@" >&2
-cat > "$SCRATCH/root/tmp/nccl_tests_cpu.c"
-chroot "$SCRATCH/root" mpicc -O2 -Wall -o /tmp/nccl_tests_cpu /tmp/nccl_tests_cpu.c -lm >&2
-exec cat "$SCRATCH/root/tmp/nccl_tests_cpu"
-"""
-
-
-def _compile(root: Path) -> bytes:
-    """The program, built against the image's own Open MPI; the image itself stays as it was."""
-    scratch = root / "mnt"
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", _COMPILE, "sh", *_INSTALL, *_BUILD_PACKAGES],
-        input=_SOURCE.read_bytes(),
-        capture_output=True,
-        check=False,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SCRATCH": str(scratch), "LOWER": str(root)},
-    )
-    if done.returncode != 0:
-        said = (done.stderr.decode(errors="replace").strip() or "it said nothing").splitlines()[-1]
-        raise LabError(f"cannot build {_SOURCE.name} for the image: {said}", _NETWORK_HINT)
-    return done.stdout
-
-
-_NETWORK_HINT = "check that this machine reaches its Debian mirror: `apt-get update`"
+def _copy(flavour: Flavour, root: Path, step: Step) -> None:
+    """The image of the flavour is in `root` too; it is built when it is not in the cache."""
+    image = image_path(flavour)
+    if not image.is_dir():
+        _build(flavour, image, step)
+    step(f"copying the image {flavour}")
+    call("cp", "--archive", "--reflink=auto", image, root)
 
 
 def _follow(step: Step, *argv: str) -> None:
@@ -265,7 +246,7 @@ def _follow(step: Step, *argv: str) -> None:
                 complaint = line.strip()
     if process.returncode != 0:
         raise LabError(
-            f"{argv[0]} failed with exit code {process.returncode}: {complaint}", _NETWORK_HINT
+            f"{argv[0]} failed with exit code {process.returncode}: {complaint}", NETWORK_HINT
         )
 
 

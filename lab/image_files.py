@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lab import container_files
+
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _HOST_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 _PUBLIC_SOURCES = (
@@ -85,9 +87,13 @@ mpi_yield_when_idle = 1
     "opt/amazon/efa_installed_packages": """\
 # EFA installer version: 1.50.0
 """,
+    "opt/amazon/efa/lib/libfabric.so.1": """\
+This is the lab's: there is no EFA here for libfabric to use.
+""",
     "opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so": """\
 This is the lab's: there is no EFA here for NCCL to use.
 """,
+    **container_files.FILES,
 }
 
 
@@ -101,7 +107,7 @@ def stock_parts() -> tuple[str, ...]:
 def software_parts() -> tuple[str, ...]:
     """All that decides what a dlami image has beside stock and its packages."""
     tools = (path + (_STAND_INS / name).read_text() for name, path in _TOOLS.items())
-    return (str(_SOFTWARE_FILES), *tools)
+    return (str(_SOFTWARE_FILES), *container_files.MASKED, *tools)
 
 
 @contextmanager

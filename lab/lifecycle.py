@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, get_args
+from typing import IO
 
 from config.errors import LabError
 from config.folders import state_home
 from config.progress import Progress, Reporter
 from config.target import Target
 from lab import (
+    amis,
     cgroups,
     image,
     leftovers,
@@ -69,11 +70,17 @@ def start(report: Reporter) -> LabStatus:
         if state.record() is None:
             _end_daemon()  # one that never got ready
             _step(report, "leftovers", leftovers.clear)
-            for flavour in get_args(image.Flavour):
+            for flavour in image.OF_THE_LAB:
                 image.ensure_image(flavour, report)
             with _timed(report, "daemon"):
                 _start_daemon()
     return status()
+
+
+def ensure_image(ami: str, region: str, report: Reporter) -> None:
+    """Machines of the AMI can boot: its image is made when it is not in the cache (LabError)."""
+    if flavour := amis.flavour(ami, region):
+        image.ensure_image(flavour, report)
 
 
 def stop(report: Reporter) -> None:

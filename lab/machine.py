@@ -13,13 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Literal
 
 from config.catalogue import catalogue
 from config.errors import LabError
 from lab import cgroups, network
 from lab.host import call, succeeds
-from lab.image import image_path
+from lab.image import Flavour, image_path
 from lab.limits import locked_memory
 from lab.places import FILE_SYSTEMS, MACHINES, NAMESPACE
 
@@ -53,7 +52,7 @@ class MachineSpec:
 
     instance_id: str
     hostname: str
-    flavour: Literal["dlami", "stock"]
+    flavour: Flavour
     private_ip: str
     prefix_length: int
     gateway: str
@@ -150,13 +149,17 @@ class Machine:
         image = image_path(self.spec.flavour)
         if not image.is_dir():
             raise LabError(
-                f"the image {self.spec.flavour} is not there", "start the lab: it is made then"
+                f"the image {self.spec.flavour} is not there",
+                "`gpuctl lab start` and `gpuctl --lab up` make what they need",
             )
-        for part in ("root", "upper", "work"):
+        for part in ("root", "upper", "work", "containers"):
             (self._folder / part).mkdir(parents=True, exist_ok=True)
         root = self._folder / "root"
         if not root.is_mount():
+            # Volatile: nothing is synced, packages install faster; the disk need not outlive us.
+            # (nspawn's --suppress-sync would refuse O_SYNC, with which runc opens its log.)
             layers = f"lowerdir={image},upperdir={self._folder}/upper,workdir={self._folder}/work"
+            layers += ",volatile"
             hint = f"{MACHINES} must be on a disk that carries overlays (ext4, xfs)"
             call("mount", "-t", "overlay", "gpuctl-lab", "-o", layers, root, hint=hint)
 
@@ -210,7 +213,8 @@ class Machine:
             "--resolv-conf=off",
             "--timezone=off",
             f"--bind={FILE_SYSTEMS}:/run/gpuctl-lab-file-systems",
-            "--suppress-sync=yes",  # packages install faster; a machine's disk need not outlive us
+            # Containers' layers are overlays too, which do not stack on this machine's own.
+            f"--bind={self._folder}/containers:/var/lib/containers",
             "--console=read-only",
             *limit,
         ]

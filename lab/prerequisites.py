@@ -24,7 +24,7 @@ _TOOLS = {
 """Commands that the lab runs, and the Debian packages that bring them."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_OLDEST_NSPAWN = 250  # --suppress-sync came with it (systemd's NEWS)
+_OLDEST_NSPAWN = 250  # older ones were never tried
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}  # capability.h
 
 

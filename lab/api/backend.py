@@ -11,6 +11,7 @@ from moto.ec2.models.instances import Reservation
 from moto.ec2.models.subnets import Subnet as MotoSubnet
 
 from config.errors import LabError
+from lab.amis import FAMILIES
 from lab.api import images, launch
 from lab.api.addresses import Addresses
 from lab.api.capacity_reservations import CapacityReservations
@@ -65,7 +66,7 @@ class LabBackend(
             everything.clear()
         self.tags.clear()
         self._launches: dict[str, tuple[launch.Parameters, Reservation]] = {}
-        for family in images.FAMILIES:
+        for family in FAMILIES:
             ami = images.Ami(self, family)
             self.amis[ami.id] = ami
 

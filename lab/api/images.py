@@ -1,67 +1,16 @@
-"""The AMIs of the lab's regions, and the SSM public parameters that name the latest of them.
+"""The AMIs of the lab's regions, and the SSM public parameters that name the latest of them."""
 
-Parameter names: DLAMI, Canonical and Debian documentation, in use in public repositories
-(2026-11-20). Owners are AWS's real account ids, so that owner filters hold here too.
-"""
-
-import hashlib
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from moto.core.utils import utcnow
 from moto.ec2.models.amis import Ami as MotoAmi
 from moto.ssm import urls as ssm_urls
 from moto.ssm.models import Parameter, SimpleSystemManagerBackend
 
+from lab.amis import FAMILIES, ImageFamily
 from lab.api.errors import Refusal
 from lab.api.sessions import SessionActions
-
-
-@dataclass(frozen=True)
-class ImageFamily:
-    """An image that the lab offers in every region. `size_gib` is that of its root snapshot."""
-
-    name: str
-    parameter: str
-    owner: str
-    root_device: str
-    size_gib: int
-    flavour: Literal["dlami", "stock"]
-
-    def ami_id(self, region: str) -> str:
-        """The same id each time, another one in each region, as on AWS."""
-        return f"ami-0{hashlib.sha256(f'{self.name} {region}'.encode()).hexdigest()[:16]}"
-
-
-_DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{}/latest/ami-id"
-
-FAMILIES = (
-    ImageFamily(
-        "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261009",
-        _DLAMI.format("24.04"), "898082745236", "/dev/sda1", 75, "dlami",
-    ),
-    ImageFamily(
-        "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20261009",
-        _DLAMI.format("22.04"), "898082745236", "/dev/sda1", 75, "dlami",
-    ),
-    ImageFamily(
-        "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20261009",
-        "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest"
-        "/ami-id",
-        "898082745236", "/dev/xvda", 75, "dlami",
-    ),
-    ImageFamily(
-        "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20261015",
-        "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
-        "099720109477", "/dev/sda1", 8, "stock",
-    ),
-    ImageFamily(
-        "debian-12-amd64-20261012-2260",
-        "/aws/service/debian/release/12/latest/amd64",
-        "136693071363", "/dev/xvda", 8, "stock",
-    ),
-)  # fmt: skip
 
 
 class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
@@ -76,7 +25,7 @@ class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
             description=family.name,
             owner_id=family.owner,
             owner_alias="amazon" if family.flavour == "dlami" else None,
-            public=True,
+            public=bool(family.parameter),
             virtualization_type="hvm",
             architecture="x86_64",
             image_location=f"{family.owner}/{family.name}",
@@ -143,6 +92,8 @@ class SsmBackend(SimpleSystemManagerBackend):  # type: ignore[misc]  # moto is u
     def __init__(self, region_name: str, account_id: str) -> None:
         super().__init__(region_name, account_id)
         for family in FAMILIES:
+            if not family.parameter:
+                continue
             self._parameters[family.parameter].append(
                 Parameter(
                     account_id=account_id,

@@ -15,6 +15,7 @@ from lab.api.errors import Refusal, ServerFault, unsupported
 from lab.api.instances import STATES, Instance
 from lab.api.placement_groups import PlacementGroupActions
 from lab.api.spot import SpotActions
+from lab.api.topology import TopologyActions
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class LabResponse(
     CapacityActions,
     PlacementGroupActions,
     SpotActions,
+    TopologyActions,
     EC2Response,  # type: ignore[misc]  # untyped moto
 ):
     """One request at a time acts on the lab, so that nothing is decided on half a state."""

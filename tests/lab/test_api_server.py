@@ -58,7 +58,7 @@ def test_a_service_that_the_lab_lacks(region: World) -> None:
 
 def test_an_action_that_nobody_implemented(region: World) -> None:
     with pytest.raises(ClientError) as caught:
-        region.ec2.describe_instance_topology()
+        region.ec2.describe_capacity_reservation_topology()
     assert caught.value.response["Error"]["Code"] == "InvalidAction"
 
 

@@ -1,0 +1,147 @@
+"""DescribeInstanceTopology, which moto lacks: where in the network an instance stands.
+
+Source of shapes, limits and types: the action's reference, and "Prerequisites for Amazon EC2
+topology" and "Examples for Amazon EC2 instance topology" of the EC2 User Guide (2026-11-20).
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from moto.core.responses import ActionResult
+
+from lab.api.errors import Refusal, bad_combination, bad_value
+
+LAYERS: Sequence[tuple[str, int]] = (
+    (r"(g6e|g7e)\.\w+", 3),
+    (r"hpc\w+\.\w+", 3),
+    (r"(p3dn|p4d|p4de)\.24xlarge", 3),
+    (r"(p5|p5e|p5en)\.48xlarge|p6e-gb200\.36xlarge", 3),
+    (r"trn1\.(2|32)xlarge|trn1n\.32xlarge|trn2u?\.48xlarge", 3),
+    (r"p6-b[23]00\.48xlarge", 4),
+)
+"""How many network nodes EC2 tells of types; those of no line have none."""
+
+MOST = 100
+DEFAULT_PAGE = 20
+
+
+def network_nodes(instance: Any) -> list[str]:
+    """The network nodes above the instance, from the top; none where EC2 tells none.
+
+    Instances of one zone share the upper ones, eight of a placement group the next, and those of
+    even and of odd numbers the lowest: node0 and node2 are neighbours, node1 stands elsewhere. The
+    number is that at the end of the instance's name.
+    """
+    depth = next((n for form, n in LAYERS if re.fullmatch(form, instance.instance_type)), 0)
+    if not depth or instance.state != "running":
+        return []
+    number = _number(instance)
+    zone, group = instance.availability_zone, instance.placement.group_name
+    middle = f"{zone} {group} {number // 8}"
+    upper = [f"{zone} {layer}" for layer in range(depth - 2)]
+    return [_name(place) for place in (*upper, middle, f"{middle} {number % 2}")]
+
+
+def _number(instance: Any) -> int:
+    tags = {tag["key"]: tag["value"] for tag in instance.get_tags()}
+    found = re.search(r"[0-9]{1,6}$", tags.get("Name", ""))
+    return int(found[0]) if found else 0
+
+
+def _name(place: str) -> str:
+    return f"nn-{hashlib.sha256(place.encode()).hexdigest()[:17]}"
+
+
+class TopologyActions:
+    """The action; part of the lab's EC2 responses."""
+
+    ec2_backend: Any
+    _get_param: Any
+    _filters_from_querystring: Any
+    error_on_dryrun: Any
+
+    def describe_instance_topology(self) -> ActionResult:
+        """DescribeInstanceTopology: all running instances of types it serves, or those named."""
+        self.error_on_dryrun()
+        ids, groups = self._get_param("InstanceIds", []), self._get_param("GroupNames", [])
+        page = self._get_param("MaxResults")
+        for given, name in ((ids, "InstanceIds"), (groups, "GroupNames")):
+            if len(given) > MOST:
+                raise bad_value(f"{name} may have {MOST} entries, {len(given)} were given")
+        if ids and page is not None:
+            raise bad_combination("The parameter maxResults cannot be used with instanceIds")
+        if page is not None and not 1 <= int(page) <= MOST:
+            raise bad_value(f"Value ({page}) for parameter maxResults is invalid.")
+        found = self._found(ids, groups)
+        if ids:
+            return ActionResult({"Instances": found})
+        start = self._start()
+        end = start + int(page or DEFAULT_PAGE)
+        answer: dict[str, Any] = {"Instances": found[start:end]}
+        if end < len(found):
+            answer["NextToken"] = str(end)
+        return ActionResult(answer)
+
+    def _start(self) -> int:
+        token = self._get_param("NextToken") or "0"
+        if not token.isdigit():
+            raise Refusal("InvalidNextToken", "The token is not valid.")
+        return int(token)
+
+    def _found(self, ids: list[str], groups: list[str]) -> list[dict[str, Any]]:
+        backend = self.ec2_backend
+        for group in groups:
+            backend.placement_group(group)
+        instances = backend.get_multi_instances_by_id(ids) if ids else backend.all_instances()
+        filters = self._filters_from_querystring()
+        shown = []
+        for instance in instances:
+            above = network_nodes(instance)
+            if not ids and not above:
+                continue
+            if groups and instance.placement.group_name not in groups:
+                continue
+            one = _shown(instance, above)
+            if _matches(one, filters):
+                shown.append(one)
+        return shown
+
+
+def _shown(instance: Any, above: list[str]) -> dict[str, Any]:
+    """EC2's InstanceTopology."""
+    one = {
+        "InstanceId": instance.id,
+        "InstanceType": instance.instance_type,
+        "NetworkNodes": above,
+        "AvailabilityZone": instance.availability_zone,
+        "ZoneId": _zone_id(instance),
+    }
+    if instance.placement.group_name:
+        one["GroupName"] = instance.placement.group_name
+    return one
+
+
+def _zone_id(instance: Any) -> str:
+    (zone,) = instance.ec2_backend.describe_availability_zones(
+        zone_names=[instance.availability_zone]
+    )
+    return str(zone.zone_id)
+
+
+_FILTERS = {
+    "availability-zone": "AvailabilityZone",
+    "instance-type": "InstanceType",
+    "zone-id": "ZoneId",
+}
+
+
+def _matches(one: dict[str, Any], filters: dict[str, list[str]]) -> bool:
+    for name, values in filters.items():
+        if name not in _FILTERS:
+            raise bad_value(f"The filter '{name}' is invalid")
+        if not any(fnmatchcase(one[_FILTERS[name]], value) for value in values):
+            return False
+    return True

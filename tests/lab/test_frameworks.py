@@ -1,0 +1,61 @@
+"""The image with the frameworks: chosen by its AMI, made only for those that ask for it."""
+
+import boto3
+import pytest
+
+from config.progress import Progress, silent
+from lab import amis, image, lifecycle
+from lab.api.server import ApiServer
+
+AMI = "ami-03a850a064635dbc8"
+
+
+def test_a_lab_starts_without_it() -> None:
+    assert image.OF_THE_LAB == ("dlami", "stock")
+
+
+def test_a_cluster_that_names_it_has_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(flavour: image.Flavour, report: object) -> None:
+        made.append(flavour)
+
+    monkeypatch.setattr(image, "ensure_image", make)
+    lifecycle.ensure_image(AMI, "us-east-1", silent)
+    lifecycle.ensure_image(AMI, "us-west-2", silent)  # another id there
+    lifecycle.ensure_image("dlami-ubuntu-24.04", "us-east-1", silent)
+    assert made == ["frameworks"]
+
+
+def test_its_recipe_is_dlamis_and_the_frameworks() -> None:
+    dlami, frameworks = image._recipe("dlami"), image._recipe("frameworks")
+    assert frameworks[: len(dlami)] == dlami
+    assert "horovod==0.28.1" in frameworks
+
+
+def test_it_is_said_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    image.image_path.cache_clear()
+    monkeypatch.setattr(image, "_build", lambda flavour, path, step: path.mkdir())
+    seen: list[Progress] = []
+    image.ensure_image("frameworks", seen.append)
+    image.image_path.cache_clear()
+    assert seen[0].detail == "about six minutes and 3 GB, kept for the next time"
+
+
+def test_the_api_offers_it_as_an_image_of_the_account() -> None:
+    with ApiServer() as api:
+        ec2 = boto3.client(
+            "ec2",
+            region_name="us-east-1",
+            endpoint_url=api.url,
+            aws_access_key_id="lab",
+            aws_secret_access_key="lab",  # the lab checks none
+        )
+        (told,) = ec2.describe_images(ImageIds=[AMI])["Images"]
+    assert told["Name"] == "gpuctl lab frameworks"
+    assert told["OwnerId"] == "123456789012"
+    assert not told["Public"]
+    assert amis.flavour(AMI, "us-east-1") == "frameworks"
