@@ -2,13 +2,19 @@
 
 from pathlib import Path
 
+from pydantic import Field
+
 from config.resolved import Value
 
 
 class Node(Value):
     """A GPU node. `slots` is how many ranks fit: its GPUs, or 1 for a type without.
 
-    `public_ip` is empty where it has none.
+    `public_ip` is empty where it has none. What bootstrap found: `efa` interfaces, `hcas` (names of
+    other RDMA devices and their link layer: `mlx5_0:InfiniBand`, `mlx5_bond_0:Ethernet`), the
+    `interface` that has `private_ip`, `software` and its version (openmpi, mpich, intel, podman,
+    docker), `topology`, the network nodes above it as EC2 tells them, from the top; empty where
+    nobody knows.
     """
 
     rank: int
@@ -19,6 +25,11 @@ class Node(Value):
     slots: int
     port: int = 22
     public_ip: str = ""
+    efa: int = 0
+    hcas: tuple[str, ...] = ()
+    interface: str = ""
+    software: dict[str, str] = Field(default_factory=dict)
+    topology: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:

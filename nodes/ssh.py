@@ -72,16 +72,18 @@ class Connections:
                 )
         return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
 
-    async def lines(self, node: Node, command: str) -> AsyncGenerator[str, None]:
+    async def lines(
+        self, node: Node, command: str, *, stdin: str | None = None
+    ) -> AsyncGenerator[str, None]:
         """Lines of the command's standard output as they come, without their ends.
 
-        Raises NodeError for an exit status other than 0 (with the last line of standard error)
-        and for a lost connection.
+        `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
+        last line of standard error) and for a lost connection.
         """
         connection = await self._connection(node)
         with ssh_errors(_where(node)):
             process = await connection.create_process(
-                command, stdin=asyncssh.DEVNULL, encoding="utf-8", errors="replace"
+                command, **_input(stdin), encoding="utf-8", errors="replace"
             )
             complaints: deque[str] = deque(maxlen=20)
             drained = asyncio.create_task(_keep_last(process.stderr, complaints))

@@ -18,9 +18,11 @@ from nodes.keys import ensure_key
 from nodes.ssh import Connections, Unreachable, connect
 from provision.aws import client
 from provision.cloud_init import CHECKS
+from provision.hardware import look_at
 from provision.host_keys import BootWatch, KnownHosts, Watched
 from provision.node_setup import Rebooting, failed_checks, wait_for_cloud_init
 from provision.sessions import Agents
+from provision.topology import with_topology
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -58,6 +60,9 @@ def bootstrap(
 ) -> Inventory:
     """Every node is set up, as its type should be, and holds the cluster's node-to-node key.
 
+    What a run needs to know of the nodes is in the inventory: their RDMA devices, their launchers,
+    and where EC2 tells that they stand in its network.
+
     A second call verifies all of it. Raises NodeError about the first node whose set-up failed,
     with its own output, and does not wait for the others; or about every node that is not what
     its type should be, with a line for each failed check.
@@ -66,14 +71,16 @@ def bootstrap(
     if resolved.cluster.network.access == "ssm":
         inventory = inventory.model_copy(update={"proxy": target.session_proxy})
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
+    ec2 = client(target, "ec2")
     try:
-        asyncio.run(_bootstrap(inventory, client(target, "ec2"), agents, report))
+        nodes = asyncio.run(_bootstrap(inventory, ec2, agents, report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
         if ours is None:
             raise
         raise _leaf(ours) from None
-    return inventory
+    nodes = with_topology(ec2, inventory.cluster, nodes, report)
+    return inventory.model_copy(update={"nodes": nodes})
 
 
 def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
@@ -106,7 +113,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
 
 async def _bootstrap(
     inventory: Inventory, ec2: "EC2Client", agents: Agents | None, report: Reporter
-) -> None:
+) -> tuple[Node, ...]:
     machines = watched(inventory)
     known = KnownHosts.read(inventory.folder / "known_hosts", machines)
     known.write()
@@ -115,12 +122,16 @@ async def _bootstrap(
         watching = [group.create_task(watch.watch())]
         if agents is not None:
             watching.append(group.create_task(agents.watch()))
-        await _set_up(inventory, known, Boot(watch, agents), report)
+        nodes = await _set_up(inventory, known, Boot(watch, agents), report)
         for each in watching:
             each.cancel()
+    return nodes
 
 
-async def _set_up(inventory: Inventory, known: KnownHosts, boot: Boot, report: Reporter) -> None:
+async def _set_up(
+    inventory: Inventory, known: KnownHosts, boot: Boot, report: Reporter
+) -> tuple[Node, ...]:
+    """The nodes, set up, with what they say of themselves."""
     async with _patient_connections(inventory, boot.watch) as connections:
         async with asyncio.TaskGroup() as group:
             for node in inventory.nodes:
@@ -129,8 +140,11 @@ async def _set_up(inventory: Inventory, known: KnownHosts, boot: Boot, report: R
         # Now that every host key is known, the nodes get to know each other.
         share = share_of(inventory, known)
         async with asyncio.TaskGroup() as group:
-            for node in inventory.nodes:
+            handed = [
                 group.create_task(_hand_out(connections, node, share, report))
+                for node in inventory.nodes
+            ]
+    return tuple(task.result() for task in handed)
 
 
 @asynccontextmanager
@@ -217,8 +231,11 @@ async def _check(connections: Connections, inventory: Inventory, report: Reporte
         )
 
 
-async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> None:
-    """The node reaches every other by name and address, and has Open MPI."""
+async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> Node:
+    """The node reaches every other by name and address, and has Open MPI.
+
+    Returns it with what it says of its hardware and software.
+    """
     report(Progress("keys", node.name, "running"))
     for path, data, mode in share.files:
         await connections.put(node, data, path, mode)
@@ -228,6 +245,7 @@ async def _hand_out(connections: Connections, node: Node, share: Share, report: 
         report(Progress("keys", node.name, "failed", complaint))
         raise NodeError(f"{node.name} ({node.private_ip}): {complaint}", "see it with `gpuctl ssh`")
     report(Progress("keys", node.name, "done", done.stdout.strip().rpartition("\n")[2]))
+    return await look_at(connections, node)
 
 
 def watched(inventory: Inventory) -> tuple[Watched, ...]:
@@ -251,8 +269,10 @@ touch ~/.ssh/authorized_keys
 grep -qxF {public} ~/.ssh/authorized_keys || echo {public} >> ~/.ssh/authorized_keys
 touch /etc/hosts
 others=$(sed '/^# gpuctl: nodes$/,/^# gpuctl: end$/d' /etc/hosts)
-printf '%s\\n' "$others" {hosts} > /etc/hosts
+# A node's own name must not mean its loopback to a job: ours come first, and the first counts.
+printf '%s\\n' {hosts} "$others" > /etc/hosts
 chmod 644 /etc/hosts
+[ ! -f /etc/host.conf ] || sed -i 's/^multi on/multi off/' /etc/host.conf
 command -v mpirun > /dev/null || {{ echo 'mpirun is not on the PATH of ssh' >&2; exit 1; }}
 mpirun --version | head -n 1
 """
@@ -266,7 +286,7 @@ def share_of(inventory: Inventory, known: KnownHosts) -> Share:
     private = inventory.folder / "nodes_ed25519"
     public = ensure_key(private, f"gpuctl {inventory.cluster} nodes")
     hosts = "# gpuctl: nodes\n"
-    hosts += "".join(f"{node.private_ip} {node.name}\n" for node in inventory.nodes)
+    hosts += "".join(f"{n.private_ip} {n.name} {_host_name(n)}\n" for n in inventory.nodes)
     hosts += "# gpuctl: end"
     config = (
         f"Host {' '.join(f'{n.name} {n.private_ip}' for n in inventory.nodes)}\n"
@@ -281,6 +301,15 @@ def share_of(inventory: Inventory, known: KnownHosts) -> Share:
         ),
         script=_SCRIPT.format(public=shlex.quote(public), hosts=shlex.quote(hosts)),
     )
+
+
+def _host_name(node: Node) -> str:
+    """What the node calls itself: a job's processes tell each other such names (torch's elastic
+    agents), or look up their own address by it (Horovod). A VPC's DNS may not know it.
+
+    "Amazon EC2 instance hostnames and domains" (EC2 User Guide, 2026-11-20): the IP name.
+    """
+    return f"ip-{node.private_ip.replace('.', '-')}"
 
 
 def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> bytes:

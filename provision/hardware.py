@@ -1,0 +1,103 @@
+"""What a run needs to know of a node: its RDMA devices, its interface, the launchers it has.
+
+Asked of the node itself, in one command: the type alone does not tell which devices have come up,
+and the image which launchers are there.
+"""
+
+import re
+
+from nodes.inventory import Node
+from nodes.ssh import Connections
+
+LIMIT_S = 60
+
+_SCRIPT = r"""
+exec 2> /dev/null
+say() { echo "gpuctl: $*"; }
+
+say interface "$(ip -o -4 addr show to ADDRESS | awk '{ print $2; exit }')"
+
+# EFA's user space tells its devices, or else the kernel: a container brings its own user space.
+fi_info=$(command -v fi_info || echo /opt/amazon/efa/bin/fi_info)
+told=$("$fi_info" -p efa -t FI_EP_RDM | sed -n 's/^ *domain: *//p' | sort -u | wc -l)
+seen=0
+for device in /sys/class/infiniband/*; do
+  [ -e "$device" ] || continue
+  case $(basename "$(readlink -f "$device/device/driver")") in
+    efa) seen=$((seen + 1)) ;;
+    *) say hca "$(basename "$device")" "$(cat "$device"/ports/1/link_layer)" ;;
+  esac
+done
+say efa $((told > seen ? told : seen))
+
+for launcher in mpirun mpiexec.hydra mpirun.mpich /opt/amazon/openmpi*/bin/mpirun \
+  /opt/*/bin/mpirun /opt/intel/oneapi/mpi/latest/bin/mpirun; do
+  if path=$(command -v "$launcher"); then
+    # Intel's mpirun is a script that calls its neighbour.
+    version=$(PATH=$(dirname "$path"):$PATH "$path" --version < /dev/null)
+    say launcher "$(tr -s '\n ' ' ' <<< "$version" | cut -c -400)"
+  fi
+done
+for runtime in podman docker; do
+  if path=$(command -v "$runtime"); then
+    say software "$runtime" "$("$path" --version < /dev/null | head -n 1)"
+  fi
+done
+exit 0
+"""
+
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
+_LAUNCHERS = (
+    ("openmpi", re.compile(r"\(Open MPI\) ([0-9.]+)")),
+    ("intel", re.compile(r"Intel\(R\) MPI Library.*?Version ([0-9.]+)")),
+    ("mpich", re.compile(r"HYDRA build details:.*?Version: *([0-9.]+)")),
+)
+"""How launchers answer `--version`. Tried 2026-11-21: Open MPI 4.1.4 and 5.0.11, Intel MPI 2021.19,
+MPICH 5.0.2."""
+
+
+async def look_at(connections: Connections, node: Node) -> Node:
+    """The node as it says that it is: `efa`, `hcas`, `interface` and `software` are filled.
+
+    The first launcher of an implementation counts, those of the login's PATH first.
+    """
+    done = await connections.run(node, "bash -l -s", stdin=script(node), timeout=LIMIT_S)
+    return read(node, done.stdout)
+
+
+def script(node: Node) -> str:
+    """The questions, for bash; it prints a line of each answer, behind `gpuctl: `."""
+    return _SCRIPT.replace("ADDRESS", node.private_ip)
+
+
+def read(node: Node, answer: str) -> Node:
+    """The node with what the script's answer says; lines of a login's profile are passed over."""
+    efa, interface = 0, ""
+    hcas: list[str] = []
+    software: dict[str, str] = {}
+    for line in answer.splitlines():
+        mark, _, told = line.partition("gpuctl: ")
+        kind, _, value = told.partition(" ")
+        if mark or not value:
+            continue
+        if kind == "efa":
+            efa = int(value)
+        elif kind == "interface":
+            interface = value.strip()
+        elif kind == "hca":
+            hcas.append(":".join(value.split()[:2]))
+        elif kind == "launcher":
+            _add_launcher(software, value)
+        elif kind == "software":
+            name, _, version = value.partition(" ")
+            if number := _VERSION.search(version):
+                software[name] = number[0]
+    found = {"efa": efa, "hcas": tuple(hcas), "interface": interface, "software": software}
+    return node.model_copy(update=found)
+
+
+def _add_launcher(software: dict[str, str], version: str) -> None:
+    for name, form in _LAUNCHERS:
+        if told := form.search(version):
+            software.setdefault(name, told[1].rstrip("."))
+            return

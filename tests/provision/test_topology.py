@@ -1,0 +1,88 @@
+"""Where instances stand in the network, asked of EC2; nothing of it is needed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.progress import Progress, silent
+from config.target import Target
+from lab.api import faults
+from nodes.inventory import Node
+from provision.aws import client
+from provision.topology import with_topology
+from tests.infra.region import CREDENTIALS, child
+from tests.lab.world import World
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[tuple[World, Target]]:
+    with child("lab.api", "--faults", str(tmp_path / "faults.json")) as (url, _):
+        yield World(url), Target("test", "us-east-1", tmp_path, url, environment=CREDENTIALS)
+
+
+def launched(region: World, count: int, **more: Any) -> list[Node]:
+    nodes = []
+    for rank in range(count):
+        tags = [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": f"d-node{rank}"}]}]
+        (made,) = region.run(TagSpecifications=tags, **more)
+        nodes.append(
+            Node(
+                rank=rank, name=f"node{rank}", instance_id=made, private_ip="10.0.0.4",
+                gpus=8, slots=8,
+            )
+        )  # fmt: skip
+    return nodes
+
+
+def test_nodes_get_the_network_nodes_above_them(region: tuple[World, Target]) -> None:
+    world, target = region
+    nodes = launched(world, 3)
+    told: list[Progress] = []
+    found = with_topology(client(target, "ec2"), "demo", nodes, told.append)
+    assert [node.rank for node in found] == [0, 1, 2]
+    assert found[0].topology == found[2].topology != found[1].topology
+    assert {len(node.topology) for node in found} == {3}
+    assert told[-1] == Progress("topology", "demo", "done", "below 2 network nodes")
+
+
+def test_a_type_of_which_ec2_tells_none(region: tuple[World, Target]) -> None:
+    world, target = region
+    nodes = launched(world, 2, InstanceType="g5.xlarge", SubnetId=world.subnet)
+    told: list[Progress] = []
+    assert with_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
+    assert told[-1] == Progress("topology", "demo", "done", "EC2 tells none for this type")
+
+
+def test_without_the_permission_ranks_are_in_the_order_of_launch(
+    region: tuple[World, Target], tmp_path: Path
+) -> None:
+    world, target = region
+    nodes = launched(world, 2)
+    faults.write(tmp_path / "faults.json", {"api-error": ("1", "UnauthorizedOperation")})
+    told: list[Progress] = []
+    assert with_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
+    assert told[-1].state == "done"
+    assert told[-1].detail.startswith(
+        "ranks in the order of launch: AWS refused DescribeInstanceTopology: UnauthorizedOperation:"
+    )
+
+
+def test_many_nodes_are_asked_for_in_batches_and_one_node_not_at_all() -> None:
+    asked: list[list[str]] = []
+
+    class Counting:
+        def describe_instance_topology(self, InstanceIds: list[str]) -> dict[str, Any]:
+            asked.append(InstanceIds)
+            return {"Instances": [{"InstanceId": i, "NetworkNodes": [i]} for i in InstanceIds]}
+
+    nodes = [
+        Node(rank=n, name=f"n{n}", instance_id=f"i-{n}", private_ip="10.0.0.4", gpus=8, slots=8)
+        for n in range(130)
+    ]
+    found = with_topology(Counting(), "demo", nodes, silent)  # type: ignore[arg-type]
+    assert [len(ids) for ids in asked] == [100, 30]
+    assert [node.topology for node in found] == [(f"i-{n}",) for n in range(130)]
+    assert with_topology(Counting(), "demo", nodes[:1], silent) == (nodes[0],)  # type: ignore[arg-type]
+    assert len(asked) == 2
