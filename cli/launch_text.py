@@ -5,25 +5,51 @@ from typing import TYPE_CHECKING
 from cli.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from engine.plan import LaunchPlan
+    from engine.plan import LaunchPlan, NodePlan
 
 
 def show(plan: "LaunchPlan", as_json: bool) -> None:
     """The plan is on stdout: the very object that a run executes."""
     if as_json:
         say_json(plan.model_dump(mode="json"))
-        return
-    say(
-        f"Run {plan.run_id} on cluster {plan.cluster}: {len(plan.nodes)} nodes, "
-        f"startup {plan.startup_order}, over when {plan.stop_criteria}, then {plan.on_stop}"
-    )
-    for node in plan.nodes:
-        say(f"\nrank {node.rank}  {node.name}  {node.private_ip}  {node.role}")
-        for name, value in node.environment.items():
-            say(f"  {name}={value!r}")
-        for path, text in node.files.items():
-            say(f"  {path}:")
-            say("\n".join(f"    {line}" for line in text.splitlines()))
-    say("\nscript of every node:" if len({n.script for n in plan.nodes}) == 1 else "\nscripts:")
-    for script in dict.fromkeys(n.script for n in plan.nodes):
-        say("\n".join(f"  {line}" for line in script.splitlines()))
+    else:
+        say("\n".join([*_head(plan), *_body(plan)]))
+
+
+def _head(plan: "LaunchPlan") -> list[str]:
+    lines = [
+        f"Run {plan.run_id} of type {plan.type} on cluster {plan.cluster}: {len(plan.nodes)} nodes,"
+        f" startup {plan.startup_order}, over when {plan.stop_criteria}, then {plan.on_stop}",
+        f"network preset {plan.network.preset}, verify {plan.network.verify}",
+    ]
+    if plan.image is not None:
+        lines.append(f"image {plan.image.reference}")
+    if plan.dashboard:
+        lines.append(f"dashboard {plan.dashboard}")
+    return lines
+
+
+def _body(plan: "LaunchPlan") -> list[str]:
+    """What all nodes have is told once, in front; then of each node what it has alone."""
+    parts = [_parts(node) for node in plan.nodes]
+    common = [part for part in parts[0] if all(part in others for others in parts)]
+    lines = ["", "every node:", *common]
+    for node, own in zip(plan.nodes, parts, strict=True):
+        ranks = f", {node.processes} ranks" if node.processes else ""
+        lines += ["", f"rank {node.rank}  {node.name}  {node.private_ip}  {node.role}{ranks}"]
+        lines += [part for part in own if part not in common]
+    return lines
+
+
+def _parts(node: "NodePlan") -> list[str]:
+    """Variables, secrets by name, files and the script, each as a piece of text."""
+    return [
+        *(f"  {name}={value!r}" for name, value in node.environment.items()),
+        *(f"  {name}=*** (secret {secret})" for name, secret in node.secrets.items()),
+        *(f"  {path}:\n{_indented(text)}" for path, text in node.files.items()),
+        f"  script:\n{_indented(node.script)}",
+    ]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -23,6 +23,7 @@ from cli import (
     ssm_proxy,
     status,
     stop,
+    templates,
     up,
     validate,
 )
@@ -92,6 +93,7 @@ app.command("ps")(ps.ps)
 app.command("stop")(stop.stop)
 app.command("results")(results.results)
 app.command("validate")(validate.validate)
+app.command("templates")(templates.templates)
 app.command("schema")(schema.schema)
 app.command("doctor")(doctor.doctor)
 app.add_typer(lab.app, name="lab")

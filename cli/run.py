@@ -8,7 +8,7 @@ import typer
 
 from cli.plan import JsonOption
 from cli.session import Session, progress, session, tell_warnings
-from cli.terminal import warn
+from cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from config.run import Run
@@ -31,11 +31,17 @@ def run(
     inventory: Annotated[
         Path | None, typer.Option(help="With --dry-run: a saved inventory instead of a cluster.")
     ] = None,
+    no_image: Annotated[
+        bool,
+        typer.Option("--no-image", help="Run on the nodes themselves, not in the file's image."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, follow it, and exit with the job's own code (125: gpuctl itself failed)."""
     here = session(context)
     wanted = _wanted(file, on_stop)
+    if no_image:
+        wanted = wanted.model_copy(update={"image": None, "registry_auth": None})
     if inventory is not None and not dry_run:
         from config.errors import InputError
 
@@ -44,6 +50,8 @@ def run(
     from engine.plan import launch_plan, new_run_id
 
     plan = launch_plan(wanted, there, new_run_id(wanted.name))
+    for text in plan.warnings:
+        warn(text)
     if dry_run:
         from cli.launch_text import show
 
@@ -100,13 +108,18 @@ def _inventory(here: Session, name: str | None) -> "Inventory":
 def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -> int:
     """The run is over, its fleet kept or destroyed; the job's exit code."""
     from cli.run_view import RunView
+    from engine.secrets import resolve
     from engine.session import ClusterBusy
     from engine.session import run as run_plan
 
     target = here.cluster_target(there.cluster)
+    values = resolve(plan)
+    plan = _with_image(plan, there, values, as_json)
     view = RunView(plan, as_json)
+    if plan.dashboard and not as_json:
+        say(_dashboard(here, plan))
     try:
-        result = asyncio.run(run_plan(plan, there, target.runs, view.event))
+        result = asyncio.run(run_plan(plan, there, target.runs, view.event, values))
     except ClusterBusy:
         raise  # the cluster is another run's: it is not ours to destroy
     except BaseException as error:
@@ -123,6 +136,33 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
     if as_json:
         view.end_json(result, cost)
     return result.exit_code
+
+
+def _with_image(
+    plan: "LaunchPlan", there: "Inventory", secrets: dict[str, str], as_json: bool
+) -> "LaunchPlan":
+    """The plan with its image pulled on all nodes and pinned; what that found is told."""
+    if plan.image is None:
+        return plan
+    from engine.images import pull
+
+    with progress(as_json) as view:
+        pinned = asyncio.run(pull(plan, there, secrets, view.report))
+    assert pinned.image is not None
+    if not as_json:
+        say(f"-- image {pinned.image.reference}, {pinned.image.digest or pinned.image.id}")
+    for text in pinned.warnings[len(plan.warnings) :]:
+        warn(text)
+    return pinned
+
+
+def _dashboard(here: Session, plan: "LaunchPlan") -> str:
+    """Where the run's dashboard will be, and how to reach it: no port of a node is open to us."""
+    address = plan.dashboard.partition("//")[2]
+    port = address.rpartition(":")[2]
+    lab = " --lab" if here.lab else ""
+    tunnel = f"gpuctl{lab} ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {port}:{address}"
+    return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
 
 
 def _note_cost(runs: Path, run_id: str, cost: float | None) -> None:

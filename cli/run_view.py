@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cli.terminal import elapsed, say, say_json
 
 if TYPE_CHECKING:
-    from engine.events import Event, NodeInterrupted
+    from engine.events import Event, NetworkSeen, NodeInterrupted, RankStarted
     from engine.nccl_tests import Row
     from engine.plan import LaunchPlan
     from engine.result import RunResult
@@ -35,6 +35,8 @@ class RunView:
         self._colored = sys.stdout.isatty() and not as_json
         self._tables = TableParser()
         self._lines = WholeLines()
+        self._ranks: dict[int, int] = {}
+        self._proofs: dict[str, list[str]] = {}
 
     def event(self, event: "Event") -> None:
         """The event is shown."""
@@ -44,9 +46,15 @@ class RunView:
         elif event.kind == "output":
             for line in self._lines.feed(event):
                 say(prefix(line.rank, self._width, self._colored) + line.text)
+        elif event.kind == "rank_started":
+            self._rank_started(event)
+        elif event.kind == "network_seen":
+            self._network_seen(event)
         elif event.kind == "node_interrupted":
-            say(f"-- {interruption(event, self._plan.nodes[event.rank].name)}")
+            say(f"-- {interruption(event, self._name(event.rank))}")
         else:
+            if event.kind == "run_finished":
+                self._tell_proofs()
             say(f"-- {told(event)}")
 
     def end(self, result: "RunResult") -> None:
@@ -57,6 +65,37 @@ class RunView:
             say("\n" + "\n".join(table(self._tables.rows)))
         say("")
         say("\n".join(verdict(result)))
+
+    def _name(self, rank: int) -> str:
+        return self._plan.nodes[rank].name
+
+    def _rank_started(self, event: "RankStarted") -> None:
+        """One line when all ranks of a launcher are there; nccl-tests has one launcher a test."""
+        from nodes.names import fold
+
+        self._ranks[event.process] = event.rank
+        if len(self._ranks) == event.size:
+            names = fold(self._name(rank) for rank in self._ranks.values())
+            count = f"all {event.size} ranks" if event.size > 1 else "the only rank"
+            say(f"-- {count} started, on {names}")
+            self._ranks.clear()
+
+    def _network_seen(self, event: "NetworkSeen") -> None:
+        """What fails or may fail the run at once; proofs when there is one of every node."""
+        if event.level != "proof":
+            say(f"-- network {event.level}: {event.text}")
+            return
+        name = self._name(event.rank)
+        self._proofs.setdefault(event.text.removeprefix(name), []).append(name)
+        if sum(map(len, self._proofs.values())) == len(self._plan.nodes):
+            self._tell_proofs()
+
+    def _tell_proofs(self) -> None:
+        from nodes.names import fold
+
+        for text, names in self._proofs.items():
+            say(f"-- network: {fold(names)}{text}")
+        self._proofs.clear()
 
     def end_json(self, result: "RunResult", cost_usd: float | None) -> None:
         """Result, rows, and what the fleet cost if it is gone, are one JSON document on stdout."""

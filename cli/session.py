@@ -80,6 +80,13 @@ class Session:
 
             start(view.report)
 
+    def ensure_image(self, ami: str, region: str, view: "ProgressView") -> None:
+        """With --lab the machines of the AMI can boot; without it nothing happens."""
+        if self.lab:
+            from lab.lifecycle import ensure_image
+
+            ensure_image(ami, region, view.report)
+
     def is_lab_down(self) -> bool:
         """Whether the target is a lab that does not run: then nothing exists there."""
         if not self.lab:

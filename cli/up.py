@@ -30,6 +30,7 @@ def up(
     if not fleet_plan.plan.is_empty:
         confirm(f"Create or change cluster {cluster.name}?", yes)
     with progress(as_json) as view:
+        here.ensure_image(cluster.image, target.region, view)
         inventory = life.up(fleet_plan, target, view.report)
     _show(inventory, as_json)
 

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Code:
-    """What a code means, and a file that shows it: `example` is the offending line or lines."""
+    """What a code means, and a file that shows it: `example` is the offending line or lines.
+
+    Codes of rules about several values also have the reason of the rule, and what to do.
+    """
 
     meaning: str
     example: str
+    reason: str = ""
+    remedy: str = ""
 
 
 CODES: dict[str, Code] = {
@@ -49,7 +54,47 @@ CODES: dict[str, Code] = {
     "E213": Code("A volume or file system of a size or speed that AWS has not.", "iops: 40000"),
     "E214": Code("A storage key without effect, or one that the image cannot have.", "type: efs …"),
     "E215": Code("A folder that is taken.", "shared: {type: efs, path: /usr}"),
+    "E216": Code("A template that is not there, or that is no run file.", "extends: nothing"),
+    "E217": Code("Templates that extend each other in a circle, or too many.", "extends: itself"),
+    "E218": Code(
+        "Another type than the template's.",
+        "{extends: hello, type: mpi}",
+        "The other keys of the template are those of its type, and would mean nothing.",
+        "Leave `type` out, or extend a template of the type.",
+    ),
+    "E219": Code(
+        "Roles that the type has not, or numbers that do not agree.",
+        "roles: {boss: {}}",
+        "Every node has one role: hostfile, `TF_CONFIG` and Ray's resources are made from them.",
+        "`nodes` is all of them; one role may leave its number out, and has what is left.",
+    ),
+    "E220": Code(
+        "`launcher_as_node` and what it depends on do not agree.",
+        "{nodes: 1, launcher_as_node: false}",
+        "With ranks on the launcher, both roles have ranks: `roles` that speak of one alone"
+        " leave open what the other does. Without, one node alone has nowhere to put ranks.",
+        "Write the other role too (`worker: {}`), or change `launcher_as_node` or `nodes`.",
+    ),
+    "E221": Code(
+        "A variable that gpuctl or the launcher sets.",
+        "env: {GPUCTL_RUN_ID: x}",
+        "A launcher that finds another value than the run was planned with runs another job,"
+        " or hangs.",
+        "Remove it, or choose another name; [modes.md](modes.md) lists them by type.",
+    ),
+    "E222": Code(
+        "A range that ends before it begins.",
+        "nnodes: 4..2",
+        "No number lies in it.",
+        "Write the smaller number first.",
+    ),
+    "E223": Code(
+        "A key of a run without effect.",
+        "registry_auth: … without image",
+        "Whoever wrote it expects something that would not happen.",
+        "Remove it, or write what it needs.",
+    ),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
-    "W201": Code("`image` is accepted, but the job runs on the host.", "image: dstackai/efa"),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
+    "W203": Code("A template of your own hides one of gpuctl's.", "extends: hello"),
 }

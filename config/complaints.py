@@ -8,18 +8,21 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as changed
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from config.cluster import FORMS
+from config import cluster, run
+from config.env import SECRET_TAG, TEXT_TAG, Secret
 from config.faults import REFUSED, Fault, Path, spelled
 from config.marked_yaml import Document
 
 _KEY = "[key]"  # what pydantic puts behind the key in `loc` when the key itself is wrong
 _LONGEST_QUOTE = 40
+_FORMS = cluster.FORMS | run.FORMS
 
 
 def faults_of(
@@ -27,7 +30,8 @@ def faults_of(
 ) -> Iterator[Fault]:
     """Every complaint of pydantic's about `document` as a `model`, at its path."""
     for details in error.errors(include_url=False):
-        at = details["loc"]
+        # Which branch of a union pydantic took is no part of the file.
+        at = tuple(part for part in details["loc"] if part not in (TEXT_TAG, SECRET_TAG))
         on_key = bool(at) and at[-1] == _KEY
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)
@@ -39,6 +43,28 @@ def names_hint(name: str, allowed: Iterable[str]) -> str:
     names = tuple(allowed)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else f"allowed here: {', '.join(names)}"
+
+
+def spoken(value: Any, written: str = "") -> str:
+    """The value as a person would say it; `written` is how it stands in the file."""
+    if value is None:
+        return "empty"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    text = written or str(value)
+    if isinstance(value, str):
+        return _quoted(text)
+    return f"the {'boolean' if isinstance(value, bool) else 'number'} {text}"
+
+
+def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
+    """The nearest of the allowed values and all of them, or just all."""
+    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
+    if near:
+        return f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"
+    return f"use {', '.join(allowed[:-1])} or {allowed[-1]}" if allowed[1:] else f"use {allowed[0]}"
 
 
 @dataclass(frozen=True)
@@ -57,18 +83,11 @@ class _Place:
 
     @property
     def actual(self) -> str:
-        """The value as a person would say it."""
-        value = self.details["input"]
-        if value is None:
-            return "empty"
-        if isinstance(value, dict):
-            return "a mapping"
-        if isinstance(value, (list, tuple)):
-            return "a list"
-        text = self.document.written(self.at) or str(value)
-        if isinstance(value, str):
-            return _quoted(text)
-        return f"the {'boolean' if isinstance(value, bool) else 'number'} {text}"
+        """The value as a person would say it; not where it may be a secret, written by mistake."""
+        field = _field_at(self.model, self.at)
+        if (field and field.annotation is Secret) or _model_at(self.model, self.at[:-1]) is Secret:
+            return "***"
+        return spoken(self.details["input"], self.document.written(self.at))
 
     @property
     def context(self) -> dict[str, Any]:
@@ -86,8 +105,11 @@ def _unknown(place: _Place) -> Iterator[Fault]:
     allowed = tuple(_model_at(place.model, place.at[:-1]).model_fields)
     key = str(place.at[-1])
     hint = names_hint(key, allowed)
+    others = [name for name, model in run.RUN_TYPES.items() if key in model.model_fields]
     if key == "<<":
         hint = "gpuctl reads no merge keys: write the keys out"
+    elif others and place.model in run.RUN_TYPES.values() and not place.at[1:]:
+        hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
     yield Fault("E101", f"unknown key {_quoted(key)}", hint, place.at, on_key=True)
 
 
@@ -119,6 +141,12 @@ def _not_number(place: _Place) -> Iterator[Fault]:
     return place.fault("E103", f"{place.name} is {place.actual}, must be a number", hint)
 
 
+def _not_boolean(place: _Place) -> Iterator[Fault]:
+    return place.fault(
+        "E103", f"{place.name} is {place.actual}, must be true or false", "write true or false"
+    )
+
+
 def _not_list(place: _Place) -> Iterator[Fault]:
     hint = "write its entries on lines of their own that begin with '- '"
     return place.fault("E103", f"{place.name} is {place.actual}, must be a list", hint)
@@ -128,6 +156,8 @@ def _not_mapping(place: _Place) -> Iterator[Fault]:
     model = _model_at(place.model, place.at)
     fields = ", ".join(model.model_fields) if model is not BaseModel else "NAME: value"
     hint = f"write keys below it ({fields}), or remove it"
+    if model is Secret:
+        hint = "write {secret: NAME} for the secret of that name"
     return place.fault("E103", f"{place.name} is {place.actual}, must be a mapping", hint)
 
 
@@ -141,11 +171,7 @@ def _not_allowed(place: _Place) -> Iterator[Fault]:
     field = _field_at(place.model, place.at)
     assert field is not None
     allowed = _literals(field.annotation)
-    value = place.details["input"]
-    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
-    hint = f"use {', '.join(allowed[:-1])} or {allowed[-1]}" if allowed[1:] else f"use {allowed[0]}"
-    if near:
-        hint = f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"
+    hint = choice_hint(place.details["input"], allowed)
     return place.fault("E201", f"{place.name} is {place.actual}, which is not allowed", hint)
 
 
@@ -159,7 +185,7 @@ def _out_of_range(place: _Place) -> Iterator[Fault]:
 
 
 def _wrong_form(place: _Place) -> Iterator[Fault]:
-    form = FORMS[place.context["pattern"]]
+    form = _FORMS[place.context["pattern"]]
     return place.fault("E203", f"{place.name} is {place.actual}", f"write {form}")
 
 
@@ -194,6 +220,7 @@ _TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Fault]]] = {
     "string_unicode": _not_unicode,
     "int_type": _not_integer,
     "float_type": _not_number,
+    "bool_type": _not_boolean,
     "tuple_type": _not_list,
     "dict_type": _not_mapping,
     "model_type": _not_mapping,
@@ -220,12 +247,35 @@ def _field_at(model: type[BaseModel], at: Path) -> FieldInfo | None:
 
 def _model_at(model: type[BaseModel], at: Path) -> type[BaseModel]:
     """The model of the mapping at `at`; BaseModel, which has no fields, for a free mapping."""
+    kinds: tuple[Any, ...] = (model,)
     for part in at:
-        field = model.model_fields.get(str(part))
-        kinds = (field.annotation, *get_args(field.annotation)) if field else ()
-        models = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
-        model = next(models, BaseModel)
-    return model
+        kinds = tuple(_inside(kinds, part))
+    return next((kind for kind in kinds if _is_model(kind)), BaseModel)
+
+
+def _inside(kinds: tuple[Any, ...], part: str | int) -> Iterator[Any]:
+    """The types that a value of one of the types may have at a key or index."""
+    for kind in kinds:
+        if _is_model(kind):
+            field = kind.model_fields.get(str(part))
+            yield from _branches(field.annotation) if field else ()
+        elif get_origin(kind) in (dict, tuple):
+            yield from _branches(get_args(kind)[1 if get_origin(kind) is dict else 0])
+
+
+def _branches(kind: Any) -> Iterator[Any]:
+    """The types of a union, and what Annotated annotates."""
+    if get_origin(kind) is Annotated:
+        yield from _branches(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for branch in get_args(kind):
+            yield from _branches(branch)
+    else:
+        yield kind
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _literals(annotation: Any) -> tuple[str, ...]:

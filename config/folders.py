@@ -1,4 +1,4 @@
-"""Where gpuctl keeps state and caches (XDG base directories)."""
+"""Where gpuctl keeps state and caches, and finds what people keep for it (XDG base directories)."""
 
 import os
 from pathlib import Path
@@ -12,3 +12,8 @@ def state_home() -> Path:
 def cache_home() -> Path:
     """The folder for what can be made again: `$XDG_CACHE_HOME/gpuctl`, or `~/.cache/gpuctl`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuctl"
+
+
+def config_home() -> Path:
+    """What people keep for gpuctl: `$XDG_CONFIG_HOME/gpuctl` or `~/.config/gpuctl`."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuctl"

@@ -2,55 +2,25 @@
 
 import re
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from config.cluster import Cluster, Model
 from config.complaints import faults_of
 from config.diagnostics import Diagnostic
-from config.errors import InputError, InvalidFiles
+from config.errors import InvalidFiles
 from config.faults import Fault
-from config.marked_yaml import Document, read_yaml
-from config.rules import Data, ambiguous_faults, cluster_faults, run_faults
-from config.run import Run
+from config.kinds import Kind, kind_of
+from config.marked_yaml import Document, read_file
+from config.role_rules import total_nodes
+from config.rules import ambiguous_faults, cluster_faults
+from config.run import RUN_TYPES, Run
+from config.run_rules import run_faults
+from config.templates import extended
 
 M = TypeVar("M", bound=Model)
-Kind = Literal["cluster", "run"]
-
-_LARGEST_FILE = 1 << 20
-
-
-class _Reader(Generic[M]):
-    """How files of one kind are read."""
-
-    def __init__(self, model: type[M], rules: Callable[[Data], Iterator[Fault]]) -> None:
-        self.model = model
-        self._rules = rules
-
-    def read(self, document: Document, file: str) -> tuple[M | None, list[Diagnostic]]:
-        """The model, or None; and everything there is to say."""
-        data = document.data
-        if not isinstance(data, dict):
-            message, hint = "the file is not a mapping", "write keys and values: name: demo"
-            return None, [_located(document, file, Fault("E105", message, hint))]
-        if self.model is Run:
-            data = _with_env_as_written(document)
-        faults = [*ambiguous_faults(data), *self._rules(data)]
-        model = None
-        try:
-            model = self.model.model_validate(data)
-        except ValidationError as error:
-            said = {(fault.at, fault.on_key) for fault in faults if fault.code.startswith("E")}
-            found = faults_of(error, self.model, document)
-            faults += (fault for fault in found if (fault.at, fault.on_key) not in said)
-        return model, [_located(document, file, fault) for fault in faults]
-
-
-_CLUSTER = _Reader(Cluster, cluster_faults)
-_RUN = _Reader(Run, run_faults)
 
 
 def load_cluster(path: Path) -> Cluster:
@@ -58,15 +28,15 @@ def load_cluster(path: Path) -> Cluster:
 
     Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
     """
-    return _load(path, _CLUSTER)
+    return _load(path, "cluster", _cluster)
 
 
 def load_run(path: Path) -> Run:
-    """The run that the file asks for. Warnings do not stop it: `check` tells them.
+    """The run that the file asks for, one of RUN_TYPES; `check` tells the warnings.
 
     Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
     """
-    return _load(path, _RUN)
+    return _load(path, "run", _run)
 
 
 def check(path: Path) -> tuple[Diagnostic, ...]:
@@ -75,105 +45,119 @@ def check(path: Path) -> tuple[Diagnostic, ...]:
     Which kind it is, is seen from its keys. Codes with E are errors, with W warnings: a file with
     warnings alone is valid. Raises InputError for a file that cannot be read.
     """
-    document, diagnostics = _parse(path)
+    document, diagnostics = read_file(path)
     if document is not None:
         kind = kind_of(document.data)
         if kind is None:
-            diagnostics += _kindless(document, str(path))
+            diagnostics.append(_kindless(document))
         else:
-            reader: _Reader[Any] = _CLUSTER if kind == "cluster" else _RUN
-            diagnostics += reader.read(document, str(path))[1]
+            diagnostics += (_cluster if kind == "cluster" else _run)(document)[1]
     return tuple(sorted(diagnostics))
 
 
-def kind_of(data: Any) -> Kind | None:
-    """Which kind of file has such keys, misspelled ones included; None when none or both fit."""
-    if not isinstance(data, dict):
-        return None
-    cluster, run = set(Cluster.model_fields), set(Run.model_fields)
-    scores = {
-        "cluster": _alike(data, cluster - run),
-        "run": _alike(data, run - cluster),
-    }
-    if scores["cluster"] == scores["run"]:
-        return None
-    return "cluster" if scores["cluster"] > scores["run"] else "run"
-
-
-def _alike(data: dict[str, Any], keys: set[str]) -> int:
-    return sum(bool(get_close_matches(key, keys, n=1, cutoff=0.75)) for key in data)
-
-
-def _kindless(document: Document, file: str) -> list[Diagnostic]:
-    if not isinstance(document.data, dict):
-        return _CLUSTER.read(document, file)[1]
-    message = "this is neither a cluster file nor a run file"
-    hint = "a cluster file has 'instance_type', a run file has 'type' and 'commands'"
-    return [_located(document, file, Fault("E106", message, hint))]
-
-
-def _load(path: Path, reader: _Reader[M]) -> M:
-    document, diagnostics = _parse(path)
+def _load(
+    path: Path, kind: Kind, model_of: Callable[[Document], tuple[M | None, list[Diagnostic]]]
+) -> M:
+    document, diagnostics = read_file(path)
     model = None
     if document is not None:
-        if other := _other_kind(document, str(path), reader):
+        if other := _other_kind(document, kind):
             raise InvalidFiles([other])
-        model, found = reader.read(document, str(path))
-        diagnostics += found
+        if isinstance(document.data, dict):
+            model, found = model_of(document)
+            diagnostics += found
+        else:
+            diagnostics.append(_kindless(document))
     errors = [d for d in diagnostics if d.severity == "error"]
     if errors or model is None:
         raise InvalidFiles(errors)
     return model
 
 
-def _other_kind(document: Document, file: str, reader: _Reader[Any]) -> Diagnostic | None:
+def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
+    """The model, or None; and everything there is to say."""
+    return _validated(document, Cluster, document.data, cluster_faults(document.data))
+
+
+def _run(document: Document) -> tuple[Run | None, list[Diagnostic]]:
+    """The model, or None; and everything there is to say."""
+    whole, diagnostics = extended(document)
+    if whole is None:
+        return None, diagnostics
+    name = _run_type(whole.data)
+    # A wrong `type` is a rule's matter: what the others have to say goes by the nearest type.
+    data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
+    run, found = _validated(whole, RUN_TYPES[name], data, run_faults(whole.data, name))
+    return run, diagnostics + found
+
+
+def _validated(
+    document: Document, kind: type[M], data: dict[str, Any], by_rules: Iterator[Fault]
+) -> tuple[M | None, list[Diagnostic]]:
+    faults = [*ambiguous_faults(data), *by_rules]
+    model = None
+    try:
+        model = kind.model_validate(data)
+    except ValidationError as error:
+        said = {(fault.at, fault.on_key) for fault in faults if fault.code.startswith("E")}
+        found = faults_of(error, kind, document)
+        faults += (fault for fault in found if (fault.at, fault.on_key) not in said)
+    return model, [document.located(fault) for fault in faults]
+
+
+def _run_type(data: dict[str, Any]) -> str:
+    """The run's type; where it has none of ours, the first of those that know most of its keys."""
+    written = data.get("type")
+    if isinstance(written, str) and written in RUN_TYPES:
+        return written
+    return max(RUN_TYPES, key=lambda name: len(RUN_TYPES[name].model_fields.keys() & data.keys()))
+
+
+def _kindless(document: Document) -> Diagnostic:
+    if not isinstance(document.data, dict):
+        message, hint = "the file is not a mapping", "write keys and values: name: demo"
+        return document.located(Fault("E105", message, hint))
+    message = "this is neither a cluster file nor a run file"
+    hint = "a cluster file has 'instance_type', a run file has 'type' and 'commands'"
+    return document.located(Fault("E106", message, hint))
+
+
+def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
     """The one complaint about a file that was given to the wrong command."""
     kind = kind_of(document.data)
-    if kind is None or (reader is _CLUSTER) == (kind == "cluster"):
+    if kind is None or kind == wanted:
         return None
     message = f"this is a {kind} file"
     hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
-    return _located(document, file, Fault("E107", message, hint))
-
-
-def _parse(path: Path) -> tuple[Document | None, list[Diagnostic]]:
-    try:
-        if path.is_file() and path.stat().st_size > _LARGEST_FILE:
-            raise InputError(f"{path} has more than 1 MiB", "is it the right file?")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "check the path") from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = content[: error.start]
-        line = before.count(b"\n") + 1
-        column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
-        message, hint = "the file is not UTF-8 text", "save it as UTF-8"
-        return None, [Diagnostic(str(path), line, column, "E004", message, hint)]
-    return read_yaml(text, str(path))
-
-
-def _located(document: Document, file: str, fault: Fault) -> Diagnostic:
-    line, column = document.position(fault.at, on_key=fault.on_key)
-    return Diagnostic(file, line, column, fault.code, fault.message, fault.hint)
+    return document.located(Fault("E107", message, hint))
 
 
 def _with_env_as_written(document: Document) -> dict[str, Any]:
-    """Numbers in a mapping under `env` become the text that stands in the file.
+    """Numbers in a mapping under an `env` become the text that stands in the file.
 
     That is what a shell would see: 1.10 stays 1.10, and 010 is not 8. Words such as true and no
     are left as they are, and so refused, as Docker Compose does.
     """
-    data: dict[str, Any] = document.data
-    env = data.get("env")
+    data: dict[str, Any] = dict(document.data)
+    if "env" in data:
+        data["env"] = _env(document, data["env"], ("env",))
+    if isinstance(data.get("roles"), dict):
+        data["roles"] = {
+            name: {**role, "env": _env(document, role["env"], ("roles", name, "env"))}
+            if isinstance(role, dict) and "env" in role
+            else role
+            for name, role in data["roles"].items()
+        }
+    return data
+
+
+def _env(document: Document, env: Any, at: tuple[str, ...]) -> Any:
     if not isinstance(env, dict):
-        return data
-    return data | {"env": {name: _env_text(document, name, env[name]) for name in env}}
+        return env
+    return {name: _env_text(env[name], document.written((*at, name))) for name in env}
 
 
-def _env_text(document: Document, name: str, value: Any) -> Any:
-    written = document.written(("env", name))
+def _env_text(value: Any, written: str) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     is_bare_text = type(value) is not str and isinstance(value, str)
     if is_number or (is_bare_text and re.match(r"[-+.0-9]", written)):

@@ -1,4 +1,4 @@
-"""YAML text -> data whose every key and value can be found again in the text.
+"""YAML files -> data whose every key and value can be found again in the text.
 
 PyYAML's composer gives nodes with marks; the data is made from them here and not by its
 constructor, because that keeps the last of two equal keys silently and reads YAML 1.1 (`no` is
@@ -8,6 +8,7 @@ false, `010` is 8). Only what all readers agree on becomes a number, a boolean o
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
@@ -19,11 +20,15 @@ from yaml.resolver import Resolver
 from yaml.scanner import Scanner
 
 from config.diagnostics import Diagnostic
-from config.faults import Path
+from config.errors import InputError
+from config.faults import Fault, Path
 
 _PLAIN = "plain"
 _TAGS = {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}
 _STANDARD_TAG = "tag:yaml.org,2002:"
+TEXT = _STANDARD_TAG + "str"
+"""The tag of a scalar that is text, whatever it looks like."""
+_LARGEST_FILE = 1 << 20
 _MOST_NODES = 100_000
 _MOST_TABS = 50
 _NULL = re.compile(r"|~|null|Null|NULL")
@@ -49,8 +54,18 @@ class Document:
     data: Any
     root: Node
 
-    def position(self, path: Path, *, on_key: bool = False) -> tuple[int, int]:
-        """Line and column, from 1, of the value at `path`, or of its key.
+    @property
+    def file(self) -> str:
+        """Where it stands, as it was named."""
+        return str(self.root.start_mark.name)
+
+    def located(self, fault: Fault) -> Diagnostic:
+        """The complaint with file, line and column."""
+        place = self.position(fault.at, on_key=fault.on_key)
+        return Diagnostic(*place, fault.code, fault.message, fault.hint)
+
+    def position(self, path: Path, *, on_key: bool = False) -> tuple[str, int, int]:
+        """File, line and column, from 1, of the value at `path`, or of its key.
 
         Where the path leads nowhere: those of the nearest value above it.
         """
@@ -61,7 +76,7 @@ class Document:
                 break
             key, node = child
             mark = key.start_mark if on_key and key is not None else node.start_mark
-        return mark.line + 1, mark.column + 1
+        return mark.name, mark.line + 1, mark.column + 1
 
     def written(self, path: Path) -> str:
         """The bare or quoted text of the scalar at `path`, without quotes."""
@@ -72,6 +87,28 @@ class Document:
                 return ""
             node = child[1]
         return node.value if isinstance(node, ScalarNode) else ""
+
+
+def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
+    """As `read_yaml`, of a file, which is named as `path` is.
+
+    Raises InputError for a file that cannot be read.
+    """
+    try:
+        if path.is_file() and path.stat().st_size > _LARGEST_FILE:
+            raise InputError(f"{path} has more than 1 MiB", "is it the right file?")
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "check the path") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
+        message, hint = "the file is not UTF-8 text", "save it as UTF-8"
+        return None, [Diagnostic(str(path), line, column, "E004", message, hint)]
+    return read_yaml(text, str(path))
 
 
 def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
@@ -100,11 +137,22 @@ def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
     return Document(data, root), diagnostics
 
 
+def is_null(node: Node) -> bool:
+    """Whether the node is a bare null (or nothing at all)."""
+    return isinstance(node, ScalarNode) and node.tag == _PLAIN and bool(_NULL.fullmatch(node.value))
+
+
+def document_of(root: Node) -> Document:
+    """The document of a tree whose parts were read, and complained about, before."""
+    return Document(_Construction("", []).value(root), root)
+
+
 class _Composing(Reader, Scanner, Parser, Composer, Resolver):
     """PyYAML without its constructor; scalars without quotes get the tag `plain`."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, file: str) -> None:
         Reader.__init__(self, text)
+        self.name = file  # which every mark carries from here on
         Scanner.__init__(self)
         Parser.__init__(self)
         Composer.__init__(self)
@@ -120,7 +168,7 @@ def _compose(text: str, file: str, diagnostics: list[Diagnostic]) -> Node | None
     """The node tree. Tabs are noted and read as spaces, so that the rest is looked at too."""
     for _ in range(_MOST_TABS):
         try:
-            root = _Composing(text).get_single_node()
+            root = _Composing(text, file).get_single_node()
         except (yaml.YAMLError, RecursionError) as error:
             found = _explained(error, text, file)
             if found.code == "E002" or not diagnostics:

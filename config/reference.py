@@ -10,28 +10,57 @@ from typing import Any
 
 from config.aws_codes import errors_reference
 from config.codes import CODES
+from config.run import RUN_TYPES, SIZE, Run
 from config.schema import json_schema
 
 MARKER = "<!-- Below: written by `python -m config.reference`. -->\n"
 DOCS = Path(__file__).parent.parent / "docs"
+_WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
 
 
-def fields_reference(schema: dict[str, Any]) -> str:
+def cluster_reference() -> str:
     """A table for the file's own keys, then one for each nested mapping, in the file's order."""
-    return "\n".join([_table(schema), *_nested(schema, schema, ())])
+    schema = json_schema("cluster")
+    return "\n".join([_table(schema), *_nested(schema, schema, "##")])
+
+
+def run_reference() -> str:
+    """The keys that every type has, then those of each type alone, with their nested mappings."""
+    schema = json_schema("run")
+    common = {"properties": {}, "required": ["type", "name"]}
+    parts = []
+    for name, model in RUN_TYPES.items():
+        branch = schema["$defs"][model.__name__]
+        shared = {key: branch["properties"][key] for key in Run.model_fields}
+        common["properties"] = {**shared, "type": schema["properties"]["type"]}
+        own = {
+            "properties": {k: f for k, f in branch["properties"].items() if k not in shared},
+            "required": branch["anyOf"][0]["required"],
+        }
+        parts += [f"## `type: {name}`\n\n{branch['description']}\n", _table(own)]
+        parts += _nested(schema, own, "###")
+    head = ["## Keys of every type\n", _table(common), *_nested(schema, common, "###")]
+    return "\n".join([*head, *parts])
 
 
 def codes_reference() -> str:
-    """A table of all diagnostic codes."""
+    """A table of all diagnostic codes, and one of the rules behind some of them."""
     rows = [f"| `{code}` | {c.meaning} | `{c.example}` |" for code, c in CODES.items()]
-    return "\n".join(["| code | meaning | for example |", "| --- | --- | --- |", *rows, ""])
+    rules = [f"| `{code}` | {c.reason} | {c.remedy} |" for code, c in CODES.items() if c.reason]
+    return "\n".join(
+        [
+            *("| code | meaning | for example |", "| --- | --- | --- |", *rows, ""),
+            *("## Rules of run files", "", "| code | reason | what to do |", "| --- | --- | --- |"),
+            *(*rules, ""),
+        ]
+    )
 
 
 def pages() -> dict[Path, str]:
     """Each page's generated half."""
     return {
-        DOCS / "cluster-file.md": fields_reference(json_schema("cluster")),
-        DOCS / "run-file.md": fields_reference(json_schema("run")),
+        DOCS / "cluster-file.md": cluster_reference(),
+        DOCS / "run-file.md": run_reference(),
         DOCS / "diagnostics.md": codes_reference(),
         DOCS / "errors.md": errors_reference(),
     }
@@ -48,15 +77,20 @@ def main() -> None:
         path.write_text(with_reference(path.read_text(), reference))
 
 
-def _nested(schema: dict[str, Any], mapping: dict[str, Any], at: tuple[str, ...]) -> Iterator[str]:
+def _nested(
+    schema: dict[str, Any], mapping: dict[str, Any], level: str, at: tuple[str, ...] = ()
+) -> Iterator[str]:
     for key, field in mapping["properties"].items():
+        path = (*at, key)
         inner = _definition(schema, field)
+        if inner is None and isinstance(field.get("additionalProperties"), dict):
+            path = (*path, "NAME")
+            inner = _definition(schema, field["additionalProperties"])
         if inner:
-            path = (*at, key)
-            title = f"{'#' * (1 + len(path))} `{'.'.join(path)}`"
+            title = f"{level}{'#' * len(at)} `{'.'.join(path)}`"
             yield f"{title}\n\n{field.get('description', inner['description'])}\n"
             yield _table(inner)
-            yield from _nested(schema, inner, path)
+            yield from _nested(schema, inner, level, path)
 
 
 def _table(mapping: dict[str, Any]) -> str:
@@ -64,12 +98,9 @@ def _table(mapping: dict[str, Any]) -> str:
     rows = ["| key | value | default | what it does |", "| --- | --- | --- | --- |"]
     for key, field in mapping["properties"].items():
         text = field.get("description") or f"See [`{key}`](#{key})."
-        if "$ref" in field:
+        default = "required" if key in required else _default(field.get("default"))
+        if "$ref" in field and key not in required:
             default = ""
-        elif key in required:
-            default = "required"
-        else:
-            default = _default(field.get("default"))
         rows.append(f"| `{key}` | {_kind(field)} | {default} | {text} |")
     return "\n".join([*rows, ""])
 
@@ -77,7 +108,9 @@ def _table(mapping: dict[str, Any]) -> str:
 def _default(value: Any) -> str:
     if value is None or value in ([], {}):
         return ""
-    return f"`{value}`"
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _kind(field: dict[str, Any]) -> str:
@@ -92,18 +125,18 @@ def _kinds(field: dict[str, Any]) -> Iterator[str]:
     elif "anyOf" in field:
         for branch in field["anyOf"]:
             yield from _kinds(branch)
-    elif 0 < len(allowed) <= 5:
+    elif 0 < len(allowed) <= 9:
         yield " or ".join(f"`{value}`" for value in allowed)
+    elif field.get("pattern") == SIZE:
+        yield "size"
     elif field.get("type") == "integer":
         yield f"{field['minimum']} to {field['maximum']}"
     elif field.get("type") == "number":
         yield f"{field['minimum']:g} to {field['maximum']:,.0f}"
-    elif field.get("type") == "array":
-        yield "list"
     elif str(field.get("pattern", "")).endswith("[smhd]$"):
         yield "duration"
-    elif field.get("type") == "string":
-        yield "text"
+    elif field.get("type") in _WORDS:
+        yield _WORDS[field["type"]]
 
 
 def _definition(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any] | None:

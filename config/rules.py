@@ -1,4 +1,4 @@
-"""Rules about files that one field's type cannot tell: they see raw data and return faults.
+"""Rules about cluster files that one field's type cannot tell: they see raw data and return faults.
 
 They run whether or not the models accept the rest, so that all complaints come at once.
 """
@@ -26,18 +26,6 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
     yield from _budget(data)
     yield from _pins(data)
     yield from storage_faults(data)
-
-
-def run_faults(data: Data) -> Iterator[Fault]:
-    """What is wrong with a run file beyond types; the image is a warning."""
-    image = data.get("image")
-    if isinstance(image, str):
-        yield Fault(
-            "W201",
-            f"image '{image}' is not used yet: the job runs on the host",
-            "have what it needs on the nodes (`setup` of the cluster file)",
-            ("image",),
-        )
 
 
 def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:

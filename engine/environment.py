@@ -1,40 +1,52 @@
-"""What every process of a run finds in its environment: dstack's names, and ours beside them."""
+"""What every process of a run finds in its environment, below and beside what its mode sets.
+
+A login's on the node < the network preset < the run's `env` < the role's `env` < what the engine
+owns. A node that differs from the others has only its own numbers and its role's `env`.
+"""
 
 from collections.abc import Mapping
 
-from config.errors import InputError
+from config.env import Secret
 from config.run import Run
-from engine.places import hostfile_path
-from nodes.inventory import Inventory, Node
-
-_LONGEST = 131_071
-"""Bytes of `NAME=value` that Linux passes to a program: MAX_ARG_STRLEN less the final NUL
-(execve(2), 2026-11-20)."""
+from engine.modes.job import Job, Variables
+from engine.places import hostfile_path, run_folder
+from nodes.inventory import Inventory
 
 
-def node_environment(run: Run, run_id: str, inventory: Inventory, node: Node) -> dict[str, str]:
+def variables_of(run: Run, role: str, preset: Mapping[str, str]) -> Variables:
+    """A node's variables of preset, run and role, the later ones laid over."""
+    own = run.roles[role].env if role in run.roles else {}
+    merged: dict[str, str | Secret] = {**preset, **run.env, **own}
+    return Variables(
+        values={name: value for name, value in merged.items() if isinstance(value, str)},
+        secrets={name: value.secret for name, value in merged.items() if isinstance(value, Secret)},
+    )
+
+
+def node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str, str]:
     """Dstack's variables for this node, the same as GPUCTL_*, and what only gpuctl has.
 
     IPs are one per line, in rank order. A type without GPUs has 0, as in dstack
     (executor.go of dstack's runner, 2026-11-20).
     """
-    nodes = inventory.nodes[: run.nodes]
+    node = job.nodes[rank]
     shared = {
-        "RUN_NAME": run.name,
-        "RUN_ID": run_id,
-        "NODES_NUM": str(len(nodes)),
-        "NODES_IPS": "\n".join(other.private_ip for other in nodes),
-        "MASTER_NODE_IP": nodes[0].private_ip,
-        "NODE_RANK": str(node.rank),
+        "RUN_NAME": job.run.name,
+        "RUN_ID": job.run_id,
+        "NODES_NUM": str(len(job.nodes)),
+        "NODES_IPS": "\n".join(other.private_ip for other in job.nodes),
+        "MASTER_NODE_IP": job.head,
+        "NODE_RANK": str(rank),
         "GPUS_PER_NODE": str(node.gpus),
-        "GPUS_NUM": str(sum(other.gpus for other in nodes)),
-        "HOSTFILE": hostfile_path(run_id),
+        "GPUS_NUM": str(sum(other.gpus for other in job.nodes)),
+        "HOSTFILE": hostfile_path(job.run_id),
     }
     ours = {
         "GPUCTL_CLUSTER": inventory.cluster,
         "GPUCTL_REGION": inventory.region,
         "GPUCTL_NODE_NAME": node.name,
-        "GPUCTL_NODE_ROLE": "master" if node.rank == 0 else "worker",
+        "GPUCTL_NODE_ROLE": job.roles[rank],
+        "GPUCTL_RUN_FOLDER": run_folder(job.run_id),
     }
     return {
         **{f"DSTACK_{name}": value for name, value in shared.items()},
@@ -42,14 +54,3 @@ def node_environment(run: Run, run_id: str, inventory: Inventory, node: Node) ->
         **{f"GPUCTL_{name}": value for name, value in shared.items()},
         **ours,
     }
-
-
-def check_environment(environment: Mapping[str, str]) -> None:
-    """Raises InputError for a value that no process can get; names the model has checked."""
-    for name, value in environment.items():
-        size = len(f"{name}={value}".encode())
-        if size > _LONGEST:
-            raise InputError(
-                f"env {name} is {size} bytes long, Linux passes {_LONGEST}",
-                "put it into a file on the nodes",
-            )

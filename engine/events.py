@@ -18,7 +18,7 @@ class RunNode(Value):
     rank: int
     name: str
     private_ip: str
-    role: Literal["master", "worker"]
+    role: str
 
 
 class RunStarted(Value):
@@ -50,6 +50,30 @@ class NodeReady(Value):
     kind: Literal["node_ready"] = "node_ready"
     time: float
     rank: int
+
+
+class RankStarted(Value):
+    """Rank `process` of a launcher's `size` ranks has begun on the node `rank`."""
+
+    kind: Literal["rank_started"] = "rank_started"
+    time: float
+    rank: int
+    process: int
+    size: int
+
+
+class NetworkSeen(Value):
+    """What output tells about the network that the node `rank` uses, in one line.
+
+    `proof`: it is what the run's preset promises; `warning`: it is not, and the run goes on;
+    `fault`: it is not, and the run fails of it.
+    """
+
+    kind: Literal["network_seen"] = "network_seen"
+    time: float
+    rank: int
+    level: Literal["proof", "warning", "fault"]
+    text: str
 
 
 class Output(Value):
@@ -136,6 +160,8 @@ Event = (
     RunStarted
     | NodeStarted
     | NodeReady
+    | RankStarted
+    | NetworkSeen
     | Output
     | NodeExited
     | NodeStopped

@@ -1,16 +1,24 @@
-"""Hostfiles as Open MPI and DeepSpeed read them."""
+"""Hostfiles in the dialects of those that read them."""
 
-from collections.abc import Sequence
-
-from nodes.inventory import Node
+from collections.abc import Mapping
 
 
-def hostfile(nodes: Sequence[Node]) -> str:
-    """A line `IP slots=GPUS` per node, in rank order; bare `IP` for a node without GPUs.
+def hostfile(slots: Mapping[str, int]) -> str:
+    """A line `IP slots=N` per node, for Open MPI, DeepSpeed and Horovod; bare `IP` for 0.
 
     As dstack writes it: `slots=0` made mpirun fail there (dstackai/dstack#3434, 2026-11-20).
     """
-    return "".join(
-        f"{node.private_ip} slots={node.gpus}\n" if node.gpus else f"{node.private_ip}\n"
-        for node in nodes
-    )
+    return "".join(f"{ip} slots={count}\n" if count else f"{ip}\n" for ip, count in slots.items())
+
+
+def hydra_hostfile(slots: Mapping[str, int]) -> str:
+    """A line `IP:N` per node, for MPICH and Intel MPI; Open MPI refuses it.
+
+    mpi-operator writes the same (pkg/controller/mpi_job_controller.go, 2026-07-02).
+    """
+    return "".join(f"{ip}:{count}\n" for ip, count in slots.items())
+
+
+def host_list(slots: Mapping[str, int]) -> str:
+    """`IP:N,IP:N`: horovodrun's `-H`, and TI-ONE's lists of nodes."""
+    return ",".join(f"{ip}:{count}" for ip, count in slots.items())

@@ -6,34 +6,54 @@ What `--dry-run` prints is what the agent on the head node gets; nothing is deci
 import secrets
 from typing import Literal
 
-from config.errors import InputError
+from pydantic import Field
+
 from config.resolved import Value
-from config.run import Run
-from engine.environment import check_environment, node_environment
-from engine.hostfile import hostfile
-from engine.places import hostfile_path
-from engine.script import job_script
-from nodes.inventory import Inventory, Node
+from config.run import Run, RunType
+from engine.environment import node_environment, variables_of
+from engine.modes import MODES
+from engine.modes.job import Job, Launch, ReadyPlan, nodes_wanted, roles_of
+from engine.modes.mpirun import open_mpi_defaults
+from engine.network.presets import choose, network_plan, warnings
+from engine.network.promise import NetworkPlan
+from engine.order import ordered
+from engine.places import run_folder
+from engine.rules import Situation, check
+from nodes.inventory import Inventory
 
 
-class ReadyPlan(Value):
-    """When a node that others wait for is ready; neither port nor command: once it has started."""
+class ImagePlan(Value):
+    """The container in which every node's job runs.
 
-    port: int | None
-    command: str | None
-    timeout_s: int
+    `id` is the image's own hash, by which the nodes start it: empty until they have pulled it.
+    `digest` (`sha256:…`) is its name in the registry, None for an image that came from none.
+    `username` and `password_secret` name who pulls from a private registry, empty for a public one.
+    """
+
+    reference: str
+    id: str = ""
+    digest: str | None = None
+    username: str = ""
+    password_secret: str = ""
 
 
 class NodePlan(Value):
-    """What one node executes. `files` are paths on the node and their text."""
+    """What one node executes. `files` are paths on the node and their text.
+
+    `environment` is all that the job finds beside a login's environment, but for the values of
+    `secrets`: they map a variable to the name of the secret that it gets. `processes` is how many
+    ranks a launcher has to start on this node; 0 on every node where nothing counts them.
+    """
 
     rank: int
     name: str
     private_ip: str
-    role: Literal["master", "worker"]
+    role: str
     environment: dict[str, str]
+    secrets: dict[str, str] = Field(default={})
     script: str
     files: dict[str, str]
+    processes: int = 0
 
 
 class LaunchPlan(Value):
@@ -41,21 +61,28 @@ class LaunchPlan(Value):
 
     `cluster_ips` are all nodes of the cluster, those that this run leaves idle included: what
     powers off when the run says `destroy` and no client is there to do it. `is_spot`: AWS may take
-    the nodes back.
+    the nodes back. With `workers-done` the run is over when every node whose role is `worker` has
+    exited with 0. `dashboard` is a URL on the head, as the nodes see it; empty without one.
+    `warnings` are for the person who starts the run.
     """
 
-    schema_version: int = 1
+    schema_version: int = 2
+    type: RunType = "task"
     run_id: str
     name: str
     cluster: str
     startup_order: Literal["any", "master-first", "workers-first"]
-    stop_criteria: Literal["all-done", "master-done"]
+    stop_criteria: Literal["all-done", "master-done", "workers-done"]
     max_duration_s: int | None
     on_stop: Literal["keep", "destroy"]
     ready: ReadyPlan | None
+    image: ImagePlan | None = None
+    network: NetworkPlan = NetworkPlan()
     nodes: tuple[NodePlan, ...]
     cluster_ips: tuple[str, ...]
     is_spot: bool = False
+    dashboard: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def new_run_id(name: str) -> str:
@@ -64,49 +91,75 @@ def new_run_id(name: str) -> str:
 
 
 def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
-    """The plan of `run` on the first nodes of `inventory`.
+    """The plan of `run` on nodes of `inventory`: the head, and those that are next to it.
 
-    Raises InputError when the run wants more nodes than there are, or sets names of the
-    environment that are gpuctl's.
+    Raises InputError with every rule that the run breaks on these nodes (engine/rules.py).
     """
-    if run.nodes > len(inventory.nodes):
-        raise InputError(
-            f"run {run.name} wants {run.nodes} nodes, cluster {inventory.cluster} has"
-            f" {len(inventory.nodes)}",
-            f"set `nodes: {len(inventory.nodes)}`, or bring up a larger cluster",
-        )
-    check_environment(run.env)
-    nodes = inventory.nodes[: run.nodes]
-    script = job_script(run.commands)
-
-    def node_plan(node: Node) -> NodePlan:
-        return NodePlan(
-            rank=node.rank,
-            name=node.name,
-            private_ip=node.private_ip,
-            role="master" if node.rank == 0 else "worker",
-            environment={**run.env, **node_environment(run, run_id, inventory, node)},
-            script=script,
-            files={hostfile_path(run_id): hostfile(nodes)},
-        )
-
+    most = nodes_wanted(run)[1]
+    chosen = ordered(inventory.nodes, run.order)[:most]
+    nodes = tuple(node.model_copy(update={"rank": rank}) for rank, node in enumerate(chosen))
+    roles = roles_of(run, len(nodes))
+    preset = choose(run, nodes)
+    under = {**preset.environment(nodes, inventory.instance_type), **open_mpi_defaults(run)}
+    variables = tuple(variables_of(run, role, under) for role in roles)
+    check(Situation(run, inventory, nodes, preset, variables))
+    job = Job(run, run_id, nodes, roles, variables)
+    launch = MODES[run.type](job)
     return LaunchPlan(
+        type=run.type,
         run_id=run_id,
         name=run.name,
         cluster=inventory.cluster,
-        startup_order=run.startup_order,
-        stop_criteria=run.stop_criteria,
+        startup_order=launch.startup_order,
+        stop_criteria=launch.stop_criteria,
         max_duration_s=run.max_duration,
         on_stop=run.on_stop,
-        ready=_ready(run),
-        nodes=tuple(node_plan(node) for node in nodes),
+        ready=launch.ready,
+        image=_image(run),
+        network=network_plan(run, preset, inventory, nodes),
+        nodes=tuple(_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))),
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
         is_spot=inventory.is_spot,
+        dashboard=launch.dashboard,
+        warnings=warnings(preset, _own_names(run)),
     )
 
 
-def _ready(run: Run) -> ReadyPlan | None:
-    ready = run.ready
-    if ready.port is None and ready.command is None:
+def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -> NodePlan:
+    node, part, own = job.nodes[rank], launch.parts[rank], job.variables[rank]
+    folder = run_folder(job.run_id)
+    files = {"hostfile": launch.hostfile, **part.files}
+    return NodePlan(
+        rank=rank,
+        name=node.name,
+        private_ip=node.private_ip,
+        role=job.roles[rank],
+        environment={
+            **own.values,
+            **node_environment(job, inventory, rank),
+            **part.environment,
+        },
+        secrets=dict(own.secrets),
+        script=part.script,
+        files={f"{folder}/{name}": text for name, text in files.items()},
+        processes=part.processes,
+    )
+
+
+def _own_names(run: Run) -> dict[str, object]:
+    """The variables that the run file sets, of whatever role."""
+    names: dict[str, object] = dict(run.env)
+    for role in run.roles.values():
+        names.update(role.env)
+    return names
+
+
+def _image(run: Run) -> ImagePlan | None:
+    if run.image is None:
         return None
-    return ReadyPlan(port=ready.port, command=ready.command, timeout_s=ready.timeout)
+    auth = run.registry_auth
+    return ImagePlan(
+        reference=run.image,
+        username=auth.username if auth else "",
+        password_secret=auth.password.secret if auth else "",
+    )

@@ -16,8 +16,9 @@ class RunResult(Value):
     """How a run ended.
 
     `exit_code` is the job's own where the job failed (128 + N for signal N), 0 when done, 130 when
-    stopped, 124 when a time limit was reached, 125 when a node failed. `last_lines` are those of
-    the node that failed first, of both streams as they came.
+    stopped, 124 when a time limit was reached, 125 when a node failed, 1 when other ranks started
+    than were planned, or on another network. `last_lines` are those of the node that failed first,
+    of both streams as they came.
     """
 
     run_id: str

@@ -9,9 +9,10 @@ import contextlib
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
@@ -43,9 +44,16 @@ class ClusterBusy(RunError):
     """Another run holds the cluster; this one did not begin, and nothing of the cluster changed."""
 
 
-async def run(plan: LaunchPlan, inventory: Inventory, runs: Path, on_event: OnEvent) -> RunResult:
+async def run(
+    plan: LaunchPlan,
+    inventory: Inventory,
+    runs: Path,
+    on_event: OnEvent,
+    secrets: Mapping[str, str] = MappingProxyType({}),
+) -> RunResult:
     """The run is over, nothing of it runs on any node, and its record is in `runs`.
 
+    `secrets` has the values of those that the plan names (engine/secrets.py).
     Ctrl-C (cancellation) stops the run on the nodes, and its result is returned. Where the plan
     says `destroy`, the caller has to do it: the nodes do not power off by themselves any more.
     Raises NodeError or RunError when the engine itself fails, ClusterBusy among them (then there is
@@ -55,7 +63,7 @@ async def run(plan: LaunchPlan, inventory: Inventory, runs: Path, on_event: OnEv
     started = asyncio.Event()
 
     async def life() -> RunResult:
-        await session.start(plan)
+        await session.start(plan, secrets)
         started.set()
         return await session.follow()
 
@@ -112,12 +120,12 @@ class _Session:
         self._tables = TableParser()
         self._head_notice: NodeInterrupted | None = None
 
-    async def start(self, plan: LaunchPlan) -> None:
-        """The supervisor runs on the head, and has the plan; the history knows the run."""
+    async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
+        """The supervisor runs on the head, and has plan and secrets; the history knows the run."""
         with History(self._runs) as history:
             history.begin(plan)
             try:
-                await self._start(plan)
+                await self._start(plan, secrets)
             except GpuctlError:
                 history.drop(plan.run_id)
                 raise
@@ -160,15 +168,16 @@ class _Session:
             f"try `gpuctl stop {self._run_id}` again, or `gpuctl down {self._inventory.cluster}`",
         )
 
-    async def _start(self, plan: LaunchPlan) -> None:
+    async def _start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         bundle, head = agent_bundle(), self._head
+        used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
         async with connect(self._inventory) as connections:
             there = await connections.run(head, f"test -s {bundle.path}", timeout=_CALL_S)
             if there.exit_status != 0:
                 await connections.put(head, bundle.data, bundle.path, 0o644)
-            # The plan holds the user's environment: it goes through stdin, not through arguments.
+            # Environment and secrets go through stdin: arguments are seen by everybody.
             command = shlex.join(["python3", bundle.path, "start", run_folder(plan.run_id)])
-            text = plan.model_dump_json()
+            text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
             done = await connections.run(head, command, stdin=text, timeout=_START_S)
         if done.exit_status == _BUSY:
             other = json.loads(done.stdout)["busy"]

@@ -16,6 +16,11 @@ _SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 _KEEPALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
 
+def ssh_to(ip: str, command: str) -> list[str]:
+    """The command line that runs a shell command as root on another node of the cluster."""
+    return [*_SSH, *_KEEPALIVE, f"root@{ip}", command]
+
+
 class Launcher(Protocol):
     """Starts workers and powers nodes off."""
 
@@ -51,7 +56,7 @@ class Units:
             f" && head -c {len(data)} > {target}.$$ && mv {target}.$$ {target}"
             f" && exec {shlex.join(self._unit(rank, 'python3'))}"
         )
-        process = await self._spawn([*_SSH, *_KEEPALIVE, f"root@{self._ips[rank]}", command])
+        process = await self._spawn(ssh_to(self._ips[rank], command))
         assert process.stdin is not None
         process.stdin.write(data)
         return process
@@ -75,6 +80,7 @@ class Units:
             "KillMode=control-group",  # setsid does not leave a cgroup
             f"TimeoutStopSec={STOP_GRACE_S}",
             "LimitMEMLOCK=infinity",  # RDMA pins memory; systemd takes the nearest it may set
+            "LimitNOFILE=65536",  # sockets of many ranks, and of commands that enter the run
             "TasksMax=infinity",
             "OOMPolicy=continue",  # the job dies of it, the worker lives to tell
         )

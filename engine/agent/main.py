@@ -20,7 +20,8 @@ from engine.agent.supervisor import Supervisor
 from engine.agent.worker import work
 
 BUSY = 3  # exit status of start: another run is on this cluster
-PLAN = "plan.json"
+HANDED = Path("/run/gpuctl")
+"""Where `start` hands a run over to its supervisor: in memory, for the moment until it is read."""
 LOCK = "lock"  # beside the runs' folders; held by a supervisor, has its run's id
 
 
@@ -45,21 +46,25 @@ def main() -> int:
 
 
 def start(folder: Path) -> int:
-    """The run whose plan is on stdin is under way in a unit of its own.
+    """The run on stdin, `{"plan": …, "secrets": {name: value}}`, is under way in a unit of its own.
 
     BUSY, with `{"busy": RUN}` on stdout, where another run holds the cluster.
     """
-    plan = sys.stdin.buffer.read()
+    run = sys.stdin.buffer.read()
     holder = _holder(folder.parent)
     if holder is None:
         folder.mkdir(mode=0o755, parents=True)
         # Whoever follows talks to the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
-        _write_private(folder / PLAN, plan)
-        status = _start_unit(folder)
+        handed = _handed(folder)
+        handed.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(handed, run)
+        try:
+            status = _start_unit(folder)
+        finally:
+            handed.unlink(missing_ok=True)
         if status == 0:
             return 0
-        (folder / PLAN).unlink(missing_ok=True)
         holder = _holder(folder.parent)
         if holder is None:
             return status
@@ -68,25 +73,30 @@ def start(folder: Path) -> int:
 
 
 def supervise(folder: Path) -> int:
-    """The run is over and its end is in the journal. The plan leaves the disk at once."""
-    path = folder / PLAN
-    plan: Message = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
-    lock = _take_lock(folder.parent, plan["run_id"])
+    """The run is over and its end is in the journal."""
+    handed = _handed(folder)
+    run: Message = json.loads(handed.read_text(encoding="utf-8"))
+    handed.unlink()
+    lock = _take_lock(folder.parent, folder.name)
     if lock is None:
         return BUSY
     try:
-        asyncio.run(_supervise(folder, plan, _this_file()))
+        asyncio.run(_supervise(folder, run, _this_file()))
     finally:
         os.close(lock)
     return 0
 
 
-async def _supervise(folder: Path, plan: Message, agent: Path) -> None:
+def _handed(folder: Path) -> Path:
+    return HANDED / f"{folder.name}.json"
+
+
+async def _supervise(folder: Path, run: Message, agent: Path) -> None:
+    plan = run["plan"]
     journal = Journal(folder / JOURNAL)
     ips = tuple(node["private_ip"] for node in plan["nodes"])
     units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))
-    supervisor = Supervisor(plan, journal, units)
+    supervisor = Supervisor(plan, run["secrets"], journal, units)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, supervisor.end)
     answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
+from engine.agent.redaction import Redaction
 from engine.agent.report import Report
 
 PARTIAL_S = 1.0  # a line without its end is shown after so long
@@ -32,8 +33,8 @@ class Log:
             self._report.send_output(stream=stream, text=text, ends_line=ends_line, offset=offset)
 
 
-def pump(pipe: IO[bytes], stream: str, log: Log) -> None:
-    """Everything that came through `pipe` is in the log; returns at its end.
+def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:
+    """Everything that came through `pipe` is in the log, without secrets; returns at its end.
 
     Bytes that are not UTF-8 become U+FFFD.
     """
@@ -46,7 +47,9 @@ def pump(pipe: IO[bytes], stream: str, log: Log) -> None:
             held = ""
             continue
         data = pipe.read1(65536)  # type: ignore[attr-defined]
-        held += decoder.decode(data, final=not data)
+        held += redaction.feed(decoder.decode(data, final=not data))
+        if not data:
+            held += redaction.rest()
         *lines, held = held.split("\n")
         for line in lines:
             _add_pieces(log, stream, line, ends_line=True)

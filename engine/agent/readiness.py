@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.agent.host import Place
 from engine.agent.report import Message, Report
 
 _PORT_S = 0.25  # between looks at a port
@@ -17,15 +18,22 @@ _LISTEN = "0A"  # st column of /proc/net/tcp: TCP_LISTEN (linux/include/net/tcp_
 
 
 class Probe:
-    """`ready` has `port`, `command` (either may be None) and `timeout_s`."""
+    """`ready` has `port`, `command` (either may be None) and `timeout_s`.
+
+    The command runs in `place`, with `environment`.
+    """
 
     def __init__(
-        self, ready: Message, environment: dict[str, str], is_running: Callable[[], bool]
+        self,
+        ready: Message,
+        place: Place,
+        environment: dict[str, str],
+        is_running: Callable[[], bool],
     ) -> None:
         self._port: int | None = ready["port"]
         self._command: str | None = ready["command"]
         self._timeout_s: int = ready["timeout_s"]
-        self._environment = environment
+        self._place, self._environment = place, environment
         self._is_running = is_running
 
     def run(self, report: Report) -> None:
@@ -50,13 +58,12 @@ class Probe:
         return ""
 
     def _succeeds(self, command: str, deadline: float) -> bool:
-        process = subprocess.Popen(
+        process = self._place.spawn(
             ["bash", "-c", command],
+            self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=self._environment,
-            start_new_session=True,
         )
         try:
             return process.wait(timeout=max(1.0, deadline - time.monotonic())) == 0

@@ -6,10 +6,12 @@ that property tests can drive through every order of events.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as a machine that shuts down does
 TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached
+WRONG_RUN = 1  # not the run that was planned: other ranks, or another network
 NODE_FAILED = 125  # a node failed, not the job
 STOPPED = 130  # as a shell reports Ctrl-C
 
@@ -29,6 +31,13 @@ class Prepared(NodeEvent):
     """The node's worker answers; nothing of the job runs yet."""
 
 
+@dataclass(frozen=True)
+class NotPrepared(NodeEvent):
+    """The node's worker answers, and cannot run the job."""
+
+    reason: str
+
+
 class Ready(NodeEvent):
     """The node's job runs and is ready for those that wait for it."""
 
@@ -36,6 +45,21 @@ class Ready(NodeEvent):
 @dataclass(frozen=True)
 class NotReady(NodeEvent):
     """The node's job did not become ready in time."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RankStarted(NodeEvent):
+    """Rank `process` of a launcher's `size` ranks has begun on the node."""
+
+    process: int
+    size: int
+
+
+@dataclass(frozen=True)
+class NetworkFault(NodeEvent):
+    """The network is not what the run's preset promises, as the node's output tells."""
 
     reason: str
 
@@ -106,7 +130,7 @@ class Finish(Action):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the run ends; set once, by what happened first."""
+    """How the run ends, by what happened first; only a `done` can still become a failure."""
 
     status: str
     exit_code: int
@@ -118,10 +142,15 @@ class Verdict:
 class Node:
     """A node of the run. Phases: launching, prepared, started, ready, exited, gone.
 
-    `notice` is AWS's that it takes the instance back (`terminate at …`), empty without one.
+    `processes` is how many ranks a launcher has to start here, 0 where nothing counts them, `ranks`
+    are those that have begun. `notice` is AWS's that it takes the instance back (`terminate at …`),
+    empty without one.
     """
 
     name: str
+    role: str = "worker"
+    processes: int = 0
+    ranks: frozenset[int] = frozenset()
     phase: str = "launching"
     stop_asked: bool = False
     notice: str = ""
@@ -146,6 +175,11 @@ class State:
             return tuple(ranks[1:])
         return tuple(ranks)
 
+    @property
+    def processes(self) -> int:
+        """Ranks of all nodes, as planned."""
+        return sum(node.processes for node in self.nodes)
+
 
 Decision = tuple[State, tuple[Action, ...]]
 
@@ -159,6 +193,7 @@ def decide(state: State, event: Event) -> Decision:
     state, starts = _start_due(state) if not state.verdict else (state, ())
     actions: tuple[Action, ...] = stops + starts
     if state.verdict and all(node.phase == "gone" for node in state.nodes):
+        state = _judge_missing(state)
         actions += (Finish(),)
     return state, actions
 
@@ -168,6 +203,9 @@ def _advance(state: State, event: Event) -> State:
     if isinstance(event, Interrupted):
         notice = f"{event.action} at {event.at}"
         return _with_node(state, event.rank, replace(state.nodes[event.rank], notice=notice))
+    if isinstance(event, RankStarted):
+        node = state.nodes[event.rank]
+        return _with_node(state, event.rank, replace(node, ranks=node.ranks | {event.process}))
     order = ("launching", "prepared", "started", "ready", "exited", "gone")
     if not isinstance(event, (Prepared, Ready, Exited, Gone)):
         return state
@@ -179,28 +217,72 @@ def _advance(state: State, event: Event) -> State:
 
 
 def _judge(state: State, event: Event, before: State) -> State:
-    """The verdict that `event` brings; the first one stays."""
-    if state.verdict is not None:
-        return state
+    """The verdict that `event` brings; the first one stays, but for a `done` that was none."""
     verdict: Verdict | None = None
+    if state.verdict is None or state.verdict.status == "done":
+        verdict = _judge_launch(state, event)
+    if state.verdict is None and verdict is None and isinstance(event, NodeEvent):
+        verdict = _judge_node(state, event, before)
+    elif state.verdict is None and verdict is None:
+        verdict = _judge_run(state, event)
+    return replace(state, verdict=verdict or state.verdict)
+
+
+def _judge_run(state: State, event: Event) -> Verdict | None:
     if isinstance(event, StopAsked):
-        verdict = Verdict("stopped", STOPPED, None, event.reason)
-    elif isinstance(event, DurationOver):
-        reason = f"max_duration of {event.seconds} s is over"
-        verdict = Verdict("failed", TIMED_OUT, None, reason)
-    elif isinstance(event, NotReady):
-        reason = f"{state.nodes[event.rank].name} is not ready: {event.reason}"
-        verdict = Verdict("failed", TIMED_OUT, event.rank, reason)
-    elif isinstance(event, HeadEnding):
-        verdict = _taken_back(state, 0)
-        verdict = verdict or Verdict("stopped", STOPPED, None, "the supervisor was told to end")
-    elif isinstance(event, Exited):
-        verdict = _judge_exit(state, event, before)
-    elif isinstance(event, Gone) and before.nodes[event.rank].phase != "exited":
-        reason = f"{state.nodes[event.rank].name} was lost: {event.reason}"
-        verdict = _taken_back(state, event.rank)
-        verdict = verdict or Verdict("failed", NODE_FAILED, event.rank, reason)
-    return replace(state, verdict=verdict)
+        return Verdict("stopped", STOPPED, None, event.reason)
+    if isinstance(event, DurationOver):
+        return Verdict("failed", TIMED_OUT, None, f"max_duration of {event.seconds} s is over")
+    if isinstance(event, HeadEnding):
+        stopped = Verdict("stopped", STOPPED, None, "the supervisor was told to end")
+        return _taken_back(state, 0) or stopped
+    return None
+
+
+def _judge_node(state: State, event: NodeEvent, before: State) -> Verdict | None:
+    name = state.nodes[event.rank].name
+    if isinstance(event, NotPrepared):
+        reason = f"{name} cannot run the job: {event.reason}"
+        return Verdict("failed", NODE_FAILED, event.rank, reason)
+    if isinstance(event, NotReady):
+        return Verdict("failed", TIMED_OUT, event.rank, f"{name} is not ready: {event.reason}")
+    if isinstance(event, Exited):
+        return _judge_exit(state, event, before)
+    if isinstance(event, Gone) and before.nodes[event.rank].phase != "exited":
+        lost = Verdict("failed", NODE_FAILED, event.rank, f"{name} was lost: {event.reason}")
+        return _taken_back(state, event.rank) or lost
+    return None
+
+
+def _judge_launch(state: State, event: Event) -> Verdict | None:
+    """The verdict where a launcher, or the network, does something else than was planned."""
+    if isinstance(event, NetworkFault):
+        return Verdict("failed", WRONG_RUN, event.rank, event.reason)
+    if not isinstance(event, RankStarted) or not state.processes:
+        return None
+    node, planned = state.nodes[event.rank], state.processes
+    if event.size != planned:
+        reason = f"the launcher started {event.size} ranks, {planned} were planned"
+        return Verdict("failed", WRONG_RUN, event.rank, reason)
+    if len(node.ranks) > node.processes:
+        reason = (
+            f"{node.name} got {len(node.ranks)} ranks of {planned}, {node.processes} were planned"
+            " there: the launcher ignored the hostfile"
+        )
+        return Verdict("failed", WRONG_RUN, event.rank, reason)
+    return None
+
+
+def _judge_missing(state: State) -> State:
+    """The verdict at the end: a node on which ranks were planned and never began is a failure."""
+    assert state.verdict is not None
+    if state.verdict.status != "done":
+        return state
+    for rank, node in enumerate(state.nodes):
+        if len(node.ranks) < node.processes:
+            reason = f"{node.name} ran {len(node.ranks)} of its {node.processes} ranks"
+            return replace(state, verdict=Verdict("failed", WRONG_RUN, rank, reason))
+    return state
 
 
 def _taken_back(state: State, rank: int) -> Verdict | None:
@@ -226,11 +308,22 @@ def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
     if awaited and before.nodes[event.rank].phase != "ready":
         reason = f"{name} exited with 0 before it was ready"
         return Verdict("failed", NODE_FAILED, event.rank, reason)
+    return _judge_done(state, event)
+
+
+def _judge_done(state: State, event: Exited) -> Verdict | None:
     if state.stop_criteria == "master-done" and event.rank == 0:
         return Verdict("done", 0, None, "the master is done")
-    if all(node.phase in ("exited", "gone") for node in state.nodes):
+    workers = [node for node in state.nodes if node.role == "worker"]
+    if state.stop_criteria == "workers-done" and workers and _all_ended(workers):
+        return Verdict("done", 0, None, "the workers are done")
+    if _all_ended(state.nodes):
         return Verdict("done", 0, None, "all nodes are done")
     return None
+
+
+def _all_ended(nodes: Iterable[Node]) -> bool:
+    return all(node.phase in ("exited", "gone") for node in nodes)
 
 
 def _start_due(state: State) -> Decision:

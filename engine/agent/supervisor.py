@@ -13,7 +13,10 @@ from engine.agent.channel import Channel
 from engine.agent.interruption import METADATA
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
+from engine.agent.pieces import Pieces
+from engine.agent.proof import Finding, Proof
 from engine.agent.states import (
+    WRONG_RUN,
     Action,
     DurationOver,
     Event,
@@ -22,9 +25,12 @@ from engine.agent.states import (
     Gone,
     HeadEnding,
     Interrupted,
+    NetworkFault,
     Node,
+    NotPrepared,
     NotReady,
     Prepared,
+    RankStarted,
     Ready,
     Start,
     State,
@@ -44,12 +50,16 @@ STOP_BOUND_S = 2 * STOP_GRACE_S + 10
 
 
 class Supervisor:
-    """One run. `plan` is a LaunchPlan as JSON data."""
+    """One run. `plan` is a LaunchPlan as JSON data, `secrets` are the values by their names."""
 
-    def __init__(self, plan: Message, journal: Journal, launcher: Launcher) -> None:
-        self._plan, self._journal, self._launcher = plan, journal, launcher
-        nodes = tuple(Node(node["name"]) for node in plan["nodes"])
+    def __init__(
+        self, plan: Message, secrets: dict[str, str], journal: Journal, launcher: Launcher
+    ) -> None:
+        self._plan, self._secrets = plan, secrets
+        self._journal, self._launcher = journal, launcher
+        nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], nodes)
+        self._proof, self._pieces = Proof(plan["network"], plan["nodes"]), Pieces()
         self._channels: dict[int, Channel] = {}
         self._told: set[int] = set()  # ranks whose end is in the journal
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
@@ -123,7 +133,23 @@ class Supervisor:
                 loop.call_later(STOP_BOUND_S, self._abandon)
             if Finish() in actions:
                 assert self._state.verdict is not None
-                return self._state.verdict
+                return self._confirm(self._state.verdict)
+
+    def _confirm(self, verdict: Verdict) -> Verdict:
+        """The verdict, with what only the end of a good run shows of its network."""
+        if verdict.status != "done":
+            return verdict
+        findings = self._proof.at_end()
+        for finding in findings:
+            self._tell(finding)
+        faults = [finding for finding in findings if finding.level == "fault"]
+        if not faults:
+            return verdict
+        return Verdict("failed", WRONG_RUN, faults[0].rank, faults[0].text)
+
+    def _tell(self, finding: Finding) -> None:
+        fields = {"rank": finding.rank, "level": finding.level, "text": finding.text}
+        self._journal.append("network_seen", **fields)
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Start):
@@ -187,9 +213,17 @@ class Supervisor:
         return await channel.ended()
 
     def _order(self, rank: int) -> Message:
+        node = self._plan["nodes"][rank]
         waited_for = self._plan["startup_order"] != "any" and rank in self._state.first_wave
         return {
-            "node": self._plan["nodes"][rank],
+            "node": node,
+            "nodes": [
+                {key: node[key] for key in ("rank", "name", "private_ip")}
+                for node in self._plan["nodes"]
+            ],
+            "image": self._plan["image"],
+            "secrets": {name: self._secrets[of] for name, of in node["secrets"].items()},
+            "hidden": list(self._secrets.values()),
             "ready": self._plan["ready"] if waited_for else None,
             "grace_s": STOP_GRACE_S,
             "silence_s": SILENCE_S,
@@ -203,16 +237,37 @@ class Supervisor:
             if kind == "prepared":
                 prepared.set()
                 self._inbox.put_nowait(Prepared(rank))
+            elif kind == "not_prepared":
+                self._inbox.put_nowait(NotPrepared(rank, event["reason"]))
             elif kind == "not_ready":
                 self._inbox.put_nowait(NotReady(rank, event["reason"]))
             elif kind == "node_exited":
                 self._exited(rank, fields)
             else:
                 self._journal.append(kind, **fields)
-                if kind == "node_ready":
-                    self._inbox.put_nowait(Ready(rank))
-                elif kind == "node_interrupted":
-                    self._inbox.put_nowait(Interrupted(rank, event["action"], event["at"]))
+                self._hear(kind, fields)
+
+    def _hear(self, kind: str, fields: Message) -> None:
+        """What the journal has got of a node counts for the run."""
+        rank: int = fields["rank"]
+        if kind == "output":
+            self._look_at(fields)
+        elif kind == "node_ready":
+            self._inbox.put_nowait(Ready(rank))
+        elif kind == "rank_started":
+            self._inbox.put_nowait(RankStarted(rank, fields["process"], fields["size"]))
+        elif kind == "node_interrupted":
+            self._inbox.put_nowait(Interrupted(rank, fields["action"], fields["at"]))
+
+    def _look_at(self, output: Message) -> None:
+        """What a line of output shows of the network is told, and ends the run if it must."""
+        line = self._pieces.line(output)
+        if line is None:
+            return
+        for finding in self._proof.feed(output["rank"], output["stream"], line):
+            self._tell(finding)
+            if finding.level == "fault":
+                self._inbox.put_nowait(NetworkFault(finding.rank, finding.text))
 
     def _exited(self, rank: int, fields: Message) -> None:
         """A job that ended because we told it to is stopped, whatever it says about it."""

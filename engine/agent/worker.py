@@ -19,12 +19,17 @@ import time
 from io import RawIOBase
 from pathlib import Path
 
-from engine.agent.environment import login_environment
+from engine.agent.container import Container
+from engine.agent.entrance import Entrance
+from engine.agent.host import Host, Place
 from engine.agent.interruption import Metadata, watch
 from engine.agent.output import Log, pump
+from engine.agent.ranks import Ranks
 from engine.agent.readiness import Probe
+from engine.agent.redaction import Redaction
 from engine.agent.report import Message, Report
 
+HOSTFILE = "hostfile"
 DRAIN_S = 1.0  # for output that outlives the job's bash
 
 
@@ -42,15 +47,23 @@ def work(folder: Path) -> int:
 
 
 class Worker:
-    """`order` has the node's plan, its readiness probe or None, the grace and the silence.
+    """`order` is what Supervisor makes for a node.
 
-    `metadata` in it is where a spot instance learns that AWS takes it back, None for another.
+    Its plan, all nodes of the run, the image or None, values of the variables that are secrets and
+    all that output must not show, the readiness probe or None, the grace and the silence, and where
+    a spot instance learns that AWS takes it back (None for another).
     """
 
     def __init__(self, folder: Path, order: Message, control: RawIOBase, report: Report) -> None:
         self._folder, self._order = folder, order
         self._control, self._report = control, report
         self._node = order["node"]
+        rank = self._node["rank"]
+        image = order["image"]
+        self._place: Place = Container(image, folder, rank) if image else Host()
+        self._entrance = Entrance(folder, self._place, order["nodes"], rank)
+        self._ranks = Ranks(folder, report)
+        self._script = folder / f"job-{rank}.sh"
         # SimpleQueue: its put may be called from a signal handler.
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._job: subprocess.Popen[bytes] | None = None
@@ -62,34 +75,62 @@ class Worker:
 
     def run(self) -> int:
         """The exit status of the worker itself: 0, whatever the job did."""
-        script = self._write_files()
-        environment = login_environment()
-        environment.update(self._node["environment"])
+        try:
+            environment = self._prepare()
+            if environment is not None:
+                self._attend(environment)
+        finally:
+            self._clear()
+        self._report.close()
+        return 0
+
+    def _prepare(self) -> dict[str, str] | None:
+        """The job's environment, when all is there that it needs; None where that cannot be had."""
+        try:
+            self._write_files()
+            self._place.prepare()
+            environment = self._place.environment()
+            environment.update(self._node["environment"])
+            environment.update(self._order["secrets"])
+            self._entrance.open(environment)
+            self._ranks.open()
+        except OSError as error:
+            self._report.send("not_prepared", reason=str(error))
+            return None
         self._report.send("prepared")
+        return environment
+
+    def _attend(self, environment: dict[str, str]) -> None:
+        """The job was run as the supervisor said, and has ended."""
         threading.Thread(target=self._listen, daemon=True).start()
         if self._order["metadata"] is not None:
             watched = (Metadata(self._order["metadata"]), self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
-        try:
-            if self._await({"start", "stop"}) == "start":
-                self._start(script, environment)
-                ended_by = self._await({"exited", "stop"})
-                self._end(graceful=ended_by == "stop")
-        finally:
-            script.unlink()
-        self._report.close()
-        return 0
+        if self._await({"start", "stop"}) == "start":
+            self._start(environment)
+            ended_by = self._await({"exited", "stop"})
+            self._end(graceful=ended_by == "stop")
 
-    def _write_files(self) -> Path:
-        """The plan's files and the job's script are on the node; the script for root's eyes."""
+    def _write_files(self) -> None:
+        """The plan's files and the job's script are on the node, for root's eyes."""
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for path, text in self._node["files"].items():
+        files = {**self._node["files"], str(self._script): self._node["script"]}
+        for path, text in files.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).touch(mode=0o600)
             Path(path).write_text(text, encoding="utf-8")
-        script = self._folder / f"job-{self._node['rank']}.sh"
-        script.touch(mode=0o600)
-        script.write_text(self._node["script"], encoding="utf-8")
-        return script
+
+    def _clear(self) -> None:
+        """Of what was made for the job nothing is left but its log and the hostfile."""
+        self._entrance.close()
+        self._ranks.close()
+        self._place.end()
+        for path in (*map(Path, self._node["files"]), self._script):
+            if path.name != HOSTFILE:
+                path.unlink(missing_ok=True)
+        for path in self._folder.glob("*"):
+            if path.is_fifo():  # between the processes of a script, made by itself
+                path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
         for line in self._control:
@@ -106,15 +147,13 @@ class Worker:
             if word in words:
                 return str(word)
 
-    def _start(self, script: Path, environment: dict[str, str]) -> None:
-        job = subprocess.Popen(
-            ["bash", str(script)],
+    def _start(self, environment: dict[str, str]) -> None:
+        job = self._place.spawn(
+            ["bash", str(self._script)],
+            environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
-            cwd=environment.get("HOME", "/"),
-            start_new_session=True,
         )
         self._job = job
         self._report.send("node_started", pid=job.pid)
@@ -122,14 +161,16 @@ class Worker:
         assert job.stdout is not None
         assert job.stderr is not None
         for name, stream in (("stdout", job.stdout), ("stderr", job.stderr)):
-            thread = threading.Thread(target=pump, args=(stream, name, log), daemon=True)
+            shown = (stream, name, log, Redaction(self._order["hidden"]))
+            thread = threading.Thread(target=pump, args=shown, daemon=True)
             thread.start()
             self._pumps.append(thread)
         threading.Thread(target=self._wait_for_job, args=(job,), daemon=True).start()
-        if self._order["ready"] is None:
+        ready = self._order["ready"]
+        if ready is None:
             self._report.send("node_ready")
         else:
-            probe = Probe(self._order["ready"], environment, lambda: job.poll() is None)
+            probe = Probe(ready, self._place, environment, lambda: job.poll() is None)
             threading.Thread(target=probe.run, args=(self._report,), daemon=True).start()
 
     def _wait_for_job(self, job: subprocess.Popen[bytes]) -> None:
@@ -137,22 +178,26 @@ class Worker:
         self.tell({"do": "exited"})
 
     def _end(self, graceful: bool) -> None:
-        """The job's process group is gone and its end reported.
+        """The job's process group and what has entered are gone, and its end is reported.
 
-        What has left the group is reaped by the unit when this process ends.
+        What has left its group is reaped by the unit when this process ends.
         """
         assert self._job is not None
         deadline = time.monotonic() + (self._order["grace_s"] if graceful else DRAIN_S)
         if graceful:
             self._signal(signal.SIGTERM)
+            self._entrance.signal(signal.SIGTERM)
             if self._job.poll() is None:
                 self._wait_until(deadline)
+            self._entrance.wait(deadline - time.monotonic())
         for thread in self._pumps:  # their streams end when the last of the group has ended
             thread.join(max(0.0, deadline - time.monotonic()))
         self._signal(signal.SIGKILL)
+        self._entrance.signal(signal.SIGKILL)
         code = self._job.wait()
         for thread in self._pumps:
             thread.join(DRAIN_S)
+        self._ranks.drain()
         if code < 0:
             self._report.send("node_exited", exit_code=128 - code, signal=-code)
         else:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.conftest import make_inventory
+
 COMMAND = Path(sys.executable).with_name("gpuctl")
 ROOT = Path(__file__).parent.parent.parent
 
@@ -155,10 +157,45 @@ def test_the_cli_page_is_what_the_commands_say() -> None:
 def test_the_schema_is_json_and_describes_every_field(tmp_path: Path) -> None:
     import json
 
-    for kind in ("cluster", "run"):
-        schema = json.loads(gpuctl("schema", kind, home=tmp_path).stdout)
-        assert schema["additionalProperties"] is False
-        assert all("description" in field for field in schema["properties"].values())
+    cluster = json.loads(gpuctl("schema", "cluster", home=tmp_path).stdout)
+    run = json.loads(gpuctl("schema", "run", home=tmp_path).stdout)
+    for mapping in (cluster, *(run["$defs"][name] for name in ("Task", "Mpi", "Ray", "Role"))):
+        assert mapping["additionalProperties"] is False
+        assert all("description" in field for field in mapping["properties"].values())
+
+
+def test_templates_are_listed_with_type_and_summary(tmp_path: Path) -> None:
+    import json
+
+    folder = tmp_path / ".config" / "gpuctl" / "templates"
+    folder.mkdir(parents=True)
+    mine = folder / "mine.yaml"
+    mine.write_text("# All of ours begin here. Ask Ada.\nextends: hello\nname: mine\n")
+    lines = gpuctl("templates", home=tmp_path).stdout.splitlines()
+    of_mine = next(line for line in lines if line.startswith("mine "))
+    assert " ".join(of_mine.split()) == f"mine task All of ours begin here. ({mine})"
+    of_hello = next(line for line in lines if line.startswith("hello "))
+    assert " ".join(of_hello.split()) == (
+        "hello task Every node says who it is: the smallest run there is."
+    )
+    found = json.loads(gpuctl("templates", "--json", home=tmp_path).stdout)
+    assert {"name": "mine", "type": "task", "is_users": True}.items() <= {
+        key: value for entry in found if entry["name"] == "mine" for key, value in entry.items()
+    }.items()
+
+
+def test_a_template_of_ones_own_is_told_on_stderr(tmp_path: Path) -> None:
+    folder = tmp_path / ".config" / "gpuctl" / "templates"
+    folder.mkdir(parents=True)
+    (folder / "hello.yaml").write_text("type: task\nname: mine\ncommands: [x]\n")
+    file = tmp_path / "run.yaml"
+    file.write_text("extends: hello\n")
+    saved = tmp_path / "inventory.json"
+    saved.write_text(make_inventory(1).model_dump_json())
+    done = gpuctl("run", str(file), "--dry-run", "--inventory", str(saved), home=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("Run mine-")
+    assert done.stderr.startswith(f"{file}:1:10: W203 template 'hello' is your own ")
 
 
 def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:

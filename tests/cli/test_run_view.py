@@ -1,9 +1,11 @@
 """A run on the terminal, event by event."""
 
+from typing import Literal
+
 import pytest
 
 from cli.run_view import RunView
-from engine.events import NodeInterrupted
+from engine.events import Event, NetworkSeen, NodeInterrupted, RankStarted, RunFinished
 from tests.engine.conftest import make_plan
 
 NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026-11-20T08:11:01Z")
@@ -33,3 +35,54 @@ def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[s
         '{"kind":"node_interrupted","time":1795162145.0,"rank":1,"action":"terminate",'
         '"at":"2026-11-20T08:11:01Z"}\n'
     )
+
+
+def shown(capsys: pytest.CaptureFixture[str], *events: Event) -> list[str]:
+    view = RunView(make_plan(), as_json=False)
+    for event in events:
+        view.event(event)
+    return capsys.readouterr().out.splitlines()
+
+
+def started(rank: int, process: int, size: int = 4) -> RankStarted:
+    return RankStarted(time=1.0, rank=rank, process=process, size=size)
+
+
+def test_ranks_are_one_line_when_all_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, started(0, 0), started(1, 3), started(0, 1), started(0, 1)) == []
+    four = (started(1, 2), started(0, 0), started(1, 3), started(0, 1))
+    assert shown(capsys, *four) == ["-- all 4 ranks started, on node[0-1]"]
+    assert shown(capsys, *four, *four) == ["-- all 4 ranks started, on node[0-1]"] * 2
+    assert shown(capsys, started(0, 0, 1)) == ["-- the only rank started, on node0"]
+
+
+def seen(rank: int, level: Literal["proof", "warning", "fault"], text: str) -> NetworkSeen:
+    return NetworkSeen(time=1.0, rank=rank, level=level, text=text)
+
+
+FINISHED = RunFinished(
+    time=2.0, status="done", exit_code=0, first_failed_rank=None, reason="all ended"
+)
+
+
+def test_the_same_proof_of_all_nodes_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    proofs = [seen(rank, "proof", f"node{rank} uses EFA: 4 interfaces") for rank in (0, 1)]
+    assert shown(capsys, *proofs) == ["-- network: node[0-1] uses EFA: 4 interfaces"]
+
+
+def test_what_was_proven_of_some_nodes_is_told_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert shown(capsys, seen(1, "proof", "node1 uses EFA"), FINISHED) == [
+        "-- network: node1 uses EFA",
+        "-- run done: all ended",
+    ]
+
+
+@pytest.mark.parametrize("level", ["warning", "fault"])
+def test_a_fallback_is_told_at_once(
+    capsys: pytest.CaptureFixture[str], level: Literal["warning", "fault"]
+) -> None:
+    assert shown(capsys, seen(1, level, "node1 uses sockets")) == [
+        f"-- network {level}: node1 uses sockets"
+    ]

@@ -8,7 +8,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from config.load import check, kind_of, load_cluster, load_run
+from config.kinds import kind_of
+from config.load import check, load_cluster, load_run
+from config.run import RUN_TYPES, Task
 from config.schema import json_schema
 from tests.config.test_complaints import CLUSTER, RUN
 
@@ -31,6 +33,7 @@ def test_every_stack_is_valid_for_gpuctl_and_for_editors(stack: Path) -> None:
 
 def test_the_seed_is_kept_unmodified() -> None:
     run = load_run(ROOT / "stacks" / "nccl-tests.dstack.yaml")
+    assert isinstance(run, Task)
     assert (run.nodes, run.startup_order, run.stop_criteria) == (2, "workers-first", "master-done")
     assert run.env == {"NCCL_DEBUG": "INFO"}
     assert len(run.commands) == 1
@@ -84,6 +87,44 @@ def test_good_run_lines(line: str) -> None:
 def test_bad_run_lines(line: str) -> None:
     text = RUN.replace("type: task\n", "") if line.startswith("type") else RUN
     assert not is_valid("run", f"{text}{line}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type: mpi\nname: x\nnodes: 2\ncommands: [x]\nroles: {worker: {env: {A: {secret: B}}}}",
+        "type: nccl-tests\nname: x\ncollectives: [all_reduce]\nmin_bytes: 8\nmax_bytes: 1G",
+        "type: torchrun\nname: x\ncommands: [x]\nnnodes: 2..4",
+        "extends: hello",
+        "extends: hello\ntype: mpi\nprocs_per_node: 2",
+        "extends: hello\nprocs_per_node: 2",
+    ],
+)
+def test_good_runs(text: str) -> None:
+    assert is_valid("run", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type: mpi\nname: x",
+        "name: x\ncommands: [x]",
+        "type: mpi\nname: x\ncommands: [x]\nmax_restarts: 2",
+        "type: torchrun\nname: x\ncommands: [x]\nnnodes: 2-4",
+        "type: nccl-tests\nname: x\nmin_bytes: 0",
+        "type: task\nname: x\ncommands: [x]\nenv: {A: {sekret: B}}",
+        "extends: hello\nproc_per_node: 2",
+    ],
+)
+def test_bad_runs(text: str) -> None:
+    assert not is_valid("run", text)
+
+
+def test_the_run_schema_has_a_branch_for_every_type() -> None:
+    schema = json_schema("run")
+    assert schema["properties"]["type"]["enum"] == list(RUN_TYPES)
+    for model in RUN_TYPES.values():
+        assert set(schema["$defs"][model.__name__]["properties"]) == set(model.model_fields)
 
 
 def test_every_key_of_every_mapping_is_described() -> None:

@@ -2,17 +2,19 @@
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from config.run import Run
+from config.run import Task
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal
 from engine.agent.launcher import LINE_LIMIT
@@ -22,6 +24,9 @@ from engine.bundle import agent_bundle
 from engine.events import Event, Output, parse_event
 from engine.plan import LaunchPlan, launch_plan
 from nodes.inventory import Bastion, Inventory, Node
+from tests.engine.machines import two_machines
+
+TOOLS = Path(__file__).parent / "tools"
 
 
 def make_inventory(count: int, gpus: int = 8) -> Inventory:
@@ -46,8 +51,8 @@ def make_inventory(count: int, gpus: int = 8) -> Inventory:
     )
 
 
-def make_run(**fields: Any) -> Run:
-    return Run.model_validate(
+def make_run(**fields: Any) -> Task:
+    return Task.model_validate(
         {"type": "task", "name": "job", "nodes": 2, "commands": ("true",), **fields}
     )
 
@@ -87,18 +92,22 @@ class LocalCluster:
         self.launcher = LocalLauncher(folder, agent)
         self.journal = Journal(folder / JOURNAL)
 
-    def supervisor(self, plan: LaunchPlan) -> Supervisor:
+    def supervisor(
+        self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})
+    ) -> Supervisor:
         data = json.loads(plan.model_dump_json())
         for node in data["nodes"]:  # the plan's paths are the nodes' own
             node["files"] = {
                 str(self.folder / f"node{node['rank']}" / Path(path).name): text
                 for path, text in node["files"].items()
             }
-        return Supervisor(data, self.journal, self.launcher)
+        return Supervisor(data, dict(secrets), self.journal, self.launcher)
 
-    def execute(self, plan: LaunchPlan) -> Verdict:
+    def execute(
+        self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})
+    ) -> Verdict:
         """Runs the plan to its end."""
-        return asyncio.run(self.supervisor(plan).run())
+        return asyncio.run(self.supervisor(plan, secrets).run())
 
     async def serve(self, supervisor: Supervisor) -> asyncio.AbstractServer:
         answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
@@ -136,10 +145,18 @@ class LocalCluster:
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
+    monkeypatch.setenv("PATH", f"{TOOLS}:{os.environ['PATH']}")
     # A short path: a Unix socket's may have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="gpuctl-"))
     cluster = LocalCluster(folder)
     yield cluster
     cluster.journal.close()
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="package")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inventory]:
+    """Two machines of the lab, for all tests that need them."""
+    with two_machines(tmp_path_factory.mktemp("cluster")) as there:
+        yield there

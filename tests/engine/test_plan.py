@@ -1,35 +1,14 @@
-"""The launch plan: what each node gets, to the letter."""
+"""The launch plan beside its modes (test_modes.py): nodes, variables, ids, commands."""
 
-import json
 import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import InputError
-from engine.plan import LaunchPlan, launch_plan, new_run_id
+from engine.plan import launch_plan, new_run_id
 from engine.script import job_script
-from tests.engine.conftest import make_inventory, make_plan, make_run
-
-CASE = Path(__file__).parent / "cases" / "two_nodes.json"
-
-
-def test_plan_of_the_seeds_job() -> None:
-    run = make_run(
-        name="nccl-tests",
-        startup_order="workers-first",
-        stop_criteria="master-done",
-        env=["NCCL_DEBUG=INFO"],
-        commands=("hostname\n", "true"),
-        ready={"port": 22},
-        max_duration="1h",
-        on_stop="destroy",
-    )
-    plan = launch_plan(run, make_inventory(3), "nccl-tests-4f2a1c")
-    assert json.loads(plan.model_dump_json()) == json.loads(CASE.read_text())
-    assert LaunchPlan.model_validate_json(plan.model_dump_json()) == plan
+from tests.engine.conftest import make_inventory, make_run
 
 
 def test_type_without_gpus_has_no_slots() -> None:
@@ -37,26 +16,6 @@ def test_type_without_gpus_has_no_slots() -> None:
     node = plan.nodes[0]
     assert node.environment["DSTACK_GPUS_PER_NODE"] == node.environment["DSTACK_GPUS_NUM"] == "0"
     assert node.files == {"/var/lib/gpuctl/runs/job-1/hostfile": "10.213.1.10\n10.213.1.11\n"}
-
-
-def test_more_nodes_than_there_are() -> None:
-    with pytest.raises(InputError) as error:
-        launch_plan(make_run(nodes=4), make_inventory(2), "job-1")
-    assert str(error.value) == (
-        "run job wants 4 nodes, cluster demo has 2; set `nodes: 2`, or bring up a larger cluster"
-    )
-
-
-def test_value_longer_than_linux_passes() -> None:
-    with pytest.raises(InputError) as error:
-        make_plan(env={"A": "x" * 131_070})
-    assert str(error.value) == (
-        "env A is 131072 bytes long, Linux passes 131071; put it into a file on the nodes"
-    )
-
-
-def test_longest_value_is_accepted() -> None:
-    assert make_plan(env={"A": "x" * 131_069})
 
 
 def test_run_ids_differ_and_say_which_run() -> None:

@@ -18,14 +18,13 @@ from engine import session
 from engine.agent import main as agent_main
 from engine.events import Event, Output
 from engine.history import History
+from engine.places import run_folder
 from engine.plan import LaunchPlan, launch_plan, new_run_id
 from engine.record import recorded_events
 from engine.session import ClusterBusy
 from nodes.inventory import Inventory, Node
 from nodes.ssh import Completed
-from tests.engine.conftest import make_inventory, make_run
-
-TOOLS = Path(__file__).parent / "tools"
+from tests.engine.conftest import TOOLS, make_inventory, make_run
 
 
 class LocalConnections:
@@ -118,6 +117,20 @@ def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
     with History(tmp_path) as history:
         assert history.find(plan.run_id).exit_code == 7
         assert [row.busbw for row in history.rows(plan.run_id)][:1] == [3]
+
+
+def test_secrets_reach_the_job_and_no_file(connections: LocalConnections, tmp_path: Path) -> None:
+    value = "geheim-0123456789"
+    plan = job("echo it is $TOKEN; echo ${#TOKEN}", env={"TOKEN": {"secret": "MY_TOKEN"}})
+    events: list[Event] = []
+    secrets = {"MY_TOKEN": value, "OTHER": "of nobody on the nodes"}
+    result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append, secrets))
+    assert result.status == "done"
+    assert text(events, 0) == text(events, 1) == ["it is ***", str(len(value))]
+    assert not (agent_main.HANDED / f"{plan.run_id}.json").exists()
+    for folder in (tmp_path, Path(run_folder(plan.run_id)).parents[1]):
+        for path in folder.rglob("*"):
+            assert not path.is_file() or value.encode() not in path.read_bytes()
 
 
 @pytest.mark.parametrize("broken_off", [0, 40])

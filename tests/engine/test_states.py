@@ -15,9 +15,12 @@ from engine.agent.states import (
     Gone,
     HeadEnding,
     Interrupted,
+    NetworkFault,
     Node,
+    NotPrepared,
     NotReady,
     Prepared,
+    RankStarted,
     Ready,
     Start,
     State,
@@ -27,8 +30,11 @@ from engine.agent.states import (
 )
 
 
-def make_state(count: int, order: str = "any", criteria: str = "all-done") -> State:
-    return State(order, criteria, tuple(Node(f"node{i}") for i in range(count)))
+def make_state(
+    count: int, order: str = "any", criteria: str = "all-done", processes: int = 0
+) -> State:
+    nodes = tuple(Node(f"node{i}", processes=processes) for i in range(count))
+    return State(order, criteria, nodes)
 
 
 def feed(state: State, *events: Event) -> tuple[State, list[Action]]:
@@ -154,6 +160,98 @@ def test_the_heads_end_is_a_stop_unless_aws_takes_it_back() -> None:
     assert (state.verdict.exit_code, state.verdict.first_failed_rank) == (125, 0)
 
 
+def launching(processes: int = 8) -> State:
+    """A launcher runs on node0, its ranks shall be on node0 and node1."""
+    nodes = tuple(Node(f"node{i}", "worker" if i else "launcher", processes) for i in range(2))
+    state = State("workers-first", "master-done", nodes)
+    return feed(state, Prepared(0), Prepared(1), Ready(1), Ready(0))[0]
+
+
+def ended(state: State) -> State:
+    return feed(state, Exited(0, 0), Gone(0, ""), Exited(1, 143), Gone(1, ""))[0]
+
+
+def reason(state: State) -> tuple[str, int, int | None, str]:
+    assert state.verdict is not None
+    verdict = state.verdict
+    return verdict.status, verdict.exit_code, verdict.first_failed_rank, verdict.reason
+
+
+def test_a_node_that_cannot_run_the_job_fails_the_run() -> None:
+    state, actions = feed(make_state(2), Prepared(0), NotPrepared(1, "no image"))
+    assert actions == [Stop(0), Stop(1)]
+    assert reason(state) == ("failed", 125, 1, "node1 cannot run the job: no image")
+
+
+def test_all_ranks_on_the_head_fail_the_run_at_once() -> None:
+    state = launching()
+    state, actions = feed(state, *(RankStarted(0, rank, 16) for rank in range(8)))
+    assert (state.verdict, actions) == (None, [])
+    state, actions = feed(state, RankStarted(0, 8, 16))
+    assert actions == [Stop(0), Stop(1)]
+    assert reason(state) == (
+        "failed",
+        1,
+        0,
+        "node0 got 9 ranks of 16, 8 were planned there: the launcher ignored the hostfile",
+    )
+
+
+def test_another_number_of_ranks_fails_the_run_at_once() -> None:
+    state, actions = feed(launching(), RankStarted(0, 0, 8))
+    assert actions == [Stop(0), Stop(1)]
+    assert reason(state) == ("failed", 1, 0, "the launcher started 8 ranks, 16 were planned")
+
+
+def test_a_node_without_its_ranks_fails_a_run_that_seemed_done() -> None:
+    state, _ = feed(launching(1), RankStarted(0, 0, 2))
+    assert reason(ended(state)) == ("failed", 1, 1, "node1 ran 0 of its 1 ranks")
+
+
+def test_ranks_that_are_told_of_after_the_launchers_end_count() -> None:
+    state, _ = feed(launching(1), RankStarted(0, 0, 2), Exited(0, 0), RankStarted(1, 1, 2))
+    state, actions = feed(state, Gone(0, ""), Exited(1, 143), Gone(1, ""))
+    assert actions == [Finish()]
+    assert reason(state)[:2] == ("done", 0)
+
+
+def test_a_rank_that_begins_again_counts_once() -> None:
+    state, _ = feed(launching(1), *[RankStarted(0, 0, 2)] * 3, RankStarted(1, 1, 2))
+    assert reason(ended(state))[0] == "done"
+
+
+def test_a_launcher_that_fails_keeps_its_code() -> None:
+    state, _ = feed(launching(), Exited(0, 205), Gone(0, ""), Exited(1, 0), Gone(1, ""))
+    assert reason(state) == ("failed", 205, 0, "node0 exited with 205")
+
+
+def test_ranks_count_only_where_they_were_planned() -> None:
+    state, actions = feed(running(), RankStarted(0, 5, 99))
+    assert (state.verdict, actions) == (None, [])
+
+
+def test_a_fault_of_the_network_fails_the_run_also_late() -> None:
+    fault = NetworkFault(1, "node1 uses sockets")
+    state, actions = feed(running(), fault)
+    assert actions == [Stop(0), Stop(1), Stop(2)]
+    assert reason(state) == ("failed", 1, 1, "node1 uses sockets")
+    late = feed(running("master-done"), Exited(0, 0), fault)[0]
+    assert reason(late) == ("failed", 1, 1, "node1 uses sockets")
+    failed = feed(running(), Exited(2, 7), fault)[0]
+    assert reason(failed)[:2] == ("failed", 7)
+
+
+def test_workers_done_ends_the_parameter_servers() -> None:
+    roles = ("ps", "worker", "worker")
+    nodes = tuple(Node(f"node{i}", role) for i, role in enumerate(roles))
+    state = State("any", "workers-done", nodes)
+    state, _ = feed(state, *map(Prepared, range(3)), *map(Ready, range(3)), Exited(1, 0))
+    assert state.verdict is None
+    state, actions = feed(state, Exited(2, 0))
+    assert actions == [Stop(0)]
+    assert reason(state) == ("done", 0, None, "the workers are done")
+
+
 EVENTS = st.one_of(
     st.builds(Prepared, st.integers(0, 2)),
     st.builds(Ready, st.integers(0, 2)),
@@ -164,18 +262,21 @@ EVENTS = st.one_of(
     st.just(DurationOver(60)),
     st.builds(Interrupted, st.integers(0, 2), st.just("terminate"), st.just("soon")),
     st.just(HeadEnding()),
+    st.builds(NotPrepared, st.integers(0, 2), st.just("no image")),
+    st.builds(RankStarted, st.integers(0, 2), st.integers(0, 2), st.sampled_from([3, 3, 3, 1])),
+    st.builds(NetworkFault, st.integers(0, 2), st.just("sockets")),
 )
 ORDERS = st.sampled_from(["any", "master-first", "workers-first"])
-CRITERIA = st.sampled_from(["all-done", "master-done"])
+CRITERIA = st.sampled_from(["all-done", "master-done", "workers-done"])
 
 
 def histories() -> st.SearchStrategy[list[tuple[State, State, tuple[Action, ...]]]]:
     """Every step of a run: the state before, the state after, and the actions."""
 
     def steps(
-        order: str, criteria: str, count: int, events: list[Event]
+        order: str, criteria: str, count: int, processes: int, events: list[Event]
     ) -> list[tuple[State, State, tuple[Action, ...]]]:
-        state, taken = make_state(count, order, criteria), []
+        state, taken = make_state(count, order, criteria, processes), []
         for event in events:
             if getattr(event, "rank", 0) < count:
                 after, actions = decide(state, event)
@@ -183,7 +284,8 @@ def histories() -> st.SearchStrategy[list[tuple[State, State, tuple[Action, ...]
                 state = after
         return taken
 
-    return st.builds(steps, ORDERS, CRITERIA, st.integers(1, 3), st.lists(EVENTS, max_size=40))
+    counts, processes, events = st.integers(1, 3), st.integers(0, 1), st.lists(EVENTS, max_size=40)
+    return st.builds(steps, ORDERS, CRITERIA, counts, processes, events)
 
 
 @given(histories())
@@ -205,7 +307,9 @@ def test_a_verdict_stays_and_stops_all_that_run(
 ) -> None:
     stopped: list[int] = []
     for before, after, actions in steps:
-        assert before.verdict is None or after.verdict == before.verdict
+        if before.verdict is not None and after.verdict != before.verdict:
+            assert after.verdict is not None
+            assert (before.verdict.status, after.verdict.status) == ("done", "failed")
         stopped += [action.rank for action in actions if isinstance(action, Stop)]
         if after.verdict is None:
             assert stopped == []
@@ -224,6 +328,16 @@ def test_the_end_comes_once_and_when_nothing_is_left(
     for after, _ in ends:
         assert after.verdict is not None
         assert {node.phase for node in after.nodes} == {"gone"}
+
+
+@given(histories())
+def test_a_done_run_had_every_planned_rank_where_it_belongs(
+    steps: list[tuple[State, State, tuple[Action, ...]]],
+) -> None:
+    for _, after, actions in steps:
+        if Finish() in actions and after.verdict and after.verdict.status == "done":
+            for node in after.nodes:
+                assert not after.processes or len(node.ranks) == node.processes
 
 
 @given(ORDERS, CRITERIA, st.lists(EVENTS, max_size=20))

@@ -226,7 +226,8 @@ def test_stop_on_request(cluster: LocalCluster) -> None:
 
 
 def test_script_and_environment_leave_no_file(cluster: LocalCluster) -> None:
-    plan = make_plan(nodes=1, env={"TOKEN": "geheim"}, commands=("sleep 0",))
+    pipe = f"mkfifo {cluster.folder}/node0/failed"
+    plan = make_plan(nodes=1, env={"TOKEN": "geheim"}, commands=(pipe,))
     cluster.execute(plan)
     assert sorted(path.name for path in (cluster.folder / "node0").iterdir()) == [
         "hostfile",

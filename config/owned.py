@@ -1,0 +1,234 @@
+"""Names in a run's environment that are not the user's: gpuctl or a launcher sets them.
+
+One table for the check of `env`, for the plan (engine/modes) and for docs/modes.md. `RANK` and
+`WORLD_SIZE` mean nodes to TI-ONE and processes to torch: a type has one of the meanings.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_DSTACK = "runner/internal/executor/executor.go of dstackai/dstack, 2026-11-20"
+_TI_ONE = "Tencent Cloud TI-ONE, environment of its training modes, 2026-11-20"
+_KUBEFLOW = "pkg/runtime/framework/plugins/mpi/mpi.go of kubeflow/trainer@8c0f5059, 2026-08-21"
+_ORTE_TO_PRTE = "kubeflow/trainer#4028: Open MPI 5 ignores ORTE's names, 2026-11-20"
+_OPENMPI = "docs.open-mpi.org v5.0, environment variables of launched processes, 2026-11-20"
+_PRRTE = "docs/launching-apps/ssh.rst of openpmix/prrte@52d5e4bb, 2026-11-20"
+_MPI_OPERATOR = "pkg/controller/mpi_job_controller.go of kubeflow/mpi-operator@caa3c47f, 2026-07-02"
+_HYDRA = "`mpiexec -help` of MPICH 5.0 and of Intel MPI 2021.19, 2026-11-20"
+_TORCHRUN = "torch/distributed/run.py of pytorch@010929fd, 2026-11-20"
+_HOROVOD = "horovod/runner/gloo_run.py of horovod 0.28.1, 2026-11-20"
+_DEEPSPEED = "deepspeed/launcher/runner.py and launch.py of DeepSpeed@2d991ba3, 2026-11-20"
+_TENSORFLOW = "tensorflow.org, TFConfigClusterResolver, 2026-11-20"
+_RAY = "docs.ray.io, cluster CLI and ray.init, 2026-11-20"
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A name, or a `PREFIX*`; who sets it, on every node or in every rank; to what, and where
+    that is written.
+    """
+
+    name: str
+    by: str
+    value: str
+    source: str
+
+    @property
+    def why(self) -> str:
+        """Why a run file cannot set it."""
+        return f"{self.by} sets it: {self.value}"
+
+
+_EVERYWHERE = (
+    Owned("DSTACK_*", "gpuctl", "the node's place in the run, by dstack's names", _DSTACK),
+    Owned("GPUCTL_*", "gpuctl", "the node's place in the run", "docs/runs.md"),
+)
+
+_NODES = (
+    Owned("NODE_LIST", "gpuctl", "`IP:GPUS,…` of all nodes, in rank order", _TI_ONE),
+    Owned("INDEX", "gpuctl", "the node's number, 0 is the head", _TI_ONE),
+)
+_GPUS = (
+    Owned("GPU_NUM", "gpuctl", "GPUs of all nodes of the run", _TI_ONE),
+    Owned("GPU_NUM_PER_NODE", "gpuctl", "GPUs of this node", _TI_ONE),
+)
+_SLOTS = (Owned("NODE_IP_SLOT_LIST", "gpuctl", "`IP:RANKS,…` of the nodes with ranks", _TI_ONE),)
+
+_OPEN_MPI = (
+    Owned("OMPI_MCA_orte_default_hostfile", "gpuctl", "the hostfile, for Open MPI 4", _TI_ONE),
+    Owned(
+        "OMPI_MCA_orte_keep_fqdn_hostnames",
+        "gpuctl",
+        "dotted host names are whole names, for Open MPI 4",
+        _KUBEFLOW,
+    ),
+    Owned(
+        "OMPI_MCA_orte_set_default_slots", "gpuctl", "ranks on a node, for Open MPI 4", _KUBEFLOW
+    ),
+    Owned(
+        "OMPI_MCA_plm_rsh_agent",
+        "gpuctl",
+        "how Open MPI 4 enters the other nodes",
+        "ompi_info --param plm rsh of Open MPI 4.1, 2026-11-20",
+    ),
+    Owned(
+        "OMPI_MCA_plm_rsh_no_tree_spawn",
+        "gpuctl",
+        "above 64 nodes: node 0 enters them all, for Open MPI 4",
+        "open-mpi/ompi#4578, #7087: hangs where nodes enter nodes, 2026-11-20",
+    ),
+    Owned(
+        "OMPI_MCA_plm_rsh_num_concurrent",
+        "gpuctl",
+        "above 64 nodes: all at once, for Open MPI 4",
+        "horovod/runner/mpi_run.py of horovod 0.28.1, 2026-11-20",
+    ),
+    Owned(
+        "PRTE_MCA_prte_default_hostfile", "gpuctl", "the hostfile, for Open MPI 5", _ORTE_TO_PRTE
+    ),
+    Owned(
+        "PRTE_MCA_prte_keep_fqdn_hostnames",
+        "gpuctl",
+        "dotted host names are whole names, for Open MPI 5",
+        _ORTE_TO_PRTE,
+    ),
+    Owned(
+        "PRTE_MCA_prte_set_default_slots",
+        "gpuctl",
+        "ranks on a node, for Open MPI 5",
+        _ORTE_TO_PRTE,
+    ),
+    Owned("PRTE_MCA_plm_ssh_agent", "gpuctl", "how Open MPI 5 enters the other nodes", _PRRTE),
+    Owned(
+        "PRTE_MCA_plm_ssh_no_tree_spawn",
+        "gpuctl",
+        "above 64 nodes: node 0 enters them all, for Open MPI 5",
+        "openpmix/prrte#476: hangs where nodes enter nodes, 2026-11-20",
+    ),
+    Owned(
+        "PRTE_MCA_plm_ssh_num_concurrent",
+        "gpuctl",
+        "above 64 nodes: all at once, for Open MPI 5",
+        _PRRTE,
+    ),
+    Owned("OMPI_COMM_WORLD_*", "mpirun", "its number, and how many there are", _OPENMPI),
+)
+_HYDRA_MPI = (
+    Owned("HYDRA_HOST_FILE", "gpuctl", "the hostfile, for MPICH", _MPI_OPERATOR),
+    Owned("HYDRA_LAUNCHER", "gpuctl", "MPICH calls HYDRA_LAUNCHER_EXEC as it would ssh", _HYDRA),
+    Owned("HYDRA_LAUNCHER_EXEC", "gpuctl", "how MPICH enters the other nodes", _HYDRA),
+    Owned("I_MPI_HYDRA_HOST_FILE", "gpuctl", "the hostfile, for Intel MPI", _MPI_OPERATOR),
+    Owned("I_MPI_PERHOST", "gpuctl", "ranks on a node, for Intel MPI", _MPI_OPERATOR),
+    Owned(
+        "I_MPI_HYDRA_BOOTSTRAP",
+        "gpuctl",
+        "Intel MPI calls I_MPI_HYDRA_BOOTSTRAP_EXEC as it would ssh",
+        _HYDRA,
+    ),
+    Owned("I_MPI_HYDRA_BOOTSTRAP_EXEC", "gpuctl", "how Intel MPI enters the other nodes", _HYDRA),
+    Owned("PMI_*", "mpirun", "its number, and how many there are", _HYDRA),
+)
+
+_MPI = (*_NODES, *_GPUS, *_SLOTS, *_OPEN_MPI, *_HYDRA_MPI)
+
+
+def _torch_ranks(launcher: str, source: str) -> tuple[Owned, ...]:
+    """What torch's `env://` reads: `RANK` and `WORLD_SIZE` count processes."""
+    return (
+        Owned("RANK", launcher, "the RANK's number over all nodes", source),
+        Owned("WORLD_SIZE", launcher, "how many RANKS there are", source),
+        Owned("LOCAL_RANK", launcher, "the rank's number on its node", source),
+        Owned("MASTER_ADDR", launcher, "where rank 0 is", source),
+        Owned("MASTER_PORT", launcher, "where rank 0 listens", source),
+    )
+
+
+OWNED: Mapping[str, tuple[Owned, ...]] = {
+    "task": _EVERYWHERE,
+    "mpi": (*_EVERYWHERE, *_MPI),
+    "nccl-tests": (*_EVERYWHERE, *_MPI),
+    "ddp": (
+        *_EVERYWHERE,
+        *_NODES,
+        Owned("MASTER_ADDR", "gpuctl", "the address of node 0", _TI_ONE),
+        Owned("MASTER_PORT", "gpuctl", "the run's `port`, 23456 by default", _TI_ONE),
+        Owned("WORLD_SIZE", "gpuctl", "how many NODES there are", _TI_ONE),
+        Owned("RANK", "gpuctl", "the NODE's number", _TI_ONE),
+        *_GPUS,
+    ),
+    "torchrun": (
+        *_EVERYWHERE,
+        Owned("PET_NNODES", "gpuctl", "the number of nodes, or `MIN:MAX`", _TORCHRUN),
+        Owned("PET_NPROC_PER_NODE", "gpuctl", "ranks on a node", _TORCHRUN),
+        Owned("PET_NODE_RANK", "gpuctl", "without elasticity: the node's number", _TORCHRUN),
+        Owned("PET_MASTER_ADDR", "gpuctl", "without elasticity: node 0", _TORCHRUN),
+        Owned("PET_MASTER_PORT", "gpuctl", "without elasticity: the run's `port`", _TORCHRUN),
+        Owned(
+            "PET_RDZV_BACKEND", "gpuctl", "static, or c10d where ranks may come and go", _TORCHRUN
+        ),
+        Owned("PET_RDZV_ENDPOINT", "gpuctl", "for c10d: node 0 and the run's `port`", _TORCHRUN),
+        Owned("PET_RDZV_CONF", "gpuctl", "for c10d: node 0 is the one that listens", _TORCHRUN),
+        Owned("PET_RDZV_ID", "gpuctl", "the run's id", _TORCHRUN),
+        Owned("PET_MAX_RESTARTS", "gpuctl", "the run's `max_restarts`", _TORCHRUN),
+        Owned("PET_LOCAL_ADDR", "gpuctl", "the node's address, which others can reach", _TORCHRUN),
+        *_torch_ranks("torchrun", _TORCHRUN),
+        Owned("LOCAL_WORLD_SIZE", "torchrun", "ranks on its node", _TORCHRUN),
+        Owned("GROUP_RANK", "torchrun", "its node's number", _TORCHRUN),
+        Owned("GROUP_WORLD_SIZE", "torchrun", "how many nodes there are", _TORCHRUN),
+        Owned("ROLE_NAME", "torchrun", "its role: default", _TORCHRUN),
+        Owned("ROLE_RANK", "torchrun", "its number in its role", _TORCHRUN),
+        Owned("ROLE_WORLD_SIZE", "torchrun", "how many ranks its role has", _TORCHRUN),
+        Owned("TORCHELASTIC_*", "torchrun", "restarts so far, the run", _TORCHRUN),
+    ),
+    "horovod": (
+        *_EVERYWHERE,
+        *_NODES,
+        *_GPUS,
+        *_SLOTS,
+        *_OPEN_MPI,
+        Owned("HOROVOD_RANK", "horovodrun", "its number", _HOROVOD),
+        Owned("HOROVOD_SIZE", "horovodrun", "how many there are", _HOROVOD),
+        Owned("HOROVOD_LOCAL_*", "horovodrun", "its number on its node", _HOROVOD),
+        Owned("HOROVOD_CROSS_*", "horovodrun", "its node's number", _HOROVOD),
+        Owned("HOROVOD_HOSTNAME", "horovodrun", "its node", _HOROVOD),
+        Owned("HOROVOD_GLOO_RENDEZVOUS_*", "horovodrun", "where it listens", _HOROVOD),
+    ),
+    "deepspeed": (
+        *_EVERYWHERE,
+        Owned("DS_ENV_FILE", "gpuctl", "the run's `.deepspeed_env`", _DEEPSPEED),
+        Owned("PDSH_RCMD_TYPE", "DeepSpeed", "pdsh goes by ssh", _DEEPSPEED),
+        *_torch_ranks("DeepSpeed", _DEEPSPEED),
+        Owned("LOCAL_SIZE", "DeepSpeed", "ranks on its node", _DEEPSPEED),
+        Owned("CROSS_RANK", "DeepSpeed", "its node's number", _DEEPSPEED),
+        Owned("CROSS_SIZE", "DeepSpeed", "how many nodes there are", _DEEPSPEED),
+    ),
+    "ps-worker": (
+        *_EVERYWHERE,
+        *_NODES,
+        *_GPUS,
+        Owned("TF_CONFIG", "gpuctl", "all servers, and which of them the node is", _TENSORFLOW),
+    ),
+    "ray": (
+        *_EVERYWHERE,
+        *_NODES,
+        *_GPUS,
+        Owned("HEAD_ADDR", "gpuctl", "the address of the head", _TI_ONE),
+        Owned("HEAD_PORT", "gpuctl", "the run's `port`, 6379 by default", _TI_ONE),
+        Owned("RANK", "gpuctl", "the NODE's number, 0 is the head", _TI_ONE),
+        Owned("RAY_ADDRESS", "gpuctl", "the cluster that `ray.init()` joins", _RAY),
+    ),
+}
+"""By the run's type, in the order of the documentation."""
+
+
+def owned(run_type: str) -> Mapping[str, str]:
+    """Names (or `PREFIX*`) that a run file of this type cannot set, and who sets them to what."""
+    return {row.name: row.why for row in OWNED[run_type]}
+
+
+def owner(run_type: str, name: str) -> Owned | None:
+    """Who owns the variable; None where it is the user's."""
+    for row in OWNED[run_type]:
+        if row.name == name or (row.name.endswith("*") and name.startswith(row.name[:-1])):
+            return row
+    return None

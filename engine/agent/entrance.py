@@ -1,0 +1,186 @@
+"""Lets commands into a run: the worker's end of `bin/ssh` and `bin/with-env`.
+
+Launchers start ranks on other nodes by a remote agent. Here that agent asks the worker beside it,
+which goes to the other node with the cluster's key and asks the worker there. So every process is
+in its node's unit, has the run's environment and is in the node's container, and the job needs
+neither a key nor ssh.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pkgutil
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+from engine.agent.enter import FAILED, SOCKET
+from engine.agent.host import Place
+from engine.agent.launcher import STOP_GRACE_S, ssh_to
+from engine.agent.report import Message
+
+AT_ONCE = 4096  # 512 nodes with 8 ranks, each entered by a command of its own (horovodrun)
+
+
+class Entrance:
+    """`bin/` and the socket in a run's folder, and what was started through them.
+
+    `nodes` are all of the run, `rank` is this one's.
+    """
+
+    def __init__(self, folder: Path, place: Place, nodes: list[Message], rank: int) -> None:
+        self._folder, self._place = folder, place
+        self._ips = {
+            name: node["private_ip"]
+            for node in nodes
+            for name in (node["name"], node["private_ip"])
+        }
+        own = nodes[rank]
+        self._own = {"", "localhost", socket.gethostname(), own["name"], own["private_ip"]}
+        self._environment: dict[str, str] = {}
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._room = threading.Semaphore(AT_ONCE)
+        self._changed = threading.Condition()
+        self._groups: set[int] = set()
+
+    def open(self, environment: dict[str, str]) -> None:
+        """Commands can enter; they have `environment`."""
+        self._environment = environment
+        client = self._folder / "bin" / "enter.py"
+        client.parent.mkdir(mode=0o755, exist_ok=True)
+        source = pkgutil.get_data("engine.agent", "enter.py")
+        assert source is not None
+        client.write_bytes(source)
+        for name in ("ssh", "with-env"):
+            # -I: neither the job's PYTHONPATH nor its folder stands in the way of this one.
+            script = f'#!/bin/sh\nexec python3 -IS {shlex.quote(str(client))} {name} "$@"\n'
+            (client.parent / name).write_text(script)
+            (client.parent / name).chmod(0o755)
+        path = self._folder / SOCKET
+        path.unlink(missing_ok=True)
+        self._listener.bind(str(path))
+        path.chmod(0o600)
+        self._listener.listen(AT_ONCE)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def signal(self, number: int) -> None:
+        """What has entered and has not ended has the signal."""
+        with self._changed:
+            for group in self._groups:
+                _kill(group, number)
+
+    def wait(self, seconds: float) -> None:
+        """What has entered has ended, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._groups, max(0.0, seconds))
+
+    def close(self) -> None:
+        """Nothing can enter any more; what was made in the run's folder is gone."""
+        self._listener.close()
+        (self._folder / SOCKET).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / "bin", ignore_errors=True)
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
+
+    def _attend(self, connection: socket.socket) -> None:
+        """One that enters, from its request to its end."""
+        with connection, contextlib.suppress(OSError, ValueError, KeyError):
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3, socket.MSG_CMSG_CLOEXEC)
+            try:
+                with connection.makefile("rb") as reader:
+                    request = json.loads(reader.readline())
+                if request["do"] == "environment":
+                    connection.sendall(json.dumps(self._environment).encode())
+                    return
+                process = self._admit(request, streams)
+            finally:
+                for stream in streams:
+                    os.close(stream)
+            status = FAILED if process is None else self._wait(process, connection)
+            connection.sendall(str(status).encode())
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def _admit(self, request: Message, streams: list[int]) -> subprocess.Popen[bytes] | None:
+        """The command runs, on this node or another; None where it cannot, which it was told."""
+        if not self._room.acquire(blocking=False):
+            _tell(streams, f"{AT_ONCE} commands run through this node already")
+            return None
+        try:
+            process = self._spawn(request, streams)
+        except OSError as error:
+            self._room.release()
+            _tell(streams, str(error))
+            return None
+        with self._changed:
+            self._groups.add(process.pid)
+        return process
+
+    def _spawn(self, request: Message, streams: list[int]) -> subprocess.Popen[bytes]:
+        host, command = request["host"], request["command"]
+        stdin, stdout, stderr = streams
+        if host in self._own:
+            return self._place.spawn(
+                ["bash", "-c", command],
+                self._environment,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+            )
+        if host not in self._ips:
+            raise OSError(f"{host} is no node of the run {self._folder.name}")
+        client = shlex.quote(str(self._folder / "bin" / "enter.py"))
+        there = f"exec python3 -IS {client} local {shlex.quote(command)}"
+        return subprocess.Popen(
+            ssh_to(self._ips[host], there),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+    def _wait(self, process: subprocess.Popen[bytes], connection: socket.socket) -> int:
+        """The command's status, once it has ended; it is ended when its caller goes away.
+
+        What it leaves running, a daemon of a launcher, goes on until the unit ends.
+        """
+        threading.Thread(target=_end_when_left, args=(process, connection), daemon=True).start()
+        code = process.wait()
+        with self._changed:
+            self._groups.discard(process.pid)
+            self._changed.notify_all()
+        self._room.release()
+        return code if code >= 0 else 128 - code
+
+
+def _end_when_left(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.recv(1)  # nothing is sent: this is the caller's end, or ours
+    if process.poll() is not None:
+        return
+    _kill(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_GRACE_S)
+    _kill(process.pid, signal.SIGKILL)
+
+
+def _kill(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def _tell(streams: list[int], text: str) -> None:
+    """The caller's stderr has the text."""
+    with contextlib.suppress(OSError):
+        os.write(streams[2], f"ssh of gpuctl: {text}\n".encode())

@@ -1,0 +1,52 @@
+"""Which ranks a launcher really started on a node: each says so, in a line of a FIFO.
+
+A launcher that ignores its hostfile starts every rank on the head and ends well. Nothing but the
+ranks themselves can tell.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from engine.agent.report import Report
+
+FIFO = "ranks"
+_DRAIN_S = 5.0
+
+
+class Ranks:
+    """The FIFO in a run's folder. A line `RANK SIZE` in it becomes the event `rank_started`."""
+
+    def __init__(self, folder: Path, report: Report) -> None:
+        self._path, self._report = folder / FIFO, report
+        self._descriptor = -1
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def open(self) -> None:
+        """Ranks can write their line without waiting."""
+        self._path.unlink(missing_ok=True)
+        os.mkfifo(self._path, 0o600)
+        self._descriptor = os.open(self._path, os.O_RDWR)  # its own writer: there is no end of file
+        self._reader.start()
+
+    def drain(self) -> None:
+        """What ranks have written until now was reported."""
+        if self._reader.is_alive():
+            os.write(self._descriptor, b"\nend\n")
+            self._reader.join(_DRAIN_S)
+
+    def close(self) -> None:
+        """The FIFO is gone."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        with open(self._descriptor, "rb", closefd=False) as lines:
+            for line in lines:
+                if line == b"end\n":
+                    return
+                words = line.split()
+                if len(words) == 2 and all(word.isdigit() and len(word) < 10 for word in words):
+                    process, size = map(int, words)
+                    self._report.send("rank_started", process=process, size=size)

@@ -1,0 +1,47 @@
+"""Keeps secrets out of logs: their values are not shown where a job prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+SHOWN = "***"
+SHORTEST = 8  # characters; what is shorter is found in harmless text too often
+
+
+class Redaction:
+    """One stream of text without the values, whatever the pieces in which it comes."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        # The longest first: a value may be the beginning of another.
+        longest_first = sorted({v for v in values if len(v) >= SHORTEST}, key=len, reverse=True)
+        self._values = tuple(longest_first)
+        self._any = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What can be shown of all until now; what may be the beginning of a value is held back."""
+        text, shown, place = self._held + text, "", 0
+        undecided = self._undecided(text, place)
+        found = self._any.search(text)
+        while found and found.start() < undecided:
+            shown += text[place : found.start()] + SHOWN
+            place = found.end()
+            undecided = self._undecided(text, place)
+            found = self._any.search(text, place)
+        self._held = text[undecided:]
+        return shown + text[place:undecided]
+
+    def rest(self) -> str:
+        """What was held back, at the end of the stream."""
+        text, self._held = self._held, ""
+        return self._any.sub(SHOWN, text)
+
+    def _undecided(self, text: str, place: int) -> int:
+        """Where, from `place` on, the text begins that could still become a value; or its end."""
+        longest = len(self._values[0]) if self._values else 0
+        for start in range(max(place, len(text) - longest + 1), len(text)):
+            tail = text[start:]
+            if any(value.startswith(tail) and value != tail for value in self._values):
+                return start
+        return len(text)

@@ -1,0 +1,31 @@
+"""`type: ddp`: the commands run on every node, workers wait for the master; TI-ONE's names."""
+
+from config.run import Ddp
+from engine.hostfile import hostfile
+from engine.modes.job import Job, Launch, Part, ReadyPlan
+from engine.script import job_script
+
+
+def launch(job: Job[Ddp]) -> Launch:
+    """`RANK` and `WORLD_SIZE` count nodes. Workers start when the master's port listens."""
+    alone = len(job.nodes) == 1
+    listens = ReadyPlan(port=job.run.port, command=None, timeout_s=job.run.ready_timeout)
+    return Launch(
+        parts=tuple(
+            Part(job_script(job.commands(node.rank)), _environment(job, node.rank))
+            for node in job.nodes
+        ),
+        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        startup_order="any" if alone else "master-first",
+        ready=None if alone else listens,
+    )
+
+
+def _environment(job: Job[Ddp], rank: int) -> dict[str, str]:
+    return {
+        **job.ti_one(rank),
+        "MASTER_ADDR": job.head,
+        "MASTER_PORT": str(job.run.port),
+        "WORLD_SIZE": str(len(job.nodes)),
+        "RANK": str(rank),
+    }

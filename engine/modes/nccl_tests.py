@@ -1,0 +1,43 @@
+"""`type: nccl-tests`: the collectives asked for, one mpirun after the other."""
+
+from config.run import NcclTests
+from engine.modes.job import Job, Launch
+from engine.modes.mpirun import mpirun_launch, rank_prelude
+from engine.places import rank_script_path
+from engine.script import call
+
+FOLDERS = ("/root/nccl-tests/build", "/opt/nccl-tests/build", "/usr/local/cuda*/efa/test-cuda*")
+"""Where images have the programs when they are not on PATH: dstack's image, AWS's container
+images, the Deep Learning AMIs (awsome-distributed-ai, nccl-tests, 2026-11-20)."""
+
+_FIND = f"""\
+gpuctl_find() {{
+  local program
+  for program in "$(command -v "$1")" {" ".join(f'{folder}/"$1"' for folder in FOLDERS)}; do
+    if [ -x "$program" ]; then echo "$program"; return; fi
+  done
+  echo "gpuctl: $GPUCTL_NODE_NAME has no $1: not on PATH, nor in {", ".join(FOLDERS)}; \
+the image or the nodes' setup has to bring nccl-tests" >&2
+  return 127
+}}
+"""
+
+
+def launch(job: Job[NcclTests]) -> Launch:
+    """Each rank has one GPU. The head looks for every program before the first one runs."""
+    programs = [f"{collective}_perf" for collective in job.run.collectives]
+    look = "".join(f"{call('gpuctl_find', program)} >/dev/null || exit\n" for program in programs)
+    ranks = "".join(
+        call("gpuctl_ranks", "bash", rank_script_path(job.run_id), program) + " || exit\n"
+        for program in programs
+    )
+    run = job.run
+    words = [
+        *("-b", run.min_bytes, "-e", run.max_bytes, "-f", str(run.factor), "-g", "1"),
+        *("-n", str(run.iterations), "-w", str(run.warmup), "-c", "1" if run.check else "0"),
+    ]
+    rank = (
+        f"{rank_prelude(job)}{_FIND}"
+        f'gpuctl_program=$(gpuctl_find "$1") || exit\nexec "$gpuctl_program" {call(*words)}\n'
+    )
+    return mpirun_launch(job, _FIND + look + ranks, [rank] * len(job.nodes))

@@ -1,0 +1,34 @@
+"""`type: ps-worker`: parameter servers and workers, each told of all by `TF_CONFIG`."""
+
+import json
+
+from config.run import PsWorker
+from engine.hostfile import hostfile
+from engine.modes.job import Job, Launch, Part
+from engine.script import job_script
+
+
+def launch(job: Job[PsWorker]) -> Launch:
+    """Every node is one task, and runs its role's commands; servers end with the workers."""
+    addresses: dict[str, list[str]] = {name: [] for name in job.run.ROLES}
+    configs = []
+    for node, role in zip(job.nodes, job.roles, strict=True):
+        configs.append({"type": role, "index": len(addresses[role])})
+        addresses[role].append(f"{node.private_ip}:{job.run.port}")
+    return Launch(
+        parts=tuple(
+            Part(
+                job_script(job.commands(rank)),
+                {
+                    **job.ti_one(rank),
+                    # "cloud" as TI-ONE writes it.
+                    "TF_CONFIG": json.dumps(
+                        {"cluster": addresses, "task": task, "environment": "cloud"}
+                    ),
+                },
+            )
+            for rank, task in enumerate(configs)
+        ),
+        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        stop_criteria="workers-done",
+    )

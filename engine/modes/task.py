@@ -1,0 +1,21 @@
+"""`type: task`: the commands run on every node, as dstack's tasks."""
+
+from config.run import Task
+from engine.hostfile import hostfile
+from engine.modes.job import Job, Launch, Part, ReadyPlan
+from engine.script import job_script
+
+
+def launch(job: Job[Task]) -> Launch:
+    """Each node runs its role's commands; order, end and readiness are the file's."""
+    run, ready = job.run, job.run.ready
+    asked = ready.port is not None or ready.command is not None
+    return Launch(
+        parts=tuple(Part(job_script(job.commands(node.rank))) for node in job.nodes),
+        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        startup_order=run.startup_order,
+        stop_criteria=run.stop_criteria,
+        ready=ReadyPlan(port=ready.port, command=ready.command, timeout_s=ready.timeout)
+        if asked
+        else None,
+    )

@@ -1,0 +1,73 @@
+"""`gpuctl run --dry-run` as text: what all nodes have once, then what each has alone."""
+
+import pytest
+
+from cli.launch_text import show
+from engine.network.promise import NetworkPlan
+from engine.plan import ImagePlan, LaunchPlan, NodePlan
+
+
+def node(rank: int, role: str, script: str, processes: int = 8) -> NodePlan:
+    return NodePlan(
+        rank=rank,
+        name=f"node{rank}",
+        private_ip=f"10.0.0.{rank}",
+        role=role,
+        environment={"SAME": "a b", "RANK": str(rank)},
+        secrets={"TOKEN": "HF"},
+        script=script,
+        files={"/r/hostfile": "10.0.0.0 slots=8\n10.0.0.1 slots=8\n"},
+        processes=processes,
+    )
+
+
+PLAN = LaunchPlan(
+    type="mpi",
+    run_id="job-1",
+    name="job",
+    cluster="demo",
+    startup_order="workers-first",
+    stop_criteria="master-done",
+    max_duration_s=None,
+    on_stop="keep",
+    ready=None,
+    image=ImagePlan(reference="reg/job:1"),
+    network=NetworkPlan(preset="efa", promises="efa", interfaces=4),
+    nodes=(node(0, "launcher", "mpirun x\n"), node(1, "worker", "sleep infinity\n", 0)),
+    cluster_ips=("10.0.0.0", "10.0.0.1"),
+    dashboard="http://10.0.0.0:8265",
+)
+
+TEXT = """\
+Run job-1 of type mpi on cluster demo: 2 nodes, startup workers-first, over when master-done, then keep
+network preset efa, verify auto
+image reg/job:1
+dashboard http://10.0.0.0:8265
+
+every node:
+  SAME='a b'
+  TOKEN=*** (secret HF)
+  /r/hostfile:
+    10.0.0.0 slots=8
+    10.0.0.1 slots=8
+
+rank 0  node0  10.0.0.0  launcher, 8 ranks
+  RANK='0'
+  script:
+    mpirun x
+
+rank 1  node1  10.0.0.1  worker
+  RANK='1'
+  script:
+    sleep infinity
+"""  # noqa: E501
+
+
+def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    show(PLAN, as_json=False)
+    assert capsys.readouterr().out == TEXT
+
+
+def test_json_is_the_plan_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    show(PLAN, as_json=True)
+    assert LaunchPlan.model_validate_json(capsys.readouterr().out) == PLAN

@@ -1,0 +1,219 @@
+"""What people read when a run file is wrong: part of the cases of test_complaints.py."""
+
+TASK = "type: task\nname: hello\ncommands: [hostname]\n"
+MPI = "type: mpi\nname: hello\ncommands: [hostname]\n"
+PS = "type: ps-worker\nname: hello\n"
+RAY = "type: ray\nname: hello\ncommands: [hostname]\n"
+TORCHRUN = "type: torchrun\nname: hello\ncommands: [hostname]\n"
+NCCL = "type: nccl-tests\nname: hello\n"
+
+RUN_CASES: list[tuple[str, list[str]]] = [
+    (
+        "type: torchrn\nname: hello\ncommands: [hostname]\nmax_restarts: many\n",
+        [
+            "1:7: E201 'type' is 'torchrn', which is not allowed; did you mean 'torchrun'? Allowed:"
+            " task, mpi, nccl-tests, ddp, torchrun, horovod, deepspeed, ps-worker, ray",
+            "4:15: E103 'max_restarts' is the text 'many', must be a whole number; write digits"
+            " only, such as 2",
+        ],
+    ),
+    (
+        "type: [mpi]\nname: hello\ncommands: [hostname]\n",
+        [
+            "1:7: E201 'type' is a list, which is not allowed; use task, mpi, nccl-tests, ddp,"
+            " torchrun, horovod, deepspeed, ps-worker or ray"
+        ],
+    ),
+    (
+        "name: hello\ncommands: [hostname]\n",
+        [
+            "1:1: E102 'type' is missing; add it: task, mpi, nccl-tests, ddp, torchrun, horovod,"
+            " deepspeed, ps-worker or ray"
+        ],
+    ),
+    (
+        MPI + "startup_order: any\nlauncher_as_node: 1\n",
+        [
+            "4:1: E101 unknown key 'startup_order'; it is one of type task",
+            "5:19: E103 'launcher_as_node' is the number 1, must be true or false; write true or"
+            " false",
+        ],
+    ),
+    (
+        TASK + "max_restarts: 1\nport: 8000\nprocess_per_node: 8\nroles: {master: {port: 1}}\n",
+        [
+            "4:1: E101 unknown key 'max_restarts'; it is one of type torchrun",
+            "5:1: E101 unknown key 'port'; it is one of types ddp, torchrun, deepspeed, ps-worker,"
+            " ray",
+            "6:1: E101 unknown key 'process_per_node'; allowed here: extends, type, name, nodes,"
+            " roles, image, registry_auth, env, network, verify, order, max_duration, on_stop,"
+            " commands, startup_order, stop_criteria, ready",
+            "7:18: E101 unknown key 'port'; allowed here: nodes, env, commands",
+        ],
+    ),
+    (
+        TASK + "env: {A: {secret: 1B}, B: {sekret: x}, C: [x], D: {secret: OK}}\n",
+        [
+            "4:19: E203 'env.A.secret' is ***; write letters, digits and _, with no digit first",
+            "4:27: E102 'env.B.secret' is missing; add it: Name of a variable of your own"
+            " environment, or of a file in `~/.config/gpuctl/secrets/`",
+            "4:28: E101 unknown key 'sekret'; did you mean 'secret'?",
+            "4:43: E103 'env.C' is a list, must be text; write one text",
+        ],
+    ),
+    (
+        TASK + "nodes: 2\nroles:\n  master: {env: {A: true, B: 010}}\n  worker: {env: [A]}\n",
+        [
+            "6:21: E103 'roles.master.env.A' is the boolean true, must be text; quote it: 'true'",
+            "7:18: E207 roles.worker.env[0]: 'A' has no '='; write NAME=value",
+        ],
+    ),
+    (
+        TASK + "nodes: 2\nroles:\n  boss: {}\n  master: {nodes: 2, node: 1}\n",
+        [
+            "6:3: E219 type task has no role 'boss'; allowed here: master, worker",
+            "7:19: E219 'roles.master.nodes' is 2, but only node 0 is master; remove it",
+            "7:22: E101 unknown key 'node'; did you mean 'nodes'?",
+        ],
+    ),
+    (
+        TASK + "nodes: 2\nroles: {worker: {nodes: 4}}\n",
+        [
+            "5:1: E219 the roles have 5 nodes (master 1, worker 4), but 'nodes' is 2; write nodes:"
+            " 5, or change the roles"
+        ],
+    ),
+    (
+        TASK + "nodes: 4\nroles: {worker: {nodes: 2}}\n",
+        [
+            "5:1: E219 the roles have 3 nodes (master 1, worker 2), but 'nodes' is 4; write nodes:"
+            " 3, or change the roles"
+        ],
+    ),
+    (
+        PS,
+        [
+            "1:1: E102 'commands' is missing: ps and worker have none of their own; add it, or"
+            " roles.ps.commands and roles.worker.commands",
+            "1:1: E219 a run of type ps-worker has a ps and a worker at least, but 'nodes' is 1;"
+            " write nodes: 2 or more",
+        ],
+    ),
+    (
+        PS + "nodes: 2\nroles: {ps: {nodes: 2}, worker: {commands: [x]}}\n",
+        [
+            "1:1: E102 'commands' is missing: ps has none of its own; add it, or roles.ps.commands",
+            "4:1: E219 the roles have 3 nodes (ps 2, worker 1), but 'nodes' is 2; write nodes: 3,"
+            " or change the roles",
+        ],
+    ),
+    (PS + "nodes: 3\ncommands: [x]\nroles: {ps: {nodes: 2}}\n", []),
+    (
+        RAY + "nodes: 3\nroles: {big: {}, small: {}, Odd: {nodes: 1}}\n",
+        [
+            "5:18: E219 neither 'roles.big' nor 'roles.small' says how many nodes it has; add nodes"
+            " to one of them",
+            "5:29: E219 'Odd' is no name of a group of workers; write lower-case letters, digits"
+            " and hyphens, at most 30, with a letter first",
+        ],
+    ),
+    (
+        RAY + "nodes: 8\nroles: {" + ", ".join(f"{g}: {{nodes: 1}}" for g in "abcdef") + "}\n",
+        ["5:1: E219 'roles' has 6 groups of workers, more than 5; put some of them together"],
+    ),
+    (
+        RAY + "nodes: 3\nroles: {head: {commands: [x]}, big: {commands: [x]}}\n",
+        [
+            "5:38: E223 'roles.big.commands' has no effect: the run's commands run on the head,"
+            " workers wait for Ray's tasks; remove it"
+        ],
+    ),
+    (RAY + "nodes: 9\nroles: {big: {nodes: 2}, small: {}}\n", []),
+    (
+        MPI + "nodes: 2\nroles: {launcher: {env: {A: b}}}\n",
+        [
+            "5:1: E220 'launcher_as_node' is true and 'nodes' is 2, so 'roles' needs launcher and"
+            " worker: worker is missing; add worker: {} to it, or write launcher_as_node: false"
+        ],
+    ),
+    (
+        MPI + "nodes: 2\nroles: {worker: {env: {A: b}}}\n",
+        [
+            "5:1: E220 'launcher_as_node' is true and 'nodes' is 2, so 'roles' needs launcher and"
+            " worker: launcher is missing; add launcher: {} to it, or write launcher_as_node: false"
+        ],
+    ),
+    (MPI + "nodes: 2\nroles: {launcher: {env: {A: b}}, worker: {}}\n", []),
+    (MPI + "nodes: 2\nlauncher_as_node: false\nroles: {worker: {env: {A: b}}}\n", []),
+    (
+        MPI + "nodes: 2\nlauncher_as_node: false\nroles: {launcher: {commands: [x]}}\n",
+        [
+            "6:20: E223 'roles.launcher.commands' has no effect: 'launcher_as_node' is false;"
+            " remove it"
+        ],
+    ),
+    (
+        MPI + "launcher_as_node: false\n",
+        [
+            "4:19: E220 'launcher_as_node' is false and 'nodes' is 1: no node is left for ranks;"
+            " write nodes: 2 or more, or launcher_as_node: true"
+        ],
+    ),
+    (
+        TORCHRUN + "env: [A=1, RANK=0]\nroles: {worker: {env: {WORLD_SIZE: 8}}}\n",
+        [
+            "4:12: E221 'RANK' cannot be set in 'env': torchrun sets it: the RANK's number over all"
+            " nodes; remove it, or choose another name",
+            "5:24: E221 'WORLD_SIZE' cannot be set in 'roles.worker.env': torchrun sets it: how"
+            " many RANKS there are; remove it, or choose another name",
+        ],
+    ),
+    (TASK + "env: {RANK: 0, WORLD_SIZE: 8}\n", []),
+    (
+        TORCHRUN + "nnodes: 4..2\nnodes: 2\nroles: {worker: {nodes: 1}}\n",
+        [
+            "4:9: E222 'nnodes' is '4..2', which ends before it begins; write 2..4",
+            "5:1: E223 'nodes' and 'nnodes' both say how many nodes; remove one of them",
+            "6:18: E223 'roles.worker.nodes' has no effect beside 'nnodes'; remove it",
+        ],
+    ),
+    (
+        TORCHRUN + "nnodes: 2..600\n",
+        ["4:9: E202 'nnodes' ends at 600, above 512; use 1 to 512"],
+    ),
+    (
+        TORCHRUN + "nnodes: 2-4\n",
+        ["4:9: E203 'nnodes' is '2-4'; write from how many nodes to how many, such as 2..4"],
+    ),
+    (
+        NCCL + "min_bytes: 1G\nmax_bytes: 1023M\nroles: {worker: {commands: [x]}, launcher: {}}\n",
+        [
+            "3:12: E222 'min_bytes' is 1G, more than 'max_bytes', which is 1023M; change one of"
+            " them",
+            "5:18: E223 'roles.worker.commands' has no effect: nccl-tests runs its own programs;"
+            " remove it",
+        ],
+    ),
+    (
+        NCCL + "max_bytes: 4\nmin_bytes: 8 GB\n",
+        [
+            "4:12: E203 'min_bytes' is '8 GB'; write bytes, with K, M or G if need be: 8, 64K, 1M,"
+            " 8G"
+        ],
+    ),
+    (
+        NCCL + "max_bytes: 4\n",
+        ["3:12: E222 'min_bytes' is 8, more than 'max_bytes', which is 4; change one of them"],
+    ),
+    (
+        TASK + "registry_auth: {username: me, password: hunter2}\nnetwork: tcp\nverify: require\n",
+        [
+            "4:1: E223 'registry_auth' has no effect: there is no 'image'; remove it, or write the"
+            " image that is pulled",
+            "4:41: E103 'registry_auth.password' is ***, must be a mapping; write {secret: NAME}"
+            " for the secret of that name",
+            "6:9: E223 'verify' is require, but 'network' is tcp, which is no RDMA; remove one of"
+            " them",
+        ],
+    ),
+]

@@ -1,0 +1,156 @@
+"""Two machines that really boot, and runs on them."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from config.errors import NodeError
+from config.progress import silent
+from config.run import Task
+from engine import session
+from engine.events import Event, Output
+from engine.plan import LaunchPlan, launch_plan, new_run_id
+from engine.result import RunResult
+from nodes.inventory import Bastion, Inventory, Node, save
+from nodes.keys import ensure_key, generate_pair
+from nodes.ssh import connect
+
+VPC, SUBNET = "10.213.0.0/16", "10.213.1.0/24"
+IPS = ("10.213.1.11", "10.213.1.12")
+PUBLIC = "198.18.0.11"
+
+
+def user_data(client: str, cluster: tuple[str, str], host: tuple[str, str]) -> bytes:
+    """Root enters by the client's key and by the cluster's own; the host key is known."""
+    files = {
+        "/root/.ssh/id_ed25519": (cluster[0], "0600"),
+        "/root/.ssh/config": ("Host *\n  StrictHostKeyChecking no\n  LogLevel ERROR\n", "0600"),
+    }
+    config = {
+        "disable_root": False,
+        "users": [{"name": "root", "ssh_authorized_keys": [client, cluster[1]]}],
+        "ssh_keys": {"ed25519_private": host[0], "ed25519_public": host[1]},
+        "write_files": [
+            {"path": path, "content": text, "permissions": mode}
+            for path, (text, mode) in files.items()
+        ],
+    }
+    return b"#cloud-config\n" + json.dumps(config).encode()
+
+
+@contextmanager
+def two_machines(folder: Path) -> Iterator[Inventory]:
+    """Two machines of the lab that answer, and their inventory; they are gone afterwards."""
+    from lab import image, leftovers, network
+    from lab.machine import Machine, MachineSpec
+
+    client = ensure_key(folder / "id_ed25519", "client")
+    cluster, host = generate_pair("cluster"), generate_pair("host")
+    known = "".join(f"{address} {host[1]}\n" for address in (*IPS, PUBLIC))
+    (folder / "known_hosts").write_text(known)
+    there = Inventory(
+        cluster="demo",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge",
+        bastion=Bastion(instance_id="i-0", address=PUBLIC, user="root"),
+        nodes=tuple(
+            Node(rank=i, name=f"node{i}", instance_id=f"i-e{i}", private_ip=ip, gpus=2, slots=2)
+            for i, ip in enumerate(IPS)
+        ),
+        folder=folder,
+    )
+    save(there, folder / "inventory.json")
+    machines = [
+        Machine(
+            MachineSpec(
+                instance_id=node.instance_id,
+                hostname=node.name,
+                flavour="dlami",
+                private_ip=node.private_ip,
+                prefix_length=24,
+                gateway="10.213.1.1",
+                public_ip=PUBLIC if node.rank == 0 else None,
+                user_data=user_data(client, cluster, host),
+                authorized_keys=(),
+                instance_type="p4d.24xlarge",
+            )
+        )
+        for node in there.nodes
+    ]
+    assert leftovers.found() == (), "a lab is on this machine: `gpuctl lab stop` first"
+    image.ensure_image("dlami", silent)
+    try:
+        network.up()
+        network.add_vpc(VPC)
+        network.add_subnet(SUBNET)
+        for machine in machines:
+            machine.boot(lambda _: None)
+        asyncio.run(booted(there))
+        yield there
+    finally:
+        for machine in machines:
+            machine.remove()
+        network.down()
+        leftovers.clear()
+
+
+async def booted(there: Inventory) -> None:
+    """Both nodes answer, and cloud-init is done on them."""
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            async with connect(there) as connections:
+                for node in there.nodes:
+                    done = await connections.run(node, "cloud-init status --wait", timeout=60)
+                    assert "done" in done.stdout, done
+        except NodeError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.5)
+        else:
+            return
+
+
+def on(there: Inventory, rank: int, command: str, stdin: str | None = None) -> str:
+    async def call() -> str:
+        async with connect(there) as connections:
+            node = there.nodes[rank]
+            return (await connections.run(node, command, stdin=stdin, timeout=60)).stdout
+
+    return asyncio.run(call())
+
+
+def units(there: Inventory, rank: int) -> str:
+    return on(there, rank, "systemctl list-units --all --no-legend 'gpuctl-run-*'").strip()
+
+
+def assert_nothing_left(there: Inventory) -> None:
+    for node in there.nodes:
+        assert units(there, node.rank) == ""
+        assert on(there, node.rank, "pgrep -af 'sleep|mpirun|orted|all_reduce|agent'") == ""
+
+
+def job(there: Inventory, command: str, **fields: Any) -> LaunchPlan:
+    values = {"type": "task", "name": "job", "nodes": 2, "commands": (command,), **fields}
+    return launch_plan(Task.model_validate(values), there, new_run_id("job"))
+
+
+def execute(there: Inventory, plan: LaunchPlan, runs: Path) -> tuple[RunResult, list[Event]]:
+    events: list[Event] = []
+    return asyncio.run(session.run(plan, there, runs, events.append)), events
+
+
+def output(events: list[Event], rank: int) -> str:
+    return "\n".join(e.text for e in events if isinstance(e, Output) and e.rank == rank)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not within time"
+        time.sleep(0.3)

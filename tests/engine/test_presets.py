@@ -1,0 +1,231 @@
+"""Network presets: which one a run gets, what it sets, promises and warns of."""
+
+from pathlib import Path
+
+import pytest
+
+from config.run import Mpi, NetworkName, Run, Task
+from engine.network.presets import (
+    PRESETS,
+    PresetName,
+    choose,
+    fits,
+    network_plan,
+    unprovable,
+    warnings,
+)
+from engine.network.promise import NetworkPlan
+from engine.network.settings import SETTINGS, UNWISE
+from nodes.inventory import Inventory, Node
+
+SOFTWARE = {"openmpi": "4.1.7"}
+
+
+def node(rank: int = 0, gpus: int = 8, **found: object) -> Node:
+    facts = {"software": SOFTWARE, "interface": "ens32", **found}
+    return Node.model_validate(
+        {
+            "rank": rank,
+            "name": f"node{rank}",
+            "instance_id": f"i-{rank}",
+            "private_ip": f"10.0.0.{rank + 4}",
+            "gpus": gpus,
+            "slots": gpus or 1,
+            **facts,
+        }
+    )
+
+
+def pair(**found: object) -> tuple[Node, Node]:
+    return node(0, **found), node(1, **found)  # type: ignore[arg-type]
+
+
+def inventory(nodes: tuple[Node, ...], instance_type: str = "p4d.24xlarge") -> Inventory:
+    return Inventory(
+        cluster="demo",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type=instance_type,
+        bastion=None,
+        nodes=nodes,
+        folder=Path("/nowhere"),
+    )
+
+
+def a_run(network: NetworkName = "auto", **more: object) -> Run:
+    return Task.model_validate(
+        {"type": "task", "name": "job", "commands": ("true",), "network": network, **more}
+    )
+
+
+EFA = pair(efa=4)
+IB = pair(hcas=("mlx5_0:InfiniBand", "mlx5_1:InfiniBand", "mlx5_2:Ethernet"))
+ROCE = pair(hcas=("mlx5_0:Ethernet", "mlx5_1:Ethernet"))
+BONDS = pair(hcas=tuple(f"mlx5_bond_{n}:Ethernet" for n in range(8)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "preset"),
+    [
+        (EFA, "efa"),
+        (IB, "infiniband"),
+        (ROCE, "roce"),
+        (BONDS, "hcc"),
+        (BONDS[:1], "roce"),
+        (pair(), "tcp"),
+        (pair(software={}), "none"),
+        ((node(0, efa=4), node(1)), "tcp"),
+    ],
+)
+def test_auto_goes_by_the_hardware_of_all_nodes(nodes: tuple[Node, ...], preset: str) -> None:
+    assert choose(a_run(), nodes).name == preset
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_a_preset_that_is_named_is_taken(preset: PresetName) -> None:
+    assert choose(a_run(preset), EFA).name == preset
+
+
+@pytest.mark.parametrize(
+    ("preset", "nodes", "reason"),
+    [
+        ("efa", EFA, None),
+        ("efa", (node(0, efa=4), node(1)), "node1 has no EFA interface"),
+        ("efa", pair(software={}), None),
+        ("infiniband", IB, None),
+        ("infiniband", EFA, "node0 has no InfiniBand device"),
+        ("roce", IB, None),
+        ("roce", pair(hcas=("mlx5_0:InfiniBand",)), "node0 has no RoCE device"),
+        ("hcc", BONDS, None),
+        ("hcc", BONDS[:1], "it is for 2 nodes or more, the run has 1"),
+        ("hcc", (node(0), node(1, gpus=4)), "it is for nodes with 8 GPUs, node1 has 4"),
+        ("hcc", EFA, "node0 has no device mlx5_bond_*"),
+        ("tcp", EFA, None),
+        ("none", EFA, None),
+    ],
+)
+def test_a_preset_fits_its_hardware(
+    preset: str, nodes: tuple[Node, ...], reason: str | None
+) -> None:
+    assert fits(preset, nodes) == reason
+
+
+def test_the_environment_of_efa() -> None:
+    environment = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_SOCKET_IFNAME": "^docker,lo,veth",
+        "GLOO_SOCKET_IFNAME": "ens32",
+        "FI_EFA_USE_HUGE_PAGE": "0",
+    }
+    efa = PRESETS["efa"]
+    assert efa.environment(EFA, "p5.48xlarge") == environment
+    copied = {"NCCL_SHM_USE_CUDA_MEMCPY": "1"}
+    assert efa.environment(EFA, "g5.48xlarge") == environment | copied
+    assert efa.environment(EFA, "g6e.48xlarge") == environment
+    nvlink = {"NCCL_MNNVL_ENABLE": "1", "NCCL_NVLS_ENABLE": "1"}
+    assert efa.environment(EFA, "p6e-gb200.36xlarge") == environment | nvlink
+
+
+def test_names_that_nodes_do_not_share_are_left_out() -> None:
+    nodes = (node(0, interface="ens32"), node(1, interface="enp71s0"))
+    assert "GLOO_SOCKET_IFNAME" not in PRESETS["efa"].environment(nodes, "p5.48xlarge")
+    unknown = pair(interface="")
+    assert "GLOO_SOCKET_IFNAME" not in PRESETS["tcp"].environment(unknown, "p5.48xlarge")
+
+
+def test_devices_of_the_other_link_layer_stay_out() -> None:
+    assert PRESETS["infiniband"].environment(IB, "")["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
+    assert PRESETS["roce"].environment(IB, "")["NCCL_IB_HCA"] == "=mlx5_2"
+
+
+def test_tcp_forces_sockets_and_none_sets_nothing() -> None:
+    assert PRESETS["tcp"].environment(EFA, "p4d.24xlarge") == {
+        "NCCL_NET": "Socket",
+        "NCCL_SOCKET_IFNAME": "^docker,lo,veth",
+        "GLOO_SOCKET_IFNAME": "ens32",
+    }
+    assert PRESETS["none"].environment(EFA, "p4d.24xlarge") == {}
+
+
+def test_hcc_has_ti_ones_values_exactly() -> None:
+    text = (
+        "NCCL_IB_GID_INDEX=3 NCCL_IB_SL=3 NCCL_CHECK_DISABLE=1 NCCL_P2P_DISABLE=0 NCCL_IB_DISABLE=0"
+        " NCCL_LL_THRESHOLD=16384 NCCL_IB_CUDA_SUPPORT=1 NCCL_IB_HCA=mlx5_bond NCCL_NET_GDR_LEVEL=2"
+        " NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_TC=160 NCCL_PXN_DISABLE=1 NCCL_IB_TIMEOUT=24"
+        " NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0 TCCL_TOPO_AFFINITY=4"
+    )
+    environment = PRESETS["hcc"].environment(BONDS, "")
+    assert " ".join(f"{name}={value}" for name, value in environment.items()) == text
+
+
+def test_what_is_promised() -> None:
+    def promised(run: Run, nodes: tuple[Node, ...], kind: str = "p4d.24xlarge") -> NetworkPlan:
+        return network_plan(run, choose(run, nodes), inventory(nodes, kind), nodes)
+
+    assert promised(a_run(), EFA) == NetworkPlan(
+        preset="efa", promises="efa", interfaces=4, gpudirect=True, verify="auto"
+    )
+    assert not promised(a_run(), EFA, "g5.48xlarge").gpudirect
+    assert promised(a_run(verify="warn"), IB) == NetworkPlan(
+        preset="infiniband", promises="infiniband", gpudirect=True, verify="warn"
+    )
+    assert promised(a_run(), BONDS).promises == "roce"
+    assert promised(a_run(), EFA[:1]) == NetworkPlan(preset="efa")
+    assert promised(a_run("tcp"), EFA) == NetworkPlan(preset="tcp")
+
+
+def test_what_cannot_be_proven_is_not_required() -> None:
+    def reason(network: NetworkName, nodes: tuple[Node, ...]) -> str | None:
+        run = a_run(network, verify="require")
+        return unprovable(run, choose(run, nodes), nodes)
+
+    assert reason("auto", EFA) is None
+    assert reason("tcp", EFA) == "its network preset is tcp, which promises no RDMA"
+    assert reason("auto", EFA[:1]) == "it has 1 node, which uses no network"
+    assert unprovable(a_run("tcp"), PRESETS["tcp"], EFA) is None
+
+
+def test_the_users_variables_are_warned_of_where_they_do_harm() -> None:
+    def warned(preset: PresetName, **environment: str) -> tuple[str, ...]:
+        return warnings(PRESETS[preset], environment)
+
+    assert warned("efa", FI_EFA_USE_DEVICE_RDMA="1", OTHER="1") == (
+        "env FI_EFA_USE_DEVICE_RDMA is obsolete since aws-ofi-nccl 1.7 and libfabric 1.18;"
+        " leave it out",
+    )
+    assert warned("tcp", FI_EFA_USE_DEVICE_RDMA="1") == ()
+    assert warned("efa", NCCL_DEBUG="INFO") == ()
+    assert warned("efa", NCCL_DEBUG="WARN") == (
+        "env NCCL_DEBUG takes away the lines by which RDMA is proven; leave it out, or say"
+        " `verify: off`",
+    )
+    assert warned("efa", NCCL_SOCKET_IFNAME="eth0") == (
+        "env NCCL_SOCKET_IFNAME names an interface that EC2's instances do not have; leave it out:"
+        " the preset sets it",
+    )
+    assert warned("infiniband", NCCL_IB_DISABLE="1") == (
+        "env NCCL_IB_DISABLE makes NCCL fall back to sockets; leave it out, or say `network: tcp`",
+    )
+    assert warned("infiniband", NCCL_IB_DISABLE="0") == ()
+
+
+def test_no_preset_sets_what_is_warned_of() -> None:
+    for preset, settings in SETTINGS.items():
+        if preset != "hcc":  # TI-ONE's own values, as they are
+            environment = {one.name: one.value for one in settings}
+            assert warnings(PRESETS[preset], environment) == ()  # type: ignore[index]
+
+
+def test_every_setting_and_warning_says_why_and_from_where() -> None:
+    assert set(SETTINGS) == set(PRESETS)
+    for settings in SETTINGS.values():
+        names = [one.name for one in settings]
+        assert len(set(names)) == len(names)
+        assert all(one.reason and one.versions and one.source for one in settings)
+    assert all(one.why and one.instead and one.source for one in UNWISE)
+    assert {preset for one in UNWISE for preset in one.presets} <= set(PRESETS)
+
+
+def test_an_mpi_run_gets_the_same_presets() -> None:
+    run = Mpi.model_validate({"type": "mpi", "name": "job", "commands": ("true",)})
+    assert choose(run, EFA).name == "efa"

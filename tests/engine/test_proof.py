@@ -1,0 +1,247 @@
+"""Whether RDMA was used, read from NCCL's lines: each network, and each way to lose it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.agent.proof import Finding, Proof
+
+LOGS = Path(__file__).parent / "nccl_logs"
+NODES: list[dict[str, Any]] = [
+    {
+        "name": name,
+        "private_ip": address,
+        "processes": 0,
+        "environment": {"GPUCTL_GPUS_PER_NODE": "8"},
+    }
+    for name, address in (("node0", "10.0.0.5"), ("node1", "10.0.0.6"))
+]
+EFA = "`fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
+
+
+def network(promises: str = "efa", verify: str = "auto", **more: Any) -> dict[str, Any]:
+    efa = promises == "efa"
+    plan = {"promises": promises, "interfaces": 4 if efa else 0, "gpudirect": True}
+    return {**plan, "verify": verify, **more}
+
+
+def lines(name: str) -> list[str]:
+    """The lines of a log without its head, which says where the format is from."""
+    return (LOGS / f"{name}.log").read_text().partition("\n\n")[2].splitlines()
+
+
+def read(name: str, plan: dict[str, Any], printed_on: int = 0) -> list[Finding]:
+    """What a log shows that one node printed, its end included."""
+    proof = Proof(plan, NODES)
+    found = [one for line in lines(name) for one in proof.feed(printed_on, "stdout", line)]
+    return found + proof.at_end()
+
+
+def proofs(text: str) -> list[Finding]:
+    return [Finding("proof", rank, f"node{rank} uses {text}") for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("log", ["efa-gdr", "efa-gdr-old-plugin"])
+def test_efa_with_gpudirect_is_proven_on_each_node(log: str) -> None:
+    assert read(log, network()) == proofs("EFA: 4 interfaces, GPUDirect RDMA")
+
+
+@pytest.mark.parametrize(
+    ("log", "promises", "text"),
+    [
+        ("infiniband", "infiniband", "InfiniBand: 2 IB devices, GPUDirect RDMA"),
+        ("ibext", "infiniband", "InfiniBand: 2 IB devices, GPUDirect RDMA"),
+        ("roce", "roce", "RoCE: 2 RoCE devices, GPUDirect RDMA"),
+    ],
+)
+def test_other_rdma_is_proven_on_each_node(log: str, promises: str, text: str) -> None:
+    assert read(log, network(promises)) == proofs(text)
+
+
+def test_the_line_of_ti_one_proves_rdma_on_the_node_that_printed_it() -> None:
+    proof = Finding("proof", 1, "node1 uses RoCE: GPUDirect RDMA")
+    assert read("ti-one", network("roce"), printed_on=1) == [proof]
+
+
+def test_a_connection_through_the_hosts_memory_is_a_fault_where_the_type_can_do_without() -> None:
+    look = (
+        "look at `cat /sys/class/infiniband/*/device/p2p` there, and whether NVIDIA's driver was"
+        " loaded before EFA's"
+    )
+    assert read("efa-no-gdr", network()) == [
+        Finding(
+            "fault",
+            rank,
+            f"node{rank} goes through the host's memory, without GPUDirect RDMA: `Channel 00/0 :"
+            f" {way} [receive] via NET/Libfabric/0`; {look}",
+        )
+        for rank, way in ((0, "3[1] -> 0[0]"), (1, "1[1] -> 2[0]"))
+    ]
+    text = "EFA: 4 interfaces, through the host's memory"
+    assert read("efa-no-gdr", network(gpudirect=False)) == proofs(text)
+
+
+def test_too_few_interfaces_are_a_fault_of_their_node() -> None:
+    found = read("efa-too-few", network())
+    assert found[0] == Finding(
+        "fault",
+        1,
+        "node1 uses 2 of 4 EFA interfaces: `NET/OFI Selected provider is efa, fabric is efa-direct"
+        f" (found 2 nics)`; look at {EFA}",
+    )
+    assert [one.level for one in found[1:]] == ["proof", "proof"]
+
+
+def test_a_missing_plugin_is_named_as_the_cause_of_sockets() -> None:
+    assert read("missing-plugin", network()) == [
+        Finding(
+            "fault",
+            rank,
+            f"node{rank} uses sockets instead of EFA: `Using network Socket`, after `NET/Plugin:"
+            " Could not find: libnccl-net.so`; look at LD_LIBRARY_PATH there: it needs aws-ofi-nccl"
+            " (/opt/amazon/ofi-nccl/lib)",
+        )
+        for rank in (0, 1)
+    ]
+
+
+def test_sockets_without_a_word_why() -> None:
+    assert read("sockets", network())[0] == Finding(
+        "fault",
+        0,
+        f"node0 uses sockets instead of EFA: `Using network Socket`; look at {EFA}",
+    )
+    assert read("sockets", network("infiniband"))[1] == Finding(
+        "fault",
+        1,
+        "node1 uses sockets instead of InfiniBand: `Using network Socket`; look at `ibv_devinfo`"
+        " there, and NCCL_IB_HCA and NCCL_IB_DISABLE",
+    )
+
+
+def test_one_node_that_falls_back_is_named_though_another_printed_its_lines() -> None:
+    assert read("one-falls-back", network()) == [
+        Finding(
+            "fault",
+            1,
+            "node1 uses sockets instead of EFA: `Using network Socket`, after `NET/OFI No eligible"
+            f" providers were found`; look at {EFA}",
+        )
+    ]
+
+
+def test_a_container_without_devices() -> None:
+    (fault,) = read("fi-getinfo", network())
+    assert fault.text == (
+        "node0 uses sockets instead of EFA: `Using network Socket`, after `NET/OFI OFI"
+        f" fi_getinfo() call failed: No data available`; look at {EFA}"
+    )
+
+
+def test_another_provider_of_libfabric() -> None:
+    assert read("tcp-provider", network()) == [
+        Finding(
+            "fault",
+            0,
+            "node0 uses libfabric's provider tcp;ofi_rxm instead of EFA: `NET/OFI Selected Provider"
+            f" is tcp;ofi_rxm (found 1 nics)`; look at FI_PROVIDER, and {EFA}",
+        )
+    ]
+
+
+def test_another_network_than_the_promised_and_one_that_nobody_knows() -> None:
+    (fault,) = read_line("node1:1:2 [0] NCCL INFO Using network IB", network())
+    assert (fault.level, fault.rank) == ("fault", 1)
+    assert fault.text.startswith("node1 uses NCCL's network IB instead of EFA: ")
+    (warning,) = read_line("NCCL INFO Using network Slingshot", network())
+    text = "node0: NCCL's network Slingshot is not known to be EFA"
+    assert warning == Finding("warning", 0, text)
+
+
+def read_line(line: str, plan: dict[str, Any]) -> list[Finding]:
+    return Proof(plan, NODES).feed(0, "stderr", line)
+
+
+def test_colours_and_full_host_names_do_not_hide_a_line() -> None:
+    line = "\x1b[36m(Worker pid=7, ip=10.0.0.6)\x1b[0m ip-10-0-0-6.ec2.internal:1:2 [3] NCCL INFO"
+    (fault,) = read_line(f"{line} Using network Socket\x1b[0m", network())
+    assert fault.rank == 1
+    assert "`Using network Socket`" in fault.text
+
+
+@pytest.mark.parametrize("log", ["sockets", "efa-no-gdr", "efa-too-few", "tests-one-node"])
+def test_verify_warn_warns_and_off_says_nothing(log: str) -> None:
+    warned = read(log, network(verify="warn"))
+    assert {one.level for one in warned} - {"proof"} == {"warning"}
+    assert read(log, network(verify="off")) == []
+
+
+@pytest.mark.parametrize("log", ["sockets", "efa-no-gdr", "one-falls-back"])
+def test_a_preset_without_rdma_has_nothing_to_prove(log: str) -> None:
+    assert read(log, network("")) == []
+
+
+def test_require_fails_a_run_without_any_line() -> None:
+    assert read("tests-two-nodes", network()) == []
+    assert read("tests-two-nodes", network(verify="require")) == [
+        Finding(
+            "fault",
+            0,
+            "no line of NCCL shows EFA, which `verify: require` asks for; look at whether the job"
+            " uses NCCL, has NCCL_DEBUG=INFO, and prints what NCCL says",
+        )
+    ]
+    assert read("efa-gdr", network(verify="require")) == read("efa-gdr", network())
+
+
+def test_require_names_the_nodes_of_which_nothing_was_seen() -> None:
+    proof = Proof(network("roce", verify="require"), NODES)
+    (line,) = lines("ti-one")
+    assert [one.level for one in proof.feed(0, "stdout", line)] == ["proof"]
+    assert proof.at_end() == [Finding("warning", 1, "no line of NCCL shows RoCE on node1")]
+
+
+TRAP = (
+    "all {} ranks of nccl-tests ran on node0 (ip-10-0-0-5), of 2 nodes: the launcher ignored the"
+    " hostfile; look at what mpirun is given (`--hostfile $DSTACK_HOSTFILE`)"
+)
+
+
+def test_more_ranks_than_gpus_on_one_node_are_a_fault_at_once() -> None:
+    proof = Proof(network(""), NODES)
+    found = [proof.feed(0, "stdout", line) for line in lines("tests-one-node")]
+    assert [one for each in found for one in each] == [Finding("fault", 0, TRAP.format(16))]
+    assert found[-3]  # at the line that ends the table
+    assert proof.at_end() == []
+
+
+def test_ranks_that_would_fit_are_judged_at_the_end() -> None:
+    proof = Proof(network(""), NODES)
+    assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
+    assert proof.at_end() == [Finding("fault", 0, TRAP.format(8))]
+
+
+def test_a_test_of_its_own_on_each_node_is_no_trap() -> None:
+    proof = Proof(network(""), NODES)
+    for line in lines("tests-one-node-old"):
+        assert not proof.feed(0, "stdout", line)
+        assert not proof.feed(1, "stdout", line.replace("ip-10-0-0-5", "ip-10-0-0-6"))
+    assert proof.at_end() == []
+
+
+def test_ranks_on_one_worker_alone_are_no_trap_where_the_plan_says_so() -> None:
+    worker = {**NODES[1], "processes": 8}
+    proof = Proof(network(""), [NODES[0], worker])
+    assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
+    assert proof.at_end() == []
+
+
+@given(st.lists(st.text() | st.text().map("NCCL INFO ".__add__), max_size=20))
+def test_no_line_breaks_it(texts: list[str]) -> None:
+    proof = Proof(network(verify="require"), NODES)
+    for text in texts:
+        proof.feed(1, "stdout", text)
+    assert proof.at_end()

@@ -1,0 +1,69 @@
+"""Secrets in a job's output: whatever the pieces in which it comes, none of them is shown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.agent.redaction import Redaction
+from engine.events import Output
+from tests.engine.conftest import LocalCluster, make_plan
+
+TOKEN = "hf_0123456789"
+LONGER = TOKEN + "abc"
+LINES = "first line of a key\nsecond line of it"
+
+
+def shown(values: list[str], *pieces: str) -> str:
+    redaction = Redaction(values)
+    return "".join(redaction.feed(piece) for piece in pieces) + redaction.rest()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ([f"a {TOKEN} b"], "a *** b"),
+        ([f"a {TOKEN[:4]}", f"{TOKEN[4:]} b"], "a *** b"),
+        ([TOKEN[:4]], TOKEN[:4]),
+        ([TOKEN[:4], "x"], TOKEN[:4] + "x"),
+        ([TOKEN, "abc"], "***"),
+        ([TOKEN, "abX"], "***abX"),
+        ([TOKEN], "***"),
+        ([f"{TOKEN}{TOKEN}"], "******"),
+        (["key:\n" + LINES[:25], LINES[25:] + "\n"], "key:\n***\n"),
+    ],
+)
+def test_values_are_not_shown(pieces: list[str], expected: str) -> None:
+    assert shown([TOKEN, LONGER, LINES], *pieces) == expected
+
+
+def test_what_is_shorter_than_eight_characters_is_left_alone() -> None:
+    assert shown(["1234567", ""], "1234567") == "1234567"
+    assert shown(["12345678"], "12345678") == "***"
+
+
+VALUES = st.lists(st.text("ab", min_size=8, max_size=10), max_size=3)
+
+
+@given(VALUES, st.lists(st.text("abc", max_size=12), max_size=12))
+def test_pieces_make_no_difference_and_show_no_value(values: list[str], pieces: list[str]) -> None:
+    whole = shown(values, "".join(pieces))
+    assert shown(values, *pieces) == whole
+    assert not any(value in whole for value in values)
+
+
+@given(st.text("abc", max_size=40))
+def test_without_secrets_nothing_changes_or_waits(text: str) -> None:
+    redaction = Redaction([])
+    assert (redaction.feed(text), redaction.rest()) == (text, "")
+
+
+def test_a_value_in_a_line_that_takes_its_time(cluster: LocalCluster) -> None:
+    """The line is shown while it waits, but not the part that may be a secret's beginning."""
+    command = f"printf 'token {TOKEN[:5]}'; sleep 1.5; echo '{TOKEN[5:]}'"
+    plan = make_plan(nodes=1, commands=(command,))
+    node = plan.nodes[0].model_copy(update={"secrets": {"UNUSED": "MY_TOKEN"}})
+    plan = plan.model_copy(update={"nodes": (node,)})
+    assert cluster.execute(plan, {"MY_TOKEN": TOKEN}).status == "done"
+    pieces = [event.text for event in cluster.events() if isinstance(event, Output)]
+    assert pieces == ["token ", "***"]
+    assert (cluster.folder / "node0" / "rank-0.log").read_text() == "token ***\n"

@@ -1,0 +1,158 @@
+"""Rules about a run on its nodes: each with its exact message."""
+
+from typing import Any
+
+import pytest
+
+from config.errors import InputError
+from config.run import RUN_TYPES
+from engine.plan import launch_plan
+from engine.rules import RULES
+from nodes.inventory import Inventory
+from tests.engine.conftest import make_inventory
+
+
+def refusal(inventory: Inventory, **fields: Any) -> str:
+    """What launch_plan says; empty where it plans."""
+    kind = fields.get("type", "mpi")
+    bare: dict[str, Any] = {"type": kind, "name": "job", "nodes": 2}
+    if kind != "nccl-tests":
+        bare["commands"] = ("./train",)
+    run = RUN_TYPES[kind].model_validate({**bare, **fields})
+    try:
+        launch_plan(run, inventory, "job-000001")
+    except InputError as error:
+        assert error.exit_code == 2
+        return str(error)
+    return ""
+
+
+def with_software(**software: str) -> Inventory:
+    inventory = make_inventory(2)
+    nodes = [node.model_copy(update={"software": software}) for node in inventory.nodes]
+    return inventory.model_copy(update={"nodes": tuple(nodes)})
+
+
+def test_as_many_nodes_as_there_are() -> None:
+    assert refusal(make_inventory(2), nodes=4) == (
+        "run job wants 4 nodes, cluster demo has 2; set `nodes: 2`, or bring up a larger cluster"
+    )
+
+
+def test_the_least_of_an_elastic_run_is_there() -> None:
+    fields: dict[str, Any] = {"type": "torchrun", "nodes": 1, "nnodes": "3..4"}
+    assert refusal(make_inventory(3), **fields) == ""
+    assert refusal(make_inventory(2), **fields) == (
+        "run job wants 3 to 4 nodes, cluster demo has 2; set `nnodes: 1..2`, or bring up a larger"
+        " cluster"
+    )
+
+
+@pytest.mark.parametrize("kind", ["mpi", "nccl-tests", "torchrun", "horovod", "deepspeed"])
+def test_a_rank_has_a_gpu_of_its_own(kind: str) -> None:
+    assert refusal(make_inventory(2), type=kind, procs_per_node=16) == (
+        "procs_per_node is 16, node[0-1] (p4d.24xlarge) have 8 GPUs; set it to 8 or less, or leave"
+        " it out for one rank per GPU"
+    )
+    assert refusal(make_inventory(2), type=kind, procs_per_node=8) == ""
+
+
+def test_nodes_without_gpus_have_as_many_ranks_as_are_asked_for() -> None:
+    assert refusal(make_inventory(2, gpus=0), procs_per_node=16) == ""
+
+
+def test_a_preset_fits_the_hardware() -> None:
+    assert refusal(with_software(openmpi="4.1.7"), network="efa") == (
+        "network efa does not fit: node0 has no EFA interface; leave `network` out: the preset then"
+        " goes by the nodes' hardware"
+    )
+    assert refusal(make_inventory(1), nodes=1, network="hcc") == (
+        "network hcc does not fit: it is for 2 nodes or more, the run has 1; leave `network` out:"
+        " the preset then goes by the nodes' hardware"
+    )
+    assert refusal(make_inventory(2), network="efa") == ""
+
+
+def test_what_is_required_can_be_proven() -> None:
+    assert refusal(with_software(openmpi="4.1.7"), verify="require") == (
+        "verify is require, but nothing of run job can be proven: its network preset is tcp, which"
+        " promises no RDMA; leave `verify` out, or take nodes with RDMA"
+    )
+
+
+def test_the_implementation_is_there() -> None:
+    here = with_software(openmpi="4.1.7", docker="28.1.1")
+    assert refusal(here, implementation="intel") == (
+        "implementation is intel, node[0-1] have no Intel MPI (found: openmpi 4.1.7); choose one"
+        " that is there, set PATH in `env` to where yours is, or use an `image`"
+    )
+    assert refusal(with_software(podman="4.3.1")) == (
+        "implementation is openmpi, node[0-1] have no Open MPI (found: none); choose one that is"
+        " there, set PATH in `env` to where yours is, or use an `image`"
+    )
+    assert refusal(here) == ""
+    assert refusal(here, implementation="intel", env={"PATH": "/opt/mine"}) == ""
+    assert refusal(here, implementation="intel", image="impi:1") == ""
+    assert refusal(make_inventory(2), implementation="intel") == ""  # nobody has looked
+
+
+@pytest.mark.parametrize(
+    ("kind", "command", "launcher"),
+    [
+        ("mpi", "mpirun -np 4 ./train", "mpirun"),
+        ("mpi", "cd /root\n  /opt/amazon/openmpi/bin/mpirun ./train", "mpirun"),
+        ("mpi", "A=1 exec mpiexec ./train", "mpiexec"),
+        ("torchrun", "torchrun train.py", "torchrun"),
+        ("torchrun", "python3  -m torch.distributed.run x", "python3 -m torch.distributed.run"),
+        ("horovod", "horovodrun python3 train.py", "horovodrun"),
+        ("deepspeed", "deepspeed train.py", "deepspeed"),
+        ("ray", "ray start --head", "ray start"),
+    ],
+)
+def test_commands_call_no_launcher(kind: str, command: str, launcher: str) -> None:
+    expected = (
+        f"commands call {launcher}, which type {kind} does itself; write what it is to start alone,"
+        " or use `type: task`"
+    )
+    assert refusal(make_inventory(2), type=kind, commands=(command,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("task", "mpirun ./train"),
+        ("mpi", "echo mpirun"),
+        ("mpi", "./mpirun.sh"),
+        ("mpi", "mpirun_rsh_is_another"),
+        ("ray", "ray job submit -- python3 train.py"),
+    ],
+)
+def test_other_commands_are_left_alone(kind: str, command: str) -> None:
+    assert refusal(make_inventory(2), type=kind, commands=(command,)) == ""
+
+
+def test_a_roles_commands_call_no_launcher_either() -> None:
+    roles = {"launcher": {}, "worker": {"commands": ("mpirun x",)}}
+    assert refusal(make_inventory(2), roles=roles).startswith("commands call mpirun, which")
+
+
+def test_value_longer_than_linux_passes() -> None:
+    said = "env A is 131072 bytes long, Linux passes 131071; put it into a file on the nodes"
+    assert refusal(make_inventory(2), env={"A": "x" * 131_070}) == said
+    assert refusal(make_inventory(2), roles={"worker": {"env": {"A": "x" * 131_070}}}) == said
+    assert refusal(make_inventory(2), env={"A": "x" * 131_069}) == ""
+
+
+def test_all_complaints_come_at_once() -> None:
+    said = refusal(make_inventory(1), procs_per_node=9, network="hcc", commands=("mpirun x",))
+    assert [line.partition(";")[0] for line in said.splitlines()] == [
+        "run job wants 2 nodes, cluster demo has 1",
+        "procs_per_node is 9, node0 (p4d.24xlarge) has 8 GPUs",
+        "network hcc does not fit: it is for 2 nodes or more, the run has 1",
+        "commands call mpirun, which type mpi does itself",
+    ]
+
+
+def test_every_rule_is_documented() -> None:
+    for rule in RULES:
+        assert all(text.endswith((".", ")).")) for text in (rule.says, rule.reason, rule.remedy))

@@ -1,0 +1,100 @@
+"""Secrets: where the client finds them, and that nothing but the job's environment has them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from config.errors import InputError
+from engine.plan import ImagePlan, LaunchPlan
+from engine.secrets import resolve
+from tests.engine.conftest import LocalCluster, make_plan
+
+VALUE = "geheim-0123456789"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("MY_TOKEN", raising=False)
+    folder = tmp_path / "gpuctl" / "secrets"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def plan() -> LaunchPlan:
+    return make_plan(env={"TOKEN": {"secret": "MY_TOKEN"}}, commands=("echo is $TOKEN",))
+
+
+def keep(folder: Path, text: bytes, mode: int = 0o600) -> Path:
+    path = folder / "MY_TOKEN"
+    path.write_bytes(text)
+    path.chmod(mode)
+    return path
+
+
+def complaint() -> str:
+    with pytest.raises(InputError) as error:
+        resolve(plan())
+    return str(error.value)
+
+
+def test_the_environment_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(folder, b"from the file")
+    monkeypatch.setenv("MY_TOKEN", VALUE)
+    assert resolve(plan()) == {"MY_TOKEN": VALUE}
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_then_the_file_without_its_last_line_end(folder: Path, end: bytes) -> None:
+    keep(folder, b"two\nlines \xc3\xa9" + end)
+    assert resolve(plan()) == {"MY_TOKEN": "two\nlines é"}
+
+
+def test_a_registry_s_password_is_one_too(folder: Path) -> None:
+    keep(folder, VALUE.encode())
+    image = ImagePlan(reference="a/b", username="me", password_secret="MY_TOKEN")
+    assert resolve(make_plan().model_copy(update={"image": image})) == {"MY_TOKEN": VALUE}
+
+
+def test_a_run_without_secrets_needs_none(folder: Path) -> None:
+    assert resolve(make_plan()) == {}
+
+
+def test_neither_is_there(folder: Path) -> None:
+    assert complaint() == (
+        f"secret MY_TOKEN is neither in your environment nor in {folder}/MY_TOKEN;"
+        " `export MY_TOKEN=…`, or write it into that file with mode 600"
+    )
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_file_that_others_can_open_is_refused(folder: Path, mode: int) -> None:
+    path = keep(folder, VALUE.encode(), mode)
+    assert complaint() == (
+        f"secret MY_TOKEN: {path} is open to others (mode 0{mode:o}); `chmod 600 {path}`,"
+        " and take the value for known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"\n", "secret MY_TOKEN is empty in {path}; give it its value"),
+        (b"a\0b", "secret MY_TOKEN has a NUL character in {path}; write it as text"),
+        (b"\xff\xfe", "secret MY_TOKEN: {path} cannot be read: it is not UTF-8 text; mend it"),
+    ],
+)
+def test_a_file_that_holds_no_secret(folder: Path, text: bytes, expected: str) -> None:
+    path = keep(folder, text)
+    assert complaint() == expected.format(path=path)
+
+
+def test_only_the_job_has_the_value(cluster: LocalCluster) -> None:
+    there = plan().model_copy(update={"startup_order": "any"})
+    assert VALUE not in json.dumps(there.model_dump(mode="json"))
+    verdict = cluster.execute(there, {"MY_TOKEN": VALUE})
+    assert verdict.status == "done"
+    assert [cluster.output(rank) for rank in (0, 1)] == ["is ***\n", "is ***\n"]
+    for path in cluster.folder.rglob("*"):
+        assert not path.is_file() or VALUE.encode() not in path.read_bytes()
