@@ -29,10 +29,11 @@ lint: install
 	@$(RUN)/lint-imports --no-cache
 	@scripts/lint-shell
 
-# Generated pages: the CLI reference, the file references, the table of diagnostics.
+# Generated pages: the CLI reference, the file references, the tables of diagnostics, modes, presets.
 docs: install
 	@$(RUN)/python -m config.reference
 	@$(RUN)/python -m cli.reference
+	@$(RUN)/python -m engine.reference
 
 # What a lab leaves that was killed: machines, mounts, bridge, rules.
 lab-clean: install

@@ -1,0 +1,168 @@
+"""The fast network in the lab: found by bootstrap, chosen, proven from NCCL's lines, in order.
+
+No machine here has EFA: jobs print what NCCL prints where there is.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.region import what_bills
+
+pytestmark = pytest.mark.lab
+
+SAY = 'say() { echo "$(hostname):$$:$$ [0] NCCL INFO $*"; }'
+EFA = "say 'NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)'"
+CHANNEL = "say 'Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA'"
+SOCKETS = "say Using network Socket"
+ON_WORKER = 'if [ "$GPUCTL_NODE_RANK" = 1 ]; then {}; fi'
+LOOK = "look at `fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
+
+
+@pytest.fixture(scope="module")
+def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = cluster_file(tmp_path_factory.mktemp("rdma"), "rdma", nodes=3)
+    gpuctl("--lab", "up", str(file), "--yes")
+    yield "rdma"
+    gpuctl("--lab", "down", "rdma", "--yes")
+    assert what_bills(gpuctl, "rdma") == {}
+
+
+def run(gpuctl: Gpuctl, folder: Path, commands: list[str], *, code: int = 0, **fields: Any) -> str:
+    """What a run on the cluster shows, which ended with `code`."""
+    file = run_file(folder, "rdma-job", commands, **fields)
+    return gpuctl("--lab", "run", str(file), "--cluster", "rdma", code=code)
+
+
+def seen(gpuctl: Gpuctl) -> list[tuple[int, str, str]]:
+    """What the last run's journal tells of its network."""
+    run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
+    journal = gpuctl.home / "gpuctl" / "lab" / "runs" / run_id / "journal.jsonl"
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    told = [event for event in events if event["kind"] == "network_seen"]
+    return [(event["rank"], event["level"], event["text"]) for event in told]
+
+
+def test_bootstrap_finds_hardware_software_and_topology(gpuctl: Gpuctl, cluster: str) -> None:
+    path = gpuctl.home / "gpuctl" / "lab" / "clusters" / cluster / "inventory.json"
+    nodes = json.loads(path.read_text())["nodes"]
+    for node in nodes:
+        assert (node["efa"], node["hcas"], node["interface"]) == (4, [], "host0")
+        assert node["software"]["openmpi"].startswith("4.1.")
+    zero, one, two = (node["topology"] for node in nodes)
+    assert len(zero) == 3
+    assert zero == two
+    assert zero[:2] == one[:2]
+    assert zero[2] != one[2]
+    address = nodes[1]["private_ip"]
+    own_name = f"ip-{address.replace('.', '-')}"
+    told = gpuctl("--lab", "ssh", cluster, "node0", "getent", "hosts", own_name)
+    assert told.split() == [address, "node1", own_name]
+    lookup = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+    itself = gpuctl("--lab", "ssh", cluster, "node1", f"python3 -c '{lookup}'")
+    assert itself.strip() == address  # as jobs look it up, and not a loopback
+
+
+def test_ranks_go_by_the_topology_or_by_the_launch(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    def order(**fields: Any) -> list[str]:
+        file = run_file(tmp_path, "order", ["true"], **fields)
+        plan = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--dry-run")
+        return [node["name"] for node in plan["nodes"]]
+
+    assert order(nodes=3) == ["node0", "node2", "node1"]
+    assert order(nodes=3, order="launch") == ["node0", "node1", "node2"]
+    assert order(nodes=2) == ["node0", "node2"]
+    output = run(gpuctl, tmp_path, ["echo rank $GPUCTL_NODE_RANK is $GPUCTL_NODE_NAME"], nodes=3)
+    for place in ("rank 0 is node0", "rank 1 is node2", "rank 2 is node1"):
+        assert place in output
+
+
+def test_lines_of_efa_prove_it_on_every_node(gpuctl: Gpuctl, cluster: str, tmp_path: Path) -> None:
+    commands = [SAY, EFA, "say Using network Libfabric", CHANNEL, "env | grep ^NCCL_"]
+    output = run(gpuctl, tmp_path, commands, verify="require")
+    proof = "uses EFA: 4 interfaces, GPUDirect RDMA"
+    assert sorted(seen(gpuctl)) == [
+        (0, "proof", f"node0 {proof}"),
+        (1, "proof", f"node2 {proof}"),
+    ]
+    assert "NCCL_DEBUG=INFO" in output
+    assert "NCCL_SOCKET_IFNAME=^docker,lo,veth" in output
+
+
+def test_sockets_on_one_node_fail_the_run_at_once(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    commands = [SAY, ON_WORKER.format(SOCKETS), "sleep infinity"]
+    output = run(gpuctl, tmp_path, commands, code=1)
+    fault = f"node2 uses sockets instead of EFA: `Using network Socket`; {LOOK}"
+    assert seen(gpuctl) == [(1, "fault", fault)]
+    assert fault in " ".join(output.split())
+
+
+def test_a_line_that_mpirun_brought_is_about_the_node_that_wrote_it(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    there = ON_WORKER.replace("GPUCTL_NODE_RANK", "OMPI_COMM_WORLD_RANK").format(SOCKETS)
+    commands = [SAY, there, "sleep infinity"]
+    output = run(gpuctl, tmp_path, commands, type="mpi", procs_per_node=1, code=1)
+    ((rank, level, text),) = seen(gpuctl)
+    assert (rank, level) == (1, "fault")
+    assert text.startswith("node2 uses sockets instead of EFA: ")
+    assert "-- all 2 ranks started, on node[0,2]" in output
+
+
+def test_what_does_not_fit_the_hardware_is_refused_and_what_harms_is_warned_of(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    assert run(gpuctl, tmp_path, ["true"], network="infiniband", code=2) == (
+        "gpuctl: error: network infiniband does not fit: node0 has no InfiniBand device; leave"
+        " `network` out: the preset then goes by the nodes' hardware\n"
+    )
+    file = run_file(tmp_path, "warned", ["true"], env={"NCCL_PROTO": "simple"})
+    plan = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--dry-run")
+    assert plan["warnings"] == [
+        "env NCCL_PROTO was needed up to aws-ofi-nccl 1.5, and now keeps NCCL from faster"
+        " protocols; leave it out"
+    ]
+
+
+def test_too_few_interfaces_fail_the_run(gpuctl: Gpuctl, cluster: str, tmp_path: Path) -> None:
+    few = EFA.replace("found 4", "found 3")
+    run(gpuctl, tmp_path, [SAY, ON_WORKER.format(few), "sleep infinity"], code=1)
+    ((rank, level, text),) = seen(gpuctl)
+    assert (rank, level) == (1, "fault")
+    assert text.startswith("node2 uses 3 of 4 EFA interfaces: ")
+
+
+def test_verify_decides_what_a_fallback_means(gpuctl: Gpuctl, cluster: str, tmp_path: Path) -> None:
+    run(gpuctl, tmp_path, [SAY, SOCKETS], verify="warn")
+    assert sorted((rank, level) for rank, level, _ in seen(gpuctl)) == [
+        (0, "warning"),
+        (1, "warning"),
+    ]
+    run(gpuctl, tmp_path, [SAY, SOCKETS], verify="off")
+    assert seen(gpuctl) == []
+    run(gpuctl, tmp_path, [SAY, SOCKETS], network="tcp")
+    assert seen(gpuctl) == []
+    output = run(gpuctl, tmp_path, ["true"], verify="require", code=1)
+    assert "no line of NCCL shows EFA, which `verify: require` asks for" in " ".join(output.split())
+
+
+def test_all_ranks_of_a_task_on_one_node_fail_it(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    program = "/root/nccl-tests/build/all_reduce_perf -b 8 -e 8 -w 1 -n 1"
+    launch = f"mpirun --allow-run-as-root --oversubscribe -n 4 {program}"
+    commands = [f'if [ "$GPUCTL_NODE_RANK" = 0 ]; then {launch}; else sleep infinity; fi']
+    output = run(gpuctl, tmp_path, commands, stop_criteria="master-done", code=1)
+    ((rank, level, text),) = seen(gpuctl)
+    assert (rank, level) == (0, "fault")
+    assert text.startswith("all 4 ranks of nccl-tests ran on node0 (ip-")
+    assert "of 2 nodes: the launcher ignored the hostfile" in text
+    assert "# Out of bounds values : 0 OK" in output  # the program itself saw nothing wrong
