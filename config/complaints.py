@@ -192,6 +192,8 @@ def _wrong_form(place: _Place) -> Iterator[Fault]:
 def _too_short(place: _Place) -> Iterator[Fault]:
     if place.on_key:
         return place.fault("E203", f"{spelled(place.at[:-1])} has an empty key", "name it")
+    if place.details["input"]:  # pydantic counts the good entries; the bad ones have been told
+        return iter(())
     return place.fault("E202", f"{place.name} is empty", "write at least one entry or letter")
 
 
@@ -240,6 +242,9 @@ TRANSLATED = frozenset(_TRANSLATIONS)
 
 
 def _field_at(model: type[BaseModel], at: Path) -> FieldInfo | None:
+    """The field; of an entry of a list, the list's."""
+    while at and isinstance(at[-1], int):
+        at = at[:-1]
     if not at:
         return None
     return _model_at(model, at[:-1]).model_fields.get(str(at[-1]))

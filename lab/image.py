@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from config.errors import LabError
 from config.progress import Progress, Reporter
+from config.run import Collective
 from lab import container_files, frameworks, image_files
 from lab.host import call
 from lab.image_scratch import INSTALL, NETWORK_HINT, made_in_scratch
@@ -65,20 +66,7 @@ _UNITS_MASKED = (
 _SOURCE = Path(__file__).with_name("nccl_tests_cpu.c")
 _COMPILE = "mpicc -O2 -Wall -x c -o /tmp/program /tmp/source -lm >&2 && exec cat /tmp/program"
 _TESTS = Path("root/nccl-tests/build")
-_TEST_NAMES = tuple(
-    f"{name}_perf"
-    for name in (
-        "all_reduce",
-        "all_gather",
-        "alltoall",
-        "broadcast",
-        "gather",
-        "reduce",
-        "reduce_scatter",
-        "scatter",
-        "sendrecv",
-    )
-)
+_TEST_NAMES = tuple(f"{name}_perf" for name in get_args(Collective))
 
 _SOURCE_FOLDER = Path("usr/src/nccl-tests")
 _MAKEFILE = f"""\

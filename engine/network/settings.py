@@ -65,6 +65,10 @@ _GLOO = Setting(
     " 127.0.1.1, which no other node reaches",
     ANY, "TI-ONE sets it too; how Gloo looks is from memory",
 )  # fmt: skip
+_HCA = Setting(
+    "NCCL_IB_HCA", HCAS, "devices of another link layer, for storage, stay out of NCCL's way",
+    ANY, NCCL_DOCS,
+)  # fmt: skip
 
 _TI_ONE_SETTINGS = tuple(
     Setting(name, value, reason, versions, TI_ONE)
@@ -124,21 +128,13 @@ SETTINGS: Mapping[str, tuple[Setting, ...]] = {
         _LINES,
         _SOCKETS,
         _GLOO,
-        Setting(
-            "NCCL_IB_HCA", HCAS,
-            "devices of another link layer, for storage, stay out of NCCL's way",
-            ANY, NCCL_DOCS,
-        ),
+        _HCA,
     ),
     "roce": (
         _LINES,
         _SOCKETS,
         _GLOO,
-        Setting(
-            "NCCL_IB_HCA", HCAS,
-            "devices of another link layer, for storage, stay out of NCCL's way",
-            ANY, NCCL_DOCS,
-        ),
+        _HCA,
     ),
     "hcc": _TI_ONE_SETTINGS,
     "tcp": (

@@ -25,6 +25,17 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
+        NCCL + "collectives: [allreduce, 3]\n",
+        [
+            "3:15: E201 'collectives[0]' is 'allreduce', which is not allowed; did you mean"
+            " 'all_reduce'? Allowed: all_reduce, all_gather, alltoall, broadcast, gather, reduce,"
+            " reduce_scatter, scatter, sendrecv",
+            "3:26: E201 'collectives[1]' is the number 3, which is not allowed; use all_reduce,"
+            " all_gather, alltoall, broadcast, gather, reduce, reduce_scatter, scatter or"
+            " sendrecv",
+        ],
+    ),
+    (
         "name: hello\ncommands: [hostname]\n",
         [
             "1:1: E102 'type' is missing; add it: task, mpi, nccl-tests, ddp, torchrun, horovod,"
