@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from config.progress import silent
 from lab.amis import FAMILIES
+from lab.image import ensure_image
 from tests.e2e.conftest import ROOT, Gpuctl, run_file
 
 pytestmark = pytest.mark.lab
@@ -24,6 +26,7 @@ CLUSTER = "frameworks"
 @pytest.fixture(scope="module")
 def hosts(gpuctl: Gpuctl) -> Iterator[list[str]]:
     """The cluster's host names in rank order."""
+    ensure_image("frameworks", silent)  # `up` would make it too, within the time of one command
     gpuctl("--lab", "up", f"stacks/{CLUSTER}.yaml", "--yes")
     nodes = gpuctl.json("--lab", "status", CLUSTER)[0]["nodes"]
     addresses = [node["private_ip"] for node in nodes if node["name"] != "bastion"]
