@@ -184,6 +184,12 @@ print('token', token, sum(map(holds, glob.glob('/proc/[0-9]*/cmdline'))))
 """
 
 
+_UNTIL_SERVED = (
+    "timeout 300 bash -c"
+    " 'until (: < /dev/tcp/$GPUCTL_MASTER_NODE_IP/2222) 2> /dev/null; do sleep 0.2; done'"
+)
+
+
 def _tells_its_variables(stack: str) -> dict[str, Any]:
     """A run file of two nodes whose processes print a variable, and the digest of a secret.
 
@@ -200,8 +206,10 @@ def _tells_its_variables(stack: str) -> dict[str, Any]:
         commands.append(
             "python3 -c 'import torch.distributed as d; d.init_process_group(\"gloo\")'"
         )
-    if stack == "ps-worker":
-        file["roles"] = {"ps": {"nodes": 1}, "worker": {"nodes": 1}}
+    if stack == "ps-worker":  # whose servers are stopped when the workers have ended
+        serve = [*commands, "exec python3 -m http.server 2222 > /dev/null 2>&1"]
+        commands.insert(0, _UNTIL_SERVED)
+        file["roles"] = {"ps": {"nodes": 1, "commands": serve}, "worker": {"nodes": 1}}
     return file | {"extends": stack}
 
 

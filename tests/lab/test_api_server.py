@@ -44,7 +44,8 @@ def test_every_public_parameter_names_an_image(region: World, parameter: str) ->
 
 
 def test_images_are_the_labs_alone(region: World) -> None:
-    assert len(region.ec2.describe_images()["Images"]) == 5
+    assert len(region.ec2.describe_images()["Images"]) == 6
+    assert len(region.ec2.describe_images(Owners=["self"])["Images"]) == 1
 
 
 def test_who_am_i(region: World) -> None:
