@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The run file.")],
+    file: Annotated[Path, typer.Argument(help="The run file, or a manifest.")],
     cluster: Annotated[
         str | None, typer.Option("--cluster", "-c", help="Where; by default the only cluster.")
     ] = None,

@@ -9,7 +9,7 @@ from config.errors import InvalidFiles
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Cluster and run files.")],
+    files: Annotated[list[Path], typer.Argument(help="Cluster and run files, manifests.")],
 ) -> None:
     """Check cluster and run files; each complaint is one line, exit 2 if there is any."""
     from cli.terminal import say

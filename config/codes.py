@@ -94,7 +94,10 @@ CODES: dict[str, Code] = {
         "Whoever wrote it expects something that would not happen.",
         "Remove it, or write what it needs.",
     ),
+    "E224": Code("A manifest of a kind that gpuctl does not run.", "kind: PyTorchJob"),
+    "E225": Code("A part of a manifest that gpuctl cannot carry out.", "initContainers: …"),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("A template of your own hides one of gpuctl's.", "extends: hello"),
+    "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),
 }

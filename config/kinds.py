@@ -6,13 +6,18 @@ from typing import Any, Literal
 from config.cluster import Cluster
 from config.run import RUN_TYPES
 
-Kind = Literal["cluster", "run"]
+Kind = Literal["cluster", "run", "manifest"]
 
 
 def kind_of(data: Any) -> Kind | None:
-    """Which kind of file has such keys, misspelled ones included; None when none or both fit."""
+    """Which kind of file has such keys, misspelled ones included; None when none or both fit.
+
+    A manifest is a run in Kubernetes' words, of whatever kind (config/manifests).
+    """
     if not isinstance(data, dict):
         return None
+    if "apiVersion" in data:
+        return "manifest"
     cluster = set(Cluster.model_fields)
     run = {key for model in RUN_TYPES.values() for key in model.model_fields}
     meant = [get_close_matches(key, cluster | run, n=1, cutoff=0.75) for key in data]

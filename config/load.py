@@ -13,6 +13,7 @@ from config.diagnostics import Diagnostic
 from config.errors import InvalidFiles
 from config.faults import Fault
 from config.kinds import Kind, kind_of
+from config.manifests import run_file
 from config.marked_yaml import Document, read_file
 from config.role_rules import total_nodes
 from config.rules import ambiguous_faults, cluster_faults
@@ -81,7 +82,8 @@ def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
 
 def _run(document: Document) -> tuple[Run | None, list[Diagnostic]]:
     """The model, or None; and everything there is to say."""
-    whole, diagnostics = extended(document)
+    is_manifest = kind_of(document.data) == "manifest"
+    whole, diagnostics = run_file(document) if is_manifest else extended(document)
     if whole is None:
         return None, diagnostics
     name = _run_type(whole.data)
@@ -125,9 +127,9 @@ def _kindless(document: Document) -> Diagnostic:
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
     """The one complaint about a file that was given to the wrong command."""
     kind = kind_of(document.data)
-    if kind is None or kind == wanted:
+    if kind is None or kind == wanted or (kind == "manifest" and wanted == "run"):
         return None
-    message = f"this is a {kind} file"
+    message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
     hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
     return document.located(Fault("E107", message, hint))
 

@@ -23,7 +23,8 @@ from config.diagnostics import Diagnostic
 from config.errors import InputError
 from config.faults import Fault, Path
 
-_PLAIN = "plain"
+PLAIN = "plain"
+"""The tag of a scalar without quotes: what it looks like, it is."""
 _TAGS = {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}
 _STANDARD_TAG = "tag:yaml.org,2002:"
 TEXT = _STANDARD_TAG + "str"
@@ -69,14 +70,13 @@ class Document:
 
         Where the path leads nowhere: those of the nearest value above it.
         """
-        node, mark = self.root, self.root.start_mark
-        for part in path:
-            child = _child(node, part)
-            if child is None:
-                break
-            key, node = child
-            mark = key.start_mark if on_key and key is not None else node.start_mark
+        key, node = self._nearest(path)
+        mark = key.start_mark if on_key and key is not None else node.start_mark
         return mark.name, mark.line + 1, mark.column + 1
+
+    def node(self, path: Path) -> Node:
+        """The value at `path` as YAML's node, or the nearest value above it."""
+        return self._nearest(path)[1]
 
     def written(self, path: Path) -> str:
         """The bare or quoted text of the scalar at `path`, without quotes."""
@@ -87,6 +87,16 @@ class Document:
                 return ""
             node = child[1]
         return node.value if isinstance(node, ScalarNode) else ""
+
+    def _nearest(self, path: Path) -> tuple[Node | None, Node]:
+        key: Node | None = None
+        node = self.root
+        for part in path:
+            child = _child(node, part)
+            if child is None:
+                break
+            key, node = child
+        return key, node
 
 
 def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
@@ -139,7 +149,7 @@ def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
 
 def is_null(node: Node) -> bool:
     """Whether the node is a bare null (or nothing at all)."""
-    return isinstance(node, ScalarNode) and node.tag == _PLAIN and bool(_NULL.fullmatch(node.value))
+    return isinstance(node, ScalarNode) and node.tag == PLAIN and bool(_NULL.fullmatch(node.value))
 
 
 def document_of(root: Node) -> Document:
@@ -160,7 +170,7 @@ class _Composing(Reader, Scanner, Parser, Composer, Resolver):
 
     def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
         if kind is ScalarNode and implicit[0]:
-            return _PLAIN
+            return PLAIN
         return _STANDARD_TAG + _TAGS[kind]
 
 
@@ -286,14 +296,14 @@ class _Construction:
         return self._done[id(node)]
 
     def _new_value(self, node: Node) -> Any:
-        if node.tag not in (_PLAIN, _STANDARD_TAG + _TAGS[type(node)]):
+        if node.tag not in (PLAIN, _STANDARD_TAG + _TAGS[type(node)]):
             tag = node.tag.replace(_STANDARD_TAG, "!!")
             self.complain(node, "E007", f"the tag {tag} means nothing to gpuctl", "remove the tag")
         if isinstance(node, MappingNode):
             return self._mapping(node)
         if isinstance(node, SequenceNode):
             return tuple(self.value(item) for item in node.value)
-        return _scalar(node.value) if node.tag == _PLAIN else node.value
+        return _scalar(node.value) if node.tag == PLAIN else node.value
 
     def _mapping(self, node: MappingNode) -> dict[str, Any]:
         data: dict[str, Any] = {}

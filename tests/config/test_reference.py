@@ -20,7 +20,7 @@ def test_pages_are_up_to_date(page: Path) -> None:
 
 def test_every_code_in_the_source_is_registered_and_every_registered_one_used() -> None:
     folder = Path(str(config.__file__)).parent
-    sources = [path for path in folder.glob("*.py") if path.name != "codes.py"]
+    sources = [path for path in folder.rglob("*.py") if path.name != "codes.py"]
     used = {
         node.value
         for path in sources

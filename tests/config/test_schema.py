@@ -26,7 +26,7 @@ def is_valid(kind: Literal["cluster", "run"], text: str) -> bool:
 def test_every_stack_is_valid_for_gpuctl_and_for_editors(stack: Path) -> None:
     assert [d for d in check(stack) if d.severity == "error"] == []
     kind = kind_of(yaml.safe_load(stack.read_text()))
-    assert kind is not None
+    assert kind in ("cluster", "run")
     (load_cluster if kind == "cluster" else load_run)(stack)
     assert is_valid(kind, stack.read_text())
 

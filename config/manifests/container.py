@@ -1,0 +1,166 @@
+"""A container of a manifest: what it runs, in which image and environment.
+
+`$(NAME)` in commands and values is Kubernetes' own, done before any shell sees it (Kubernetes API
+reference, Container v1 core, 2026-11-20): a variable that is not there stays as it is written, and
+`$$` is one `$`.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from config.faults import Path, spelled
+from config.manifests.manifest import Manifest
+from config.manifests.run_file import Placed
+
+_KNOWN = {
+    *("name", "image", "command", "args", "env", "workingDir"),
+    # Refused below, or for Kubernetes alone.
+    *("envFrom", "imagePullPolicy", "ports", "stdin", "tty"),
+    *("livenessProbe", "readinessProbe", "startupProbe"),
+    *("terminationMessagePath", "terminationMessagePolicy"),
+}
+_POD_KNOWN = {
+    *("containers", "initContainers", "restartPolicy", "terminationGracePeriodSeconds"),
+    *("hostNetwork", "hostIPC", "hostPID", "hostname", "subdomain", "dnsPolicy", "schedulerName"),
+    *("automountServiceAccountToken", "enableServiceLinks"),
+}
+_REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a container says. `env` has text, or a run file's `{secret: NAME}`.
+
+    `words` are its command and arguments, as they are written; `at` is its place.
+    """
+
+    at: Path
+    image: Placed | None
+    env: dict[str, Placed]
+    words: tuple[str, ...]
+    folder: str
+
+    def commands(self, known: Collection[str]) -> list[str]:
+        """Shell commands that do what the container would; `known` are variables beside its own."""
+        names = {*self.env, *known}
+        line = " ".join(_bash_word(word, names) for word in self.words)
+        return [f"cd -- {shlex.quote(self.folder)}", line] if self.folder else [line]
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether it runs nothing of the job's: mpirun would enter it."""
+        return not self.words or self.mentions("sshd") or self.mentions("sleep")
+
+    def mentions(self, text: str) -> bool:
+        """Whether the text is in a word or the name of a variable."""
+        return any(text in word for word in (*self.words, *self.env))
+
+
+def container_of_pod(manifest: Manifest, template: Path) -> Container:
+    """The only container of a pod's template; others are refused."""
+    pod = (*template, "spec")
+    manifest.ignore(template, {"metadata", "spec"})
+    manifest.ignore(pod, _POD_KNOWN)
+    if manifest.entries((*pod, "initContainers")):
+        _refuse(manifest, (*pod, "initContainers"), "do that in the job's command or in an image")
+    at = (*pod, "containers")
+    found = manifest.entries(at)
+    if found[1:]:
+        hint = "keep the one that does the work: a node runs one"
+        _refuse(manifest, (*at, 1), hint, on_key=False)
+    manifest.ignore((*at, 0), _KNOWN)
+    if manifest.get((*at, 0, "envFrom")):
+        _refuse(manifest, (*at, 0, "envFrom"), "write its variables in 'env'")
+    return container_at(manifest, (*at, 0))
+
+
+def container_at(manifest: Manifest, at: Path) -> Container:
+    """What is said at a place that has a container's keys."""
+    image = manifest.text((*at, "image"))
+    command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
+    return Container(
+        at=at,
+        image=Placed(image, (*at, "image")) if image else None,
+        env=_environment(manifest, (*at, "env")),
+        words=command + arguments,
+        folder=manifest.text((*at, "workingDir")),
+    )
+
+
+def require_command(manifest: Manifest, container: Container) -> None:
+    """The container says what it runs; an image's own entrypoint is not called."""
+    if not container.words:
+        message = f"'{spelled((*container.at, 'command'))}' is missing"
+        hint = "add it: what the image itself would start is not known before it is pulled"
+        manifest.complain("E102", message, hint, container.at)
+    arguments = (*container.at, "args")
+    if manifest.get(arguments) and not manifest.get((*container.at, "command")):
+        message = f"'{spelled(arguments)}' is run as the command: no image's entrypoint is called"
+        manifest.complain("W204", message, "write 'command' too", arguments, on_key=True)
+
+
+def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
+    """Variables by name; a later one replaces an earlier one, and may refer to it."""
+    found: dict[str, Placed] = {}
+    for index in range(len(manifest.entries(at))):
+        entry = (*at, index)
+        manifest.ignore(entry, {"name", "value", "valueFrom"})
+        name = manifest.text((*entry, "name"))
+        if not name:
+            message = f"'{spelled((*entry, 'name'))}' is missing"
+            manifest.complain("E102", message, "name the variable", entry)
+        elif manifest.get((*entry, "valueFrom")) is None:
+            found[name] = Placed(_value(manifest, entry, found), entry)
+        elif manifest.get((*entry, "valueFrom", "secretKeyRef")) is None:
+            hint = "write its value, or take a secret (secretKeyRef)"
+            _refuse(manifest, (*entry, "valueFrom"), hint)
+        else:
+            found[name] = Placed({"secret": name}, entry)
+    return found
+
+
+def _value(manifest: Manifest, entry: Path, before: dict[str, Placed]) -> str:
+    """The entry's value, with variables that come before it written out."""
+
+    def earlier(name: str) -> str:
+        value: Any = before[name].value
+        if not isinstance(value, str):
+            at = (*entry, "value")
+            message = f"'{spelled(at)}' has the secret {name} in it"
+            hint = "put them together in the command: it has both"
+            manifest.complain("E225", message, hint, at)
+            return ""
+        return value
+
+    return "".join(_parts(manifest.text((*entry, "value")), before, str, earlier))
+
+
+def _bash_word(text: str, names: Collection[str]) -> str:
+    """The word as bash reads it: as it is, but for variables."""
+    return "".join(_parts(text, names, shlex.quote, '"${}"'.format)) or "''"
+
+
+def _parts(
+    text: str, names: Collection[str], plain: Callable[[str], str], variable: Callable[[str], str]
+) -> list[str]:
+    """Plain text and variables in turn, each by its function; empty text is left out."""
+    found, literal, end = [], "", 0
+    for match in _REFERENCE.finditer(text):
+        literal += text[end : match.start()]
+        end = match.end()
+        if match[1] in names:
+            found += [plain(literal)] if literal else []
+            found.append(variable(match[1]))
+            literal = ""
+        else:
+            literal += "$" if match[0] == "$$" else match[0]
+    literal += text[end:]
+    return [*found, plain(literal)] if literal else found
+
+
+def _refuse(manifest: Manifest, at: Path, hint: str, *, on_key: bool = True) -> None:
+    message = f"'{spelled(at)}' cannot be carried out: there is no Kubernetes here"
+    manifest.complain("E225", message, hint, at, on_key=on_key)

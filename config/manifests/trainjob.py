@@ -1,0 +1,144 @@
+"""TrainJob of Kubeflow Trainer, trainer.kubeflow.org/v1alpha1, with the runtimes that it ships.
+
+manifests/base/runtimes of kubeflow/trainer: torch_distributed.yaml@0c78efb0,
+deepspeed_distributed.yaml@0ba4b647, pretraining/mpi_distributed.yaml@0f9a7041; its plugins
+pkg/runtime/framework/plugins/{torch,mpi}@8c0f5059 (2026-08-21).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from config.complaints import choice_hint, spoken
+from config.manifests.container import Container, container_at, require_command
+from config.manifests.manifest import Manifest
+from config.manifests.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
+from config.manifests.run_file import Placed
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A ClusterTrainingRuntime, as Kubeflow ships it."""
+
+    nodes: int
+    image: str
+    is_mpi: bool = False
+    words: tuple[str, ...] = ()
+
+
+RUNTIMES = {
+    "torch-distributed": Runtime(1, "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"),
+    "deepspeed-distributed": Runtime(1, "ghcr.io/kubeflow/trainer/deepspeed-runtime", is_mpi=True),
+    "mpi-distributed": Runtime(
+        2, "mpioperator/mpi-pi:openmpi", is_mpi=True, words=("mpirun", "/home/mpiuser/pi")
+    ),
+}
+
+_TRAINER = ("spec", "trainer")
+_NODES = (*_TRAINER, "numNodes")
+_PROCESSES = (*_TRAINER, "numProcPerNode")
+_KNOWN = {
+    *("runtimeRef", "trainer", "activeDeadlineSeconds", "labels", "annotations", "managedBy"),
+    *("suspend", "initializer", "datasetConfig", "modelConfig"),
+}
+_TRAINER_KNOWN = {"image", "command", "args", "env", "numNodes", "numProcPerNode"}
+_MPI_KNOWN = {*_TRAINER_KNOWN, "resourcesPerNode"}  # by which ranks are counted
+
+_PET = ("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+_PET_NAMES = tuple(f"PET_{name}" for name in _PET)
+_OPEN_MPI_NAMES = (
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_orte_keep_fqdn_hostnames",
+    "OMPI_MCA_orte_set_default_slots",
+    "OMPI_MCA_plm_rsh_args",
+)
+
+
+def trainjob(manifest: Manifest) -> dict[str, Any]:
+    """The run file of a TrainJob."""
+    manifest.ignore(("spec",), _KNOWN)
+    for key in ("initializer", "datasetConfig", "modelConfig"):
+        if manifest.get(("spec", key)) is not None:
+            message = f"'spec.{key}' cannot be carried out: nothing runs before the job"
+            hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
+            manifest.complain("E225", message, hint, ("spec", key), on_key=True)
+    runtime = _runtime(manifest)
+    manifest.ignore(_TRAINER, _MPI_KNOWN if runtime.is_mpi else _TRAINER_KNOWN)
+    nodes = manifest.whole(_NODES, default=runtime.nodes)
+    trainer = _trainer(manifest, runtime)
+    _no_reserved(manifest, trainer, _OPEN_MPI_NAMES if runtime.is_mpi else _PET_NAMES)
+    run = (_mpi if runtime.is_mpi else _torch)(manifest, trainer, Placed(nodes, _NODES))
+    return run | manifest.deadline(("spec", "activeDeadlineSeconds"))
+
+
+def _runtime(manifest: Manifest) -> Runtime:
+    """The runtime that is named; some runtime where that is complained about."""
+    at = ("spec", "runtimeRef", "name")
+    manifest.require(at)
+    name = manifest.text(at)
+    if name and name not in RUNTIMES:
+        message = f"'spec.runtimeRef.name' is {spoken(name)}, which is no runtime of Kubeflow's own"
+        manifest.complain("E201", message, choice_hint(name, tuple(RUNTIMES)), at)
+    return RUNTIMES.get(name, RUNTIMES["torch-distributed"])
+
+
+def _trainer(manifest: Manifest, runtime: Runtime) -> Container:
+    own = container_at(manifest, _TRAINER)
+    return replace(
+        own,
+        image=own.image or Placed(runtime.image, ("spec", "runtimeRef", "name")),
+        words=own.words or runtime.words,
+    )
+
+
+def _no_reserved(manifest: Manifest, trainer: Container, reserved: Collection[str]) -> None:
+    """Trainer refuses variables that it sets itself, and names no line."""
+    for name in reserved:
+        if name in trainer.env:
+            message = f"'{name}' cannot be set in 'spec.trainer.env': Trainer sets it"
+            hint = "remove it, or choose another name"
+            manifest.complain("E221", message, hint, trainer.env[name].at)
+
+
+def _torch(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any]:
+    """The command on every node, with what torchrun reads in the place of its options."""
+    require_command(manifest, trainer)
+    processes = manifest.get(_PROCESSES)
+    if processes not in (None, "auto", "cpu", "gpu"):
+        processes = manifest.whole(_PROCESSES, default=1)
+    export = (
+        f'export PET_NNODES="$GPUCTL_NODES_NUM" PET_NPROC_PER_NODE={processes or "auto"}'
+        ' PET_NODE_RANK="$GPUCTL_NODE_RANK" PET_MASTER_ADDR="$GPUCTL_MASTER_NODE_IP"'
+        " PET_MASTER_PORT=29500"
+    )
+    return {
+        "type": "task",
+        "name": manifest.name(),
+        "nodes": nodes,
+        "image": trainer.image,
+        "env": trainer.env,
+        "commands": Placed([export, *trainer.commands(_PET_NAMES)], trainer.at),
+    }
+
+
+def _mpi(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any]:
+    """As an MPIJob. Every node has the trainer's variables: ranks are started with their node's."""
+    slots = manifest.whole(_PROCESSES, default=_gpus(manifest))
+    job = MpiJob(
+        trainer,
+        None,
+        nodes,
+        launcher_env=operator_env("OpenMPI", slots, nodes.value),
+        worker_env=trainer.env,
+        set_up=hostfile_commands("OpenMPI", slots),
+    )
+    return mpi_run(manifest, job)
+
+
+def _gpus(manifest: Manifest) -> int:
+    """GPUs that the job wants of a node, which are its processes there by default; at least 1."""
+    for kind in ("limits", "requests"):
+        count = manifest.get((*_TRAINER, "resourcesPerNode", kind, "nvidia.com/gpu"))
+        if str(count).isdecimal():
+            return max(1, int(str(count)))
+    return 1

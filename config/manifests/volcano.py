@@ -1,0 +1,154 @@
+"""Volcano's Job, batch.volcano.sh/v1alpha1: an MPI job of two tasks, or one task on every node.
+
+What its plugins svc, env and mpi give to a task: pkg/controllers/job/plugins of
+volcano-sh/volcano@08812f68 (read 2026-11-20). `ssh` is not needed.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from config.complaints import names_hint, spoken
+from config.faults import Path
+from config.manifests.container import Container, container_of_pod, require_command
+from config.manifests.manifest import Manifest
+from config.manifests.mpi_run import MpiJob, mpi_run
+from config.manifests.run_file import Placed
+
+_TASKS = ("spec", "tasks")
+_KNOWN = {
+    *("tasks", "plugins", "maxRetry", "policies"),
+    # All nodes or none are there already, in one cluster, and nothing is left behind.
+    *("minAvailable", "minSuccess", "schedulerName", "queue", "ttlSecondsAfterFinished"),
+}
+_TASK_KNOWN = {"name", "replicas", "minAvailable", "template", "policies", "maxRetry", "dependsOn"}
+_PLUGINS = ("svc", "ssh", "env", "mpi")
+_INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
+
+
+def volcano_job(manifest: Manifest) -> dict[str, Any]:
+    """The run file of a Volcano Job."""
+    manifest.ignore(("spec",), _KNOWN)
+    manifest.not_retried(("spec", "maxRetry"))
+    _policies(manifest, ("spec", "policies"))
+    for name in manifest.mapping(("spec", "plugins")):
+        if name not in _PLUGINS:
+            message = f"plugin {spoken(name)} cannot be carried out"
+            hint = names_hint(name, _PLUGINS)
+            manifest.complain("E225", message, hint, ("spec", "plugins", name), on_key=True)
+    tasks = [_task(manifest, index) for index in range(len(manifest.entries(_TASKS)))]
+    if len(tasks) == 1:
+        return _one_task(manifest, tasks[0])
+    if len(tasks) != 2:
+        message = f"'spec.tasks' has {len(tasks)} tasks"
+        hint = "write one, or a master and workers that it enters by mpirun"
+        manifest.complain("E225", message, hint, _TASKS)
+        return {}
+    return _mpi(manifest, *_master_first(manifest, tasks))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task: its name as in files and variables, how often it is there, and what it runs."""
+
+    at: Path
+    name: str
+    replicas: int
+    container: Container
+
+    def export(self, hosts: str, number: str) -> str:
+        """A line of bash: plugin svc's file and variables for the task."""
+        file, names = f"/etc/volcano/{self.name}.host", self.variables
+        return (
+            f'printf %s "{hosts}" >{file} &&'
+            f" export {names[0]}=\"$(tr '\\n' , <{file})\" {names[1]}={number}"
+        )
+
+    @property
+    def variables(self) -> tuple[str, str]:
+        """The names of its variables."""
+        return f"VC_{self.name.upper()}_HOSTS", f"VC_{self.name.upper()}_NUM"
+
+
+def _task(manifest: Manifest, index: int) -> _Task:
+    at = (*_TASKS, index)
+    manifest.ignore(at, _TASK_KNOWN)
+    manifest.not_retried((*at, "maxRetry"))
+    _policies(manifest, (*at, "policies"))
+    name = manifest.text((*at, "name")) or f"default{index}"
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
+        message = f"'spec.tasks[{index}].name' is {spoken(name)}"
+        hint = "write lower-case letters, digits and hyphens"
+        manifest.complain("E203", message, hint, (*at, "name"))
+    replicas = manifest.whole((*at, "replicas"), default=1)
+    container = container_of_pod(manifest, (*at, "template"))
+    return _Task(at, name.replace("-", "_"), replicas, container)
+
+
+def _policies(manifest: Manifest, at: Path) -> None:
+    """A failure ends the run, and so does the master's end; other policies mean nothing here."""
+    for index in range(len(manifest.entries(at))):
+        action = manifest.get((*at, index, "action"))
+        if action not in ("CompleteJob", "AbortJob", "TerminateJob"):
+            why = "the run ends when a node fails or the job is done"
+            manifest.ignored((*at, index, "action"), why)
+
+
+def _master_first(manifest: Manifest, tasks: list[_Task]) -> tuple[_Task, _Task]:
+    """Master and workers: by plugin mpi's arguments, else the first that is there once."""
+    given = " ".join(manifest.texts(("spec", "plugins", "mpi")))
+    named = re.search(r"--?master[= ](\S+)", given)
+    name = named[1] if named else "master"
+    by_name = [task for task in tasks if manifest.get((*task.at, "name")) == name]
+    master = next(iter(by_name or [task for task in tasks if task.replicas == 1]), tasks[0])
+    worker = next(task for task in tasks if task is not master)
+    if master.replicas != 1:
+        message = f"no task is there once: {master.name} has {master.replicas} replicas"
+        manifest.complain("E225", message, "write replicas: 1 for the master", master.at)
+    if not worker.container.only_waits:
+        message = f"task {worker.name} does more than wait for mpirun (in sshd)"
+        hint = "write a run file: `roles` have commands of their own"
+        manifest.complain("E225", message, hint, (*worker.container.at, "command"))
+    return master, worker
+
+
+def _mpi(manifest: Manifest, master: _Task, worker: _Task) -> dict[str, Any]:
+    exported = [*master.variables, *worker.variables]
+    set_up = [
+        "mkdir -p /etc/volcano",
+        master.export("$GPUCTL_MASTER_NODE_IP", "1"),
+        worker.export("$GPUCTL_NODES_IPS", str(worker.replicas)),
+    ]
+    if manifest.get(("spec", "plugins", "mpi")) is not None:
+        set_up.append(f'export MPI_HOST="${worker.variables[0]}"')
+        exported.append("MPI_HOST")
+    job = MpiJob(
+        master.container,
+        worker.container,
+        Placed(worker.replicas, (*worker.at, "replicas")),
+        launcher_env=dict.fromkeys(_INDEX, "0"),
+        set_up=tuple(set_up),
+        exported=tuple(exported),
+    )
+    return mpi_run(manifest, job)
+
+
+def _one_task(manifest: Manifest, task: _Task) -> dict[str, Any]:
+    """The task on every node; a replica's index is its node's rank."""
+    container = task.container
+    require_command(manifest, container)
+    index = " ".join(f'{name}="$GPUCTL_NODE_RANK"' for name in _INDEX)
+    set_up = [
+        "mkdir -p /etc/volcano",
+        task.export("$GPUCTL_NODES_IPS", str(task.replicas)),
+        f"export {index}",
+    ]
+    commands = container.commands({*_INDEX, *task.variables})
+    return {
+        "type": "task",
+        "name": manifest.name(),
+        "nodes": Placed(task.replicas, (*task.at, "replicas")),
+        **({"image": container.image} if container.image else {}),
+        "env": container.env,
+        "commands": Placed([*set_up, *commands], container.at),
+    }

@@ -1,0 +1,247 @@
+"""What people read when a manifest is wrong: the cases of test_manifests.py."""
+
+MPIJOB = """\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: pi}
+spec:
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+            - command: [mpirun, ./pi]
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+            - image: mpi
+"""
+LAUNCHER_AT = "spec.mpiReplicaSpecs.Launcher.template.spec"
+WORKER_AT = "spec.mpiReplicaSpecs.Worker.template.spec"
+TRAINJOB = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: train}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    command: [train]
+"""
+VOLCANO = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: hello}
+spec:
+  tasks:
+    - name: one
+      template: {spec: {containers: [{command: [mpirun, x]}]}}
+    - name: two
+      replicas: 2
+      template: {spec: {containers: [{command: [sshd, -D]}]}}
+"""
+RUNS = (
+    "it runs MPIJob of kubeflow.org/v2beta1, Job of batch.volcano.sh/v1alpha1 and TrainJob of"
+    " trainer.kubeflow.org/v1alpha1"
+)
+KEPT = "see that the job does not need it, or remove it"
+
+MANIFEST_CASES: list[tuple[str, list[str]]] = [
+    (
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: x}\n",
+        [
+            "1:13: E224 no manifest that gpuctl runs: apiVersion is 'kubeflow.org/v1', kind is"
+            f" 'PyTorchJob'; {RUNS}"
+        ],
+    ),
+    (
+        "apiVersion: 1\nspec: {}\n",
+        [
+            "1:13: E224 no manifest that gpuctl runs: apiVersion is the number 1, kind is empty;"
+            f" {RUNS}"
+        ],
+    ),
+    (
+        MPIJOB.replace("name: pi", "name: My_Job"),
+        [
+            "3:18: E203 'metadata.name' is 'My_Job', which no run can be called; write lower-case"
+            " letters, digits and hyphens, at most 30, with a letter first"
+        ],
+    ),
+    (
+        MPIJOB.replace("{name: pi}", "{}"),
+        ["3:11: E102 'metadata.name' is missing; add it"],
+    ),
+    (
+        MPIJOB.replace(
+            "spec:\n  mpi",
+            "spec:\n  slotsPerWorker: 0\n  mpiImplementation: OpenMpi\n"
+            "  runLauncherAsWorker: 1\n  mpi",
+        ),
+        [
+            "5:19: E202 'spec.slotsPerWorker' is 0, below 1; use 1 or more",
+            "6:22: E201 'spec.mpiImplementation' is 'OpenMpi', which is not allowed; did you mean"
+            " 'OpenMPI'? Allowed: OpenMPI, Intel, MPICH",
+            "7:24: E103 'spec.runLauncherAsWorker' is the number 1, must be true or false; write"
+            " true or false",
+        ],
+    ),
+    (
+        MPIJOB.replace("      replicas: 2\n", "").replace(
+            "Launcher:\n", "Launcher:\n      replicas: 2\n"
+        ),
+        [
+            "7:17: E202 'spec.mpiReplicaSpecs.Launcher.replicas' is 2; write 1: a job has one"
+            " launcher",
+            "13:7: E102 'spec.mpiReplicaSpecs.Worker.replicas' is missing; add it",
+        ],
+    ),
+    (
+        MPIJOB.replace("replicas: 2", "replicas: 600"),
+        ["12:17: E202 'nodes' is 600, above 512; use 1 to 512"],
+    ),
+    (
+        MPIJOB.replace("[mpirun, ./pi]", "[mpirun, -n, 2]\n              workingDir: no"),
+        [
+            f"10:37: E103 '{LAUNCHER_AT}.containers[0].command[2]' is the number 2, must be text;"
+            " quote it: '2'",
+            f"11:27: E104 '{LAUNCHER_AT}.containers[0].workingDir' is a bare no, which YAML"
+            " readers understand differently; quote it: 'no'",
+        ],
+    ),
+    (
+        MPIJOB.replace("command: [mpirun, ./pi]", "image: mpi"),
+        [
+            f"10:15: E102 '{LAUNCHER_AT}.containers[0].command' is missing; add it: what the"
+            " image itself would start is not known before it is pulled"
+        ],
+    ),
+    (
+        MPIJOB.replace(
+            "command: [mpirun, ./pi]", "args: [mpirun, ./pi]\n              image: other"
+        ),
+        [
+            f"10:15: W204 '{LAUNCHER_AT}.containers[0].args' is run as the command: no image's"
+            " entrypoint is called; write 'command' too",
+            f"11:15: W204 '{LAUNCHER_AT}.containers[0].image' is ignored: a run has one image,"
+            f" and ranks run in the workers' (mpi); {KEPT}",
+        ],
+    ),
+    (
+        MPIJOB.replace("- image: mpi", "- command: [./serve]"),
+        [
+            f"16:15: W204 '{WORKER_AT}.containers[0].command' is ignored: on workers only what"
+            f" mpirun starts is run; {KEPT}"
+        ],
+    ),
+    (
+        MPIJOB.replace(
+            "          containers:\n            - image",
+            "          initContainers: [{image: x}]\n          tolerations: []\n"
+            "          containers:\n            - {image: y}\n            - image",
+        ),
+        [
+            f"15:11: E225 '{WORKER_AT}.initContainers' cannot be carried out: there is no"
+            " Kubernetes here; do that in the job's command or in an image",
+            f"16:11: W204 '{WORKER_AT}.tolerations' is ignored: the run takes nodes of its"
+            f" cluster, next to each other; {KEPT}",
+            f"19:15: E225 '{WORKER_AT}.containers[1]' cannot be carried out: there is no"
+            " Kubernetes here; keep the one that does the work: a node runs one",
+        ],
+    ),
+    (
+        MPIJOB
+        + "              envFrom: [{secretRef: {name: all}}]\n              env:\n"
+        + "                - {name: A, valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n"
+        + "                - {value: x}\n                - {name: B, value: 1}\n"
+        + "                - {name: S, valueFrom: {secretKeyRef: {name: a, key: b}}}\n"
+        + '                - {name: C, value: "user:$(S)"}\n',
+        [
+            f"17:15: E225 '{WORKER_AT}.containers[0].envFrom' cannot be carried out: there is no"
+            " Kubernetes here; write its variables in 'env'",
+            f"19:29: E225 '{WORKER_AT}.containers[0].env[0].valueFrom' cannot be carried out:"
+            " there is no Kubernetes here; write its value, or take a secret (secretKeyRef)",
+            f"20:19: E102 '{WORKER_AT}.containers[0].env[1].name' is missing; name the variable",
+            f"21:36: E103 '{WORKER_AT}.containers[0].env[2].value' is the number 1, must be text;"
+            " quote it: '1'",
+            f"23:36: E225 '{WORKER_AT}.containers[0].env[4].value' has the secret S in it; put"
+            " them together in the command: it has both",
+        ],
+    ),
+    (
+        MPIJOB + "              env: [{name: GPUCTL_X, value: x}, {name: a-b, value: y}]\n",
+        [
+            "17:21: E221 'GPUCTL_X' cannot be set in 'env': gpuctl sets it: the node's place in"
+            " the run; remove it, or choose another name",
+            "17:49: E207 the key 'a-b' names no variable; use letters, digits and _, with no"
+            " digit first",
+        ],
+    ),
+    (
+        MPIJOB.replace(
+            "spec:\n  mpi", "spec:\n  runPolicy: {backoffLimit: 6}\n  colour: red\n  mpi"
+        )
+        + "extends: hello\n",
+        [
+            "5:15: W204 'spec.runPolicy.backoffLimit' is ignored: a run that fails is not started"
+            f" again by itself; {KEPT}",
+            f"6:3: W204 'spec.colour' is ignored: there is nothing like it here; {KEPT}",
+            f"19:1: W204 'extends' is ignored: there is nothing like it here; {KEPT}",
+        ],
+    ),
+    (
+        TRAINJOB.replace("torch-distributed", "torch-distribute"),
+        [
+            "5:22: E201 'spec.runtimeRef.name' is 'torch-distribute', which is no runtime of"
+            " Kubeflow's own; did you mean 'torch-distributed'? Allowed: torch-distributed,"
+            " deepspeed-distributed, mpi-distributed"
+        ],
+    ),
+    (
+        TRAINJOB.replace("runtimeRef: {name: torch-distributed}", "initializer: {model: {}}"),
+        [
+            "5:3: E102 'spec.runtimeRef.name' is missing; add it",
+            "5:3: E225 'spec.initializer' cannot be carried out: nothing runs before the job;"
+            " bring data and models onto the nodes (`setup.commands` of the cluster file)",
+        ],
+    ),
+    (
+        TRAINJOB + "    env: [{name: PET_NNODES, value: '3'}]\n    numProcPerNode: many\n",
+        [
+            "8:11: E221 'PET_NNODES' cannot be set in 'spec.trainer.env': Trainer sets it; remove"
+            " it, or choose another name",
+            "9:21: E103 'spec.trainer.numProcPerNode' is 'many', must be a whole number; write"
+            " digits only, such as 2",
+        ],
+    ),
+    (
+        VOLCANO.replace("spec:\n  tasks", "spec:\n  plugins: {pytorch: []}\n  tasks"),
+        [
+            "5:13: E225 plugin 'pytorch' cannot be carried out; allowed here: svc, ssh, env, mpi",
+        ],
+    ),
+    (
+        VOLCANO.replace("sshd, -D", "./serve").replace(
+            "- name: one", "- name: one\n      replicas: 2"
+        ),
+        [
+            "6:7: E225 no task is there once: one has 2 replicas; write replicas: 1 for the master",
+            "11:48: E225 task two does more than wait for mpirun (in sshd); write a run file:"
+            " `roles` have commands of their own",
+        ],
+    ),
+    (
+        VOLCANO.replace("name: two", "name: Two").replace("  tasks:", "  tasks: &tasks"),
+        ["8:13: E203 'spec.tasks[1].name' is 'Two'; write lower-case letters, digits and hyphens"],
+    ),
+    (
+        "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {tasks: 3}\n",
+        [
+            "4:15: E103 'spec.tasks' is the number 3, must be a list; write its entries on lines"
+            " of their own that begin with '- '",
+            "4:15: E225 'spec.tasks' has 0 tasks; write one, or a master and workers that it"
+            " enters by mpirun",
+        ],
+    ),
+]
