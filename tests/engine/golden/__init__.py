@@ -20,7 +20,7 @@ CASES = tuple(
     (path.stem, size)
     for path in sorted((HERE / "runs").glob("*.yaml"))
     for size in SIZES
-    if size >= {"ps-worker": 2, "mpi-intel": 2, "nccl-tests": 2}.get(path.stem, 1)
+    if size >= {"ps-worker": 2, "mpi-intel": 2}.get(path.stem, 1)
 )
 """Run file and number of nodes: what no single node can be is left out."""
 
