@@ -134,13 +134,17 @@ def _implementation_is_there(situation: Situation) -> Iterator[Complaint]:
         )
 
 
+_BEGINS = r"(?:^|[;&|]|\b(?:then|do|else)\s)\s*(?:exec\s+|\w+=\S*\s+)*"
+"""Where a shell's command begins, as far as one can tell without being a shell."""
+
+
 def _no_launcher_in_commands(situation: Situation) -> Iterator[Complaint]:
     run = situation.run
     entries = [*(getattr(run, "commands", None) or ())]
     entries += [entry for role in run.roles.values() for entry in role.commands or ()]
     for launcher in LAUNCHERS.get(run.type, ()):
         words = r"\s+".join(re.escape(word) for word in launcher.split())
-        call = re.compile(rf"^\s*(?:exec\s+|\w+=\S*\s+)*(?:\S*/)?{words}(?:\s|$)", re.MULTILINE)
+        call = re.compile(rf"{_BEGINS}(?:\S*/)?{words}(?:\s|$)", re.MULTILINE)
         if any(call.search(entry) for entry in entries):
             yield Complaint(
                 f"commands call {launcher}, which type {run.type} does itself",

@@ -100,6 +100,8 @@ def test_the_implementation_is_there() -> None:
     ("kind", "command", "launcher"),
     [
         ("mpi", "mpirun -np 4 ./train", "mpirun"),
+        ("mpi", "cd /data && mpirun -np 4 ./train", "mpirun"),
+        ("mpi", "if [ -e x ]; then OMP_NUM_THREADS=1 mpirun ./train; fi", "mpirun"),
         ("mpi", "cd /root\n  /opt/amazon/openmpi/bin/mpirun ./train", "mpirun"),
         ("mpi", "A=1 exec mpiexec ./train", "mpiexec"),
         ("torchrun", "torchrun train.py", "torchrun"),
