@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from botocore.exceptions import ClientError
 
 from config.errors import InfraError
 from config.progress import Progress
@@ -106,6 +107,9 @@ def remove_unknown_and_destroy(ec2: Any, stack: Stack) -> None:
             ec2.terminate_instances(InstanceIds=[reservation["Instances"][0]["InstanceId"]])
         for template in ec2.describe_launch_templates()["LaunchTemplates"]:
             ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+        for group in ec2.describe_security_groups()["SecurityGroups"]:
+            with suppress(ClientError):  # in use, or the VPC's own
+                ec2.delete_security_group(GroupId=group["GroupId"])
         try:
             stack.destroy()
         except InfraError:
