@@ -15,7 +15,7 @@ def launch(job: Job[Ddp]) -> Launch:
             Part(job_script(job.commands(node.rank)), _environment(job, node.rank))
             for node in job.nodes
         ),
-        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        hostfile=hostfile(job.gpus()),
         startup_order="any" if alone else "master-first",
         ready=None if alone else listens,
     )

@@ -9,7 +9,7 @@ import re
 
 from config.run import DeepSpeed
 from engine.hostfile import hostfile
-from engine.modes.job import Job, Launch, Part
+from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.places import (
     hostfile_path,
     programs_path,
@@ -50,12 +50,7 @@ def launch(job: Job[DeepSpeed]) -> Launch:
             processes=slots[job.nodes[rank].private_ip],
         )
 
-    return Launch(
-        parts=tuple(part(node.rank) for node in job.nodes),
-        hostfile=hostfile(slots),
-        startup_order="workers-first",
-        stop_criteria="master-done",
-    )
+    return led_by_head((part(node.rank) for node in job.nodes), hostfile(slots))
 
 
 def _head(job: Job[DeepSpeed]) -> str:
@@ -77,11 +72,8 @@ def _head(job: Job[DeepSpeed]) -> str:
 
 def _env_file(job: Job[DeepSpeed]) -> str:
     """`NAME=VALUE` lines of the network's variables that are plain words and alike on all nodes."""
-    first, *others = (own.values for own in job.variables)
     return "".join(
         f"{name}={value}\n"
-        for name, value in first.items()
-        if name.startswith(NETWORK)
-        and _PLAIN.fullmatch(value)
-        and all(own.get(name) == value for own in others)
+        for name, value in job.alike().items()
+        if name.startswith(NETWORK) and _PLAIN.fullmatch(value)
     )

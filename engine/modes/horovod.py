@@ -6,7 +6,7 @@ variables but its own (`HOROVOD_*`); each rank gets those of its node.
 
 from config.run import Horovod
 from engine.hostfile import host_list, hostfile
-from engine.modes.job import Job, Launch, Part
+from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.modes.mpirun import open_mpi_environment
 from engine.places import programs_path, rank_script_path, with_env_path
 from engine.script import (
@@ -42,12 +42,7 @@ def launch(job: Job[Horovod]) -> Launch:
             processes=slots[job.nodes[rank].private_ip],
         )
 
-    return Launch(
-        parts=tuple(part(node.rank) for node in job.nodes),
-        hostfile=hostfile(slots),
-        startup_order="workers-first",
-        stop_criteria="master-done",
-    )
+    return led_by_head((part(node.rank) for node in job.nodes), hostfile(slots))
 
 
 def _interface(job: Job[Horovod]) -> list[str]:

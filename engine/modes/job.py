@@ -1,6 +1,6 @@
 """What a mode plans from, and what it makes: a run on its nodes, and each node's part."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
@@ -50,10 +50,23 @@ class Job(Generic[R_co]):
         """Ranks by the node's address; by default one per GPU, one on a node without."""
         return {node.private_ip: per_node or node.slots for node in self.nodes}
 
+    def gpus(self) -> dict[str, int]:
+        """GPUs by the node's address."""
+        return {node.private_ip: node.gpus for node in self.nodes}
+
+    def alike(self) -> dict[str, str]:
+        """The variables, but secrets, that have the same value on every node."""
+        first, *others = (own.values for own in self.variables)
+        return {
+            name: value
+            for name, value in first.items()
+            if all(own.get(name) == value for own in others)
+        }
+
     def ti_one(self, rank: int) -> dict[str, str]:
         """TI-ONE's names that say where the node is among the others."""
         return {
-            "NODE_LIST": host_list({node.private_ip: node.gpus for node in self.nodes}),
+            "NODE_LIST": host_list(self.gpus()),
             "INDEX": str(rank),
             "GPU_NUM": str(sum(node.gpus for node in self.nodes)),
             "GPU_NUM_PER_NODE": str(self.nodes[rank].gpus),
@@ -111,6 +124,16 @@ class Launch:
     stop_criteria: Literal["all-done", "master-done", "workers-done"] = "all-done"
     ready: ReadyPlan | None = None
     dashboard: str = ""
+
+
+def led_by_head(parts: Iterable[Part], hostfile: str) -> Launch:
+    """The head's launcher starts when the workers wait for it, and its end is the run's."""
+    return Launch(
+        parts=tuple(parts),
+        hostfile=hostfile,
+        startup_order="workers-first",
+        stop_criteria="master-done",
+    )
 
 
 def roles_of(run: Run, count: int) -> tuple[str, ...]:

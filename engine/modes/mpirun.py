@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from config.run import Mpirun, Run
 from engine.hostfile import host_list, hostfile, hydra_hostfile
-from engine.modes.job import Job, Launch, Part
+from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.places import hostfile_path, remote_agent_path
 from engine.script import WAIT, call, tell_rank
 
@@ -60,12 +60,7 @@ def mpirun_launch(job: Job[Mpirun], commands: str, rank_scripts: Sequence[str]) 
             processes=slots.get(job.nodes[rank].private_ip, 0),
         )
 
-    return Launch(
-        parts=tuple(part(node.rank) for node in job.nodes),
-        hostfile=dialect(slots),
-        startup_order="workers-first",
-        stop_criteria="master-done",
-    )
+    return led_by_head((part(node.rank) for node in job.nodes), dialect(slots))
 
 
 def rank_slots(job: Job[Mpirun]) -> dict[str, int]:
@@ -148,13 +143,7 @@ def _exported(job: Job[Mpirun]) -> list[str]:
 
     Open MPI passes its own on by itself.
     """
-    head = job.variables[0].values
-    alike = (
-        name
-        for name, value in head.items()
-        if all(own.values.get(name) == value for own in job.variables)
-    )
-    return [name for name in alike if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))]
+    return [name for name in job.alike() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))]
 
 
 def _mpich(job: Job[Mpirun], slots: Mapping[str, int]) -> str:

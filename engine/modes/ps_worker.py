@@ -29,6 +29,6 @@ def launch(job: Job[PsWorker]) -> Launch:
             )
             for rank, task in enumerate(configs)
         ),
-        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        hostfile=hostfile(job.gpus()),
         stop_criteria="workers-done",
     )

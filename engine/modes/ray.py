@@ -54,7 +54,7 @@ def launch(job: Job[Ray]) -> Launch:
 
     return Launch(
         parts=tuple(part(node.rank) for node in job.nodes),
-        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        hostfile=hostfile(job.gpus()),
         startup_order="any" if alone else "master-first",
         stop_criteria="master-done",
         ready=None if alone else listens,

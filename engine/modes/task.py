@@ -12,7 +12,7 @@ def launch(job: Job[Task]) -> Launch:
     asked = ready.port is not None or ready.command is not None
     return Launch(
         parts=tuple(Part(job_script(job.commands(node.rank))) for node in job.nodes),
-        hostfile=hostfile({node.private_ip: node.gpus for node in job.nodes}),
+        hostfile=hostfile(job.gpus()),
         startup_order=run.startup_order,
         stop_criteria=run.stop_criteria,
         ready=ReadyPlan(port=ready.port, command=ready.command, timeout_s=ready.timeout)
