@@ -35,6 +35,6 @@ docs: install
 	@$(RUN)/python -m cli.reference
 	@$(RUN)/python -m engine.reference
 
-# What a lab leaves that was killed: machines, mounts, bridge, rules.
+# Stops every lab of this machine and clears what killed ones left: machines, mounts, bridges, rules.
 lab-clean: install
-	@$(RUN)/gpuctl lab stop
+	@$(RUN)/gpuctl lab stop --all

@@ -30,6 +30,7 @@ from config.target import Target
 from infra.engine import Engine, find_engine
 from infra.fleet import Fleet
 from lab import lifecycle
+from lab.places import DEFAULT, Places
 from nodes.inventory import Inventory
 from provision import up
 from provision.bootstrap import inventory_of
@@ -95,13 +96,14 @@ def unbooted() -> Iterator[Target]:
 @contextmanager
 def booted() -> Iterator[Target]:
     """The lab with nothing in it and with machines; it is stopped at the end."""
-    if lifecycle.status().up:
+    places = Places(DEFAULT)
+    if lifecycle.status(places).up:
         raise SystemExit("a lab is running, and would be stopped: end it with `gpuctl lab stop`")
-    lifecycle.start(silent)
+    lifecycle.start(places, silent)
     try:
-        yield lifecycle.target(REGION)
+        yield lifecycle.target(places, REGION)
     finally:
-        lifecycle.stop(silent)
+        lifecycle.stop(places, silent)
 
 
 def measure(nodes: int, place: Place, times: int, engine: Engine) -> tuple[list[Took], list[Took]]:

@@ -46,7 +46,7 @@ def _checks(here: Session) -> "Iterator[Check]":
     yield _backend(here)
     yield _credentials(here)
     yield _session_plugin(here)
-    yield from _lab(here.lab)
+    yield from _lab(here)
 
 
 def _engine() -> "Iterator[Check]":
@@ -93,13 +93,13 @@ def _session_plugin(here: Session) -> Check:
     return Check(name, where, needed=False)
 
 
-def _lab(needed: bool) -> "Iterator[Check]":
+def _lab(here: Session) -> "Iterator[Check]":
     from lab.lifecycle import status
     from lab.prerequisites import missing
 
-    lacking = missing()
+    lacking, needed = missing(), here.lab is not None
     for each in lacking:
         yield Check(f"lab: {each.name}", each.problem, each.remedy, needed)
     if not lacking:
-        now = status()
+        now = status(here.chosen_lab)
         yield Check("lab", f"up at {now.api_url}" if now.up else "down, can start", needed=needed)

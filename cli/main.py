@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -29,6 +29,9 @@ from cli import (
 )
 from cli.session import Session
 from config.errors import GpuctlError, InvalidFiles
+
+if TYPE_CHECKING:
+    from lab.places import Places
 
 RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
 
@@ -60,6 +63,10 @@ def options(
     in_lab: Annotated[
         bool, typer.Option("--lab", help="Rehearse in the lab: an AWS region on this machine.")
     ] = False,
+    lab_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Rehearse in the lab NAME, one of several side by side."),
+    ] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
     backend: Annotated[
@@ -76,7 +83,16 @@ def options(
     """Rent a GPU cluster with EFA, run a distributed job on it, give it back."""
     _invoked.append(context.invoked_subcommand or "")
     del debug, version  # read before anything can fail, see `main`; and by its callback
-    context.obj = Session(in_lab, region, profile, backend)
+    context.obj = Session(_lab(in_lab, lab_name), region, profile, backend)
+
+
+def _lab(in_lab: bool, name: str | None) -> "Places | None":
+    """Return the lab that the options mean; InputError for a name that no lab can have."""
+    if not in_lab and name is None:
+        return None
+    from lab.places import DEFAULT, Places
+
+    return Places(DEFAULT if name is None else name)
 
 
 app.command("plan")(plan.plan)

@@ -160,7 +160,7 @@ def _dashboard(here: Session, plan: "LaunchPlan") -> str:
     """Where the run's dashboard will be, and how to reach it: no port of a node is open to us."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
-    lab = " --lab" if here.lab else ""
+    lab = "".join(f" {word}" for word in (here.lab.options if here.lab else ()))
     tunnel = f"gpuctl{lab} ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {port}:{address}"
     return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
 

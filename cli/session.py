@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from cli.progress import ProgressView
     from config.cluster import Cluster
     from config.target import Target
+    from lab.places import Places
 
 
 @dataclass(frozen=True)
 class Session:
-    """The global options of one command."""
+    """The global options of one command. `lab` is None where the target is AWS."""
 
-    lab: bool = False
+    lab: "Places | None" = None
     region: str | None = None
     profile: str | None = None
     backend: str | None = None
@@ -30,7 +31,14 @@ class Session:
     @property
     def state(self) -> Path:
         """The folder with what gpuctl remembers of this target, also of a lab that is down."""
-        return state_home() / ("lab" if self.lab else "aws")
+        return self.lab.state if self.lab else state_home() / "aws"
+
+    @property
+    def chosen_lab(self) -> "Places":
+        """The lab that `gpuctl lab` concerns: the named one, else the default one."""
+        from lab.places import DEFAULT, Places
+
+        return self.lab or Places(DEFAULT)
 
     def target(self, region: str | None = None) -> "Target":
         """The target to act on; InputError when no region is known, LabError for a lab down.
@@ -49,7 +57,7 @@ class Session:
         import gpuctl
 
         profile = ("--profile", self.profile) if self.profile else ()
-        lab = ("--lab",) if self.lab else ()
+        lab = self.lab.options if self.lab else ()
         return (sys.executable, gpuctl.__file__, *lab, "--region", region, *profile, "ssm-proxy")
 
     def _target(self, region: str | None) -> "Target":
@@ -58,7 +66,7 @@ class Session:
         if self.lab:
             from lab.lifecycle import target
 
-            return target(chosen or "us-east-1", self.backend)
+            return target(self.lab, chosen or "us-east-1", self.backend)
         if chosen is None:
             from provision.account import profile_region
 
@@ -78,7 +86,7 @@ class Session:
         if self.lab:
             from lab.lifecycle import start
 
-            start(view.report)
+            start(self.lab, view.report)
 
     def ensure_image(self, ami: str, region: str, view: "ProgressView") -> None:
         """With --lab the machines of the AMI can boot; without it nothing happens."""
@@ -93,7 +101,7 @@ class Session:
             return False
         from lab.lifecycle import status
 
-        return not status().up
+        return not status(self.lab).up
 
     def remembered(self) -> "Target":
         """A target for reading what this machine remembers; nothing is asked of any API by it."""
@@ -114,10 +122,11 @@ class Session:
 
     def require_lab(self) -> None:
         """Raises InputError where the lab is asked for and down: no cluster exists in it."""
-        if self.is_lab_down():
+        if self.lab and self.is_lab_down():
+            options = " ".join(self.lab.options)
             raise InputError(
                 "the lab is not running, so no cluster exists in it",
-                "start one with `gpuctl --lab up FILE`",
+                f"start one with `gpuctl {options} up FILE`",
             )
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from config.errors import LabError
-from lab.places import CGROUP
+from lab.places import Places
 
 
 def hierarchies() -> tuple[Path, ...]:
@@ -21,14 +21,14 @@ def hierarchies() -> tuple[Path, ...]:
     return tuple(Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2"))
 
 
-def create(machine: str) -> tuple[Path, ...]:
+def create(places: Places, machine: str) -> tuple[Path, ...]:
     """The machine's group in every hierarchy: a process moved to all of them is in the machine's.
 
     LabError when the host does not let us.
     """
     groups = []
     for hierarchy in hierarchies():
-        group = hierarchy / CGROUP / machine
+        group = hierarchy / places.cgroup / machine
         try:
             group.mkdir(parents=True, exist_ok=True)
             _inherit_cpuset(hierarchy, group.parent)
@@ -42,48 +42,48 @@ def create(machine: str) -> tuple[Path, ...]:
     return tuple(groups)
 
 
-def machines() -> tuple[str, ...]:
-    """Every machine that has a group."""
+def machines(places: Places) -> tuple[str, ...]:
+    """Return every machine of the lab that has a group."""
     found = {
         group.name
         for hierarchy in hierarchies()
-        for group in (hierarchy / CGROUP).glob("*/")
+        for group in (hierarchy / places.cgroup).glob("*/")
         if (group / "cgroup.procs").exists()
     }
     return tuple(sorted(found))
 
 
-def processes(machine: str) -> set[int]:
+def processes(places: Places, machine: str) -> set[int]:
     """The process ids of everything that runs in the machine, systemd-nspawn included."""
     found: set[int] = set()
     for hierarchy in hierarchies():
         # Groups come and go while they are read; os.walk passes over those that went.
-        for group, _, _ in os.walk(hierarchy / CGROUP / machine):
+        for group, _, _ in os.walk(hierarchy / places.cgroup / machine):
             with suppress(OSError):
                 found.update(int(pid) for pid in Path(group, "cgroup.procs").read_text().split())
     return found - {0}
 
 
-def kill(machine: str, timeout: float = 10.0) -> None:
+def kill(places: Places, machine: str, timeout: float = 10.0) -> None:
     """No process of the machine is left; LabError when the kernel keeps one for `timeout`."""
     deadline = time.monotonic() + timeout
-    while left := processes(machine):
+    while left := processes(places, machine):
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise LabError(
                 f"processes of machine {machine} do not die: {sorted(left)}",
-                "see what they wait for in /proc/PID/stack, then `gpuctl lab stop`",
+                f"see what they wait for in /proc/PID/stack, then `{places.command('stop')}`",
             )
         # The kernel has no event for "cgroup v1 is empty"; a killed machine is gone in ~20 ms.
         time.sleep(0.01)
 
 
-def remove(machine: str) -> None:
+def remove(places: Places, machine: str) -> None:
     """The machine's groups are gone, and ours with the last machine; its processes must be."""
     for hierarchy in hierarchies():
-        top = hierarchy / CGROUP
+        top = hierarchy / places.cgroup
         nested = [Path(group) for group, _, _ in os.walk(top / machine, topdown=False)]
         for group in (*nested, top):
             with suppress(OSError):  # not there, or other machines are

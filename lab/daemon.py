@@ -1,7 +1,7 @@
 """The lab's daemon: network, API, provider and machines live as long as this process.
 
-`python -m lab.daemon --ready-fd N`; lab.lifecycle starts it. One JSON line on the descriptor says
-that the lab is ready, or why not.
+`python -m lab.daemon --lab NAME --ready-fd N`; lab.lifecycle starts it. One JSON line on the
+descriptor says that the lab is ready, or why not.
 """
 
 import argparse
@@ -17,10 +17,12 @@ from pathlib import Path
 from threading import Event
 
 from config.errors import LabError
-from lab import network, state
+from lab import state
 from lab.api.machines import BootedMachines
 from lab.api.metadata import MetadataServer
 from lab.api.server import ApiServer
+from lab.network import METADATA_ADDRESS, Network
+from lab.places import Places
 
 PROVIDER_SECONDS = 5.0
 """How long the provider may take to end."""
@@ -29,18 +31,20 @@ log = logging.getLogger("lab.daemon")
 
 
 def main() -> None:
-    """The lab has been up, and nothing of it is left."""
+    """Keep the lab up until a signal comes, then remove all of it."""
     parser = argparse.ArgumentParser(description="the lab's daemon; see `gpuctl lab start`")
     parser.add_argument("--ready-fd", type=int, required=True, help="where to say: ready")
-    ready = parser.parse_args().ready_fd
+    parser.add_argument("--lab", required=True, metavar="NAME", help="which lab this is")
+    given = parser.parse_args()
+    ready, places = given.ready_fd, Places(given.lab)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     ended = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with ExitStack() as lab:
         try:
-            lab.enter_context(state.hold_alive())
-            record = _bring_up(lab)
+            lab.enter_context(state.hold_alive(places))
+            record = _bring_up(lab, places)
         except LabError as error:
             log.exception("the lab could not start")
             _say(ready, {"message": error.message, "hint": error.hint})
@@ -52,29 +56,36 @@ def main() -> None:
     log.info("down")
 
 
-def _bring_up(lab: ExitStack) -> state.Record:
-    """Everything runs; `lab` takes it down again in reverse order."""
+def _bring_up(lab: ExitStack, places: Places) -> state.Record:
+    """Start everything; `lab` takes it down again in reverse order."""
+    network = Network.claim(places)
     lab.callback(network.down)
     network.up()
-    machines = BootedMachines()
-    api = ApiServer(machines, state.CAPACITY, network.API_ADDRESSES, faults=state.FAULTS)
+    machines = BootedMachines(network)
+    api = ApiServer(
+        machines,
+        places.capacity,
+        ("127.0.0.1", network.slot.host_address),
+        faults=places.faults,
+        public_range=network.slot.public_range,
+    )
     lab.callback(api.close)
     lab.callback(machines.close)
-    metadata = MetadataServer(network.listen(network.METADATA_ADDRESS, 80), api.metadata)
+    metadata = MetadataServer(network.listen(METADATA_ADDRESS, 80), api.metadata)
     lab.callback(metadata.close)
     record = state.Record(
         pid=os.getpid(),
         api_url=api.url,
-        provider_address=f"127.0.0.1:{_start_provider(lab, api.url)}",
+        provider_address=f"127.0.0.1:{_start_provider(lab, api.url, places)}",
         since=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    state.publish(record)
-    lab.callback(state.RECORD.unlink, missing_ok=True)  # first to go: nobody new comes
+    state.publish(record, places)
+    lab.callback(places.record.unlink, missing_ok=True)  # first to go: nobody new comes
     return record
 
 
-def _start_provider(lab: ExitStack, endpoint: str) -> int:
-    """The Pulumi provider runs; its port on loopback."""
+def _start_provider(lab: ExitStack, endpoint: str, places: Places) -> int:
+    """Start the Pulumi provider; return its port on loopback."""
     provider = subprocess.Popen(
         [sys.executable, "-m", "lab.provider", "--endpoint", endpoint],
         stdin=subprocess.PIPE,  # it ends when this closes, should we be killed
@@ -87,7 +98,7 @@ def _start_provider(lab: ExitStack, endpoint: str) -> int:
     assert provider.stdout is not None
     line = provider.stdout.readline().strip()
     if not line.isdigit():
-        raise LabError("the lab's Pulumi provider did not start", f"see {state.LOG}")
+        raise LabError("the lab's Pulumi provider did not start", f"see {places.log}")
     return int(line)
 
 

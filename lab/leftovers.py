@@ -1,45 +1,50 @@
 """What a crashed lab left on this machine, and its removal.
 
 Nothing here trusts a record of the crashed process: machines are found by their control groups and
-folders, the rest by its fixed names and by the number on the lab's routes.
+folders, the rest by the lab's own names and by the number on its routes.
 """
 
 import shutil
 from pathlib import Path
 
 from lab import cgroups, image, machine, network
-from lab.places import FILE_SYSTEMS, MACHINES
+from lab.places import Places
 
 
-def found() -> tuple[str, ...]:
-    """What of a lab is here (`machine i-0abc…`, `route 198.18.0.0/16`), without touching it."""
-    machines = tuple(f"machine {name}" for name in _machines())
+def found(places: Places) -> tuple[str, ...]:
+    """Return what of the lab is here (`machine i-0abc…`, `route 198.18.0.0/16`); touch nothing.
+
+    Images that no build works on are everybody's, and found with every lab.
+    """
+    machines = tuple(f"machine {name}" for name in _machines(places))
     builds = tuple(f"interrupted image {path.name}" for path in image.interrupted())
-    files = tuple(f"file system {path.name}" for path in _file_systems())
-    return machines + files + network.traces() + builds
+    files = tuple(f"file system {path.name}" for path in _file_systems(places))
+    return machines + files + network.traces(places) + builds
 
 
-def clear() -> tuple[str, ...]:
-    """Nothing of a lab is left on this machine; says what was removed, in `found`'s words.
+def clear(places: Places) -> tuple[str, ...]:
+    """Remove all that is left of the lab; return what that was, in `found`'s words.
 
     LabError when something does not go.
     """
-    removed = found()
-    for name in _machines():
-        cgroups.kill(name)
-        machine.remove(name)
-    for path in _file_systems():
+    removed = found(places)
+    for name in _machines(places):
+        cgroups.kill(places, name)
+        machine.remove(places, name)
+    for path in _file_systems(places):
         shutil.rmtree(path)  # no machine has it mounted any more
-    network.down()
+    network.clear(places)
     for path in image.interrupted():
         shutil.rmtree(path, ignore_errors=True)
     return removed
 
 
-def _file_systems() -> tuple[Path, ...]:
-    return tuple(sorted(FILE_SYSTEMS.iterdir())) if FILE_SYSTEMS.is_dir() else ()
+def _file_systems(places: Places) -> tuple[Path, ...]:
+    folder = places.file_systems
+    return tuple(sorted(folder.iterdir())) if folder.is_dir() else ()
 
 
-def _machines() -> tuple[str, ...]:
-    folders = (path.name for path in MACHINES.iterdir()) if MACHINES.is_dir() else ()
-    return tuple(sorted({*cgroups.machines(), *folders}))
+def _machines(places: Places) -> tuple[str, ...]:
+    folder = places.machines
+    folders = (path.name for path in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted({*cgroups.machines(places), *folders}))

@@ -1,4 +1,7 @@
-"""The lab from outside: start, stop, status, and the target that gpuctl acts on."""
+"""A lab from outside: start, stop, status, and the target that gpuctl acts on.
+
+Several labs run side by side, each in its own `Places`.
+"""
 
 import json
 import os
@@ -15,7 +18,6 @@ from pathlib import Path
 from typing import IO
 
 from config.errors import LabError
-from config.folders import state_home
 from config.progress import Progress, Reporter
 from config.target import Target
 from lab import (
@@ -28,6 +30,7 @@ from lab import (
     session_manager_plugin,
     state,
 )
+from lab.places import DEFAULT, Places, everywhere
 
 START_SECONDS = 60.0
 """How long the daemon may take to be ready; images are there before it starts."""
@@ -45,9 +48,10 @@ _CREDENTIALS = {
 
 @dataclass(frozen=True)
 class LabStatus:
-    """Whether the lab is up, and where. `machines` are the instance ids that have a machine."""
+    """Whether a lab is up, and where. `machines` are the instance ids that have a machine."""
 
     up: bool
+    name: str = DEFAULT
     pid: int | None = None
     api_url: str | None = None
     provider_address: str | None = None
@@ -55,8 +59,8 @@ class LabStatus:
     since: str | None = None
 
 
-def start(report: Reporter) -> LabStatus:
-    """The lab is up; nothing happens when it was. Two starts at once are fine.
+def start(places: Places, report: Reporter) -> LabStatus:
+    """Start the lab; nothing happens when it is up. Two starts at once are fine.
 
     Prerequisites are checked, what a crashed lab left is removed, images are made when they are
     not in the cache. LabError when it cannot be.
@@ -66,15 +70,15 @@ def start(report: Reporter) -> LabStatus:
         raise LabError(
             f"the lab cannot start: {problems}", "; ".join(item.remedy for item in missing)
         )
-    with state.changing():
-        if state.record() is None:
-            _end_daemon()  # one that never got ready
-            _step(report, "leftovers", leftovers.clear)
+    with state.changing(places):
+        if state.record(places) is None:
+            _end_daemon(places)  # one that never got ready
+            _step(report, "leftovers", lambda: leftovers.clear(places))
             for flavour in image.OF_THE_LAB:
                 image.ensure_image(flavour, report)
             with _timed(report, "daemon"):
-                _start_daemon()
-    return status()
+                _start_daemon(places)
+    return status(places)
 
 
 def ensure_image(ami: str, region: str, report: Reporter) -> None:
@@ -83,65 +87,82 @@ def ensure_image(ami: str, region: str, report: Reporter) -> None:
         image.ensure_image(flavour, report)
 
 
-def stop(report: Reporter) -> None:
-    """Nothing of the lab is left: machines, network, daemon, and the state of its clusters.
+def stop(places: Places, report: Reporter) -> None:
+    """Remove all of the lab: machines, network, daemon, and the state of its clusters.
 
-    The history of runs stays, and the daemon's log. Fine when the lab is down.
+    The history of runs stays, and the daemon's log; so do other labs. Fine when the lab is down.
     """
-    with state.changing():
+    with state.changing(places):
         with _timed(report, "daemon"):
-            _end_daemon()
-        _step(report, "leftovers", leftovers.clear)
-        for path in (state.RECORD, state.CAPACITY, state.FAULTS):
+            _end_daemon(places)
+        _step(report, "leftovers", lambda: leftovers.clear(places))
+        for path in (places.record, places.capacity, places.faults):
             path.unlink(missing_ok=True)
         for folder in ("clusters", "pulumi"):
-            shutil.rmtree(_state() / folder, ignore_errors=True)
+            shutil.rmtree(places.state / folder, ignore_errors=True)
+        if not places.is_default:
+            for empty in (places.machines, places.file_systems, places.disk):
+                with suppress(OSError):  # not there
+                    empty.rmdir()
 
 
-def status() -> LabStatus:
-    """What is there now."""
-    record = state.record()
+def status(places: Places) -> LabStatus:
+    """Return what exists now of the lab."""
+    record = state.record(places)
     if record is None:
-        return LabStatus(up=False)
+        return LabStatus(up=False, name=places.name)
     return LabStatus(
         up=True,
+        name=places.name,
         pid=record.pid,
         api_url=record.api_url,
         provider_address=record.provider_address,
-        machines=cgroups.machines(),
+        machines=cgroups.machines(places),
         since=record.since,
     )
 
 
-def target(region: str, backend: str | None = None) -> Target:
-    """The lab as a target; LabError when it is down."""
-    record = state.record()
-    if record is None:
-        raise LabError("the lab is not running", "start it with `gpuctl lab start`")
+def others(places: Places) -> tuple[LabStatus, ...]:
+    """Return the labs of this machine that are up besides this one, by name."""
+    found = (status(lab) for lab in everywhere() if lab != places)
+    return tuple(lab for lab in found if lab.up)
+
+
+def present() -> tuple[Places, ...]:
+    """Return the default lab and every other that is up or has left something."""
+    return tuple(
+        lab
+        for lab in everywhere()
+        if lab.is_default or state.daemon_pid(lab) or network.of(lab) or leftovers.found(lab)
+    )
+
+
+def target(places: Places, region: str, backend: str | None = None) -> Target:
+    """Return the lab as a target; LabError when it is down."""
+    record, net = state.record(places), network.of(places)
+    if record is None or net is None:
+        start = places.command("start")
+        raise LabError("the lab is not running", f"start it with `{start}`")
     return Target(
         name="lab",
         region=region,
-        state=_state(),
+        state=places.state,
         endpoint=record.api_url,
         environment=dict(_CREDENTIALS),
         provider_address=record.provider_address,
-        caller_address=network.HOST_ADDRESS,
-        session_plugin=(sys.executable, session_manager_plugin.__file__),
+        caller_address=net.slot.host_address,
+        session_plugin=(sys.executable, session_manager_plugin.__file__, places.namespace),
         backend=backend,
     )
 
 
-def _state() -> Path:
-    return state_home() / "lab"
-
-
-def _start_daemon() -> None:
-    """The daemon says that it is ready; LabError with its reason when it cannot be."""
-    state.LOG.parent.mkdir(parents=True, exist_ok=True)
+def _start_daemon(places: Places) -> None:
+    """Start the daemon and wait until it is ready; LabError with its reason when it cannot be."""
+    places.log.parent.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
-    with state.LOG.open("w") as log, os.fdopen(reading) as answers:
+    with places.log.open("w") as log, os.fdopen(reading) as answers:
         daemon = subprocess.Popen(
-            [sys.executable, "-m", "lab.daemon", "--ready-fd", str(writing)],
+            [sys.executable, "-m", "lab.daemon", "--lab", places.name, "--ready-fd", str(writing)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -152,7 +173,7 @@ def _start_daemon() -> None:
         )
         os.close(writing)
         try:
-            answer = _answer(answers)
+            answer = _answer(answers, places.log)
         except BaseException:
             daemon.terminate()
             daemon.wait()
@@ -163,13 +184,13 @@ def _start_daemon() -> None:
         raise LabError(f"the lab did not start: {answer['message']}", answer["hint"])
 
 
-def _answer(answers: IO[str]) -> dict[str, str]:
+def _answer(answers: IO[str], log: Path) -> dict[str, str]:
     if not select.select([answers], [], [], START_SECONDS)[0]:
-        raise LabError(f"the lab was not ready after {START_SECONDS:.0f} s", f"see {state.LOG}")
+        raise LabError(f"the lab was not ready after {START_SECONDS:.0f} s", f"see {log}")
     line = answers.readline()
     if not line:
-        last = (state.LOG.read_text().strip() or "it said nothing").splitlines()[-1]
-        raise LabError(f"the lab's daemon ended at once: {last}", f"see {state.LOG}")
+        last = (log.read_text().strip() or "it said nothing").splitlines()[-1]
+        raise LabError(f"the lab's daemon ended at once: {last}", f"see {log}")
     answer: dict[str, str] = json.loads(line)
     return answer
 
@@ -180,9 +201,9 @@ def _environment() -> dict[str, str]:
     return {**kept, **_CREDENTIALS, "AWS_CONFIG_FILE": os.devnull}
 
 
-def _end_daemon() -> None:
-    """The daemon is gone, with all that it had; killed when it takes too long."""
-    pid = state.daemon_pid()
+def _end_daemon(places: Places) -> None:
+    """End the daemon with all that it has; kill it when it takes too long."""
+    pid = state.daemon_pid(places)
     if pid is None:
         return
     try:

@@ -20,7 +20,7 @@ from lab import cgroups, network
 from lab.host import call, succeeds
 from lab.image import Flavour, image_path
 from lab.limits import locked_memory
-from lab.places import FILE_SYSTEMS, MACHINES, NAMESPACE
+from lab.places import Places
 
 DRIVER = "595.91.07"
 """NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
@@ -67,9 +67,10 @@ class MachineSpec:
 class Machine:
     """One machine: it boots, ends, may boot again from its disk, and is removed."""
 
-    def __init__(self, spec: MachineSpec) -> None:
+    def __init__(self, spec: MachineSpec, places: Places) -> None:
         self.spec = spec
-        self._folder = MACHINES / spec.instance_id
+        self._places = places
+        self._folder = places.machines / spec.instance_id
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
         self._ended.set()
@@ -84,8 +85,9 @@ class Machine:
         """
         if self.running:
             raise LabError(f"machine {self.spec.instance_id} already runs", "stop it first")
-        if not network.is_up():
-            raise LabError("the lab's network is not up", "start the lab: `gpuctl lab start`")
+        if not network.is_up(self._places):
+            start = self._places.command("start")
+            raise LabError("the lab's network is not up", f"start the lab: `{start}`")
         self._mount()
         self._seed()
         (self._folder / "console").write_bytes(b"")
@@ -121,9 +123,9 @@ class Machine:
         while self._process and self.running:
             # Just after boot its process may not have come to its groups yet.
             self._process.kill()
-            cgroups.kill(self.spec.instance_id)
+            cgroups.kill(self._places, self.spec.instance_id)
             self._ended.wait(0.2)
-        cgroups.kill(self.spec.instance_id)
+        cgroups.kill(self._places, self.spec.instance_id)
 
     def console(self) -> str:
         """What the machine wrote to its console since it booted; empty before."""
@@ -143,7 +145,7 @@ class Machine:
     def remove(self) -> None:
         """Nothing of the machine is left; it is killed first when it still runs."""
         self.kill()
-        remove(self.spec.instance_id)
+        remove(self._places, self.spec.instance_id)
 
     def _mount(self) -> None:
         image = image_path(self.spec.flavour)
@@ -160,8 +162,8 @@ class Machine:
             # (nspawn's --suppress-sync would refuse O_SYNC, with which runc opens its log.)
             layers = f"lowerdir={image},upperdir={self._folder}/upper,workdir={self._folder}/work"
             layers += ",volatile"
-            hint = f"{MACHINES} must be on a disk that carries overlays (ext4, xfs)"
-            call("mount", "-t", "overlay", "gpuctl-lab", "-o", layers, root, hint=hint)
+            hint = f"{self._places.machines} must be on a disk that carries overlays (ext4, xfs)"
+            call("mount", "-t", "overlay", self._places.namespace, "-o", layers, root, hint=hint)
 
     def _seed(self) -> None:
         """cloud-init finds this instance's documents; names resolve before it runs."""
@@ -181,11 +183,11 @@ class Machine:
         (root / "etc/resolv.conf").write_text(servers)
 
     def _start(self) -> None:
-        groups = cgroups.create(self.spec.instance_id)
-        FILE_SYSTEMS.mkdir(parents=True, exist_ok=True)
+        groups = cgroups.create(self._places, self.spec.instance_id)
+        self._places.file_systems.mkdir(parents=True, exist_ok=True)
         with (self._folder / "console").open("ab") as console:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _ENTER % NAMESPACE, "sh", *self._nspawn()],
+                ["/bin/sh", "-c", _ENTER % self._places.namespace, "sh", *self._nspawn()],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
@@ -212,7 +214,7 @@ class Machine:
             "--link-journal=no",
             "--resolv-conf=off",
             "--timezone=off",
-            f"--bind={FILE_SYSTEMS}:/run/gpuctl-lab-file-systems",
+            f"--bind={self._places.file_systems}:/run/gpuctl-lab-file-systems",
             # Containers' layers are overlays too, which do not stack on this machine's own.
             f"--bind={self._folder}/containers:/var/lib/containers",
             "--console=read-only",
@@ -224,8 +226,8 @@ class Machine:
         while self._process.wait() == _REBOOT and self._may_reboot:
             self._start()
         try:
-            cgroups.kill(self.spec.instance_id)
-            cgroups.remove(self.spec.instance_id)
+            cgroups.kill(self._places, self.spec.instance_id)
+            cgroups.remove(self._places, self.spec.instance_id)
         finally:
             self._ended.set()
             on_exit(self.spec.instance_id)
@@ -248,14 +250,14 @@ class Machine:
         call("nsenter", f"--net=/proc/{leader}/ns/net", "ip", *words)
 
 
-def remove(instance_id: str) -> None:
-    """Nothing of an ended machine is left: mount, disk, groups."""
-    folder = MACHINES / instance_id
+def remove(places: Places, instance_id: str) -> None:
+    """Remove all that is left of an ended machine: mount, disk, groups."""
+    folder = places.machines / instance_id
     while (folder / "root").is_mount():
         if not succeeds("umount", folder / "root"):
             call("umount", "--lazy", folder / "root")
     shutil.rmtree(folder, ignore_errors=True)
-    cgroups.remove(instance_id)
+    cgroups.remove(places, instance_id)
 
 
 def _leader(instance_id: str, nspawn: int | None) -> int:

@@ -1,12 +1,13 @@
-"""The lab's network: a namespace with one bridge, that no packet but package downloads leaves.
+"""A lab's network: a namespace with one bridge, that no packet but package downloads leaves.
 
     host  gpuctl-lab0 198.18.255.1 ── uplink 198.18.255.2  namespace gpuctl-lab
                                                            br0: every subnet's gateway, machines
 
-Every route of ours on the host carries the number `ROUTE_PROTOCOL`, so that what a crash left is
-found without a record. Machines' private addresses never appear on the host: the namespace
+The names and addresses are the default lab's; those of others follow from `lab.places` and
+`lab.slots`. Every route of a lab on the host carries the number of its slot, so that what a crash
+left is found without a record. Machines' private addresses never appear on the host: the namespace
 translates them to its own end of the link, the host translates that to its own address, and lets
-only DNS and the web's ports through.
+only DNS and the web's ports through. So two labs may use the same private range.
 """
 
 import ctypes
@@ -15,35 +16,27 @@ import json
 import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from typing import Self
 
 from config.errors import LabError
+from lab import forwarding, slots
 from lab.host import call, succeeds
-from lab.places import NAMESPACE, RUNTIME
-
-HOST_ADDRESS = "198.18.255.1"
-"""The host's end of the link into the lab."""
-
-API_ADDRESSES = ("127.0.0.1", HOST_ADDRESS)
-"""What the lab's API listens on."""
-
-PUBLIC_RANGE = "198.18.0.0/17"
-"""Public addresses that the API may give to machines."""
+from lab.places import Places
+from lab.slots import EVERY_LAB, Slot
 
 METADATA_ADDRESS = "169.254.169.254"
 """Where machines ask for their instance metadata: an address of the lab's namespace alone."""
 
 BRIDGE = "br0"
-HOST_LINK = "gpuctl-lab0"
-TABLE = "gpuctl-lab"
-ROUTE_PROTOCOL = "218"
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _INSIDE_LINK = "uplink"
-_INSIDE_ADDRESS = "198.18.255.2"
-_OWN_RANGE = "198.18.0.0/15"  # RFC 2544: set aside for tests, routed nowhere
-_ROUTED_RANGE = "198.18.0.0/16"
+_EVERY_LINK = "gpuctl-lab*"
+"""The links of all labs on the host, as nftables matches them."""
+
 # Inside, what is not the lab's own and not on the internet does not exist: a rehearsal must not
 # reach the neighbours of this machine, nor a cloud's metadata service: METADATA_ADDRESS is the
 # namespace's own.
@@ -53,125 +46,254 @@ _CLOSED_RANGES = (
     "169.254.0.0/16",
     "172.16.0.0/12",
     "192.168.0.0/16",
-    _OWN_RANGE,
+    str(EVERY_LAB),
 )
-_INSIDE = (f"--net=/run/netns/{NAMESPACE}",)
 _RESOLVER_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
-_NAMESPACES = Path("/run/netns")
-"""`ip netns` mounts it for the first namespace, and leaves it."""
-_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-_RECORD = RUNTIME / "network.json"
 
 
-def up() -> None:
-    """Namespace, bridge, link, routes and NAT are there; LabError, and none of it, otherwise."""
-    forwarded = _remember_forwarding()
-    dns = resolvers()
-    try:
-        _make_namespace()
-        _make_link()
-        _make_routes(dns)
-        call("nsenter", *_INSIDE, "nft", "-f", "-", stdin=_INSIDE_RULES)
-        call("nft", "-f", "-", stdin=_host_rules(dns, forwarded))
-        _FORWARD.write_text("1\n")
-    except LabError:
-        down()
-        raise
+@dataclass(frozen=True)
+class Network:
+    """The network of one lab, up or not."""
 
+    places: Places
+    slot: Slot
 
-def down() -> None:
-    """Nothing of `up` is left, and the host forwards as it did before. A second call is fine."""
-    if succeeds("ip", "link", "show", HOST_LINK):
-        call("ip", "link", "delete", HOST_LINK)
-    if is_up():
-        call("ip", "netns", "delete", NAMESPACE)
-    if _host_has_rules():
-        call("nft", "delete", "table", "ip", TABLE)
-    for route in _host_routes():
-        call("ip", "route", "delete", *route.split(), "proto", ROUTE_PROTOCOL)
-    if _RECORD.exists():
-        former = json.loads(_RECORD.read_text())
-        _FORWARD.write_text(former["ip_forward"] + "\n")
-        if not former["namespaces"] and _namespaces_mounted() and not any(_NAMESPACES.iterdir()):
-            call("umount", _NAMESPACES)
-        _RECORD.unlink()
+    @classmethod
+    def claim(cls, places: Places) -> Self:
+        """Return the lab's network, with addresses that no other lab has until it is down."""
+        return cls(places, slots.take(places))
 
-
-def is_up() -> bool:
-    """Whether the namespace is there."""
-    return (_NAMESPACES / NAMESPACE).exists()
-
-
-def traces() -> tuple[str, ...]:
-    """What of a network of the lab is on this machine, up or left by a crash."""
-    found = []
-    if is_up():
-        found.append(f"network namespace {NAMESPACE}")
-    if succeeds("ip", "link", "show", HOST_LINK):
-        found.append(f"link {HOST_LINK}")
-    if _host_has_rules():
-        found.append(f"nftables table {TABLE}")
-    found.extend(f"route {route}" for route in _host_routes())
-    if _RECORD.exists():
-        found.append("changed setting net.ipv4.ip_forward")
-    return tuple(found)
-
-
-def add_vpc(cidr: str) -> None:
-    """The range exists in the lab and is unreachable on the host.
-
-    LabError when it overlaps another VPC of the lab or a network that the host itself uses: the
-    lab has one bridge, and what is unreachable must not be what this machine lives on.
-    """
-    vpc = ipaddress.ip_network(cidr)
-    assert isinstance(vpc, IPv4Network)
-    for other, whose in _used_ranges():
-        if vpc.overlaps(other):
-            raise LabError(
-                f"VPC range {cidr} overlaps {whose} {other}",
-                "give the cluster another range (network.cidr), as 10.214.0.0/16",
-            )
-    call("ip", "route", "add", "unreachable", cidr, "proto", ROUTE_PROTOCOL)
-    _ip_inside("route", "add", "unreachable", cidr, "proto", ROUTE_PROTOCOL)
-
-
-def remove_vpc(cidr: str) -> None:
-    """The range is gone; fine when it was not there."""
-    if f"unreachable {cidr}" in _host_routes():
-        call("ip", "route", "delete", "unreachable", cidr, "proto", ROUTE_PROTOCOL)
-    succeeds("ip", "-n", NAMESPACE, "route", "delete", "unreachable", cidr)
-
-
-def add_subnet(cidr: str) -> None:
-    """The bridge has the subnet's first address as its gateway, and forwards to other subnets."""
-    _ip_inside("address", "replace", _gateway(cidr), "dev", BRIDGE)
-    # The kernel drops the bridge's routes with its last address: with the last subnet before.
-    _ip_inside("route", "replace", PUBLIC_RANGE, "dev", BRIDGE)
-
-
-def remove_subnet(cidr: str) -> None:
-    """The gateway is gone; fine when it was not there."""
-    succeeds("ip", "-n", NAMESPACE, "address", "delete", _gateway(cidr), "dev", BRIDGE)
-
-
-def listen(address: str, port: int) -> socket.socket:
-    """A TCP socket that listens inside the lab, whoever serves it; LabError when it cannot."""
-
-    def make() -> socket.socket:
-        # A thread has a network namespace of its own, and a socket stays where it was made.
-        with Path(f"/run/netns/{NAMESPACE}").open("rb") as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        return socket.create_server((address, port), backlog=128)
-
-    with ThreadPoolExecutor(1) as apart:
+    def up(self) -> None:
+        """Make namespace, bridge, link, routes and NAT; LabError, and none of it, otherwise."""
+        forwarded = forwarding.remember(self.places)
+        dns = resolvers()
         try:
-            return apart.submit(make).result()
-        except OSError as error:
-            raise LabError(
-                f"nothing can listen on {address}:{port} inside the lab: {error.strerror}",
-                "stop the lab and start it again: `gpuctl lab stop`",
-            ) from None
+            self._make_namespace()
+            self._make_link()
+            self._make_routes(dns)
+            self._call_inside("nft", "-f", "-", stdin=self._inside_rules())
+            call("nft", "-f", "-", stdin=self._host_rules(dns, forwarded))
+            forwarding.enable()
+        except LabError:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Remove all of `up`; the last lab puts the host back. A second call is fine."""
+        if succeeds("ip", "link", "show", self.slot.host_link):
+            call("ip", "link", "delete", self.slot.host_link)
+        if is_up(self.places):
+            call("ip", "netns", "delete", self.places.namespace)
+        if self._host_has_rules():
+            call("nft", "delete", "table", "ip", self.places.table)
+        for route in self._host_routes():
+            call("ip", "route", "delete", *route.split(), "proto", self.slot.route_protocol)
+        forwarding.give_back(self.places)
+        slots.release(self.places)
+
+    def traces(self) -> tuple[str, ...]:
+        """Return what of the network is on this machine, up or left by a crash."""
+        found = []
+        if is_up(self.places):
+            found.append(f"network namespace {self.places.namespace}")
+        if succeeds("ip", "link", "show", self.slot.host_link):
+            found.append(f"link {self.slot.host_link}")
+        if self._host_has_rules():
+            found.append(f"nftables table {self.places.table}")
+        found.extend(f"route {route}" for route in self._host_routes())
+        if forwarding.is_remembered(self.places):
+            found.append("changed setting net.ipv4.ip_forward")
+        return tuple(found)
+
+    def add_vpc(self, cidr: str) -> None:
+        """Add the range to the lab and make it unreachable on the host.
+
+        LabError when it overlaps another VPC of the lab or a network that the host itself uses: the
+        lab has one bridge, and what is unreachable must not be what this machine lives on. Other
+        labs may have the same range.
+        """
+        vpc = ipaddress.ip_network(cidr)
+        assert isinstance(vpc, IPv4Network)
+        for other, whose in self._used_ranges():
+            if vpc.overlaps(other):
+                raise LabError(
+                    f"VPC range {cidr} overlaps {whose} {other}",
+                    "give the cluster another range (network.cidr), as 10.214.0.0/16",
+                )
+        self._add_host_route("unreachable", cidr)
+        self._ip_inside("route", "add", "unreachable", cidr)
+
+    def remove_vpc(self, cidr: str) -> None:
+        """Remove the range; fine when it was not there."""
+        if f"unreachable {cidr}" in self._host_routes():
+            call("ip", "route", "delete", "unreachable", cidr, "proto", self.slot.route_protocol)
+        succeeds("ip", "-n", self.places.namespace, "route", "delete", "unreachable", cidr)
+
+    def add_subnet(self, cidr: str) -> None:
+        """Give the bridge the subnet's first address: its gateway, also to other subnets."""
+        self._ip_inside("address", "replace", _gateway(cidr), "dev", BRIDGE)
+        # The kernel drops the bridge's routes with its last address: with the last subnet before.
+        self._ip_inside("route", "replace", str(self.slot.public_range), "dev", BRIDGE)
+
+    def remove_subnet(self, cidr: str) -> None:
+        """Remove the gateway; fine when it was not there."""
+        inside = ("ip", "-n", self.places.namespace)
+        succeeds(*inside, "address", "delete", _gateway(cidr), "dev", BRIDGE)
+
+    def listen(self, address: str, port: int) -> socket.socket:
+        """Return a TCP socket that listens inside the lab; LabError when nothing can."""
+
+        def make() -> socket.socket:
+            # A thread has a network namespace of its own, and a socket stays where it was made.
+            with _namespace(self.places).open("rb") as namespace:
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
+                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            return socket.create_server((address, port), backlog=128)
+
+        with ThreadPoolExecutor(1) as apart:
+            try:
+                return apart.submit(make).result()
+            except OSError as error:
+                raise LabError(
+                    f"nothing can listen on {address}:{port} inside the lab: {error.strerror}",
+                    f"stop the lab and start it again: `{self.places.command('stop')}`",
+                ) from None
+
+    def _used_ranges(self) -> list[tuple[IPv4Network, str]]:
+        """Return every range that a VPC of this lab must not take, and whose it is."""
+        routes = json.loads(call("ip", "-4", "-json", "route", "show", "table", "main"))
+        used = [(IPv4Network(address), "this machine's resolver") for address in resolvers()]
+        for route in routes:
+            protocol = route.get("protocol")
+            ours = protocol == self.slot.route_protocol
+            if route["dst"] != "default" and (ours or protocol not in slots.PROTOCOLS):
+                whose = "the lab's" if ours else "this machine's own"
+                used.append((IPv4Network(route["dst"]), whose))
+        return used
+
+    def _make_namespace(self) -> None:
+        call("ip", "netns", "add", self.places.namespace)
+        for scope in ("all", "default"):
+            self._sysctl_inside(f"net.ipv6.conf.{scope}.disable_ipv6=1")
+            # Subnets share a bridge; a redirect would tell machines to talk past their gateway.
+            self._sysctl_inside(f"net.ipv4.conf.{scope}.send_redirects=0")
+        # Every packet into nowhere is answered, so that nothing in a machine waits for a time-out.
+        self._sysctl_inside("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
+        self._ip_inside("link", "set", "lo", "up")
+        self._ip_inside("address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo")
+        self._ip_inside("link", "add", BRIDGE, "type", "bridge")
+        self._ip_inside("link", "set", BRIDGE, "up")
+
+    def _make_link(self) -> None:
+        peer = ("peer", "name", _INSIDE_LINK, "netns", self.places.namespace)
+        call("ip", "link", "add", self.slot.host_link, "type", "veth", *peer)
+        # No link-local IPv6: nothing of the lab speaks it, and the host need not answer to it.
+        call("ip", "link", "set", self.slot.host_link, "addrgenmode", "none")
+        call("ip", "address", "add", f"{self.slot.host_address}/30", "dev", self.slot.host_link)
+        call("ip", "link", "set", self.slot.host_link, "up")
+        self._ip_inside("address", "add", f"{self.slot.inside_address}/30", "dev", _INSIDE_LINK)
+        self._ip_inside("link", "set", _INSIDE_LINK, "up")
+
+    def _make_routes(self, dns: tuple[str, ...]) -> None:
+        self._ip_inside("route", "add", "default", "via", self.slot.host_address)
+        self._ip_inside("route", "add", str(self.slot.public_range), "dev", BRIDGE)
+        for closed in _CLOSED_RANGES:
+            self._ip_inside("route", "add", "unreachable", closed)
+        for server in dns:
+            self._ip_inside("route", "add", server, "via", self.slot.host_address)
+        self._add_host_route("unreachable", str(EVERY_LAB))
+        self._add_host_route(str(self.slot.range), "via", self.slot.inside_address)
+
+    def _add_host_route(self, *route: str) -> None:
+        numbers = ("proto", self.slot.route_protocol, "metric", self.slot.metric)
+        call("ip", "route", "add", *route, *numbers)
+
+    def _host_routes(self) -> tuple[str, ...]:
+        """Return the host's routes that are the lab's, as `unreachable 10.213.0.0/16`."""
+        shown = call("ip", "-json", "route", "show", "proto", self.slot.route_protocol)
+        listed = json.loads(shown or "[]")
+        return tuple(
+            f"{r['type']} {r['dst']}" if r.get("type") == "unreachable" else r["dst"]
+            for r in listed
+        )
+
+    def _host_has_rules(self) -> bool:
+        return succeeds("nft", "list", "table", "ip", self.places.table)
+
+    def _ip_inside(self, *words: str) -> None:
+        call("ip", "-n", self.places.namespace, *words)
+
+    def _sysctl_inside(self, *settings: str) -> None:
+        # A host without IPv6 lacks its settings, which is as good.
+        self._call_inside("sysctl", "-q", "-e", "-w", *settings)
+
+    def _call_inside(self, *argv: str, stdin: str | None = None) -> None:
+        call("nsenter", f"--net={_namespace(self.places)}", *argv, stdin=stdin)
+
+    def _inside_rules(self) -> str:
+        return f"""
+table ip {self.places.table} {{
+    chain outwards {{
+        type nat hook postrouting priority srcnat;
+        oifname "{_INSIDE_LINK}" masquerade
+    }}
+}}
+"""
+
+    def _host_rules(self, dns: tuple[str, ...], host_forwarded: bool) -> str:
+        """Let names and packages leave the lab and answers enter it, and nothing else pass.
+
+        Where the host forwarded nothing before, it forwards nothing now but for labs. Packets of
+        other labs are judged by their own tables: an accepting chain does not end the others. The
+        segment size is clamped because the host's way out may carry smaller packets than the lab's
+        bridge.
+        """
+        servers = f"ip daddr {{ {', '.join(dns)} }}"
+        link = self.slot.host_link
+        return f"""
+table ip {self.places.table} {{
+    chain forward {{
+        type filter hook forward priority filter; policy {"accept" if host_forwarded else "drop"};
+        iifname "{link}" tcp flags syn tcp option maxseg size set rt mtu
+        oifname "{link}" tcp flags syn tcp option maxseg size set rt mtu
+        oifname "{link}" ct state established,related accept
+        oifname "{link}" drop
+        iifname "{link}" meta l4proto {{ tcp, udp }} th dport 53 {servers} accept
+        iifname "{link}" ct state established,related accept
+        iifname "{link}" tcp dport {{ 80, 443 }} accept
+        iifname "{link}" drop
+        iifname "{_EVERY_LINK}" accept
+        oifname "{_EVERY_LINK}" accept
+    }}
+    chain outwards {{
+        type nat hook postrouting priority srcnat;
+        ip saddr {self.slot.inside_address} oifname != "{link}" masquerade
+    }}
+}}
+"""
+
+
+def of(places: Places) -> Network | None:
+    """Return the lab's network, up or left by a crash; None where a lab never had one."""
+    slot = slots.held(places)
+    return Network(places, slot) if slot else None
+
+
+def is_up(places: Places) -> bool:
+    """Return whether the lab's namespace exists."""
+    return _namespace(places).exists()
+
+
+def traces(places: Places) -> tuple[str, ...]:
+    """Return what of the lab's network is on this machine, up or left by a crash."""
+    found = of(places)
+    return found.traces() if found else ()
+
+
+def clear(places: Places) -> None:
+    """Remove the lab's network; fine when there is none."""
+    if found := of(places):
+        found.down()
 
 
 def resolvers() -> tuple[str, ...]:
@@ -195,126 +317,11 @@ def _nameservers(path: Path) -> tuple[str, ...]:
     return tuple(a for a in found if ":" not in a and not IPv4Address(a).is_loopback)
 
 
-def _remember_forwarding() -> bool:
-    """Whether the host forwarded before the lab; what `down` puts back outlives a crash."""
-    if not _RECORD.exists():
-        RUNTIME.mkdir(parents=True, exist_ok=True)
-        former = {"ip_forward": _FORWARD.read_text().strip(), "namespaces": _namespaces_mounted()}
-        _RECORD.write_text(json.dumps(former))
-    return str(json.loads(_RECORD.read_text())["ip_forward"]) == "1"
-
-
-def _used_ranges() -> list[tuple[IPv4Network, str]]:
-    """Every range that a VPC must not take, and whose it is."""
-    routes = json.loads(call("ip", "-4", "-json", "route", "show", "table", "main"))
-    used = [(IPv4Network(address), "this machine's resolver") for address in resolvers()]
-    for route in routes:
-        if route["dst"] != "default":
-            ours = route.get("protocol") == ROUTE_PROTOCOL
-            used.append((IPv4Network(route["dst"]), "the lab's" if ours else "this machine's own"))
-    return used
-
-
-def _namespaces_mounted() -> bool:
-    # It is mounted on itself, which Path.is_mount does not see.
-    return f" {_NAMESPACES} " in Path("/proc/self/mounts").read_text()
-
-
-def _make_namespace() -> None:
-    call("ip", "netns", "add", NAMESPACE)
-    _sysctl_inside("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
-    # Subnets share a bridge; a redirect would tell machines to talk past their gateway.
-    _sysctl_inside("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0")
-    # Every packet into nowhere is answered, so that nothing in a machine waits for a time-out.
-    _sysctl_inside("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
-    _ip_inside("link", "set", "lo", "up")
-    _ip_inside("address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo")
-    _ip_inside("link", "add", BRIDGE, "type", "bridge")
-    _ip_inside("link", "set", BRIDGE, "up")
-
-
-def _make_link() -> None:
-    peer = ("peer", "name", _INSIDE_LINK, "netns", NAMESPACE)
-    call("ip", "link", "add", HOST_LINK, "type", "veth", *peer)
-    # No link-local IPv6: nothing of the lab speaks it, and the host need not answer to it.
-    call("ip", "link", "set", HOST_LINK, "addrgenmode", "none")
-    call("ip", "address", "add", f"{HOST_ADDRESS}/30", "dev", HOST_LINK)
-    call("ip", "link", "set", HOST_LINK, "up")
-    _ip_inside("address", "add", f"{_INSIDE_ADDRESS}/30", "dev", _INSIDE_LINK)
-    _ip_inside("link", "set", _INSIDE_LINK, "up")
-
-
-def _make_routes(dns: tuple[str, ...]) -> None:
-    _ip_inside("route", "add", "default", "via", HOST_ADDRESS)
-    _ip_inside("route", "add", PUBLIC_RANGE, "dev", BRIDGE)
-    for closed in _CLOSED_RANGES:
-        _ip_inside("route", "add", "unreachable", closed)
-    for server in dns:
-        _ip_inside("route", "add", server, "via", HOST_ADDRESS)
-    call("ip", "route", "add", "unreachable", _OWN_RANGE, "proto", ROUTE_PROTOCOL)
-    call("ip", "route", "add", _ROUTED_RANGE, "via", _INSIDE_ADDRESS, "proto", ROUTE_PROTOCOL)
-
-
-def _host_routes() -> tuple[str, ...]:
-    """The host's routes that are the lab's, as `unreachable 10.213.0.0/16`."""
-    listed = json.loads(call("ip", "-json", "route", "show", "proto", ROUTE_PROTOCOL) or "[]")
-    return tuple(
-        f"{r['type']} {r['dst']}" if r.get("type") == "unreachable" else r["dst"] for r in listed
-    )
-
-
-def _host_has_rules() -> bool:
-    return succeeds("nft", "list", "table", "ip", TABLE)
-
-
-def _ip_inside(*words: str) -> None:
-    call("ip", "-n", NAMESPACE, *words)
-
-
-def _sysctl_inside(*settings: str) -> None:
-    # A host without IPv6 lacks its settings, which is as good.
-    call("nsenter", *_INSIDE, "sysctl", "-q", "-e", "-w", *settings)
-
-
 def _gateway(cidr: str) -> str:
     """`10.213.0.1/24` for the subnet `10.213.0.0/24`."""
     subnet = ipaddress.ip_network(cidr)
     return f"{subnet[1]}/{subnet.prefixlen}"
 
 
-_INSIDE_RULES = f"""
-table ip {TABLE} {{
-    chain outwards {{
-        type nat hook postrouting priority srcnat;
-        oifname "{_INSIDE_LINK}" masquerade
-    }}
-}}
-"""
-
-
-def _host_rules(dns: tuple[str, ...], host_forwarded: bool) -> str:
-    """Names and packages may leave the lab, answers may enter it, nothing else passes.
-
-    Where the host forwarded nothing before, it forwards nothing now but for the lab. The segment
-    size is clamped because the host's way out may carry smaller packets than the lab's bridge.
-    """
-    servers = f"ip daddr {{ {', '.join(dns)} }}"
-    return f"""
-table ip {TABLE} {{
-    chain forward {{
-        type filter hook forward priority filter; policy {"accept" if host_forwarded else "drop"};
-        iifname "{HOST_LINK}" tcp flags syn tcp option maxseg size set rt mtu
-        oifname "{HOST_LINK}" tcp flags syn tcp option maxseg size set rt mtu
-        oifname "{HOST_LINK}" ct state established,related accept
-        oifname "{HOST_LINK}" drop
-        iifname "{HOST_LINK}" meta l4proto {{ tcp, udp }} th dport 53 {servers} accept
-        iifname "{HOST_LINK}" ct state established,related accept
-        iifname "{HOST_LINK}" tcp dport {{ 80, 443 }} accept
-        iifname "{HOST_LINK}" drop
-    }}
-    chain outwards {{
-        type nat hook postrouting priority srcnat;
-        ip saddr {_INSIDE_ADDRESS} oifname != "{HOST_LINK}" masquerade
-    }}
-}}
-"""
+def _namespace(places: Places) -> Path:
+    return forwarding.NAMESPACES / places.namespace

@@ -1,23 +1,139 @@
-"""Where the lab lives on this machine: one lab per machine, so the places are fixed."""
+"""Where a lab lives on this machine: every place follows from the lab's name.
 
+The default lab keeps its places without a name in them; those of a named lab carry its name, so
+that labs know nothing of each other. What the host has only once (addresses, route numbers) is
+shared out by `lab.slots`.
+"""
+
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
-from config.folders import cache_home
+from config.errors import InputError
+from config.folders import cache_home, state_home
 
-RUNTIME = Path("/run/gpuctl-lab")
-"""What only matters while the lab is up: pids, the network's former state."""
+DEFAULT = "default"
+"""The name of the lab that `gpuctl --lab` means."""
 
-MACHINES = Path("/var/lib/gpuctl-lab/machines")
-"""One folder per machine: its overlay, its console."""
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?")
+_NAMED_RUNTIMES = Path("/run/gpuctl-labs")
+_DISK = Path("/var/lib/gpuctl-lab")
+_NAMED_DISKS = _DISK / "labs"
 
-FILE_SYSTEMS = Path("/var/lib/gpuctl-lab/file-systems")
-"""One folder per shared file system that can be mounted; every machine sees them all."""
 
-NAMESPACE = "gpuctl-lab"
-"""The network namespace with the bridge and every machine."""
+@dataclass(frozen=True)
+class Places:
+    """The places of the lab `name`; InputError for a name that cannot be one."""
 
-CGROUP = "gpuctl-lab"
-"""The group, in every cgroup hierarchy, that has one group per machine."""
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InputError(
+                f"'{self.name}' is no name for a lab",
+                "use 1 to 16 lower-case letters, digits and dashes, as in `--lab-name b`;"
+                " begin and end with a letter or digit",
+            )
+
+    @property
+    def is_default(self) -> bool:
+        """Return whether this is the lab that `--lab` means."""
+        return self.name == DEFAULT
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The words that make a gpuctl command act on this lab."""
+        return ("--lab",) if self.is_default else ("--lab-name", self.name)
+
+    def command(self, words: str) -> str:
+        """Return the `gpuctl lab` command that does `words` with this lab."""
+        chosen = "" if self.is_default else f"--lab-name {self.name} "
+        return f"gpuctl {chosen}lab {words}"
+
+    @property
+    def runtime(self) -> Path:
+        """What only matters while the lab is up: pids, the network's former state."""
+        return Path("/run/gpuctl-lab") if self.is_default else _NAMED_RUNTIMES / self.name
+
+    @property
+    def changing(self) -> Path:
+        """The lock of whoever starts or stops the lab. Outside `runtime`, which goes with it."""
+        return self.runtime.with_name(f"{self.runtime.name}.lock")
+
+    @property
+    def record(self) -> Path:
+        """What the running lab says about itself: `lab.state.Record`."""
+        return self.runtime / "lab.json"
+
+    @property
+    def alive(self) -> Path:
+        """The lock that the daemon holds for as long as it lives."""
+        return self.runtime / "daemon.lock"
+
+    @property
+    def log(self) -> Path:
+        """The daemon's log; it stays when the lab is stopped."""
+        return self.runtime / "daemon.log"
+
+    @property
+    def capacity(self) -> Path:
+        """How many instances fit, per zone and type: `lab.api.region.Capacity`."""
+        return self.runtime / "capacity.json"
+
+    @property
+    def faults(self) -> Path:
+        """What the lab must refuse: `lab.api.faults`."""
+        return self.runtime / "faults.json"
+
+    @property
+    def disk(self) -> Path:
+        """The folder of `machines` and `file_systems`."""
+        return _DISK if self.is_default else _NAMED_DISKS / self.name
+
+    @property
+    def machines(self) -> Path:
+        """One folder per machine: its overlay, its console."""
+        return self.disk / "machines"
+
+    @property
+    def file_systems(self) -> Path:
+        """One folder per shared file system; every machine of the lab sees them all."""
+        return self.disk / "file-systems"
+
+    @property
+    def namespace(self) -> str:
+        """The network namespace with the bridge and every machine."""
+        return self._label
+
+    @property
+    def cgroup(self) -> str:
+        """The group, in every cgroup hierarchy, that has one group per machine."""
+        return self._label
+
+    @property
+    def table(self) -> str:
+        """The nftables table, on the host and in the namespace."""
+        return self._label
+
+    @property
+    def state(self) -> Path:
+        """The user's state of the lab: clusters, Pulumi's state, the history of runs."""
+        return state_home() / "lab" if self.is_default else state_home() / "labs" / self.name
+
+    @property
+    def _label(self) -> str:
+        return "gpuctl-lab" if self.is_default else f"gpuctl-lab-{self.name}"
+
+
+def everywhere() -> tuple[Places, ...]:
+    """Return the default lab and every other that has a folder on this machine, by name."""
+    names = {
+        folder.name
+        for parent in (_NAMED_RUNTIMES, _NAMED_DISKS)
+        for folder in (parent.iterdir() if parent.is_dir() else ())
+        if folder.is_dir() and _NAME.fullmatch(folder.name)
+    }
+    return (Places(DEFAULT), *(Places(name) for name in sorted(names - {DEFAULT})))
 
 
 def images() -> Path:

@@ -1,9 +1,9 @@
 """AWS's `session-manager-plugin`, as far as a rehearsal needs it.
 
-It is started as the real one is: the answer of StartSession is in the environment variable that
-the first argument names. The real one speaks a websocket protocol to AWS's servers; this one
-enters the lab's network and connects to the address that the lab's StartSession told. Python's
-standard library alone, one process per connection.
+The first argument is the lab's network namespace. The others are the real one's: the answer of
+StartSession is in the environment variable that the next one names. The real one speaks a websocket
+protocol to AWS's servers; this one enters the lab's network and connects to the address that the
+lab's StartSession told. Python's standard library alone, one process per connection.
 """
 
 import ctypes
@@ -15,22 +15,23 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-NETWORK = Path("/run/netns/gpuctl-lab")
+NAMESPACES = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _CHUNK = 1 << 16
 
 
 def main() -> int:
-    """The connection was open until either side ended it."""
-    if sys.argv[1:] == ["--version"]:
+    """Carry the connection until either side ends it."""
+    namespace, *arguments = sys.argv[1:]
+    if arguments == ["--version"]:
         sys.stdout.write("the lab's own\n")
         return 0
-    stream = urlsplit(json.loads(os.environ[sys.argv[1]])["StreamUrl"])
+    stream = urlsplit(json.loads(os.environ[arguments[0]])["StreamUrl"])
     if stream.scheme != "lab" or stream.hostname is None or stream.port is None:
         sys.stderr.write("the lab's session-manager-plugin reaches the lab alone\n")
         return 1
     try:
-        _enter(NETWORK)
+        _enter(NAMESPACES / namespace)
         connection = socket.create_connection((stream.hostname, stream.port), 10)
     except OSError as error:
         sys.stderr.write(f"{stream.hostname}:{stream.port}: {error}\n")

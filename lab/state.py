@@ -11,23 +11,12 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import IO
 
 from config.errors import LabError
-from lab.places import RUNTIME
+from lab.places import Places
 
-RECORD = RUNTIME / "lab.json"
-LOG = RUNTIME / "daemon.log"
-CAPACITY = RUNTIME / "capacity.json"
-"""How many instances fit, per zone and type: `lab.api.region.Capacity`."""
-
-FAULTS = RUNTIME / "faults.json"
-"""What the lab is told to refuse: `lab.api.faults`."""
-
-_ALIVE = RUNTIME / "daemon.lock"
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
-_CHANGING = Path("/run/gpuctl-lab.lock")  # outside RUNTIME, which goes with the lab
 
 
 @dataclass(frozen=True)
@@ -40,18 +29,18 @@ class Record:
     since: str
 
 
-def publish(record: Record) -> None:
-    """The record is there, whole."""
-    temporary = RECORD.with_suffix(".tmp")
+def publish(record: Record, places: Places) -> None:
+    """Write the record, whole or not at all."""
+    temporary = places.record.with_suffix(".tmp")
     temporary.write_text(json.dumps(asdict(record), indent=2) + "\n")
-    temporary.replace(RECORD)
+    temporary.replace(places.record)
 
 
-def daemon_pid() -> int | None:
-    """The living daemon's process id, ready or not; None when there is none."""
+def daemon_pid(places: Places) -> int | None:
+    """Return the living daemon's process id, ready or not; None when there is none."""
     question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        with _ALIVE.open("rb") as lock:
+        with places.alive.open("rb") as lock:
             # Asks who holds the lock without taking it, which could keep a daemon from starting.
             answer = fcntl.fcntl(lock, fcntl.F_GETLK, question)
     except FileNotFoundError:
@@ -60,36 +49,39 @@ def daemon_pid() -> int | None:
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
-def record() -> Record | None:
-    """The lab that is up, None when none is."""
-    if daemon_pid() is None:
+def record(places: Places) -> Record | None:
+    """Return what the lab says about itself, None when it is down."""
+    if daemon_pid(places) is None:
         return None
     try:
-        return Record(**json.loads(RECORD.read_text()))
+        return Record(**json.loads(places.record.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
 
 
-def hold_alive() -> IO[str]:
-    """The calling process is the daemon until the file is closed; LabError when another is."""
-    RUNTIME.mkdir(parents=True, exist_ok=True)
-    lock = _ALIVE.open("w")
+def hold_alive(places: Places) -> IO[str]:
+    """Be the lab's daemon until the file is closed; LabError when another process is."""
+    places.runtime.mkdir(parents=True, exist_ok=True)
+    lock = places.alive.open("w")
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise LabError("a lab is already running", "stop it with `gpuctl lab stop`") from None
+        raise LabError(
+            "the lab is already running", f"stop it with `{places.command('stop')}`"
+        ) from None
     return lock
 
 
 @contextmanager
-def changing() -> Iterator[None]:
-    """Only this process starts or stops the lab; others wait for their turn."""
+def changing(places: Places) -> Iterator[None]:
+    """Be the only process that starts or stops the lab; others wait for their turn."""
     try:
-        lock = _CHANGING.open("a")
+        places.changing.parent.mkdir(exist_ok=True)
+        lock = places.changing.open("a")
     except OSError as error:
         raise LabError(
-            f"cannot open {_CHANGING}: {error.strerror}", "the lab needs root on Linux"
+            f"cannot open {places.changing}: {error.strerror}", "the lab needs root on Linux"
         ) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -9,9 +9,8 @@ from threading import Thread
 from typing import Protocol
 
 from config.errors import LabError
-from lab import network
 from lab.machine import Machine, MachineSpec
-from lab.places import FILE_SYSTEMS
+from lab.network import Network
 
 log = logging.getLogger(__name__)
 
@@ -142,12 +141,13 @@ class NoMachines:
 
 
 class BootedMachines:
-    """Every instance is a machine of `lab.machine` in the network of `lab.network`.
+    """Every instance is a machine of `lab.machine` in the lab's network.
 
     Boots, power-offs and removals run in a bounded pool, each after the machine's boot.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, network: Network) -> None:
+        self._places = network.places
         self._pool = ThreadPoolExecutor(BOOTS_AT_ONCE, thread_name_prefix="machine")
         self._machines: dict[str, Machine] = {}
         self._boots: dict[str, Future[None]] = {}
@@ -160,15 +160,15 @@ class BootedMachines:
 
     def add_file_system(self, file_system_id: str) -> None:
         """Its folder is there, which every machine sees."""
-        (FILE_SYSTEMS / file_system_id).mkdir(parents=True, exist_ok=True)
+        (self._places.file_systems / file_system_id).mkdir(parents=True, exist_ok=True)
 
     def remove_file_system(self, file_system_id: str) -> None:
         """Its folder is gone; what a machine still has mounted is empty."""
-        shutil.rmtree(FILE_SYSTEMS / file_system_id, ignore_errors=True)
+        shutil.rmtree(self._places.file_systems / file_system_id, ignore_errors=True)
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
         """A machine boots; `lifecycle` hears when it runs and when it ended."""
-        self._machines[spec.instance_id] = Machine(spec)
+        self._machines[spec.instance_id] = Machine(spec, self._places)
         self.start(spec.instance_id, lifecycle)
 
     def start(self, instance_id: str, lifecycle: Lifecycle) -> None:

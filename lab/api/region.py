@@ -10,31 +10,31 @@ from threading import RLock
 from lab.api.errors import Refusal, ServerFault
 from lab.api.faults import Faults
 from lab.api.machines import Machines, NoMachines
-from lab.network import PUBLIC_RANGE
+from lab.slots import Slot
 
 
 class PublicAddresses:
-    """The addresses that the lab hands out as public ones, from 198.18.0.1 upwards.
+    """The addresses that the lab hands out as public ones, from the first of `within` upwards.
 
-    198.18.0.0/15 is reserved for benchmarks of network devices (RFC 2544) and is never routed on
-    the Internet. A returned address comes round again only after all others, so that nothing
-    that remembers the old holder meets the new one.
+    They are of 198.18.0.0/15, which is reserved for benchmarks of network devices (RFC 2544) and
+    is never routed on the Internet. A returned address comes round again only after all others, so
+    that nothing that remembers the old holder meets the new one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, within: ipaddress.IPv4Network) -> None:
+        self._range = within
         self._taken: set[str] = set()
         self._order = self._round()
 
     def _round(self) -> Iterator[str]:
         while True:
-            yield from map(str, ipaddress.IPv4Network(PUBLIC_RANGE).hosts())
+            yield from map(str, self._range.hosts())
 
     def take(self, wanted: str | None = None) -> str:
         """An address that nobody else has, `wanted` if given; AddressLimitExceeded if none."""
-        network = ipaddress.IPv4Network(PUBLIC_RANGE)
-        if wanted and (wanted in self._taken or ipaddress.IPv4Address(wanted) not in network):
+        if wanted and (wanted in self._taken or ipaddress.IPv4Address(wanted) not in self._range):
             raise Refusal("InvalidAddress.NotFound", f"Address '{wanted}' not found.")
-        if len(self._taken) >= network.num_addresses - 2:
+        if len(self._taken) >= self._range.num_addresses - 2:
             raise Refusal(
                 "AddressLimitExceeded", "The maximum number of addresses has been reached."
             )
@@ -81,5 +81,7 @@ class Lab:
     machines: Machines = field(default_factory=NoMachines)
     capacity: Capacity = field(default_factory=lambda: Capacity(None))
     faults: Faults = field(default_factory=Faults)
-    addresses: PublicAddresses = field(default_factory=PublicAddresses)
+    addresses: PublicAddresses = field(
+        default_factory=lambda: PublicAddresses(Slot(0).public_range)
+    )
     lock: RLock = field(default_factory=RLock)

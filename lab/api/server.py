@@ -11,6 +11,7 @@ or, as a process of its own, `python -m lab.api --port 5000`.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -38,10 +39,11 @@ from lab.api.file_systems import EfsBackend, FsxBackend
 from lab.api.images import SsmBackend
 from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
-from lab.api.region import Capacity, Lab
+from lab.api.region import Capacity, Lab, PublicAddresses
 from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
+from lab.slots import Slot
 
 SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
 """What moto answers, with the lab's own parts; Service Quotas and Pricing are the lab's alone."""
@@ -115,7 +117,8 @@ class ApiServer:
     """The API, on one port of each address, until closed.
 
     `machines` None: instances without machines (tests of the API alone). `capacity` is the table
-    of `lab.api.region.Capacity`, `faults` that of `lab.api.faults`.
+    of `lab.api.region.Capacity`, `faults` that of `lab.api.faults`. Public addresses come from
+    `public_range`.
     """
 
     def __init__(
@@ -126,10 +129,16 @@ class ApiServer:
         port: int = 0,
         *,
         faults: Path | None = None,
+        public_range: IPv4Network = Slot(0).public_range,  # noqa: B008  (a constant)
     ) -> None:
         told = Faults(faults)
         _new_world(
-            Lab(machines=machines or NoMachines(), capacity=Capacity(capacity, told), faults=told)
+            Lab(
+                machines=machines or NoMachines(),
+                capacity=Capacity(capacity, told),
+                faults=told,
+                addresses=PublicAddresses(public_range),
+            )
         )
         self.metadata = Metadata(_instances)
         application = _Services(create_backend_app)

@@ -12,15 +12,19 @@ from typing import Any
 
 import pytest
 
+from lab.places import Places
+from tests.labs import lab_for
+
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = Path(sys.executable).with_name("gpuctl")
 
 
 @dataclass(frozen=True)
 class Gpuctl:
-    """The command with its own state folder."""
+    """The command with its own state folder and its own lab: `--lab` means that one."""
 
     home: Path
+    lab: Places
 
     @property
     def environment(self) -> dict[str, str]:
@@ -29,10 +33,17 @@ class Gpuctl:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    def words(self, *arguments: str) -> list[str]:
+        """The command line."""
+        if arguments[0] == "--lab":
+            return [str(COMMAND), *self.lab.options, *arguments[1:]]
+        chosen = self.lab.options if arguments[0] == "lab" else ()
+        return [str(COMMAND), *chosen, *arguments]
+
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """Stdout of the command, which ended with `code`."""
         done = subprocess.run(
-            [str(COMMAND), *arguments],
+            self.words(*arguments),
             env=self.environment,
             cwd=ROOT,
             capture_output=True,
@@ -53,7 +64,7 @@ class Gpuctl:
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """The command while it runs, its output readable line by line; killed at the end."""
         with subprocess.Popen(
-            [str(COMMAND), *arguments],
+            self.words(*arguments),
             env=self.environment,
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -87,10 +98,8 @@ def gpuctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpuctl]:
     lacking = missing()
     if lacking and not os.environ.get("CI"):
         pytest.skip(f"the lab cannot start here: {lacking[0]}")
-    from lab.leftovers import found
-
-    assert found() == (), "a lab is on this machine: `gpuctl lab stop` first"
-    command = Gpuctl(tmp_path_factory.mktemp("state"))
+    command = Gpuctl(tmp_path_factory.mktemp("state"), lab_for("e2e"))
+    command("lab", "stop")
     command("lab", "start")
     yield command
     command("lab", "stop")

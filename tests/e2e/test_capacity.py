@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,25 +12,24 @@ from tests.e2e.conftest import Gpuctl, cluster_file, read_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
 
-TABLE = Path("/run/gpuctl-lab/capacity.json")
 P4D = "p4d.24xlarge"
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
 
 
 @pytest.fixture
-def places(gpuctl: Gpuctl) -> Iterator[None]:
-    """The lab's table of capacity is this test's own."""
-    yield
-    TABLE.unlink(missing_ok=True)
+def room(gpuctl: Gpuctl) -> Iterator[Callable[..., None]]:
+    """`room(0, 3, 4)` limits the zones to so many instances until the test ends."""
 
+    def limit(*counts: int) -> None:
+        table = {zone: {P4D: count} for zone, count in zip(ZONES, counts, strict=True)}
+        gpuctl.lab.capacity.write_text(json.dumps(table))
 
-def room(*counts: int) -> None:
-    table = {zone: {P4D: count} for zone, count in zip(ZONES, counts, strict=True)}
-    TABLE.write_text(json.dumps(table))
+    yield limit
+    gpuctl.lab.capacity.unlink(missing_ok=True)
 
 
 def test_four_nodes_come_whole_in_the_third_zone(
-    gpuctl: Gpuctl, places: None, tmp_path: Path
+    gpuctl: Gpuctl, room: Callable[..., None], tmp_path: Path
 ) -> None:
     room(0, 3, 4)
     file = cluster_file(tmp_path, "moved", nodes=4, capacity={"zones": ZONES})
@@ -53,7 +52,7 @@ def test_four_nodes_come_whole_in_the_third_zone(
 
 
 def test_room_for_three_of_four_launches_nothing_and_says_so(
-    gpuctl: Gpuctl, places: None, tmp_path: Path
+    gpuctl: Gpuctl, room: Callable[..., None], tmp_path: Path
 ) -> None:
     room(3, 3, 3)
     file = cluster_file(tmp_path, "short", nodes=4, capacity={"zones": ZONES})

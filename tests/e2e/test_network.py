@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lab import slots
 from tests.e2e.conftest import Gpuctl, cluster_file, run_file
 from tests.e2e.region import ec2, what_bills
 from tests.infra.somebodys_network import SomebodysNetwork
@@ -20,7 +21,9 @@ def test_nodes_with_public_addresses_of_their_own(gpuctl: Gpuctl, tmp_path: Path
     came_from, _, at, port = gpuctl(
         "--lab", "ssh", "direct", "node1", "echo $SSH_CONNECTION"
     ).split()
-    assert came_from == "198.18.255.1", "this machine itself, not a bastion"
+    slot = slots.held(gpuctl.lab)
+    assert slot is not None
+    assert came_from == slot.host_address, "this machine itself, not a bastion"
     assert f"  {at}  i-" in output
     assert port == "22"
     assert gpuctl("--lab", "exec", "direct", "--", "nproc").startswith("--- node[0-1]\n")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.lab
 def smoke(gpuctl: Gpuctl, answer: str) -> str:
     """Output of the script in the lab, which ended well, having been answered so."""
     done = subprocess.run(
-        ["scripts/aws-smoke", "--lab"],
+        ["scripts/aws-smoke", *gpuctl.lab.options],
         env=gpuctl.environment,
         cwd=ROOT,
         input=f"{answer}\n",

@@ -31,9 +31,7 @@ def test_all_nodes_see_the_shared_file_system_and_it_goes_with_the_cluster(
     )
     gpuctl("--lab", "down", "shared", "--yes")
     assert what_bills(gpuctl, "shared") == {}
-    from lab.places import FILE_SYSTEMS
-
-    assert list(FILE_SYSTEMS.iterdir()) == []
+    assert list(gpuctl.lab.file_systems.iterdir()) == []
 
 
 def test_own_disks_are_mounted_and_keep_their_files_over_a_reboot(

@@ -18,10 +18,10 @@ from engine.result import RunResult
 from nodes.inventory import Bastion, Inventory, Node, save
 from nodes.keys import ensure_key, generate_pair
 from nodes.ssh import connect
+from tests.labs import lab_for
 
 VPC, SUBNET = "10.213.0.0/16", "10.213.1.0/24"
 IPS = ("10.213.1.11", "10.213.1.12")
-PUBLIC = "198.18.0.11"
 
 
 def user_data(client: str, cluster: tuple[str, str], host: tuple[str, str]) -> bytes:
@@ -45,19 +45,25 @@ def user_data(client: str, cluster: tuple[str, str], host: tuple[str, str]) -> b
 @contextmanager
 def two_machines(folder: Path) -> Iterator[Inventory]:
     """Two machines of the lab that answer, and their inventory; they are gone afterwards."""
-    from lab import image, leftovers, network
+    from lab import image, leftovers
     from lab.machine import Machine, MachineSpec
+    from lab.network import Network
+
+    places = lab_for("engine")
+    leftovers.clear(places)
+    network = Network.claim(places)
+    public = str(network.slot.public_range[11])
 
     client = ensure_key(folder / "id_ed25519", "client")
     cluster, host = generate_pair("cluster"), generate_pair("host")
-    known = "".join(f"{address} {host[1]}\n" for address in (*IPS, PUBLIC))
+    known = "".join(f"{address} {host[1]}\n" for address in (*IPS, public))
     (folder / "known_hosts").write_text(known)
     there = Inventory(
         cluster="demo",
         region="us-east-1",
         zone="us-east-1a",
         instance_type="p4d.24xlarge",
-        bastion=Bastion(instance_id="i-0", address=PUBLIC, user="root"),
+        bastion=Bastion(instance_id="i-0", address=public, user="root"),
         nodes=tuple(
             Node(rank=i, name=f"node{i}", instance_id=f"i-e{i}", private_ip=ip, gpus=2, slots=2)
             for i, ip in enumerate(IPS)
@@ -74,15 +80,15 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
                 private_ip=node.private_ip,
                 prefix_length=24,
                 gateway="10.213.1.1",
-                public_ip=PUBLIC if node.rank == 0 else None,
+                public_ip=public if node.rank == 0 else None,
                 user_data=user_data(client, cluster, host),
                 authorized_keys=(),
                 instance_type="p4d.24xlarge",
-            )
+            ),
+            places,
         )
         for node in there.nodes
     ]
-    assert leftovers.found() == (), "a lab is on this machine: `gpuctl lab stop` first"
     image.ensure_image("dlami", silent)
     try:
         network.up()
@@ -96,7 +102,7 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
         for machine in machines:
             machine.remove()
         network.down()
-        leftovers.clear()
+        leftovers.clear(places)
 
 
 async def booted(there: Inventory) -> None:

@@ -10,8 +10,12 @@ from threading import Event
 import pytest
 
 from config.progress import silent
-from lab import image, leftovers, network
+from lab import image, leftovers
 from lab.machine import Machine, MachineSpec
+from lab.network import Network
+from lab.places import Places
+from lab.slots import Slot
+from tests.labs import lab_for
 
 VPC = "10.213.0.0/16"
 SUBNET = "10.213.0.0/24"
@@ -60,18 +64,25 @@ class Booted:
 Boot = Callable[[str, str], Booted]
 
 
+@pytest.fixture(scope="session")
+def places() -> Places:
+    """The places of a lab without a daemon, this worker's own."""
+    return lab_for("lab")
+
+
 @pytest.fixture(scope="module")
-def lab_network() -> Iterator[None]:
-    """The lab's network with one VPC and two subnets; fails where a lab is up already."""
-    assert leftovers.found() == (), "a lab is on this machine: `gpuctl lab stop` first"
-    network.up()
+def lab_network(places: Places) -> Iterator[Network]:
+    """The lab's network with one VPC and two subnets."""
+    leftovers.clear(places)
+    network = Network.claim(places)
     try:
+        network.up()
         network.add_vpc(VPC)
         network.add_subnet(SUBNET)
         network.add_subnet(OTHER_SUBNET)
-        yield
+        yield network
     finally:
-        leftovers.clear()
+        leftovers.clear(places)
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +93,14 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def boot(lab_network: None, key: Path) -> Iterator[Boot]:
+def boot(lab_network: Network, key: Path) -> Iterator[Boot]:
     """`boot("stock", "10.213.0.4")`: boots at once, is removed after the module."""
     machines: list[Booted] = []
 
     def start(flavour: image.Flavour, address: str) -> Booted:
         image.ensure_image(flavour, silent)
-        booted = Booted(Machine(spec(flavour, address, key)), key)
+        made = spec(flavour, address, key, lab_network.slot)
+        booted = Booted(Machine(made, lab_network.places), key)
         machines.append(booted)
         booted.machine.boot(booted.on_exit)
         return booted
@@ -98,7 +110,7 @@ def boot(lab_network: None, key: Path) -> Iterator[Boot]:
         booted.machine.remove()
 
 
-def spec(flavour: image.Flavour, address: str, key: Path) -> MachineSpec:
+def spec(flavour: image.Flavour, address: str, key: Path, slot: Slot) -> MachineSpec:
     """A machine of the subnet that `address` is in; its public address ends alike."""
     *network_part, last = address.split(".")
     user_data = f"""#cloud-config
@@ -119,7 +131,7 @@ runcmd:
         private_ip=address,
         prefix_length=24,
         gateway=".".join([*network_part, "1"]),
-        public_ip=f"198.18.{network_part[2]}.{last}",
+        public_ip=str(slot.public_range[int(network_part[2]) * 256 + int(last)]),
         user_data=user_data.encode(),
         authorized_keys=(),
         instance_type="p4d.24xlarge",

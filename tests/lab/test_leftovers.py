@@ -2,38 +2,59 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from config.progress import silent
 from lab import cgroups, image, leftovers, network
-from lab.places import FILE_SYSTEMS, MACHINES, RUNTIME, images
+from lab.network import Network
+from lab.places import Places, images
+from tests.lab.host import on_its_own_host
+from tests.labs import lab_for
 
 pytestmark = pytest.mark.lab
 
 CRASHES = """
 import sys
 from pathlib import Path
-from lab import network
 from lab.machine import Machine
+from lab.network import Network
+from lab.places import Places
 from tests.lab.conftest import spec
 
+network = Network.claim(Places(sys.argv[2]))
 network.up()
 network.add_vpc("10.213.0.0/16")
 network.add_subnet("10.213.0.0/24")
-Machine(spec("stock", "10.213.0.4", Path(sys.argv[1]))).boot(print)
+machine = spec("stock", "10.213.0.4", Path(sys.argv[1]), network.slot)
+Machine(machine, network.places).boot(print)
 print("booted", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_killed_lab_is_cleared(key: Path) -> None:
-    assert leftovers.found() == (), "a lab is on this machine: `gpuctl lab stop` first"
-    image.ensure_image("stock", silent)
-    forwarded = Path("/proc/sys/net/ipv4/ip_forward").read_text()
+FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache of images that nobody else looks into, with the stock image."""
+    stock = image.ensure_image("stock", silent)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    images().mkdir(parents=True)
+    (images() / stock.name).symlink_to(stock)
+    image.image_path.cache_clear()
+    yield
+    image.image_path.cache_clear()
+
+
+def test_a_killed_lab_is_cleared(key: Path, cache: None) -> None:
+    places = lab_for("dies")
+    leftovers.clear(places)
     crashing = subprocess.Popen(
-        [sys.executable, "-c", CRASHES, key],
+        [sys.executable, "-c", CRASHES, key, places.name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -44,30 +65,46 @@ def test_a_killed_lab_is_cleared(key: Path) -> None:
         assert crashing.stdout.readline() == "booted\n"
         crashing.send_signal(signal.SIGKILL)
 
+    made = network.of(places)
+    assert made is not None
     (images() / "partial-stock-interrupted").mkdir()
-    (FILE_SYSTEMS / "fs-0123abcd").mkdir()
+    (places.file_systems / "fs-0123abcd").mkdir()
     removed = (
         "machine i-00000000000000004",
         "file system fs-0123abcd",
-        "network namespace gpuctl-lab",
-        "link gpuctl-lab0",
-        "nftables table gpuctl-lab",
+        f"network namespace gpuctl-lab-{places.name}",
+        f"link gpuctl-lab{made.slot.number}",
+        f"nftables table gpuctl-lab-{places.name}",
         "route unreachable 10.213.0.0/16",
-        "route 198.18.0.0/16",
         "route unreachable 198.18.0.0/15",
+        f"route {made.slot.range}",
         "changed setting net.ipv4.ip_forward",
         "interrupted image partial-stock-interrupted",
     )
-    assert leftovers.found() == removed
-    assert leftovers.clear() == removed
+    assert leftovers.found(places) == removed
+    assert leftovers.clear(places) == removed
 
-    assert leftovers.found() == ()
-    assert leftovers.clear() == ()
-    assert cgroups.machines() == ()
-    assert not any((top / "gpuctl-lab").exists() for top in cgroups.hierarchies())
-    assert list(MACHINES.iterdir()) == []
-    assert list(FILE_SYSTEMS.iterdir()) == []
-    assert "gpuctl-lab" not in Path("/proc/self/mounts").read_text()
-    assert not (RUNTIME / "network.json").exists()
-    assert Path("/proc/sys/net/ipv4/ip_forward").read_text() == forwarded
-    assert not network.is_up()
+    assert leftovers.found(places) == ()
+    assert leftovers.clear(places) == ()
+    assert cgroups.machines(places) == ()
+    assert not any((top / places.cgroup).exists() for top in cgroups.hierarchies())
+    assert list(places.machines.iterdir()) == []
+    assert list(places.file_systems.iterdir()) == []
+    assert places.name not in Path("/proc/self/mounts").read_text()
+    assert not (places.runtime / "network.json").exists()
+    assert not network.is_up(places)
+
+
+@on_its_own_host
+def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
+    before = FORWARD.read_text()
+    places = Places("b")
+    code = "from lab.network import Network; from lab.places import Places;"
+    crashes = f"{code} Network.claim(Places('b')).up(); import os; os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", crashes], check=False)
+    assert FORWARD.read_text() == "1\n"
+    assert "changed setting net.ipv4.ip_forward" in leftovers.found(places)
+    leftovers.clear(places)
+    assert FORWARD.read_text() == before
+    assert leftovers.found(places) == ()
+    assert Network.claim(Places("c")).slot.number == 1  # its addresses are free again

@@ -17,59 +17,71 @@ import pytest
 from config.errors import LabError
 from config.progress import Progress, silent
 from lab import leftovers, lifecycle, prerequisites, state
+from lab.places import DEFAULT, Places
 from tests.lab.world import World, layout, refused
+from tests.labs import lab_for
 
-HOLDER = """
-import pathlib, sys, time
-from lab import state
-state.RUNTIME, state._ALIVE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[1]) / "daemon.lock"
-kept = state.hold_alive()
+HERE = """
+import json, pathlib, sys, time
+from lab import lifecycle, places, state
+places._NAMED_RUNTIMES = pathlib.Path(sys.argv[1])
+lab = places.Places("b")
+"""
+
+HOLDER = f"""{HERE}
+kept = state.hold_alive(lab)
 print("held", flush=True)
 time.sleep(60)
 """
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lab's places that are this test's own."""
-    for name, path in {
-        "RUNTIME": tmp_path,
-        "RECORD": tmp_path / "lab.json",
-        "_ALIVE": tmp_path / "daemon.lock",
-        "_CHANGING": tmp_path / "changing.lock",
-    }.items():
-        monkeypatch.setattr(state, name, path)
-    return tmp_path
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """A lab in a folder of this test's own, as if its network were up; nobody need be root."""
+    monkeypatch.setattr("lab.places._NAMED_RUNTIMES", tmp_path)
+    found = Places("b")
+    found.runtime.mkdir()
+    (found.runtime / "slot").write_text("3")
+    return found
 
 
-def test_a_lab_that_is_down_is_no_target(runtime: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(DEFAULT, "gpuctl lab start"), ("b", "gpuctl --lab-name b lab start")],
+)
+def test_a_lab_that_is_down_is_no_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: str
+) -> None:
+    monkeypatch.setattr(Places, "runtime", tmp_path)
     with pytest.raises(LabError) as caught:
-        lifecycle.target("us-east-1")
-    assert str(caught.value) == ("the lab is not running; start it with `gpuctl lab start`")
-    assert lifecycle.status() == lifecycle.LabStatus(up=False)
+        lifecycle.target(Places(name), "us-east-1")
+    assert str(caught.value) == f"the lab is not running; start it with `{command}`"
+    assert lifecycle.status(Places(name)) == lifecycle.LabStatus(up=False, name=name)
 
 
-def test_a_record_counts_only_while_its_daemon_lives(runtime: Path) -> None:
+def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
     daemon = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(runtime)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, str(places.runtime.parent)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with daemon:
         assert daemon.stdout is not None
         assert daemon.stdout.readline() == "held\n"
-        assert state.record() is None  # it lives, and is not ready
-        state.publish(state.Record(daemon.pid, "http://127.0.0.1:1", "127.0.0.1:2", "now"))
-        assert state.daemon_pid() == daemon.pid
-        assert lifecycle.target("eu-west-1").endpoint == "http://127.0.0.1:1"
+        assert state.record(places) is None  # it lives, and is not ready
+        state.publish(state.Record(daemon.pid, "http://127.0.0.1:1", "127.0.0.1:2", "now"), places)
+        assert state.daemon_pid(places) == daemon.pid
+        assert lifecycle.target(places, "eu-west-1").endpoint == "http://127.0.0.1:1"
         daemon.kill()
-    assert (runtime / "lab.json").exists()
-    assert state.record() is None
+    assert places.record.exists()
+    assert state.record(places) is None
 
 
-def test_a_target_keeps_real_credentials_and_the_metadata_service_out(runtime: Path) -> None:
-    with state.hold_alive():
-        state.publish(state.Record(1, "http://127.0.0.1:1", "127.0.0.1:2", "now"))
+def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Places) -> None:
+    with state.hold_alive(places):
+        state.publish(state.Record(1, "http://127.0.0.1:1", "127.0.0.1:2", "now"), places)
         answer = subprocess.run(
-            [sys.executable, "-c", READER, str(runtime)],
+            [sys.executable, "-c", READER, str(places.runtime.parent)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     assert json.loads(answer.stdout) == {
@@ -78,24 +90,20 @@ def test_a_target_keeps_real_credentials_and_the_metadata_service_out(runtime: P
             "AWS_SECRET_ACCESS_KEY": "lab",
             "AWS_EC2_METADATA_DISABLED": "true",
         },
-        "caller_address": "198.18.255.1",
+        "caller_address": "198.19.47.1",
         "provider_address": "127.0.0.1:2",
     }
 
 
-READER = """
-import json, pathlib, sys
-from lab import lifecycle, state
-folder = pathlib.Path(sys.argv[1])
-state.RECORD, state._ALIVE = folder / "lab.json", folder / "daemon.lock"
-target = lifecycle.target("us-east-1")
+READER = f"""{HERE}
+target = lifecycle.target(lab, "us-east-1")
 names = ("environment", "caller_address", "provider_address")
-print(json.dumps({name: getattr(target, name) for name in names}))
+print(json.dumps({{name: getattr(target, name) for name in names}}))
 """
 
 
 def test_what_is_missing_is_said_in_one_line(
-    runtime: Path, monkeypatch: pytest.MonkeyPatch
+    places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = (
         prerequisites.Prerequisite("nft", "not found", "apt-get install -y nftables"),
@@ -103,7 +111,7 @@ def test_what_is_missing_is_said_in_one_line(
     )
     monkeypatch.setattr(prerequisites, "missing", lambda: lacking)
     with pytest.raises(LabError) as caught:
-        lifecycle.start(silent)
+        lifecycle.start(places, silent)
     assert str(caught.value) == (
         "the lab cannot start: nft: not found, ip: not found;"
         " apt-get install -y nftables; apt-get install -y iproute2"
@@ -113,18 +121,20 @@ def test_what_is_missing_is_said_in_one_line(
 # With machines
 
 
+LAB = lab_for("life")
+
+
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[lifecycle.LabStatus]:
     """A lab of this test's own; nothing of it is left, as the test's last assertion."""
-    if state.daemon_pid() is not None:
-        pytest.fail("a lab is running on this machine; stop it with `gpuctl lab stop`")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lifecycle.stop(LAB, silent)
     try:
-        yield lifecycle.start(silent)
+        yield lifecycle.start(LAB, silent)
     finally:
-        lifecycle.stop(silent)
-    assert leftovers.found() == ()
-    assert lifecycle.status() == lifecycle.LabStatus(up=False)
+        lifecycle.stop(LAB, silent)
+    assert leftovers.found(LAB) == ()
+    assert lifecycle.status(LAB) == lifecycle.LabStatus(up=False, name=LAB.name)
 
 
 def until(condition: Callable[[], bool], seconds: float = 90) -> None:
@@ -162,7 +172,7 @@ def test_a_fleet_boots_runs_its_user_data_and_goes(lab: lifecycle.LabStatus) -> 
         UserData=base64.b64decode(user_data(power_state={"mode": "poweroff"})).decode(),
     )
     until(lambda: {world.state(i) for i in nodes} == {"running"})
-    assert set(lifecycle.status().machines) >= set(nodes)
+    assert set(lifecycle.status(LAB).machines) >= set(nodes)
 
     for node in nodes:
         instance = world.instance(node)
@@ -183,7 +193,7 @@ def test_a_fleet_boots_runs_its_user_data_and_goes(lab: lifecycle.LabStatus) -> 
         world.ec2.delete_placement_group(GroupName="demo")
     world.ec2.terminate_instances(InstanceIds=nodes)
     until(lambda: {world.state(i) for i in nodes} == {"terminated"})
-    until(lambda: lifecycle.status().machines == ())
+    until(lambda: lifecycle.status(LAB).machines == ())
     assert "user data ran on" in console(world, stays)  # its last words stay
     world.ec2.delete_placement_group(GroupName="demo")
 
@@ -194,9 +204,9 @@ def console(world: World, instance: str) -> str:
 
 @pytest.mark.lab
 def test_two_starts_at_once_are_one_lab(lab: lifecycle.LabStatus) -> None:
-    lifecycle.stop(silent)
+    lifecycle.stop(LAB, silent)
     with ThreadPoolExecutor() as pool:
-        first, second = pool.map(lambda _: lifecycle.start(silent), range(2))
+        first, second = pool.map(lambda _: lifecycle.start(LAB, silent), range(2))
     assert first == second
     assert first.up
 
@@ -205,23 +215,23 @@ def test_two_starts_at_once_are_one_lab(lab: lifecycle.LabStatus) -> None:
 def test_what_a_crashed_lab_left_is_cleared(lab: lifecycle.LabStatus, tmp_path: Path) -> None:
     assert lab.api_url and lab.pid and lab.provider_address
     (instance,) = World(lab.api_url).run()
-    until(lambda: instance in lifecycle.status().machines)
+    until(lambda: instance in lifecycle.status(LAB).machines)
     os.kill(lab.pid, signal.SIGKILL)
-    until(lambda: not lifecycle.status().up)
-    assert f"machine {instance}" in leftovers.found()
+    until(lambda: not lifecycle.status(LAB).up)
+    assert f"machine {instance}" in leftovers.found(LAB)
 
     said: list[Progress] = []
-    again = lifecycle.start(said.append)
+    again = lifecycle.start(LAB, said.append)
     cleared = next(p.detail for p in said if (p.subject, p.state) == ("leftovers", "done"))
     assert f"machine {instance}" in cleared
     assert again.machines == ()
     assert again.pid != lab.pid
     until(lambda: not listens(str(lab.provider_address)))
 
-    folder = lifecycle.target("us-east-1").state
+    folder = lifecycle.target(LAB, "us-east-1").state
     for name in ("clusters", "pulumi", "runs"):
         (folder / name).mkdir(parents=True)
-    lifecycle.stop(silent)
+    lifecycle.stop(LAB, silent)
     assert sorted(path.name for path in folder.iterdir()) == ["runs"]
     assert not listens(str(again.provider_address))
     assert tmp_path in folder.parents

@@ -7,7 +7,9 @@ import pytest
 from config.errors import LabError
 from lab import cgroups, limits
 from lab.machine import Machine
-from lab.places import MACHINES, NAMESPACE
+from lab.network import Network
+from lab.places import Places
+from lab.slots import Slot
 from tests.lab.conftest import Boot, Booted, spec
 
 pytestmark = pytest.mark.lab
@@ -39,10 +41,10 @@ def test_the_machine_knows_its_own_name(machine: Booted) -> None:
     assert machine.output("getent hosts ip-10-213-0-4").split()[0] == "127.0.1.1"
 
 
-def test_it_has_the_addresses_that_the_api_reports(machine: Booted) -> None:
+def test_it_has_the_addresses_that_the_api_reports(machine: Booted, lab_network: Network) -> None:
     shown = machine.output("ip -4 -oneline address show dev host0")
     assert "10.213.0.4/24" in shown
-    assert "198.18.0.4/32" in shown
+    assert f"{lab_network.slot.public_range[4]}/32" in shown
 
 
 def test_systemd_has_no_failed_unit(machine: Booted) -> None:
@@ -97,11 +99,12 @@ def test_private_addresses_are_unreachable_from_the_host(machine: Booted) -> Non
     assert "No route to host" in shown.stderr
 
 
-def test_public_addresses_come_and_go(machine: Booted) -> None:
-    machine.machine.add_public_ip("198.18.3.3")
-    assert "198.18.3.3/32" in machine.output("ip -4 -oneline address show dev host0")
-    machine.machine.remove_public_ip("198.18.3.3")
-    assert "198.18.3.3" not in machine.output("ip -4 -oneline address show dev host0")
+def test_public_addresses_come_and_go(machine: Booted, lab_network: Network) -> None:
+    address = str(lab_network.slot.public_range[771])
+    machine.machine.add_public_ip(address)
+    assert f"{address}/32" in machine.output("ip -4 -oneline address show dev host0")
+    machine.machine.remove_public_ip(address)
+    assert address not in machine.output("ip -4 -oneline address show dev host0")
 
 
 def test_locked_memory_is_the_labs_limit(machine: Booted) -> None:
@@ -123,17 +126,17 @@ def test_a_reboot_is_not_an_end(machine: Booted) -> None:
     assert machine.exits == []
 
 
-def test_a_machine_that_powers_off_itself_has_ended(boot: Boot) -> None:
+def test_a_machine_that_powers_off_itself_has_ended(boot: Boot, places: Places) -> None:
     booted = boot("stock", "10.213.0.5")
     booted.wait()
-    interfaces = _interfaces()
+    interfaces = _interfaces(places)
     booted.ssh("systemctl poweroff")
     assert booted.ended.wait(20)
     assert booted.exits == ["i-00000000000000005"]
     assert not booted.machine.running
     assert booted.machine.pid is None
-    assert len(_interfaces()) == len(interfaces) - 1
-    assert "i-00000000000000005" not in cgroups.machines()
+    assert len(_interfaces(places)) == len(interfaces) - 1
+    assert "i-00000000000000005" not in cgroups.machines(places)
 
 
 def test_it_boots_again_from_its_own_disk(boot: Boot) -> None:
@@ -164,16 +167,16 @@ def test_power_off_just_after_boot_is_quick(boot: Boot) -> None:
     assert booted.ended.wait(1)
 
 
-def test_a_removed_machine_leaves_nothing(boot: Boot) -> None:
+def test_a_removed_machine_leaves_nothing(boot: Boot, places: Places) -> None:
     booted = boot("stock", "10.213.0.9")
     booted.wait()
     booted.machine.remove()
     name = booted.machine.spec.instance_id
     assert booted.exits == [name]
-    assert not (MACHINES / name).exists()
+    assert not (places.machines / name).exists()
     assert name not in Path("/proc/self/mounts").read_text()
-    assert name not in cgroups.machines()
-    assert cgroups.processes(name) == set()
+    assert name not in cgroups.machines(places)
+    assert cgroups.processes(places, name) == set()
     booted.machine.remove()  # once more is fine
 
 
@@ -182,8 +185,8 @@ def test_a_running_machine_does_not_boot_twice(machine: Booted) -> None:
         machine.machine.boot(machine.on_exit)
 
 
-def test_a_machine_that_never_booted_has_no_console(key: Path) -> None:
-    never = Machine(spec("stock", "10.213.0.10", key))
+def test_a_machine_that_never_booted_has_no_console(key: Path, places: Places) -> None:
+    never = Machine(spec("stock", "10.213.0.10", key, Slot(0)), places)
     assert never.console() == ""
     assert not never.running
     with pytest.raises(LabError, match="does not run"):
@@ -191,8 +194,11 @@ def test_a_machine_that_never_booted_has_no_console(key: Path) -> None:
     never.remove()
 
 
-def _interfaces() -> list[str]:
+def _interfaces(places: Places) -> list[str]:
     shown = subprocess.run(
-        ["ip", "-n", NAMESPACE, "-brief", "link"], capture_output=True, text=True, check=True
+        ["ip", "-n", places.namespace, "-brief", "link"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return shown.stdout.splitlines()

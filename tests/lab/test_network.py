@@ -1,23 +1,37 @@
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from config.errors import LabError
 from lab import network
 from lab.host import call
+from lab.network import METADATA_ADDRESS, Network
+from lab.places import DEFAULT, Places
+from lab.slots import Slot
+from tests.lab.host import on_its_own_host
+from tests.labs import lab_for
 
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
 
+PLACES, SLOT = Places(DEFAULT), Slot(0)
+
+
 @pytest.fixture
-def up() -> Iterator[None]:
-    assert network.traces() == (), "a lab is on this machine: `gpuctl lab stop` first"
-    network.up()
-    yield
-    network.down()
+def up() -> Iterator[Network]:
+    """The network of this worker's lab."""
+    places = lab_for("net")
+    network.clear(places)
+    made = Network.claim(places)
+    made.up()
+    yield made
+    made.down()
 
 
 def test_resolvers_are_those_that_others_can_ask(
@@ -35,65 +49,110 @@ def test_resolvers_are_those_that_others_can_ask(
 
 
 @pytest.mark.lab
+@on_its_own_host
 def test_down_puts_the_host_back() -> None:
     before = _host()
-    network.up()
-    network.add_vpc("10.213.0.0/16")
-    network.add_subnet("10.213.0.0/24")
+    made = Network.claim(PLACES)
+    made.up()
+    made.add_vpc("10.213.0.0/16")
+    made.add_subnet("10.213.0.0/24")
     assert FORWARD.read_text() == "1\n"
-    network.down()
+    made.down()
     assert _host() == before
-    assert network.traces() == ()
-    network.down()  # once more is fine
+    assert network.traces(PLACES) == ()
+    made.down()  # once more is fine
 
 
 @pytest.mark.lab
-@pytest.mark.usefixtures("up")
-def test_ranges_of_the_lab_never_leave_the_host() -> None:
-    network.add_vpc("10.213.0.0/16")
-    for address in ("10.213.0.4", "10.213.255.254", "198.19.0.1"):
+@on_its_own_host
+def test_the_last_lab_puts_the_host_back() -> None:
+    FORWARD.write_text("0\n")
+    before = _host()
+    first, second = (Network.claim(Places(name)) for name in (DEFAULT, "b"))
+    for one in (first, second):
+        one.up()
+        one.add_vpc("10.213.0.0/16")
+    first.down()
+    assert FORWARD.read_text() == "1\n"
+    assert "via 198.19.15.2 dev gpuctl-lab1" in _host_route("198.19.0.4")
+    for address in ("10.213.0.4", "198.18.0.4"):
         assert _host_route(address) == "RTNETLINK answers: No route to host"
-    assert "via 198.18.255.2 dev gpuctl-lab0" in _host_route("198.18.0.4")
-    network.remove_vpc("10.213.0.0/16")
-    assert "No route" not in _host_route("10.213.0.4")
-    network.remove_vpc("10.213.0.0/16")  # once more is fine
+    first.up()
+    second.down()
+    assert FORWARD.read_text() == "1\n"
+    first.down()
+    assert _host() == before
+    assert network.traces(Places("b")) == ()
 
 
 @pytest.mark.lab
-@pytest.mark.usefixtures("up")
-def test_a_vpc_does_not_take_a_range_in_use() -> None:
-    network.add_vpc("10.213.0.0/16")
+@on_its_own_host
+def test_a_host_that_forwarded_nothing_forwards_for_every_lab_and_for_nobody_else() -> None:
+    FORWARD.write_text("0\n")
+    labs = [Network.claim(Places(name)) for name in (DEFAULT, "b")]
+    for one in labs:
+        one.up()
+    _add_neighbours("outside", "stranger")
+    with _listening("outside", 80), _listening("outside", 81):
+        for one in labs:
+            assert _connects(one.places.namespace, "outside", 80)
+            assert not _connects(one.places.namespace, "outside", 81)
+        assert not _connects("stranger", "outside", 80)
+    labs[0].down()
+    with _listening("outside", 80):
+        assert _connects(labs[1].places.namespace, "outside", 80)
+        assert not _connects("stranger", "outside", 80)
+
+
+@pytest.mark.lab
+def test_ranges_of_the_lab_never_leave_the_host(up: Network) -> None:
+    up.add_vpc("10.213.0.0/16")
+    for address in ("10.213.0.4", "10.213.255.254", "198.19.255.1"):
+        assert _host_route(address) == "RTNETLINK answers: No route to host"
+    route = f"via {up.slot.inside_address} dev {up.slot.host_link}"
+    assert route in _host_route(str(up.slot.public_range[4]))
+    assert _own_routes(up) == ["10.213.0.0/16", "198.18.0.0/15", str(up.slot.range)]
+    up.remove_vpc("10.213.0.0/16")
+    assert _own_routes(up) == ["198.18.0.0/15", str(up.slot.range)]
+    up.remove_vpc("10.213.0.0/16")  # once more is fine
+
+
+@pytest.mark.lab
+def test_a_vpc_does_not_take_a_range_in_use(up: Network) -> None:
+    up.add_vpc("10.213.0.0/16")
     with pytest.raises(LabError) as overlap:
-        network.add_vpc("10.213.128.0/17")
+        up.add_vpc("10.213.128.0/17")
     assert str(overlap.value) == (
         "VPC range 10.213.128.0/17 overlaps the lab's 10.213.0.0/16;"
         " give the cluster another range (network.cidr), as 10.214.0.0/16"
     )
     resolver = network.resolvers()[0]
     with pytest.raises(LabError, match=f"overlaps this machine's resolver {resolver}/32"):
-        network.add_vpc(f"{resolver}/32")
-    network.add_vpc("10.214.0.0/16")
+        up.add_vpc(f"{resolver}/32")
+    up.add_vpc("10.214.0.0/16")
 
 
 @pytest.mark.lab
-@pytest.mark.usefixtures("up")
-def test_every_subnet_has_its_gateway_on_the_bridge() -> None:
-    network.add_vpc("10.213.0.0/16")
-    network.add_subnet("10.213.0.0/24")
-    network.add_subnet("10.213.16.0/20")
-    assert _gateways() == ["10.213.0.1/24", "10.213.16.1/20"]
-    network.remove_subnet("10.213.0.0/24")
-    network.remove_subnet("10.213.0.0/24")  # once more is fine
-    assert _gateways() == ["10.213.16.1/20"]
+def test_every_subnet_has_its_gateway_on_the_bridge(up: Network) -> None:
+    up.add_vpc("10.213.0.0/16")
+    up.add_subnet("10.213.0.0/24")
+    up.add_subnet("10.213.16.0/20")
+    assert _gateways(up) == ["10.213.0.1/24", "10.213.16.1/20"]
+    up.remove_subnet("10.213.0.0/24")
+    up.remove_subnet("10.213.0.0/24")  # once more is fine
+    assert _gateways(up) == ["10.213.16.1/20"]
 
 
 @pytest.mark.lab
-def test_a_network_that_fails_to_come_up_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_its_own_host
+def test_a_network_that_fails_to_come_up_leaves_nothing() -> None:
     before = _host()
-    monkeypatch.setattr(network, "_INSIDE_RULES", "no such rule")
-    with pytest.raises(LabError, match="nft -f -` failed with exit code 1"):
-        network.up()
-    assert network.traces() == ()
+    with (
+        mock.patch.object(Network, "_inside_rules", lambda _: "no such rule"),
+        pytest.raises(LabError, match="nft -f -` failed with exit code 1"),
+    ):
+        Network.claim(PLACES).up()
+    assert network.traces(PLACES) == ()
     assert _host() == before
 
 
@@ -110,21 +169,63 @@ def _host_route(address: str) -> str:
     return (done.stdout or done.stderr).strip()
 
 
-def _gateways() -> list[str]:
-    shown = call("ip", "-n", "gpuctl-lab", "-4", "-oneline", "address", "show", "dev", "br0")
+def _own_routes(of: Network) -> list[str]:
+    shown = call("ip", "-json", "route", "show", "proto", of.slot.route_protocol)
+    return sorted(route["dst"] for route in json.loads(shown))
+
+
+def _add_neighbours(*names: str) -> None:
+    """Namespaces that the host reaches as it reaches other machines, each by a link of its own."""
+    for number, name in enumerate(names):
+        call("ip", "netns", "add", name)
+        call("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        call("ip", "address", "add", f"203.0.113.{4 * number + 1}/30", "dev", name)
+        call("ip", "link", "set", name, "up")
+        call("ip", "-n", name, "address", "add", f"203.0.113.{4 * number + 2}/30", "dev", "eth0")
+        call("ip", "-n", name, "link", "set", "eth0", "up")
+        call("ip", "-n", name, "route", "add", "default", "via", f"203.0.113.{4 * number + 1}")
+
+
+@contextmanager
+def _listening(name: str, port: int) -> Iterator[None]:
+    argv = ["nsenter", f"--net=/run/netns/{name}", sys.executable, "-c", LISTENS, str(port)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listening\n"
+        yield
+        process.kill()
+
+
+LISTENS = """
+import socket, sys, time
+listening = socket.create_server(("203.0.113.2", int(sys.argv[1])), backlog=16)
+print("listening", flush=True)
+time.sleep(60)
+"""
+
+
+def _connects(name: str, to: str, port: int) -> bool:
+    """Whether a connection from the namespace comes about; packets that are dropped say nothing."""
+    assert to == "outside"
+    code = f"import socket; socket.create_connection(('203.0.113.2', {port}), 1)"
+    argv = ["nsenter", f"--net=/run/netns/{name}", sys.executable, "-c", code]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def _gateways(of: Network) -> list[str]:
+    shown = call("ip", "-n", of.places.namespace, "-4", "-oneline", "address", "show", "dev", "br0")
     return [line.split()[3] for line in shown.splitlines()]
 
 
 @pytest.mark.lab
-@pytest.mark.usefixtures("up")
-def test_the_metadata_address_answers_inside_the_lab_and_not_on_the_host() -> None:
-    with network.listen(network.METADATA_ADDRESS, 80):
+def test_the_metadata_address_answers_inside_the_lab_and_not_on_the_host(up: Network) -> None:
+    with up.listen(METADATA_ADDRESS, 80):
         # Nobody connects from here: where this is a cloud's machine, its own service would answer.
         assert "FEA9FEA9:0050" not in Path("/proc/net/tcp").read_text()
-        assert "gpuctl-lab0" not in _host_route(network.METADATA_ADDRESS)
-        call("nsenter", "--net=/run/netns/gpuctl-lab", sys.executable, "-c", CONNECTS)
+        assert up.slot.host_link not in _host_route(METADATA_ADDRESS)
+        call("nsenter", f"--net=/run/netns/{up.places.namespace}", sys.executable, "-c", CONNECTS)
         with pytest.raises(LabError, match=r"^nothing can listen on 169\.254\.169\.254:80 inside"):
-            network.listen(network.METADATA_ADDRESS, 80)
+            up.listen(METADATA_ADDRESS, 80)
 
 
 CONNECTS = "import socket; socket.create_connection(('169.254.169.254', 80), 5).close()"

@@ -1,0 +1,82 @@
+"""What labs change of the host and share: forwarding, and the folder of network namespaces.
+
+Each lab that is up keeps a copy of how the host was before the first of them, so that the last
+one to go can put it back, in whatever order they go and after a crash.
+"""
+
+import json
+from pathlib import Path
+from typing import TypedDict
+
+from lab import slots
+from lab.host import call
+from lab.places import Places, everywhere
+
+NAMESPACES = Path("/run/netns")
+"""`ip netns` mounts it for the first namespace, and leaves it."""
+
+_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+class Former(TypedDict):
+    """How the host was before any lab came up."""
+
+    ip_forward: str
+    namespaces: bool
+
+
+def remember(places: Places) -> bool:
+    """Keep how the host was before any lab; return whether it forwarded packets then."""
+    with slots.exclusively():
+        former = _former(places) or _of_another(places) or _now()
+        places.runtime.mkdir(parents=True, exist_ok=True)
+        _file(places).write_text(json.dumps(former))
+    return former["ip_forward"] == "1"
+
+
+def enable() -> None:
+    """Have the host forward packets. `remember` comes first."""
+    _FORWARD.write_text("1\n")
+
+
+def is_remembered(places: Places) -> bool:
+    """Return whether this lab may have had the host forward packets, and has not ended that."""
+    return _file(places).exists()
+
+
+def give_back(places: Places) -> None:
+    """Forget it for this lab; the last lab puts the host back. A second call is fine."""
+    with slots.exclusively():
+        former = _former(places)
+        if former is None:
+            return
+        _file(places).unlink()
+        if _of_another(places) is None:
+            _FORWARD.write_text(former["ip_forward"] + "\n")
+            if not former["namespaces"] and _namespaces_mounted() and not any(NAMESPACES.iterdir()):
+                call("umount", NAMESPACES)
+
+
+def _now() -> Former:
+    return {"ip_forward": _FORWARD.read_text().strip(), "namespaces": _namespaces_mounted()}
+
+
+def _former(places: Places) -> Former | None:
+    try:
+        found: Former = json.loads(_file(places).read_text())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _of_another(places: Places) -> Former | None:
+    return next((f for lab in everywhere() if lab != places and (f := _former(lab))), None)
+
+
+def _file(places: Places) -> Path:
+    return places.runtime / "network.json"
+
+
+def _namespaces_mounted() -> bool:
+    # It is mounted on itself, which Path.is_mount does not see.
+    return f" {NAMESPACES} " in Path("/proc/self/mounts").read_text()

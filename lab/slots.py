@@ -1,0 +1,123 @@
+"""The share that each lab has of what this machine has once: addresses, route numbers, links.
+
+The default lab has slot 0. Other labs take the lowest free slot when their network comes up and
+return it when it is gone, both under one lock.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from config.errors import LabError
+from lab.places import Places, everywhere
+
+EVERY_LAB = IPv4Network("198.18.0.0/15")
+"""RFC 2544: set aside for tests, routed nowhere."""
+
+_LOCK = Path("/run/gpuctl-labs.lock")
+_FIRST_PROTOCOL = 218
+_NAMED = 16
+"""How many labs fit beside the default one."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One lab's share. The default lab has a /16 of 198.18.0.0/15, every other a /20."""
+
+    number: int
+
+    @property
+    def range(self) -> IPv4Network:
+        """All addresses of the lab that the host routes to it."""
+        if self.number == 0:
+            return IPv4Network("198.18.0.0/16")
+        return list(IPv4Network("198.19.0.0/16").subnets(new_prefix=20))[self.number - 1]
+
+    @property
+    def public_range(self) -> IPv4Network:
+        """Public addresses that the API may give to machines."""
+        return next(self.range.subnets())
+
+    @property
+    def host_address(self) -> str:
+        """The host's end of the link into the lab."""
+        return str(self._link + 1)
+
+    @property
+    def inside_address(self) -> str:
+        """The lab's end of that link."""
+        return str(self._link + 2)
+
+    @property
+    def host_link(self) -> str:
+        """The name of that link on the host."""
+        return f"gpuctl-lab{self.number}"
+
+    @property
+    def route_protocol(self) -> str:
+        """The number on every route of the lab: a crashed lab's are found by it."""
+        return str(_FIRST_PROTOCOL + self.number)
+
+    @property
+    def metric(self) -> str:
+        """Tells apart routes of two labs to the same range, which the kernel would not take."""
+        return str(self.number)
+
+    @property
+    def _link(self) -> IPv4Address:
+        return self.range.broadcast_address - 255
+
+
+PROTOCOLS = tuple(Slot(number).route_protocol for number in range(_NAMED + 1))
+"""The route numbers of all labs."""
+
+
+@contextmanager
+def exclusively() -> Iterator[None]:
+    """Be the only process that changes what labs share."""
+    with _LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def held(places: Places) -> Slot | None:
+    """Return the lab's slot; None where a named lab has none."""
+    if places.is_default:
+        return Slot(0)
+    try:
+        return Slot(int(_file(places).read_text()))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def take(places: Places) -> Slot:
+    """Return the lab's slot, a free one if it had none; LabError when all are taken."""
+    with exclusively():
+        if slot := held(places):
+            return slot
+        taken = {slot.number for lab in everywhere() if (slot := held(lab))}
+        free = [number for number in range(1, _NAMED + 1) if number not in taken]
+        if not free:
+            raise LabError(
+                f"{_NAMED} labs besides the default one are on this machine, the most it takes",
+                "see `gpuctl lab status` and stop one: `gpuctl --lab-name NAME lab stop`",
+            )
+        places.runtime.mkdir(parents=True, exist_ok=True)
+        partial = _file(places).with_suffix(f".{os.getpid()}")
+        partial.write_text(str(free[0]))
+        partial.replace(_file(places))
+        return Slot(free[0])
+
+
+def release(places: Places) -> None:
+    """Return the lab's slot; its network must be gone."""
+    with exclusively():
+        _file(places).unlink(missing_ok=True)
+
+
+def _file(places: Places) -> Path:
+    return places.runtime / "slot"
