@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lab.places import Places
+from tests.evidence import note
 from tests.labs import lab_for
 
 ROOT = Path(__file__).parent.parent.parent
@@ -52,6 +53,7 @@ class Gpuctl:
             timeout=500,
             check=False,
         )
+        note(f"$ {' '.join(arguments)}\n{done.stdout}{done.stderr}")
         assert done.returncode == code, (
             f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
         )

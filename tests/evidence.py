@@ -1,0 +1,90 @@
+"""What a failing test leaves to look at: `build/test-evidence/TEST/`, named in its message.
+
+Files of the test's own folders (runs' journals above all), the consoles of the machines and the
+daemon's log of this worker's labs, and what the commands printed. Kept small: the end of each file.
+"""
+
+import re
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.places import everywhere
+from tests.labs import WORKER
+
+FOLDER = Path("build/test-evidence")
+KEPT = 256 * 1024
+"""Bytes of each file, its last ones."""
+
+MOST_FILES = 60
+
+_printed: list[str] = []
+
+
+def note(text: str) -> None:
+    """Keep what a command of the current test printed."""
+    _printed.append(text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    _printed.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    # Before teardown: machines and their consoles still exist.
+    report = yield
+    if report.failed:
+        folder = item.config.rootpath / FOLDER / re.sub(r"[^\w.-]+", "-", item.nodeid)[-150:]
+        report.sections.append(("Evidence", _collect(item, folder)))
+    return report
+
+
+def _collect(item: pytest.Item, folder: Path) -> str:
+    """Copy what there is; return what to tell. No failure here may hide the test's own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        if _printed:
+            (folder / "commands.txt").write_text("\n".join(_printed)[-KEPT:])
+        for path, name in list(_sources(item))[:MOST_FILES]:
+            _copy(path, folder / name)
+    except OSError as error:
+        return f"{folder} (not all of it: {error})"
+    if not any(folder.iterdir()):
+        folder.rmdir()
+        return "none: no run, no machine, no command"
+    return str(folder)
+
+
+def _sources(item: pytest.Item) -> Iterator[tuple[Path, str]]:
+    """Files to keep, and their names there."""
+    for lab in everywhere():
+        if lab.name.startswith("t-") and lab.name.endswith(f"-{WORKER}"):
+            yield lab.log, f"{lab.name}/daemon.log"
+            for console in sorted(lab.machines.glob("*/console")):
+                yield console, f"{lab.name}/consoles/{console.parent.name}"
+    given = getattr(item, "funcargs", {})
+    for home in filter(None, (given.get("tmp_path"), getattr(given.get("gpuctl"), "home", None))):
+        for path in sorted(Path(home).glob("**/runs/**/*"), key=_age):
+            if path.is_file():
+                yield path, str(path.relative_to(home))
+
+
+def _age(path: Path) -> float:
+    """The newest files come first: a shared folder has the runs of earlier tests too."""
+    return -path.stat().st_mtime
+
+
+def _copy(path: Path, to: Path) -> None:
+    if not path.is_file():
+        return
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - KEPT))
+        to.write_bytes(file.read())
