@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo test lint install lab-clean setup docs
+.PHONY: aws-smoke demo soak test lint install lab-clean setup docs
 
 SHELL := /bin/bash
 VENV := .venv
@@ -14,6 +14,11 @@ install: setup
 
 demo: install
 	@scripts/demo
+
+# Cold demos in a row beside a load, each of which must end well: `make soak DEMOS=40`.
+DEMOS := 20
+soak: install
+	@$(RUN)/python -m tests.soak --demos $(DEMOS)
 
 # Two cheap instances of a REAL account, for some cents; asks first. Needs AWS credentials.
 aws-smoke: install

@@ -2,16 +2,19 @@
 
 Files of the test's own folders (runs' journals above all), the consoles of the machines and the
 daemon's log of this worker's labs, and what the commands printed. Kept small: the end of each file.
+
+`python -m tests.evidence LAB FOLDER` keeps the consoles and the log of one lab: `scripts/demo`.
 """
 
 import re
 import shutil
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from lab.places import everywhere
+from lab.places import Places, everywhere
 from tests.labs import WORKER
 
 FOLDER = Path("build/test-evidence")
@@ -66,14 +69,18 @@ def _sources(item: pytest.Item) -> Iterator[tuple[Path, str]]:
     """Files to keep, and their names there."""
     for lab in everywhere():
         if lab.name.startswith("t-") and lab.name.endswith(f"-{WORKER}"):
-            yield lab.log, f"{lab.name}/daemon.log"
-            for console in sorted(lab.machines.glob("*/console")):
-                yield console, f"{lab.name}/consoles/{console.parent.name}"
+            yield from _of_lab(lab)
     given = getattr(item, "funcargs", {})
     for home in filter(None, (given.get("tmp_path"), getattr(given.get("gpuctl"), "home", None))):
         for path in sorted(Path(home).glob("**/runs/**/*"), key=_age):
             if path.is_file():
                 yield path, str(path.relative_to(home))
+
+
+def _of_lab(lab: Places) -> Iterator[tuple[Path, str]]:
+    yield lab.log, f"{lab.name}/daemon.log"
+    for console in sorted(lab.machines.glob("*/console")):
+        yield console, f"{lab.name}/consoles/{console.parent.name}"
 
 
 def _age(path: Path) -> float:
@@ -88,3 +95,8 @@ def _copy(path: Path, to: Path) -> None:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - KEPT))
         to.write_bytes(file.read())
+
+
+if __name__ == "__main__":
+    for source, kept_as in _of_lab(Places(sys.argv[1])):
+        _copy(source, Path(sys.argv[2]) / kept_as)
