@@ -179,6 +179,10 @@ class Network:
             self._sysctl_inside(f"net.ipv4.conf.{scope}.send_redirects=0")
         # Every packet into nowhere is answered, so that nothing in a machine waits for a time-out.
         self._sysctl_inside("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
+        # Machines of a subnet are neighbours. A kernel with br_netfilter would by default track and
+        # translate what they say to each other, as if the lab forwarded it.
+        for packets in ("iptables", "ip6tables", "arptables"):
+            self._sysctl_inside(f"net.bridge.bridge-nf-call-{packets}=0")
         self._ip_inside("link", "set", "lo", "up")
         self._ip_inside("address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo")
         self._ip_inside("link", "add", BRIDGE, "type", "bridge")

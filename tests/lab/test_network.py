@@ -144,6 +144,14 @@ def test_every_subnet_has_its_gateway_on_the_bridge(up: Network) -> None:
 
 
 @pytest.mark.lab
+def test_what_neighbours_say_to_each_other_passes_no_packet_filter(up: Network) -> None:
+    for packets in ("iptables", "ip6tables", "arptables"):
+        # -e: a kernel without br_netfilter lacks the setting, and never filters on a bridge
+        setting = ("sysctl", "-n", "-e", f"net.bridge.bridge-nf-call-{packets}")
+        assert call("nsenter", f"--net=/run/netns/{up.places.namespace}", *setting) in ("", "0\n")
+
+
+@pytest.mark.lab
 @on_its_own_host
 def test_a_network_that_fails_to_come_up_leaves_nothing() -> None:
     before = _host()
