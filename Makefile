@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo test lint install lab-clean setup docs
+.PHONY: aws-smoke demo images test lint install lab-clean setup docs
 
 SHELL := /bin/bash
 VENV := .venv
@@ -19,7 +19,11 @@ demo: install
 aws-smoke: install
 	@scripts/aws-smoke
 
-test: install lint
+# What the lab's machines boot; minutes the first time.
+images: install
+	@scripts/images
+
+test: install images lint
 	@$(RUN)/pytest
 
 lint: install

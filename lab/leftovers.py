@@ -31,8 +31,7 @@ def clear() -> tuple[str, ...]:
     for path in _file_systems():
         shutil.rmtree(path)  # no machine has it mounted any more
     network.down()
-    for path in image.interrupted():
-        shutil.rmtree(path, ignore_errors=True)
+    image.remove_interrupted()
     return removed
 
 
