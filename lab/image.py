@@ -15,7 +15,7 @@ import functools
 import hashlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal, get_args
@@ -58,7 +58,7 @@ def ensure_image(flavour: Flavour, report: Reporter) -> Path:
     def step(detail: str) -> None:
         report(Progress("image", flavour, "running", detail))
 
-    with _alone() as lock:
+    with _alone(lambda: step("waiting for another process that makes images")) as lock:
         if path.is_dir():  # another process made it while this one waited
             return path
         for left in _left():
@@ -80,7 +80,7 @@ def interrupted() -> tuple[Path, ...]:
     if not images().is_dir():
         return ()
     try:
-        with _alone(wait=False):
+        with _alone():
             return _left()
     except BlockingIOError:
         return ()
@@ -90,7 +90,7 @@ def remove_interrupted() -> None:
     """Remove what `interrupted` returns."""
     if not interrupted():
         return
-    with suppress(BlockingIOError), _alone(wait=False):
+    with suppress(BlockingIOError), _alone():
         for path in _left():
             remove(path)
 
@@ -127,9 +127,15 @@ def _remove_former(flavour: Flavour, path: Path) -> None:
 
 
 @contextmanager
-def _alone(wait: bool = True) -> Iterator[IO[str]]:
-    """Hold the lock on the images; BlockingIOError where it is taken and `wait` is not wanted."""
+def _alone(on_wait: Callable[[], None] | None = None) -> Iterator[IO[str]]:
+    """Hold the lock on the images; wait for it after `on_wait`, without it BlockingIOError."""
     images().mkdir(parents=True, exist_ok=True, mode=0o700)
     with (images() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is None:
+                raise
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock

@@ -27,8 +27,9 @@ from lab.image_scratch import Build
 PATIENCE_SECONDS = 3600.0
 """How long an image may take. `frameworks` took ten minutes on two busy processors."""
 
-END_SECONDS = 60.0
-"""How long the process may take to remove a half image before it is killed."""
+END_SECONDS = 300.0
+"""How long the process may take to remove a half image, on a busy disk, before it is killed. It
+does not stop when the maker stops waiting for it."""
 
 _COMMAND = (
     *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),

@@ -1,5 +1,7 @@
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -52,6 +54,23 @@ def test_a_build_at_work_is_not_called_interrupted(cache: Path) -> None:
     with image._alone():
         assert image.interrupted() == ()
     assert [p.name for p in image.interrupted()] == ["partial-stock-1"]
+
+
+def test_one_process_at_a_time_makes_images_and_others_say_that_they_wait(cache: Path) -> None:
+    waits, seen = Event(), list[str]()
+
+    def report(progress: Progress) -> None:
+        seen.append(progress.detail)
+        waits.set()
+
+    with ThreadPoolExecutor() as other:
+        with image._alone():
+            made = other.submit(image.ensure_image, "stock", report)
+            assert waits.wait(60)
+            assert seen == ["waiting for another process that makes images"]
+            image.image_path("stock").mkdir()  # which it has made meanwhile
+        assert made.result(60) == image.image_path("stock")
+    assert len(seen) == 1
 
 
 def test_a_change_of_the_program_changes_both_images(

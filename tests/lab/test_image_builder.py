@@ -18,7 +18,7 @@ import pytest
 
 from config.errors import LabError
 from config.progress import Progress, silent
-from lab import image, image_builder, leftovers
+from lab import host, image, image_builder, leftovers
 
 pytestmark = pytest.mark.lab
 
@@ -108,7 +108,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     path = f"{place.programs}:{os.environ['PATH']}"
     monkeypatch.setenv("XDG_CACHE_HOME", str(place.cache))
     monkeypatch.setenv("PATH", path)
-    variables = {**image_builder.ENVIRONMENT, "XDG_CACHE_HOME": str(place.cache), "PATH": path}
+    variables = {**host.ENVIRONMENT, "XDG_CACHE_HOME": str(place.cache), "PATH": path}
     monkeypatch.setattr(image_builder, "ENVIRONMENT", variables)
     image.image_path.cache_clear()
     place.mmdebstrap(_BUSY)
