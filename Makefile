@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak test lint install lab-clean setup docs
+.PHONY: aws-smoke demo soak images test lint install lab-clean setup docs
 
 SHELL := /bin/bash
 VENV := .venv
@@ -24,7 +24,11 @@ soak: install
 aws-smoke: install
 	@scripts/aws-smoke
 
-test: install lint
+# What the lab's machines boot; minutes the first time.
+images: install
+	@scripts/images
+
+test: install images lint
 	@$(RUN)/pytest
 
 lint: install

@@ -1,4 +1,4 @@
-"""`gpuctl lab start|stop|status|fault`: the AWS region on this machine, or the one of several."""
+"""`gpuctl lab start|stop|status|images|fault`: an AWS region on this machine, or several."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,6 +144,31 @@ def status(
             say(line)
         return
     _show(lab, as_json)
+
+
+@app.command()
+def images(
+    flavours: Annotated[
+        list[str] | None, typer.Argument(help="stock, dlami, frameworks; by default all.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the images that the lab's machines boot, if they are not in the cache."""
+    from cli.terminal import say, say_json
+    from lab.image import FLAVOURS, ensure_image
+    from lab.prerequisites import require
+
+    wanted = [flavour for flavour in FLAVOURS if not flavours or flavour in flavours]
+    if unknown := sorted(set(flavours or ()) - set(FLAVOURS)):
+        raise InputError(f"no image {unknown[0]!r}", f"images are: {', '.join(FLAVOURS)}")
+    require("images cannot be made")
+    with progress(as_json) as view:
+        paths = {flavour: str(ensure_image(flavour, view.report)) for flavour in wanted}
+    if as_json:
+        say_json(paths)
+        return
+    for flavour, path in paths.items():
+        say(f"{flavour:<10}  {path}")
 
 
 def _show(lab: "Places", as_json: bool) -> None:

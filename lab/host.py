@@ -9,7 +9,8 @@ from config.errors import LabError
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 """Where commands are looked for: root's own folders too, which `su` leaves out."""
 
-_ENVIRONMENT = {**os.environ, "PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
+ENVIRONMENT = {**os.environ, "PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
+"""What commands of the host are run with: their messages are English."""
 
 
 def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
@@ -21,7 +22,7 @@ def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
             capture_output=True,
             text=True,
             check=False,
-            env=_ENVIRONMENT,
+            env=ENVIRONMENT,
         )
     except OSError as error:
         raise LabError(
@@ -45,6 +46,6 @@ def succeeds(*argv: str | Path) -> bool:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,
-        env=_ENVIRONMENT,
+        env=ENVIRONMENT,
     )
     return done.returncode == 0

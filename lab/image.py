@@ -5,32 +5,36 @@ where set-up looks for source. `dlami` is what a Deep Learning AMI is to a job: 
 `/root/nccl-tests/build` programs that answer to nccl-tests' names, podman, and stand-ins for the
 tools of GPUs and EFA (`lab.stand_ins`). `frameworks` has what run files launch too
 (`lab.frameworks`).
+
+The images are in the cache, for all labs of this machine. A process of its own makes them
+(`lab.image_builder`).
 """
 
 import fcntl
 import functools
 import hashlib
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import IO, Literal, get_args
 
 from config.errors import LabError
 from config.progress import Progress, Reporter
-from config.run import Collective
-from lab import container_files, frameworks, image_files
-from lab.host import call
-from lab.image_scratch import INSTALL, NETWORK_HINT, made_in_scratch
+from lab import frameworks, image_recipes
+from lab.image_builder import build_image, remove
 from lab.places import images
 
-Flavour = Literal["dlami", "stock", "frameworks"]
-Step = Callable[[str], None]
+Flavour = Literal["stock", "dlami", "frameworks"]
+
+FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
 
 OF_THE_LAB: tuple[Flavour, ...] = ("dlami", "stock")
 """What every lab has; the rest is made when a cluster asks for it."""
+
+_BASE: dict[Flavour, Flavour] = {"dlami": "stock", "frameworks": "dlami"}
+"""The flavour that another one is a copy of, with more software."""
 
 _TAKES = {
     "dlami": "about a minute",
@@ -38,85 +42,57 @@ _TAKES = {
     "frameworks": "about six minutes and 3 GB",
 }
 
-_RELEASE = "bookworm"
-_STOCK_PACKAGES = (
-    "systemd-sysv,dbus,openssh-server,cloud-init,iproute2,python3,kmod,ca-certificates,procps"
-)
-# crun, podman's other runtime, refuses a host with both kinds of cgroups.
-_SOFTWARE_PACKAGES = ("openmpi-bin", "podman", "runc")
-_BUILD_PACKAGES = ("gcc", "libc6-dev", "libopenmpi-dev")
-_UNITS_ENABLED = ("systemd-networkd.service", "ssh.service")
-# A machine lives for minutes: what looks after it for months only costs it seconds of boot.
-_UNITS_MASKED = (
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
-    "console-getty.service",
-    "container-getty@.service",
-    "dpkg-db-backup.timer",
-    "e2scrub_all.timer",
-    "e2scrub_reap.service",
-    "fstrim.timer",
-    "getty.target",
-    "systemd-hwdb-update.service",
-    "systemd-pcrphase.service",
-    "systemd-pcrphase-sysinit.service",
-    "systemd-update-utmp.service",
-    "systemd-update-utmp-runlevel.service",
-)
-_SOURCE = Path(__file__).with_name("nccl_tests_cpu.c")
-_COMPILE = "mpicc -O2 -Wall -x c -o /tmp/program /tmp/source -lm >&2 && exec cat /tmp/program"
-_TESTS = Path("root/nccl-tests/build")
-_TEST_NAMES = tuple(f"{name}_perf" for name in get_args(Collective))
-
-_SOURCE_FOLDER = Path("usr/src/nccl-tests")
-_MAKEFILE = f"""\
-# As nccl-tests' own Makefile: `make MPI=1 BUILDDIR=build`.
-BUILDDIR ?= build
-all:
-\tmkdir -p $(BUILDDIR)
-\tmpicc -O2 -Wall -o $(BUILDDIR)/{_TEST_NAMES[0]} {_SOURCE.name} -lm
-\tfor name in {" ".join(_TEST_NAMES[1:])}; do \\
-\t  ln -sf {_TEST_NAMES[0]} $(BUILDDIR)/$$name; done
-"""
-
 
 def ensure_image(flavour: Flavour, report: Reporter) -> Path:
-    """The root file system of the flavour, built when it is not in the cache; whole or not at all.
+    """Return the root file system of the flavour; make it when it is not in the cache.
 
-    Progress has stage `image`, subject the flavour. LabError when it cannot be built. Images of
-    former recipes are gone after a build.
+    It is whole or not there at all. Progress has stage `image`, subject the flavour (the flavour
+    that it is based on is made first). LabError when it cannot be made. Images of former recipes
+    are gone after a build.
     """
     path = image_path(flavour)
     if path.is_dir():
         return path
-    with _alone():
-        if path.is_dir():  # another process built it while we waited
+    base = ensure_image(_BASE[flavour], report) if flavour in _BASE else None
+
+    def step(detail: str) -> None:
+        report(Progress("image", flavour, "running", detail))
+
+    with _alone(lambda: step("waiting for another process that makes images")) as lock:
+        if path.is_dir():  # another process made it while this one waited
             return path
+        for left in _left():
+            remove(left)
         started = time.monotonic()
-
-        def step(detail: str) -> None:
-            report(Progress("image", flavour, "running", detail))
-
         report(Progress("image", flavour, "start", f"{_TAKES[flavour]}, kept for the next time"))
         try:
-            _build(flavour, path, step)
+            build_image(path, flavour, base, lock, step)
         except LabError:
             report(Progress("image", flavour, "failed"))
             raise
-        seconds = time.monotonic() - started
-        report(Progress("image", flavour, "done", str(path), seconds))
+        _remove_former(flavour, path)
+    report(Progress("image", flavour, "done", str(path), time.monotonic() - started))
     return path
 
 
 def interrupted() -> tuple[Path, ...]:
-    """What builds that did not end left in the cache; nothing while one is at work."""
+    """Return what killed builds left in the cache; nothing while a build is at work."""
     if not images().is_dir():
         return ()
     try:
-        with _alone(wait=False):
-            return tuple(images().glob("partial-*"))
+        with _alone():
+            return _left()
     except BlockingIOError:
         return ()
+
+
+def remove_interrupted() -> None:
+    """Remove what `interrupted` returns."""
+    if not interrupted():
+        return
+    with suppress(BlockingIOError), _alone():
+        for path in _left():
+            remove(path)
 
 
 @functools.cache
@@ -129,122 +105,18 @@ def image_path(flavour: Flavour) -> Path:
 
 
 def _recipe(flavour: Flavour) -> tuple[str, ...]:
-    stock = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED, *image_files.stock_parts())
-    stock = (*stock, _SOURCE.read_text(), _MAKEFILE)
-    if flavour == "stock":
-        return stock
-    software = (*_TEST_NAMES, *_SOFTWARE_PACKAGES, *_BUILD_PACKAGES)
-    dlami = (*stock, *software, *image_files.software_parts())
-    return dlami if flavour == "dlami" else (*dlami, *frameworks.parts())
+    """Return all that decides what the image has: what was decided by other parts is another."""
+    own = {
+        "stock": image_recipes.stock_parts,
+        "dlami": image_recipes.dlami_parts,
+        "frameworks": frameworks.parts,
+    }
+    base = _recipe(_BASE[flavour]) if flavour in _BASE else ()
+    return (*base, *own[flavour]())
 
 
-def _build(flavour: Flavour, path: Path, step: Step) -> None:
-    for left in images().glob("partial-*"):
-        shutil.rmtree(left)
-    partial = images() / f"partial-{path.name}"
-    try:
-        if flavour == "stock":
-            _bootstrap(partial, step)
-        elif flavour == "dlami":
-            _add_software(partial, step)
-        else:
-            _copy("dlami", partial, step)
-            frameworks.install(partial, step)
-        partial.rename(path)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    _remove_former(flavour, path)
-
-
-def _bootstrap(root: Path, step: Step) -> None:
-    """A plain Debian that cloud-init will make its own."""
-    with image_files.for_mmdebstrap() as (sources, apt_settings):
-        _follow(
-            step,
-            "mmdebstrap",
-            "--mode=root",
-            "--variant=minbase",
-            "--format=directory",
-            f"--include={_STOCK_PACKAGES}",
-            f"--aptopt={apt_settings}",
-            "--dpkgopt=force-unsafe-io",
-            "--dpkgopt=path-exclude=/usr/share/man/*",
-            "--dpkgopt=path-exclude=/usr/share/doc/*",
-            _RELEASE,
-            str(root),
-            str(sources),
-        )
-    step("settings")
-    image_files.install(root)
-    source = root / _SOURCE_FOLDER
-    source.mkdir(parents=True)
-    shutil.copyfile(_SOURCE, source / _SOURCE.name)
-    (source / "Makefile").write_text(_MAKEFILE)
-    call("chroot", root, "update-ca-certificates")
-    call("chroot", root, "systemctl", "enable", *_UNITS_ENABLED)
-    call("chroot", root, "systemctl", "mask", *_UNITS_MASKED)
-    _forget_identity(root)
-
-
-def _add_software(root: Path, step: Step) -> None:
-    """The stock image, Open MPI, podman, and the CPU stand-in for nccl-tests."""
-    _copy("stock", root, step)
-    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
-    step("installing Open MPI and podman")
-    call("chroot", root, "apt-get", "-qq", "update")
-    call("chroot", root, *INSTALL, *_SOFTWARE_PACKAGES)
-    step("building the CPU stand-in for nccl-tests")
-    program = made_in_scratch(root, _BUILD_PACKAGES, _COMPILE, _SOURCE.read_bytes())
-    tests = root / _TESTS
-    tests.mkdir(parents=True)
-    (tests / _TEST_NAMES[0]).write_bytes(program)
-    (tests / _TEST_NAMES[0]).chmod(0o755)
-    for name in _TEST_NAMES[1:]:
-        (tests / name).symlink_to(_TEST_NAMES[0])
-    image_files.install_software_settings(root)
-    for unit in ("nvidia-fabricmanager.service", "dlami-nvme.service", container_files.UNIT):
-        call("chroot", root, "systemctl", "enable", unit)
-    call("chroot", root, "systemctl", "mask", *container_files.MASKED)
-    call("chroot", root, "apt-get", "clean")
-    shutil.rmtree(root / "var/lib/apt/lists")
-    _forget_identity(root)
-
-
-def _copy(flavour: Flavour, root: Path, step: Step) -> None:
-    """The image of the flavour is in `root` too; it is built when it is not in the cache."""
-    image = image_path(flavour)
-    if not image.is_dir():
-        _build(flavour, image, step)
-    step(f"copying the image {flavour}")
-    call("cp", "--archive", "--reflink=auto", image, root)
-
-
-def _follow(step: Step, *argv: str) -> None:
-    """The command has succeeded; its lines were steps. LabError with its last complaint."""
-    complaint = "it said nothing"
-    with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("I: "):
-                step(line[3:].strip().rstrip("."))
-            elif line.strip():
-                complaint = line.strip()
-    if process.returncode != 0:
-        raise LabError(
-            f"{argv[0]} failed with exit code {process.returncode}: {complaint}", NETWORK_HINT
-        )
-
-
-def _forget_identity(root: Path) -> None:
-    """No two machines share an identity: each makes its own when it boots."""
-    for name in ("etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id"):
-        (root / name).unlink(missing_ok=True)
-    for key in (root / "etc/ssh").glob("ssh_host_*"):
-        key.unlink()
-    (root / "etc/machine-id").write_text("")
+def _left() -> tuple[Path, ...]:
+    return tuple(images().glob("partial-*"))
 
 
 def _remove_former(flavour: Flavour, path: Path) -> None:
@@ -255,9 +127,15 @@ def _remove_former(flavour: Flavour, path: Path) -> None:
 
 
 @contextmanager
-def _alone(wait: bool = True) -> Iterator[None]:
-    """One build at a time, over all processes; BlockingIOError where `wait` is not wanted."""
+def _alone(on_wait: Callable[[], None] | None = None) -> Iterator[IO[str]]:
+    """Hold the lock on the images; wait for it after `on_wait`, without it BlockingIOError."""
     images().mkdir(parents=True, exist_ok=True, mode=0o700)
     with (images() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is None:
+                raise
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock

@@ -3,9 +3,6 @@
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from lab import container_files
@@ -110,14 +107,12 @@ def software_parts() -> tuple[str, ...]:
     return (str(_SOFTWARE_FILES), *container_files.MASKED, *tools)
 
 
-@contextmanager
-def for_mmdebstrap() -> Iterator[tuple[Path, Path]]:
-    """The host's Debian mirror (deb822) and apt settings, as files that mmdebstrap reads."""
-    with tempfile.TemporaryDirectory(prefix="gpuctl-lab-") as folder:
-        sources, settings = Path(folder, "debian.sources"), Path(folder, "apt.conf")
-        sources.write_text(_host_sources())
-        settings.write_text(_host_apt_settings())
-        yield sources, settings
+def for_mmdebstrap(folder: Path) -> tuple[Path, Path]:
+    """Write the host's Debian mirror (deb822) and apt settings as files that mmdebstrap reads."""
+    sources, settings = folder / "debian.sources", folder / "apt.conf"
+    sources.write_text(_host_sources())
+    settings.write_text(_host_apt_settings())
+    return sources, settings
 
 
 def install(root: Path) -> None:

@@ -6,6 +6,8 @@ image that is gone with the process, however that ends.
 
 import os
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import LabError
@@ -24,6 +26,20 @@ INSTALL = (
     "-o=Dpkg::Options::=--force-unsafe-io",
 )
 """The words before the packages that an image gets."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """An image that is being made.
+
+    `root` is its root file system, `scratch` a folder for files that go with the build. `step`
+    reports what is being done.
+    """
+
+    root: Path
+    scratch: Path
+    step: Callable[[str], None]
+
 
 # In a mount namespace of its own. pip and what it builds look into /proc. The shell's variables are
 # not exported: builds know names such as MAKE and INSTALL.

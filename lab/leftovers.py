@@ -34,8 +34,7 @@ def clear(places: Places) -> tuple[str, ...]:
     for path in _file_systems(places):
         shutil.rmtree(path)  # no machine has it mounted any more
     network.clear(places)
-    for path in image.interrupted():
-        shutil.rmtree(path, ignore_errors=True)
+    image.remove_interrupted()
     return removed
 
 

@@ -65,11 +65,7 @@ def start(places: Places, report: Reporter) -> LabStatus:
     Prerequisites are checked, what a crashed lab left is removed, images are made when they are
     not in the cache. LabError when it cannot be.
     """
-    if missing := prerequisites.missing():
-        problems = ", ".join(f"{item.name}: {item.problem}" for item in missing)
-        raise LabError(
-            f"the lab cannot start: {problems}", "; ".join(item.remedy for item in missing)
-        )
+    prerequisites.require("the lab cannot start")
     with state.changing(places):
         if state.record(places) is None:
             _end_daemon(places)  # one that never got ready

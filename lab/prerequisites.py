@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.errors import LabError
 from lab import cgroups, network
 from lab.host import SEARCH_PATH
 
@@ -42,6 +43,13 @@ def missing() -> tuple[Prerequisite, ...]:
     if sys.platform != "linux":
         return (Prerequisite("Linux", f"this is {sys.platform}", "use the lab on a Linux machine"),)
     return tuple((*_missing_rights(), *_missing_tools(), *_missing_surroundings()))
+
+
+def require(work: str) -> None:
+    """Raise LabError with all that is missing; `work` says what is not possible without it."""
+    if lacking := missing():
+        problems = ", ".join(f"{item.name}: {item.problem}" for item in lacking)
+        raise LabError(f"{work}: {problems}", "; ".join(item.remedy for item in lacking))
 
 
 def _missing_rights() -> Iterator[Prerequisite]:

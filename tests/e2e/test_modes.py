@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from config.progress import silent
 from lab.amis import FAMILIES
-from lab.image import ensure_image
+from lab.image import image_path
 from tests.e2e.conftest import ROOT, Gpuctl, run_file
 
 pytestmark = pytest.mark.lab
@@ -26,7 +25,8 @@ CLUSTER = "frameworks"
 @pytest.fixture(scope="module")
 def hosts(gpuctl: Gpuctl) -> Iterator[list[str]]:
     """The cluster's host names in rank order."""
-    ensure_image("frameworks", silent)  # `up` would make it too, within the time of one command
+    # minutes of compiling are not this test's: they would be taken for a test that hangs
+    assert image_path("frameworks").is_dir(), "the image frameworks is not made: run `make images`"
     gpuctl("--lab", "up", f"stacks/{CLUSTER}.yaml", "--yes")
     nodes = gpuctl.json("--lab", "status", CLUSTER)[0]["nodes"]
     addresses = [node["private_ip"] for node in nodes if node["name"] != "bastion"]

@@ -3,7 +3,7 @@
 import boto3
 import pytest
 
-from config.progress import Progress, silent
+from config.progress import silent
 from lab import amis, image, lifecycle
 from lab.api.server import ApiServer
 
@@ -31,18 +31,6 @@ def test_its_recipe_is_dlamis_and_the_frameworks() -> None:
     dlami, frameworks = image._recipe("dlami"), image._recipe("frameworks")
     assert frameworks[: len(dlami)] == dlami
     assert "horovod==0.28.1" in frameworks
-
-
-def test_it_is_said_how_long_it_takes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    image.image_path.cache_clear()
-    monkeypatch.setattr(image, "_build", lambda flavour, path, step: path.mkdir())
-    seen: list[Progress] = []
-    image.ensure_image("frameworks", seen.append)
-    image.image_path.cache_clear()
-    assert seen[0].detail == "about six minutes and 3 GB, kept for the next time"
 
 
 def test_the_api_offers_it_as_an_image_of_the_account() -> None:

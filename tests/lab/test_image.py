@@ -1,11 +1,12 @@
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from config.errors import LabError
 from config.progress import Progress, silent
-from lab import image, image_files
+from lab import image, image_files, image_recipes
 
 
 @pytest.fixture
@@ -13,7 +14,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache of its own, and a build that takes no time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     image.image_path.cache_clear()
-    monkeypatch.setattr(image, "_bootstrap", lambda root, step: root.mkdir())
+    monkeypatch.setattr(image, "build_image", lambda path, *_: path.mkdir())
     yield tmp_path / "gpuctl/lab"
     image.image_path.cache_clear()
 
@@ -38,29 +39,14 @@ def test_former_recipes_and_interrupted_builds_go(cache: Path) -> None:
     assert {p.name for p in cache.iterdir()} == {path.name, "dlami-000000000000", "lock"}
 
 
-def test_a_failed_build_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(root: Path, step: image.Step) -> None:
-        root.mkdir()
-        raise LabError("mmdebstrap failed with exit code 1: no mirror", "check the mirror")
-
-    monkeypatch.setattr(image, "_bootstrap", fail)
+def test_an_image_is_made_after_the_one_that_it_is_based_on(cache: Path) -> None:
     seen: list[Progress] = []
-    with pytest.raises(LabError, match="no mirror"):
-        image.ensure_image("stock", seen.append)
-    assert [p.name for p in cache.iterdir()] == ["lock"]
-    assert seen[-1].state == "failed"
-
-
-def test_an_interrupted_build_is_no_image(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(root: Path, step: image.Step) -> None:
-        root.mkdir()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(image, "_bootstrap", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        image.ensure_image("stock", silent)
-    assert image.interrupted() == ()
-    assert not image.image_path("stock").exists()
+    image.ensure_image("frameworks", seen.append)
+    assert [(p.subject, p.detail) for p in seen if p.state == "start"] == [
+        ("stock", "about a minute, kept for the next time"),
+        ("dlami", "about a minute, kept for the next time"),
+        ("frameworks", "about six minutes and 3 GB, kept for the next time"),
+    ]
 
 
 def test_a_build_at_work_is_not_called_interrupted(cache: Path) -> None:
@@ -70,13 +56,30 @@ def test_a_build_at_work_is_not_called_interrupted(cache: Path) -> None:
     assert [p.name for p in image.interrupted()] == ["partial-stock-1"]
 
 
+def test_one_process_at_a_time_makes_images_and_others_say_that_they_wait(cache: Path) -> None:
+    waits, seen = Event(), list[str]()
+
+    def report(progress: Progress) -> None:
+        seen.append(progress.detail)
+        waits.set()
+
+    with ThreadPoolExecutor() as other:
+        with image._alone():
+            made = other.submit(image.ensure_image, "stock", report)
+            assert waits.wait(60)
+            assert seen == ["waiting for another process that makes images"]
+            image.image_path("stock").mkdir()  # which it has made meanwhile
+        assert made.result(60) == image.image_path("stock")
+    assert len(seen) == 1
+
+
 def test_a_change_of_the_program_changes_both_images(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = image.image_path("stock"), image.image_path("dlami")
     changed = tmp_path / "changed.c"
-    changed.write_text(image._SOURCE.read_text() + "/* */")
-    monkeypatch.setattr(image, "_SOURCE", changed)
+    changed.write_text(image_recipes.SOURCE.read_text() + "/* */")
+    monkeypatch.setattr(image_recipes, "SOURCE", changed)
     image.image_path.cache_clear()
     assert image.image_path("stock") != before[0]
     assert image.image_path("dlami") != before[1]
@@ -126,4 +129,4 @@ def test_an_image_has_no_identity_and_what_its_flavour_promises(flavour: image.F
     assert tests.exists() == (flavour == "dlami")
     assert (root / "usr/bin/mpirun").is_symlink() == (flavour == "dlami")
     if flavour == "dlami":
-        assert sorted(path.name for path in tests.iterdir()) == sorted(image._TEST_NAMES)
+        assert sorted(path.name for path in tests.iterdir()) == sorted(image_recipes.TEST_NAMES)
