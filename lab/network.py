@@ -40,6 +40,8 @@ TABLE = "gpuctl-lab"
 ROUTE_PROTOCOL = "218"
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
+_ETHERTYPE_ARP = 0x0806
+_ARP_REQUEST = bytes.fromhex("0001 0800 06 04 0001")  # Ethernet, IPv4, request
 _INSIDE_LINK = "uplink"
 _INSIDE_ADDRESS = "198.18.255.2"
 _OWN_RANGE = "198.18.0.0/15"  # RFC 2544: set aside for tests, routed nowhere
@@ -160,8 +162,7 @@ def listen(address: str, port: int) -> socket.socket:
     def make() -> socket.socket:
         # A thread has a network namespace of its own, and a socket stays where it was made.
         with Path(f"/run/netns/{NAMESPACE}").open("rb") as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            _enter(namespace.fileno())
         return socket.create_server((address, port), backlog=128)
 
     with ThreadPoolExecutor(1) as apart:
@@ -172,6 +173,38 @@ def listen(address: str, port: int) -> socket.socket:
                 f"nothing can listen on {address}:{port} inside the lab: {error.strerror}",
                 "stop the lab and start it again: `gpuctl lab stop`",
             ) from None
+
+
+def announce(leader: int, address: str) -> bool:
+    """Tell every machine that the interface `host0` of the one with process 1 `leader` has the
+    address now; return False when it has no such interface yet.
+
+    The lab sends it from the machine's own namespace: systemd-networkd does not announce, and the
+    kernel (arp_notify) does only for addresses that are there before their link is up.
+    """
+
+    def send() -> bool:
+        with Path(f"/proc/{leader}/ns/net").open("rb") as namespace:
+            _enter(namespace.fileno())
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as link:
+            try:
+                link.bind(("host0", _ETHERTYPE_ARP))
+            except OSError:
+                return False
+            mac, ip = link.getsockname()[4], IPv4Address(address).packed
+            # RFC 826, RFC 5227: a request for one's own address, to everybody.
+            request = _ARP_REQUEST + mac + ip + b"\0" * 6 + ip
+            try:
+                link.send(b"\xff" * 6 + mac + _ETHERTYPE_ARP.to_bytes(2, "big") + request)
+            except OSError:  # the link is down
+                return False
+        return True
+
+    with ThreadPoolExecutor(1) as apart:
+        try:
+            return apart.submit(send).result()
+        except OSError:  # the machine has ended
+            return False
 
 
 def resolvers() -> tuple[str, ...]:
@@ -185,6 +218,12 @@ def resolvers() -> tuple[str, ...]:
         if servers:
             return servers
     return ()
+
+
+def _enter(namespace: int) -> None:
+    """Move the calling thread, and it alone, to the network namespace of the descriptor."""
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _nameservers(path: Path) -> tuple[str, ...]:

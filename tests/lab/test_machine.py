@@ -1,5 +1,6 @@
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,30 @@ def test_subnets_reach_each_other(machine: Booted, boot: Boot) -> None:
     banner = "import socket; print(socket.create_connection(('10.213.1.4', 22), 5).recv(4))"
     assert machine.ssh("python3 -", stdin=banner).stdout == "b'SSH-'\n"
     other.machine.remove()
+
+
+def test_a_machine_announces_its_address(machine: Booted, boot: Boot) -> None:
+    """A neighbour that knew a dead machine by that address knows the new one before it asks."""
+
+    def known() -> str:
+        """The interface that the neighbour takes for the address's owner."""
+        return machine.output("ip neigh show 10.213.0.7").split("lladdr ")[1].split()[0]
+
+    first = boot("stock", "10.213.0.7")
+    first.wait()
+    machine.output("bash -c 'exec 3<>/dev/tcp/10.213.0.7/22'")
+    dead = known()
+    first.machine.remove()
+    other = replace(first.machine.spec, instance_id="i-00000000000000099")
+    second = Booted(Machine(other), first.key)
+    second.machine.boot(second.on_exit)
+    try:
+        second.wait()
+        mac = second.output("cat /sys/class/net/host0/address").strip()
+        assert mac != dead
+        assert known() == mac
+    finally:
+        second.machine.remove()
 
 
 def test_private_addresses_are_unreachable_from_the_host(machine: Booted) -> None:
