@@ -1,6 +1,7 @@
 """Evidence of a lost node that only the lab has: what the machine itself shows, and its console."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,11 @@ class LabEvidence:
             thread.join(_WAIT_S)
 
     def _keep(self, name: str) -> None:
+        from config.errors import GpuctlError
         from engine.record import write_evidence
         from lab.evidence import evidence
 
         (instance,) = [n.instance_id for n in self._inventory.nodes if n.name == name]
-        for source, text in evidence(instance).items():
-            write_evidence(self._folder, name, f"lab-{source}", text)
+        with suppress(GpuctlError):  # a full disk: the run's own record says so
+            for source, text in evidence(instance).items():
+                write_evidence(self._folder, name, f"lab-{source}", text)

@@ -24,7 +24,7 @@ from typing import Any
 BEAT_S = 1.0
 SILENCE_S = 15.0  # a node that is not heard for so long is lost
 HEAD_SILENCE_S = 20.0  # later than SILENCE_S: no node ends a job that the supervisor goes on with
-ANSWER_S = 10.0  # for the first answer, before anything of the job starts
+ANSWER_S = 30.0  # for the first answer, before anything of the job starts
 NOTABLE_S = 5.0  # a silence that ends after so long is worth a line
 STALL_S = 3 * BEAT_S
 

@@ -1,6 +1,7 @@
 """What the head keeps of a lost node: bounded, and never a failure of its own."""
 
 import asyncio
+import socket
 import time
 from pathlib import Path
 
@@ -40,15 +41,18 @@ def test_a_port_that_is_closed_or_silent_is_seen(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(evidence, "LIMIT_S", 1)
 
     async def connect() -> tuple[str, str, str]:
-        greeting = await asyncio.start_server(lambda _, w: w.write(b"SSH-2.0-x\n"), "127.0.0.1", 0)
+        def greet(_: asyncio.StreamReader, node: asyncio.StreamWriter) -> None:
+            node.write(b"SSH-2.0-x\n")
+            node.close()
+
+        greeting = await asyncio.start_server(greet, "127.0.0.1", 0)
         port = greeting.sockets[0].getsockname()[1]
         monkeypatch.setattr(evidence, "_SSH_PORT", port)
         spoke = await evidence._connect("127.0.0.1")
         greeting.close()
-        silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        monkeypatch.setattr(evidence, "_SSH_PORT", silent.sockets[0].getsockname()[1])
-        said_nothing = await evidence._connect("127.0.0.1")
-        silent.close()
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            monkeypatch.setattr(evidence, "_SSH_PORT", silent.getsockname()[1])
+            said_nothing = await evidence._connect("127.0.0.1")
         monkeypatch.setattr(evidence, "_SSH_PORT", port)
         return spoke, said_nothing, await evidence._connect("127.0.0.1")
 

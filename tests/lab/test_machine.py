@@ -1,3 +1,4 @@
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -7,6 +8,7 @@ import pytest
 
 from config.errors import LabError
 from lab import cgroups, limits
+from lab.evidence import evidence
 from lab.machine import Machine
 from lab.places import MACHINES, NAMESPACE
 from tests.lab.conftest import Boot, Booted, spec
@@ -113,6 +115,23 @@ def test_a_machine_announces_its_address(machine: Booted, boot: Boot) -> None:
         assert known() == mac
     finally:
         second.machine.remove()
+
+
+def test_evidence_of_a_machine_needs_no_login(machine: Booted) -> None:
+    """Its processes, its neighbours, its log and its console, seen from the host."""
+    texts = evidence(machine.machine.spec.instance_id)
+    assert "/sbin/sshd" in texts["processes"] or "sshd:" in texts["processes"]
+    assert "10.213.0.1 dev host0" in texts["neighbours"]
+    assert "vb-" in texts["links"]
+    assert "systemd" in texts["log"]
+    assert "BEGIN SSH HOST KEY KEYS" in texts["console"]
+    assert re.search(r"^\d+ systemd S ", texts["stacks"], re.MULTILINE)
+
+
+def test_evidence_of_a_machine_that_does_not_run_says_so() -> None:
+    texts = evidence("i-gone")
+    assert texts["processes"] == "machine i-gone does not run\n"
+    assert texts["console"].endswith("console: No such file or directory\n")
 
 
 def test_private_addresses_are_unreachable_from_the_host(machine: Booted) -> None:
