@@ -42,10 +42,19 @@ async def collect(ip: str) -> dict[str, str]:
     }
     sources["connect"] = asyncio.ensure_future(_connect(ip))
     sources["ping"] = asyncio.ensure_future(asyncio.to_thread(echoes, ip))
-    await asyncio.wait(sources.values())
-    texts = {name: source.result() for name, source in sources.items()}
+    await asyncio.wait(sources.values(), timeout=2 * LIMIT_S)
+    texts = {name: _text_of(source) for name, source in sources.items()}
     texts["load"] = load()
     return texts
+
+
+def _text_of(source: asyncio.Future[str]) -> str:
+    """Return what the source showed, or why it showed nothing."""
+    if not source.done():
+        source.cancel()
+        return f"not done within {2 * LIMIT_S:g} s\n"
+    error = source.exception()
+    return source.result() if error is None else f"{type(error).__name__}: {error}\n"
 
 
 def write(folder: Path, node: str, source: str, text: str) -> None:

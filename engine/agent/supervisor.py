@@ -19,6 +19,7 @@ from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Finding, Proof
+from engine.agent.redaction import Redaction
 from engine.agent.states import (
     WRONG_RUN,
     Action,
@@ -215,7 +216,9 @@ class Supervisor:
         texts = await evidence.collect(node["private_ip"])
         texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
         texts["ssh"] = self._channels[rank].complaints if rank in self._channels else ""
-        for source, text in sorted(texts.items()):
+        for source, seen in sorted(texts.items()):
+            redaction = Redaction(list(self._secrets.values()))  # `ps` shows arguments of the job
+            text = redaction.feed(seen) + redaction.rest()
             evidence.write(self._journal.folder, node["name"], source, text)
             self._journal.append("evidence", rank=rank, node=node["name"], source=source, text=text)
 
@@ -237,6 +240,7 @@ class Supervisor:
             await self._keep_evidence(rank)
         else:
             self._journal.append("node_lost", rank=rank, reason=reason)
+            self._told.add(rank)
             self._inbox.put_nowait(Lost(rank, f"was lost: {reason}"))
             await self._keep_evidence(rank)
         self._inbox.put_nowait(Gone(rank, reason))

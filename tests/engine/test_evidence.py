@@ -62,6 +62,23 @@ def test_a_port_that_is_closed_or_silent_is_seen(monkeypatch: pytest.MonkeyPatch
     assert "Connect call failed" in closed
 
 
+def test_a_source_that_fails_or_hangs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(ip: str) -> str:
+        await asyncio.sleep(1000)
+        return ip
+
+    def fail(ip: str) -> str:
+        raise RuntimeError(f"no {ip}")
+
+    monkeypatch.setattr(evidence, "LIMIT_S", 1)
+    monkeypatch.setattr(evidence, "_connect", hang)
+    monkeypatch.setattr(evidence, "echoes", fail)
+    texts = asyncio.run(evidence.collect("127.0.0.1"))
+    assert texts["connect"] == "not done within 2 s\n"
+    assert texts["ping"] == "RuntimeError: no 127.0.0.1\n"
+    assert "/proc/loadavg" in texts["load"]
+
+
 def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "evidence").write_text("a file is in the way")
     evidence.write(tmp_path, "node1", "ping", "text")

@@ -86,6 +86,16 @@ def test_a_node_that_falls_silent_is_lost_with_what_was_seen(
     assert "/proc/loadavg" in kept["load"]
 
 
+def test_evidence_shows_no_secret(cluster: LocalCluster, no_pause: None) -> None:
+    secret = "geheim-0123456789"
+    failing(cluster, f"echo motd; echo denied with {secret} >&2; exit 255")
+    plan = make_plan(env={"TOKEN": {"secret": "MY_TOKEN"}}, commands=("sleep 1000",))
+    cluster.execute(plan, {"MY_TOKEN": secret})
+    assert (cluster.folder / "evidence/node1/ssh.txt").read_text() == "denied with ***\n"
+    kept = [path for path in (cluster.folder / "evidence").rglob("*") if path.is_file()]
+    assert not [path for path in kept if secret in path.read_text()]
+
+
 def test_a_short_silence_is_survived_and_nothing_is_lost_or_doubled(
     run_on: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
