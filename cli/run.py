@@ -12,6 +12,7 @@ from cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from config.run import Run
+    from engine.events import Event
     from engine.plan import LaunchPlan
     from nodes.inventory import Inventory
 
@@ -107,7 +108,9 @@ def _inventory(here: Session, name: str | None) -> "Inventory":
 
 def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -> int:
     """The run is over, its fleet kept or destroyed; the job's exit code."""
+    from cli.lab_evidence import LabEvidence
     from cli.run_view import RunView
+    from engine.record import evidence_folder
     from engine.secrets import resolve
     from engine.session import ClusterBusy
     from engine.session import run as run_plan
@@ -118,8 +121,16 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
     view = RunView(plan, as_json)
     if plan.dashboard and not as_json:
         say(_dashboard(here, plan))
+    folder = evidence_folder(target.runs, plan.run_id)
+    lab = LabEvidence(here.lab, there, folder) if here.lab else None
+
+    def see(event: "Event") -> None:
+        view.event(event)
+        if lab is not None:
+            lab.see(event)
+
     try:
-        result = asyncio.run(run_plan(plan, there, target.runs, view.event, values))
+        result = asyncio.run(run_plan(plan, there, target.runs, see, values))
     except ClusterBusy:
         raise  # the cluster is another run's: it is not ours to destroy
     except BaseException as error:
@@ -128,13 +139,16 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
             warn(str(error) or "interrupted")
             destroy(here, there.cluster, as_json)
         raise
-    view.end(result)
+    if lab is not None:
+        lab.wait()
+    evidence = folder if folder.exists() else None
+    view.end(result, evidence)
     cost = None
     if plan.on_stop == "destroy":
         cost = destroy(here, there.cluster, as_json)
         _note_cost(target.runs, plan.run_id, cost)
     if as_json:
-        view.end_json(result, cost)
+        view.end_json(result, cost, evidence)
     return result.exit_code
 
 

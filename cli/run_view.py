@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from cli.terminal import elapsed, say, say_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from engine.events import Event, NetworkSeen, NodeInterrupted, RankStarted
     from engine.nccl_tests import Row
     from engine.plan import LaunchPlan
@@ -50,6 +52,8 @@ class RunView:
             self._rank_started(event)
         elif event.kind == "network_seen":
             self._network_seen(event)
+        elif event.kind == "evidence":
+            pass  # `end` says where it is
         elif event.kind == "node_interrupted":
             say(f"-- {interruption(event, self._name(event.rank))}")
         else:
@@ -57,14 +61,19 @@ class RunView:
                 self._tell_proofs()
             say(f"-- {told(event)}")
 
-    def end(self, result: "RunResult") -> None:
-        """The table and the verdict are shown; nothing with `as_json`, see `end_json`."""
+    def end(self, result: "RunResult", evidence: "Path | None") -> None:
+        """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.
+
+        With `as_json` nothing is shown, see `end_json`.
+        """
         if self._as_json:
             return
         if self._tables.rows:
             say("\n" + "\n".join(table(self._tables.rows)))
         say("")
         say("\n".join(verdict(result)))
+        if evidence is not None:
+            say(f"Evidence: what was seen of the lost node is in {evidence}")
 
     def _name(self, rank: int) -> str:
         return self._plan.nodes[rank].name
@@ -97,11 +106,16 @@ class RunView:
             say(f"-- network: {fold(names)}{text}")
         self._proofs.clear()
 
-    def end_json(self, result: "RunResult", cost_usd: float | None) -> None:
-        """Result, rows, and what the fleet cost if it is gone, are one JSON document on stdout."""
+    def end_json(
+        self, result: "RunResult", cost_usd: float | None, evidence: "Path | None"
+    ) -> None:
+        """Print result, rows, what the fleet cost if it is gone, and the folder with evidence of
+        lost nodes if there is any, as one JSON document on stdout.
+        """
         value = result.model_dump(mode="json")
         value["rows"] = [row.model_dump(mode="json") for row in self._tables.rows]
         value["cost_usd"] = cost_usd
+        value["evidence"] = evidence
         say_json(value)
 
 
@@ -137,18 +151,23 @@ def told(event: "Event") -> str:
     """The event in words; output speaks for itself."""
     match event.kind:
         case "run_started":
-            return f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"
+            text = f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"
         case "node_exited":
-            return f"rank {event.rank} exited with code {event.exit_code}"
+            text = f"rank {event.rank} exited with code {event.exit_code}"
+        case "node_unreachable":
+            text = f"rank {event.rank} cannot be reached: {event.reason}"
+        case "node_answers_again":
+            text = f"rank {event.rank} answers again, after a silence of {event.silence_s:.0f} s"
         case "node_stopped" | "node_lost":
             what = event.kind.removeprefix("node_")
-            return f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
+            text = f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
         case "node_started" | "node_ready":
-            return f"rank {event.rank} {event.kind.removeprefix('node_')}"
+            text = f"rank {event.rank} {event.kind.removeprefix('node_')}"
         case "run_finished":
-            return f"run {event.status}: {event.reason}".removesuffix(": ")
+            text = f"run {event.status}: {event.reason}".removesuffix(": ")
         case _:
-            return event.kind.replace("_", " ")
+            text = event.kind.replace("_", " ")
+    return text
 
 
 def table(rows: "Sequence[Row]") -> list[str]:

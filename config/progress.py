@@ -11,8 +11,9 @@ State = Literal["start", "running", "done", "failed"]
 class Progress:
     """One step of one thing.
 
-    `stage` groups things (`engine`, `preflight`, `resources`, `boot`, `cloud-init`, `keys`, `lab`,
-    `image`, `destroy`); `subject` is the resource or node (`aws:ec2/vpc:Vpc demo`, `node0`).
+    `stage` groups things (`engine`, `preflight`, `resources`, `boot`, `cloud-init`, `keys`,
+    `reach`, `lab`, `image`, `destroy`); `subject` is the resource or node
+    (`aws:ec2/vpc:Vpc demo`, `node0`).
     A later Progress with the same stage and subject replaces the earlier one on a terminal.
     """
 

@@ -122,6 +122,35 @@ class NodeInterrupted(Value):
     at: str
 
 
+class NodeAnswersAgain(Value):
+    """The node was not heard for `silence_s` seconds, and the run has survived that."""
+
+    kind: Literal["node_answers_again"] = "node_answers_again"
+    time: float
+    rank: int
+    silence_s: float
+
+
+class NodeUnreachable(Value):
+    """The node's worker could not be started, because ssh did not reach the node."""
+
+    kind: Literal["node_unreachable"] = "node_unreachable"
+    time: float
+    rank: int
+    reason: str
+
+
+class Evidence(Value):
+    """What `source` (a command, a file) showed about a node that was lost, when it was."""
+
+    kind: Literal["evidence"] = "evidence"
+    time: float
+    rank: int
+    node: str
+    source: str
+    text: str
+
+
 class NodeLost(Value):
     """The node's worker is gone without an answer, or did not stop in time."""
 
@@ -166,7 +195,10 @@ Event = (
     | NodeExited
     | NodeStopped
     | NodeInterrupted
+    | NodeAnswersAgain
+    | NodeUnreachable
     | NodeLost
+    | Evidence
     | RunFinished
     | PoweringOff
     | SupervisorLost

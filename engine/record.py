@@ -65,6 +65,24 @@ def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
                 yield event
 
 
+def evidence_folder(runs: Path, run_id: str) -> Path:
+    """Return the folder with what was seen of lost nodes; it exists only where a node was lost."""
+    return runs / run_id / "evidence"
+
+
+def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
+    """Write what `source` showed of a lost node to a file of its own: `NODE/SOURCE.txt`."""
+    # Both names came from a machine on which the job was root: no path, only a name.
+    path = folder / Path(node).name / f"{Path(source).name}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be written: {error.strerror}", "make room on the disk"
+        ) from error
+
+
 def _whole_lines_length(path: Path) -> int:
     length = 0
     with path.open("rb") as lines:

@@ -17,12 +17,12 @@ from typing import Any
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
 from engine.bundle import agent_bundle
-from engine.events import Event, NodeInterrupted, SupervisorLost, parse_event
+from engine.events import Event, Evidence, NodeInterrupted, SupervisorLost, parse_event
 from engine.history import History
 from engine.nccl_tests import TableParser
 from engine.places import run_folder
 from engine.plan import LaunchPlan
-from engine.record import Record, recorded_events
+from engine.record import Record, evidence_folder, recorded_events, write_evidence
 from engine.result import ResultOf, RunResult
 from nodes.inventory import Inventory
 from nodes.ssh import connect
@@ -259,13 +259,16 @@ class _Session:
         raise self._lost(
             history,
             f"the supervisor on {self._head.name} ended without a result",
-            f"its nodes end the job within 30 s; see `journalctl -u gpuctl-run-{self._run_id}`",
+            f"its nodes end the job within 20 s; see `journalctl -u gpuctl-run-{self._run_id}`",
         )
 
     def _see(self, event: Event, history: History) -> None:
         self._result_of.see(event)
         if isinstance(event, NodeInterrupted) and event.rank == self._head.rank:
             self._head_notice = event
+        if isinstance(event, Evidence):
+            folder = evidence_folder(self._runs, self._run_id)
+            write_evidence(folder, event.node, event.source, event.text)
         first = len(self._tables.rows)
         rows = self._tables.feed(event)
         if rows:

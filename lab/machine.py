@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -20,6 +21,7 @@ from lab import cgroups, network
 from lab.host import call, succeeds
 from lab.image import Flavour, image_path
 from lab.limits import locked_memory
+from lab.namespaces import announce
 from lab.places import Places
 
 DRIVER = "595.91.07"
@@ -94,6 +96,7 @@ class Machine:
         self._may_reboot = True
         self._start()
         self._ended.clear()
+        threading.Thread(target=self._announce, daemon=True).start()
         threading.Thread(
             target=self._wait, args=(on_exit,), name=self.spec.instance_id, daemon=True
         ).start()
@@ -232,6 +235,19 @@ class Machine:
             self._ended.set()
             on_exit(self.spec.instance_id)
 
+    def _announce(self) -> None:
+        """Tell the neighbours, by a gratuitous ARP, who has the machine's address from now on.
+
+        An address that EC2 gives out again belongs to another interface. Without this the
+        neighbours would go on sending to a dead machine's, for seconds, until they ask again.
+        """
+        with suppress(LabError):  # a machine that ended meanwhile has nothing to announce
+            while self.running:
+                leader = find_leader(self._process.pid) if self._process else None
+                if leader is not None and announce(leader, self.spec.private_ip):
+                    return
+                self._ended.wait(0.2)
+
     def _takes_power_off(self) -> bool:
         """Whether the machine's process 1 has come as far as to listen for its signal.
 
@@ -262,10 +278,19 @@ def remove(places: Places, instance_id: str) -> None:
 
 def _leader(instance_id: str, nspawn: int | None) -> int:
     """The machine's process 1, as the host numbers it: nspawn's only child."""
-    children = Path(f"/proc/{nspawn}/task/{nspawn}/children")
-    for child in children.read_text().split() if nspawn and children.exists() else ():
-        return int(child)
+    leader = find_leader(nspawn) if nspawn else None
+    if leader is not None:
+        return leader
     raise LabError(f"machine {instance_id} does not run", "see `gpuctl lab status`")
+
+
+def find_leader(nspawn: int) -> int | None:
+    """Return the only child of systemd-nspawn, a machine's process 1; None when there is none."""
+    try:
+        children = Path(f"/proc/{nspawn}/task/{nspawn}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
 
 
 def _meta_data(spec: MachineSpec) -> dict[str, object]:

@@ -10,10 +10,8 @@ translates them to its own end of the link, the host translates that to its own 
 only DNS and the web's ports through. So two labs may use the same private range.
 """
 
-import ctypes
 import ipaddress
 import json
-import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from typing import Self
 from config.errors import LabError
 from lab import forwarding, slots
 from lab.host import call, succeeds
+from lab.namespaces import enter_namespace
 from lab.places import Places
 from lab.slots import EVERY_LAB, Slot
 
@@ -32,7 +31,6 @@ METADATA_ADDRESS = "169.254.169.254"
 
 BRIDGE = "br0"
 
-_CLONE_NEWNET = 0x40000000  # linux/sched.h
 _INSIDE_LINK = "uplink"
 _EVERY_LINK = "gpuctl-lab*"
 """The links of all labs on the host, as nftables matches them."""
@@ -146,8 +144,7 @@ class Network:
         def make() -> socket.socket:
             # A thread has a network namespace of its own, and a socket stays where it was made.
             with _namespace(self.places).open("rb") as namespace:
-                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+                enter_namespace(namespace.fileno())
             return socket.create_server((address, port), backlog=128)
 
         with ThreadPoolExecutor(1) as apart:

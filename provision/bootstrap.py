@@ -21,6 +21,7 @@ from provision.cloud_init import CHECKS
 from provision.hardware import look_at
 from provision.host_keys import BootWatch, KnownHosts, Watched
 from provision.node_setup import Rebooting, failed_checks, wait_for_cloud_init
+from provision.reach import reach_every_node
 from provision.sessions import Agents
 from provision.topology import with_topology
 
@@ -58,7 +59,8 @@ class Boot:
 def bootstrap(
     resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
 ) -> Inventory:
-    """Every node is set up, as its type should be, and holds the cluster's node-to-node key.
+    """Every node is set up, as its type should be, holds the cluster's node-to-node key, and was
+    reached by the head.
 
     What a run needs to know of the nodes is in the inventory: their RDMA devices, their launchers,
     and where EC2 tells that they stand in its network.
@@ -144,6 +146,7 @@ async def _set_up(
                 group.create_task(_hand_out(connections, node, share, report))
                 for node in inventory.nodes
             ]
+        await reach_every_node(connections, inventory, report)
     return tuple(task.result() for task in handed)
 
 

@@ -10,9 +10,15 @@ from collections.abc import AsyncIterator
 
 from engine.agent.journal import Message
 
+SSH_FAILED = 255  # ssh's exit status for a failure of its own (ssh(1))
+_COMPLAINTS = 64 * 1024  # bytes of standard error that are kept
+
 
 class Channel:
-    """The pipes of one worker's process."""
+    """The pipes of one worker's process.
+
+    `reached` is set when the first bytes have come from the other side.
+    """
 
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None
@@ -20,8 +26,10 @@ class Channel:
         assert process.stderr is not None
         self._process = process
         self._stdin, self._stdout = process.stdin, process.stdout
-        self._complaints = asyncio.ensure_future(process.stderr.read())
+        self._complaints = bytearray()
+        self._complaining = asyncio.ensure_future(self._keep_complaints(process.stderr))
         self._given_up = ""
+        self.reached = asyncio.Event()
 
     def send(self, message: Message) -> None:
         """The message is on its way; a worker that is gone takes none."""
@@ -38,6 +46,7 @@ class Channel:
                 return
             if not line:
                 return
+            self.reached.set()
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 if isinstance(event, dict) and isinstance(event.get("kind"), str):
@@ -53,13 +62,29 @@ class Channel:
         """Returns when the process has ended: why, in one line."""
         self._stdin.close()
         code = await self._process.wait()
-        await asyncio.wait([self._complaints], timeout=1)
-        complaints = b""
-        if self._complaints.done():
-            complaints = self._complaints.result()
-        else:
-            self._complaints.cancel()
+        await asyncio.wait([self._complaining], timeout=1)
+        self._complaining.cancel()
+        lines = self.complaints.strip().splitlines()
         if self._given_up:
             return self._given_up
-        lines = complaints.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else f"its worker ended with {code}"
+        if lines:
+            return lines[-1].strip()
+        if code == SSH_FAILED:
+            return "the ssh connection to it ended"
+        return f"its worker ended with {code}"
+
+    @property
+    def is_unreached(self) -> bool:
+        """Whether nothing ever came from the other side, and ssh failed or was given up."""
+        failed = self._process.returncode == SSH_FAILED or bool(self._given_up)
+        return failed and not self.reached.is_set()
+
+    @property
+    def complaints(self) -> str:
+        """What the process has said on its standard error so far."""
+        return self._complaints.decode("utf-8", "replace")
+
+    async def _keep_complaints(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(4096):
+            self._complaints += data
+            del self._complaints[:-_COMPLAINTS]

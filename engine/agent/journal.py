@@ -19,6 +19,7 @@ class Journal:
     """Appends events and wakes those that follow."""
 
     def __init__(self, path: Path) -> None:
+        self.folder = path.parent
         path.touch(mode=0o600)
         self._file = path.open("ab", buffering=0)
         self._followers: set[asyncio.StreamWriter] = set()

@@ -12,17 +12,21 @@ from typing import Protocol
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 STOP_GRACE_S = 10
 _SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-# Three unanswered questions, 10 s apart, and the node counts as lost.
-_KEEPALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_REACHED = """echo '{"kind": "reached"}'"""
 
 
 def ssh_to(ip: str, command: str) -> list[str]:
-    """The command line that runs a shell command as root on another node of the cluster."""
-    return [*_SSH, *_KEEPALIVE, f"root@{ip}", command]
+    """The command line that runs a shell command as root on another node of the cluster.
+
+    Without ssh's own keepalive: the heartbeats tell that a node does not answer, and say so.
+    """
+    return [*_SSH, f"root@{ip}", command]
 
 
 class Launcher(Protocol):
-    """Starts workers and powers nodes off."""
+    """Starts workers and powers nodes off. Workers reach the supervisor at `address`."""
+
+    address: str
 
     async def open(self, rank: int) -> Process:
         """A worker's process: control lines go to its stdin, events come from its stdout."""
@@ -43,16 +47,22 @@ class Units:
     ) -> None:
         self._folder, self._agent = folder, agent
         self._ips, self._cluster_ips = ips, cluster_ips
+        self.address = ips[0]
 
     async def open(self, rank: int) -> Process:
-        """A worker on the node; the agent itself travels in front of the control lines."""
+        """A worker on the node; the agent itself travels in front of the control lines.
+
+        Another node's shell first says that it was reached, so that a launch that failed before
+        can be told from one that may have begun. The unit's name takes care of the rest: systemd
+        starts no second one of it.
+        """
         if rank == 0:
             return await self._spawn(self._unit(rank, sys.executable))
         data = self._agent.read_bytes()
         target = shlex.quote(str(self._agent))
         # head reads exactly the agent's bytes from the pipe; what follows is the worker's stdin.
         command = (
-            f"umask 022 && mkdir -p {shlex.quote(str(self._agent.parent))}"
+            f"{_REACHED} && umask 022 && mkdir -p {shlex.quote(str(self._agent.parent))}"
             f" && head -c {len(data)} > {target}.$$ && mv {target}.$$ {target}"
             f" && exec {shlex.join(self._unit(rank, 'python3'))}"
         )

@@ -72,6 +72,16 @@ class Exited(NodeEvent):
 
 
 @dataclass(frozen=True)
+class Lost(NodeEvent):
+    """The node is lost to the run; `reason` says what was seen of it ("has not answered for …").
+
+    Gone follows, when the supervisor has let go of the node.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Gone(NodeEvent):
     """Nothing of the run is left on the node, or the node cannot be reached any more."""
 
@@ -248,8 +258,9 @@ def _judge_node(state: State, event: NodeEvent, before: State) -> Verdict | None
         return Verdict("failed", TIMED_OUT, event.rank, f"{name} is not ready: {event.reason}")
     if isinstance(event, Exited):
         return _judge_exit(state, event, before)
-    if isinstance(event, Gone) and before.nodes[event.rank].phase != "exited":
-        lost = Verdict("failed", NODE_FAILED, event.rank, f"{name} was lost: {event.reason}")
+    if isinstance(event, (Lost, Gone)) and before.nodes[event.rank].phase != "exited":
+        seen = event.reason if isinstance(event, Lost) else f"was lost: {event.reason}"
+        lost = Verdict("failed", NODE_FAILED, event.rank, f"{name} {seen}")
         return _taken_back(state, event.rank) or lost
     return None
 

@@ -7,14 +7,19 @@ writes everything down in the journal.
 from __future__ import annotations
 
 import asyncio
+import secrets as random
+from collections.abc import Coroutine
 from typing import Any
 
+from engine.agent import evidence, heartbeat
 from engine.agent.channel import Channel
+from engine.agent.heartbeat import HeartbeatServer, time_of_day
 from engine.agent.interruption import METADATA
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Finding, Proof
+from engine.agent.redaction import Redaction
 from engine.agent.states import (
     WRONG_RUN,
     Action,
@@ -25,6 +30,7 @@ from engine.agent.states import (
     Gone,
     HeadEnding,
     Interrupted,
+    Lost,
     NetworkFault,
     Node,
     NotPrepared,
@@ -40,10 +46,11 @@ from engine.agent.states import (
     decide,
 )
 
-HEARTBEAT_S = 10
-SILENCE_S = 30  # a worker that hears nothing for so long ends its job
+REACH_S = 60  # a node that has just booted may take so long to let us in
+PAUSE_S = 1.0  # between tries to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
+LOOPBACK = "127.0.0.1"
 ACKNOWLEDGE_S = 60
 # TERM and its grace in the worker, the unit's own after that, and the way there and back.
 STOP_BOUND_S = 2 * STOP_GRACE_S + 10
@@ -57,11 +64,14 @@ class Supervisor:
     ) -> None:
         self._plan, self._secrets = plan, secrets
         self._journal, self._launcher = journal, launcher
+        self._key = random.token_bytes(32)
         nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], nodes)
         self._proof, self._pieces = Proof(plan["network"], plan["nodes"]), Pieces()
         self._channels: dict[int, Channel] = {}
         self._told: set[int] = set()  # ranks whose end is in the journal
+        self._looked_into: set[int] = set()  # lost ranks of which evidence is kept
+        self._letting_go: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
         self._launches = asyncio.Semaphore(LAUNCHES_AT_ONCE)
         self._acknowledged = asyncio.Event()
@@ -85,13 +95,16 @@ class Supervisor:
         if self._plan["max_duration_s"]:
             over = DurationOver(self._plan["max_duration_s"])
             loop.call_later(over.seconds, self._inbox.put_nowait, over)
+        self._heartbeats = HeartbeatServer(self._key, len(self._state.nodes))
+        loop.add_reader(self._heartbeats, self._hear_heartbeats)
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self._state.nodes))]
-        heart = loop.create_task(self._beat())
         verdict = await self._until_finished()
-        heart.cancel()
-        for task in nodes:
+        loop.remove_reader(self._heartbeats)
+        tasks = [*nodes, *self._letting_go]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(heart, *nodes, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._heartbeats.close()
         self._journal.append(
             "run_finished",
             status=verdict.status,
@@ -161,18 +174,53 @@ class Supervisor:
         """Nodes that did not stop in time are given up, so that the run ends all the same."""
         for rank, node in enumerate(self._state.nodes):
             if node.phase != "gone":
-                reason = f"did not stop within {STOP_BOUND_S} s"
-                self._journal.append("node_lost", rank=rank, reason=reason)
-                self._told.add(rank)
-                if rank in self._channels:
-                    self._channels[rank].give_up(reason)
-                self._inbox.put_nowait(Gone(rank, reason))
+                self._lose(rank, f"did not stop within {STOP_BOUND_S} s")
 
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            for channel in self._channels.values():
-                channel.send({"do": "heartbeat"})
+    def _hear_heartbeats(self) -> None:
+        """A node has fallen silent, or was silent and answers again."""
+        report = self._heartbeats.report()
+        if not report:
+            asyncio.get_running_loop().remove_reader(self._heartbeats)
+            return
+        rank = report["rank"]
+        if rank in self._told or self._state.nodes[rank].phase in ("exited", "gone"):
+            return
+        if "silence_s" in report:
+            self._journal.append("node_answers_again", **report)
+        else:
+            last = time_of_day(report["last_heard"])
+            silence = f"{heartbeat.SILENCE_S:g} s"
+            self._lose(rank, f"has not answered for {silence} (last heard {last})")
+
+    def _lose(self, rank: int, reason: str) -> None:
+        """The run goes on without the node, which is let go when the evidence is kept."""
+        self._told.add(rank)
+        self._journal.append("node_lost", rank=rank, reason=reason)
+        self._inbox.put_nowait(Lost(rank, reason))
+
+        async def let_go() -> None:
+            await self._keep_evidence(rank)
+            if rank in self._channels:
+                self._channels[rank].give_up(reason)
+            self._inbox.put_nowait(Gone(rank, reason))
+
+        task = asyncio.get_running_loop().create_task(let_go())
+        self._letting_go.add(task)
+
+    async def _keep_evidence(self, rank: int) -> None:
+        """What this machine sees of a lost node is in the run's folder, and in the journal."""
+        if rank in self._looked_into or len(self._looked_into) >= evidence.NODES:
+            return
+        self._looked_into.add(rank)
+        node = self._plan["nodes"][rank]
+        texts = await evidence.collect(node["private_ip"])
+        texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
+        texts["ssh"] = self._channels[rank].complaints if rank in self._channels else ""
+        for source, seen in sorted(texts.items()):
+            redaction = Redaction(list(self._secrets.values()))  # `ps` shows arguments of the job
+            text = redaction.feed(seen) + redaction.rest()
+            evidence.write(self._journal.folder, node["name"], source, text)
+            self._journal.append("evidence", rank=rank, node=node["name"], source=source, text=text)
 
     async def _attend(self, rank: int) -> None:
         """One node from launch to its end, as events in the inbox and the journal."""
@@ -186,31 +234,59 @@ class Supervisor:
             idle = self._state.nodes[rank].phase in ("launching", "prepared")
             reason = "never started" if idle else reason
             self._journal.append("node_stopped", rank=rank, reason=reason)
+        elif rank in self._channels and self._channels[rank].is_unreached:
+            self._journal.append("node_unreachable", rank=rank, reason=reason)
+            self._inbox.put_nowait(Lost(rank, f"cannot be reached: {reason}"))
+            await self._keep_evidence(rank)
         else:
             self._journal.append("node_lost", rank=rank, reason=reason)
+            self._told.add(rank)
+            self._inbox.put_nowait(Lost(rank, f"was lost: {reason}"))
+            await self._keep_evidence(rank)
         self._inbox.put_nowait(Gone(rank, reason))
 
     async def _launch(self, rank: int) -> str:
-        """Returns why, when the node's worker is gone."""
-        prepared = asyncio.Event()
+        """Returns why, when the node's worker is gone.
+
+        A node that cannot be reached is tried again, but only as long as nothing came from it: a
+        worker that has begun is never launched a second time.
+        """
         async with self._launches:
-            if self._state.verdict:
-                return "the run ended before it was launched"
-            channel = Channel(await self._launcher.open(rank))
-            self._channels[rank] = channel
-            channel.send(self._order(rank))
-            if self._state.verdict:  # reached while the process was being made
-                channel.send({"do": "stop"})
-            reading = asyncio.ensure_future(self._read(rank, channel, prepared))
-            answer = asyncio.ensure_future(prepared.wait())
-            await asyncio.wait(
-                [answer, reading], timeout=PREPARE_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not prepared.is_set() and not reading.done():
-                channel.give_up(f"no answer within {PREPARE_S} s")
-            answer.cancel()
+            give_up, reason = asyncio.get_running_loop().time() + REACH_S, ""
+            while True:
+                if self._state.verdict:
+                    return "the run ended before it was launched"
+                channel = Channel(await self._launcher.open(rank))
+                reading = await self._prepare(rank, channel, give_up, reason)
+                if not reading.done():
+                    break
+                reason = await channel.ended()
+                left = give_up - asyncio.get_running_loop().time()
+                if left < PAUSE_S or not channel.is_unreached:
+                    return reason
+                await asyncio.sleep(PAUSE_S)
         await reading
         return await channel.ended()
+
+    async def _prepare(
+        self, rank: int, channel: Channel, give_up: float, said: str
+    ) -> asyncio.Future[None]:
+        """Returns when the node's worker is prepared, or has ended: the reading of its events.
+
+        `said` is what an earlier try ended with, if there was one.
+        """
+        self._channels[rank] = channel
+        channel.send(self._order(rank))
+        if self._state.verdict:  # reached while the process was being made
+            channel.send({"do": "stop"})
+        prepared = asyncio.Event()
+        reading = asyncio.ensure_future(self._read(rank, channel, prepared))
+        left = give_up - asyncio.get_running_loop().time()
+        if not await _first(channel.reached.wait(), reading, left):
+            channel.give_up(said or f"no answer within {REACH_S} s")
+        elif not await _first(prepared.wait(), reading, PREPARE_S):
+            channel.give_up(f"its worker is not prepared within {PREPARE_S} s")
+        return reading
 
     def _order(self, rank: int) -> Message:
         node = self._plan["nodes"][rank]
@@ -226,19 +302,34 @@ class Supervisor:
             "hidden": list(self._secrets.values()),
             "ready": self._plan["ready"] if waited_for else None,
             "grace_s": STOP_GRACE_S,
-            "silence_s": SILENCE_S,
+            "heartbeats": self._heartbeat_address(rank),
             "metadata": METADATA if self._plan["is_spot"] else None,
+        }
+
+    def _heartbeat_address(self, rank: int) -> Message:
+        """Where the rank's heartbeats go; on this machine over loopback, which needs no network."""
+        address = LOOPBACK if rank == 0 else self._launcher.address
+        return {
+            "address": address,
+            "port": self._heartbeats.port,
+            "key": self._key.hex(),
+            "answer_s": heartbeat.ANSWER_S,
+            "silence_s": heartbeat.HEAD_SILENCE_S,
         }
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():
             kind = event.pop("kind")
             fields = {**event, "rank": rank}
-            if kind == "prepared":
+            if kind == "reached":
+                pass  # the way there, which says so: see Channel.reached
+            elif kind == "prepared":
                 prepared.set()
                 self._inbox.put_nowait(Prepared(rank))
             elif kind == "not_prepared":
                 self._inbox.put_nowait(NotPrepared(rank, event["reason"]))
+            elif kind == "head_silent":
+                self._lose(rank, event["reason"])
             elif kind == "not_ready":
                 self._inbox.put_nowait(NotReady(rank, event["reason"]))
             elif kind == "node_exited":
@@ -271,9 +362,23 @@ class Supervisor:
 
     def _exited(self, rank: int, fields: Message) -> None:
         """A job that ended because we told it to is stopped, whatever it says about it."""
-        self._told.add(rank)
-        if self._state.nodes[rank].stop_asked:
+        if rank in self._told:
+            pass  # lost, and heard once more
+        elif self._state.nodes[rank].stop_asked:
             self._journal.append("node_stopped", rank=rank)
         else:
             self._journal.append("node_exited", **fields)
+        self._told.add(rank)
         self._inbox.put_nowait(Exited(rank, fields["exit_code"]))
+
+
+async def _first(
+    awaited: Coroutine[Any, Any, Any], reading: asyncio.Future[None], seconds: float
+) -> bool:
+    """Returns when `awaited` is done or `reading` is at its end; False when time was over."""
+    waiting = asyncio.ensure_future(awaited)
+    done, _ = await asyncio.wait(
+        [waiting, reading], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+    )
+    waiting.cancel()
+    return bool(done)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
+from engine.agent.heartbeat import HeartbeatClient
 from engine.agent.host import Host, Place
 from engine.agent.interruption import Metadata, watch
 from engine.agent.output import Log, pump
@@ -41,7 +42,9 @@ def work(folder: Path) -> int:
     line = control.readline()
     if not line:
         return 1
-    worker = Worker(folder, json.loads(line), control, Report(sys.stdout.buffer))
+    order = json.loads(line)
+    heartbeats = HeartbeatClient(order["heartbeats"], order["node"]["rank"])
+    worker = Worker(folder, order, control, Report(sys.stdout.buffer), heartbeats)
     signal.signal(signal.SIGTERM, lambda *_: worker.tell({"do": "stop"}))
     return worker.run()
 
@@ -50,13 +53,21 @@ class Worker:
     """`order` is what Supervisor makes for a node.
 
     Its plan, all nodes of the run, the image or None, values of the variables that are secrets and
-    all that output must not show, the readiness probe or None, the grace and the silence, and where
-    a spot instance learns that AWS takes it back (None for another).
+    all that output must not show, the readiness probe or None, the grace, where its heartbeats go,
+    and where a spot instance learns that AWS takes it back (None for another).
     """
 
-    def __init__(self, folder: Path, order: Message, control: RawIOBase, report: Report) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        order: Message,
+        control: RawIOBase,
+        report: Report,
+        heartbeats: HeartbeatClient,
+    ) -> None:
         self._folder, self._order = folder, order
         self._control, self._report = control, report
+        self._heartbeats = heartbeats
         self._node = order["node"]
         rank = self._node["rank"]
         image = order["image"]
@@ -70,11 +81,12 @@ class Worker:
         self._pumps: list[threading.Thread] = []
 
     def tell(self, message: Message) -> None:
-        """The message is in the inbox: start, stop, heartbeat, exited, lost."""
+        """The message is in the inbox: start, stop, exited, head_silent."""
         self._inbox.put(message)
 
     def run(self) -> int:
         """The exit status of the worker itself: 0, whatever the job did."""
+        self._heartbeats.follow(lambda: self.tell({"do": "head_silent"}))
         try:
             environment = self._prepare()
             if environment is not None:
@@ -96,6 +108,14 @@ class Worker:
             self._ranks.open()
         except OSError as error:
             self._report.send("not_prepared", reason=str(error))
+            return None
+        if not self._heartbeats.answered():
+            to = self._order["heartbeats"]
+            where = f"UDP, {to['address']}:{to['port']}"
+            reason = (
+                f"the head does not answer its heartbeats ({where}) within {to['answer_s']:g} s"
+            )
+            self._report.send("not_prepared", reason=reason)
             return None
         self._report.send("prepared")
         return environment
@@ -138,11 +158,13 @@ class Worker:
         self.tell({"do": "stop"})  # the supervisor is gone
 
     def _await(self, words: set[str]) -> str:
-        """The first of `words` that is told; silence for too long counts as `stop`."""
+        """The first of `words` that is told; a head that is not heard any more counts as `stop`."""
         while True:
-            try:
-                word = self._inbox.get(timeout=self._order["silence_s"])["do"]
-            except queue.Empty:
+            word = self._inbox.get()["do"]
+            if word == "head_silent":
+                silence = self._order["heartbeats"]["silence_s"]
+                reason = f"has not heard the head for {silence:g} s"
+                self._report.send("head_silent", reason=reason)
                 return "stop"
             if word in words:
                 return str(word)

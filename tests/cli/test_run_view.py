@@ -1,11 +1,25 @@
 """A run on the terminal, event by event."""
 
-from typing import Literal
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from cli.run_view import RunView
-from engine.events import Event, NetworkSeen, NodeInterrupted, RankStarted, RunFinished
+from engine.events import (
+    Event,
+    Evidence,
+    NetworkSeen,
+    NodeAnswersAgain,
+    NodeInterrupted,
+    NodeLost,
+    NodeUnreachable,
+    RankStarted,
+    RunFinished,
+)
+from engine.result import RunResult
 from tests.engine.conftest import make_plan
 
 NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026-11-20T08:11:01Z")
@@ -86,3 +100,35 @@ def test_a_fallback_is_told_at_once(
     assert shown(capsys, seen(1, level, "node1 uses sockets")) == [
         f"-- network {level}: node1 uses sockets"
     ]
+
+
+def test_a_lost_node_is_told_with_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    silence = "has not answered for 15 s (last heard 12:03:44 UTC)"
+    events = (
+        NodeAnswersAgain(time=1.0, rank=0, silence_s=8.4),
+        NodeUnreachable(time=1.0, rank=1, reason="ssh: Connection refused"),
+        NodeLost(time=1.0, rank=1, reason=silence),
+        Evidence(time=1.0, rank=1, node="node1", source="ping", text="much\ntext\n"),
+    )
+    assert shown(capsys, *events) == [
+        "-- rank 0 answers again, after a silence of 8 s",
+        "-- rank 1 cannot be reached: ssh: Connection refused",
+        f"-- rank 1 lost: {silence}",
+    ]
+
+
+def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    how: dict[str, Any] = {"status": "failed", "exit_code": 125, "first_failed_rank": 1}
+    how |= {"first_failed_node": "node1", "reason": "node1 cannot be reached: x", "last_lines": ()}
+    result = RunResult(run_id="job-1", started=now, ended=now, **how)
+    view = RunView(make_plan(), as_json=False)
+    view.end(result, Path("/runs/job-1/evidence"))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "Run job-1: failed in 0.0s, exit code 125: node1 cannot be reached: x",
+        "Evidence: what was seen of the lost node is in /runs/job-1/evidence",
+    ]
+    view.end(result, None)
+    assert "Evidence" not in capsys.readouterr().out
+    view.end_json(result, None, Path("/runs/job-1/evidence"))
+    assert json.loads(capsys.readouterr().out)["evidence"] == "/runs/job-1/evidence"

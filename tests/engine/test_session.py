@@ -20,7 +20,7 @@ from engine.events import Event, Output
 from engine.history import History
 from engine.places import run_folder
 from engine.plan import LaunchPlan, launch_plan, new_run_id
-from engine.record import recorded_events
+from engine.record import evidence_folder, recorded_events
 from engine.session import ClusterBusy
 from nodes.inventory import Inventory, Node
 from nodes.ssh import Completed
@@ -92,7 +92,13 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     shutil.rmtree(root)
 
 
-INVENTORY = make_inventory(2)
+def on_this_machine(inventory: Inventory) -> Inventory:
+    """The inventory with addresses of this machine alone, to which heartbeats can go."""
+    nodes = (n.model_copy(update={"private_ip": f"127.0.0.{n.rank + 10}"}) for n in inventory.nodes)
+    return inventory.model_copy(update={"nodes": tuple(nodes)})
+
+
+INVENTORY = on_this_machine(make_inventory(2))
 PAST = "2025-11-20T08:22:00Z"
 
 
@@ -117,6 +123,23 @@ def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
     with History(tmp_path) as history:
         assert history.find(plan.run_id).exit_code == 7
         assert [row.busbw for row in history.rows(plan.run_id)][:1] == [3]
+
+
+def test_evidence_of_a_lost_node_comes_with_the_journal(
+    connections: LocalConnections, tmp_path: Path
+) -> None:
+    """The files are here as they are on the head, and again where the journal is read again."""
+    plan = job("if [ $DSTACK_NODE_RANK = 1 ]; then kill -9 $PPID; fi; sleep 1000")
+    result = asyncio.run(session.run(plan, INVENTORY, tmp_path, lambda _: None))
+    assert result.reason == "node1 was lost: its worker ended with -9"
+    there = Path(run_folder(plan.run_id)) / "evidence" / "node1"
+    here = evidence_folder(tmp_path, plan.run_id) / "node1"
+    kept = {path.name: path.read_text() for path in there.iterdir()}
+    assert "127.0.0.11" in kept["ping.txt"]
+    assert {path.name: path.read_text() for path in here.iterdir()} == kept
+    shutil.rmtree(here)
+    asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, lambda _: None))
+    assert {path.name: path.read_text() for path in here.iterdir()} == kept
 
 
 def test_secrets_reach_the_job_and_no_file(connections: LocalConnections, tmp_path: Path) -> None:

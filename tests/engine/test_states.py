@@ -15,6 +15,7 @@ from engine.agent.states import (
     Gone,
     HeadEnding,
     Interrupted,
+    Lost,
     NetworkFault,
     Node,
     NotPrepared,
@@ -119,6 +120,33 @@ def test_a_lost_node_fails_the_run_and_is_named() -> None:
     assert (state.verdict.exit_code, state.verdict.first_failed_rank) == (125, 1)
 
 
+SILENT = Lost(1, "has not answered for 15 s (last heard 12:03:44 UTC)")
+
+
+def test_a_node_that_is_lost_stops_the_run_at_once_and_is_waited_for() -> None:
+    state, actions = feed(running(), SILENT)
+    assert actions == [Stop(0), Stop(1), Stop(2)]
+    assert reason(state) == (
+        "failed",
+        125,
+        1,
+        "node1 has not answered for 15 s (last heard 12:03:44 UTC)",
+    )
+    state, actions = feed(state, Gone(0, ""), Gone(2, ""))
+    assert actions == []
+    assert feed(state, Gone(1, "given up"))[1] == [Finish()]
+
+
+def test_a_node_that_is_lost_after_its_job_has_ended_changes_nothing() -> None:
+    state, actions = feed(running(), Exited(1, 0), SILENT)
+    assert (actions, state.verdict) == ([], None)
+
+
+def test_a_node_that_is_lost_before_anything_started_is_a_failure() -> None:
+    state, _ = feed(make_state(2), Prepared(0), Lost(1, "cannot be reached: refused"))
+    assert reason(state) == ("failed", 125, 1, "node1 cannot be reached: refused")
+
+
 NOTICE = Interrupted(1, "terminate", "2026-11-20T22:31:05Z")
 TAKEN_BACK = "node1 was lost: AWS took its spot instance back (terminate at 2026-11-20T22:31:05Z)"
 
@@ -131,7 +159,9 @@ def test_a_notice_alone_changes_nothing() -> None:
     assert state.verdict.status == "done"
 
 
-@pytest.mark.parametrize("end", [Gone(1, "Connection closed"), Exited(1, 143), Exited(1, 137)])
+@pytest.mark.parametrize(
+    "end", [Gone(1, "Connection closed"), SILENT, Exited(1, 143), Exited(1, 137)]
+)
 def test_a_node_that_aws_takes_back_is_named_so(end: Event) -> None:
     state, actions = feed(running(), NOTICE, end)
     assert actions[0] == Stop(0)
@@ -257,6 +287,7 @@ EVENTS = st.one_of(
     st.builds(Ready, st.integers(0, 2)),
     st.builds(Exited, st.integers(0, 2), st.sampled_from([0, 0, 1, 137])),
     st.builds(Gone, st.integers(0, 2), st.just("lost")),
+    st.builds(Lost, st.integers(0, 2), st.just("has not answered")),
     st.builds(NotReady, st.integers(0, 2), st.just("no port")),
     st.just(StopAsked("asked")),
     st.just(DurationOver(60)),

@@ -1,11 +1,14 @@
+import re
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.errors import LabError
 from lab import cgroups, limits
+from lab.evidence import evidence
 from lab.machine import Machine
 from lab.network import Network
 from lab.places import Places
@@ -90,6 +93,47 @@ def test_subnets_reach_each_other(machine: Booted, boot: Boot) -> None:
     banner = "import socket; print(socket.create_connection(('10.213.1.4', 22), 5).recv(4))"
     assert machine.ssh("python3 -", stdin=banner).stdout == "b'SSH-'\n"
     other.machine.remove()
+
+
+def test_a_machine_announces_its_address(machine: Booted, boot: Boot, places: Places) -> None:
+    """A neighbour that knew a dead machine by that address knows the new one before it asks."""
+
+    def known() -> str:
+        """The interface that the neighbour takes for the address's owner."""
+        return machine.output("ip neigh show 10.213.0.7").split("lladdr ")[1].split()[0]
+
+    first = boot("stock", "10.213.0.7")
+    first.wait()
+    machine.output("bash -c 'exec 3<>/dev/tcp/10.213.0.7/22'")
+    dead = known()
+    first.machine.remove()
+    other = replace(first.machine.spec, instance_id="i-00000000000000099")
+    second = Booted(Machine(other, places), first.key)
+    second.machine.boot(second.on_exit)
+    try:
+        second.wait()
+        mac = second.output("cat /sys/class/net/host0/address").strip()
+        assert mac != dead
+        assert known() == mac
+    finally:
+        second.machine.remove()
+
+
+def test_evidence_of_a_machine_needs_no_login(machine: Booted, places: Places) -> None:
+    """Its processes, its neighbours, its log and its console, seen from the host."""
+    texts = evidence(places, machine.machine.spec.instance_id)
+    assert "/sbin/sshd" in texts["processes"] or "sshd:" in texts["processes"]
+    assert "10.213.0.1 dev host0" in texts["neighbours"]
+    assert "vb-" in texts["links"]
+    assert "systemd" in texts["log"]
+    assert "BEGIN SSH HOST KEY KEYS" in texts["console"]
+    assert re.search(r"^\d+ systemd S ", texts["stacks"], re.MULTILINE)
+
+
+def test_evidence_of_a_machine_that_does_not_run_says_so(places: Places) -> None:
+    texts = evidence(places, "i-gone")
+    assert texts["processes"] == "machine i-gone does not run\n"
+    assert texts["console"].endswith("console: No such file or directory\n")
 
 
 def test_private_addresses_are_unreachable_from_the_host(machine: Booted) -> None:

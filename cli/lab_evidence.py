@@ -1,0 +1,46 @@
+"""Evidence of a lost node that only the lab has: what the machine itself shows, and its console."""
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.events import Event
+    from lab.places import Places
+    from nodes.inventory import Inventory
+
+_WAIT_S = 15.0
+
+
+class LabEvidence:
+    """Keeps the lab's evidence in `folder`, beside what the head saw, when a node is lost."""
+
+    def __init__(self, lab: "Places", inventory: "Inventory", folder: Path) -> None:
+        self._lab, self._inventory, self._folder = lab, inventory, folder
+        self._names: dict[int, str] = {}
+        self._threads: list[threading.Thread] = []
+
+    def see(self, event: "Event") -> None:
+        """Start keeping evidence if the event says that a node is lost."""
+        if event.kind == "run_started":
+            self._names = {node.rank: node.name for node in event.nodes}
+        elif event.kind in {"node_lost", "node_unreachable"}:
+            kept = threading.Thread(target=self._keep, args=(self._names[event.rank],), daemon=True)
+            kept.start()
+            self._threads.append(kept)
+
+    def wait(self) -> None:
+        """Wait until all of it is written, for some seconds at most."""
+        for thread in self._threads:
+            thread.join(_WAIT_S)
+
+    def _keep(self, name: str) -> None:
+        from config.errors import GpuctlError
+        from engine.record import write_evidence
+        from lab.evidence import evidence
+
+        (instance,) = [n.instance_id for n in self._inventory.nodes if n.name == name]
+        with suppress(GpuctlError):  # a full disk: the run's own record says so
+            for source, text in evidence(self._lab, instance).items():
+                write_evidence(self._folder, name, f"lab-{source}", text)

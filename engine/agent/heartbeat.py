@@ -1,0 +1,305 @@
+"""Heartbeats between the supervisor and its workers: signed datagrams, a process on each side.
+
+A worker's sends one a second, the supervisor's answers each, so both sides know whether they hear
+the other. Processes of their own on purpose (docs/decisions/180): they wait neither for output nor
+for Python's lock, which a thread that gets no CPU may hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+BEAT_S = 1.0
+SILENCE_S = 15.0  # a node that is not heard for so long is lost
+HEAD_SILENCE_S = 20.0  # later than SILENCE_S: no node ends a job that the supervisor goes on with
+ANSWER_S = 30.0  # for the first answer, before anything of the job starts
+NOTABLE_S = 5.0  # a silence that ends after so long is worth a line
+STALL_S = 3 * BEAT_S
+
+_HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
+_QUESTION, _ANSWER = b"q", b"a"
+_SEAL = 16  # bytes of HMAC-SHA256
+_HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
+_LOWEST = -20  # nice's most favourable value
+_INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
+
+
+class Watch:
+    """Who has been silent for too long. Times are seconds of one clock, given by the caller.
+
+    Time in which the caller itself stood still (two calls further apart than STALL_S) counts as
+    nobody's silence: what arrived meanwhile has not been read.
+    """
+
+    def __init__(self, bound_s: float) -> None:
+        self._bound_s = bound_s
+        self._heard: dict[int, float] = {}
+        self._reported: set[int] = set()
+        self._now: float | None = None
+
+    def hear(self, peer: int, now: float) -> float:
+        """Note that `peer` was heard; return the seconds since the time before, 0 for the first."""
+        self._advance(now)
+        silence = now - self._heard.get(peer, now)
+        if peer not in self._reported:
+            self._heard[peer] = now
+        return silence
+
+    def look(self, now: float) -> list[int]:
+        """Return the peers that have become silent since the last look, each of them once."""
+        self._advance(now)
+        silent = [peer for peer, at in self._heard.items() if now - at >= self._bound_s]
+        for peer in silent:
+            del self._heard[peer]
+        self._reported.update(silent)
+        return silent
+
+    def _advance(self, now: float) -> None:
+        stood_still = 0.0 if self._now is None else now - self._now
+        self._now = now
+        if stood_still > STALL_S:
+            self._heard = {peer: at + stood_still for peer, at in self._heard.items()}
+
+
+def seal(key: bytes, kind: bytes, rank: int, number: int) -> bytes:
+    """Return the datagram of a heartbeat, which only a holder of `key` can make."""
+    header = _HEADER.pack(kind, rank, number)
+    return header + hmac.digest(key, header, "sha256")[:_SEAL]
+
+
+def unseal(key: bytes, kind: bytes, data: bytes) -> tuple[int, int] | None:
+    """Return rank and number of a heartbeat; None for what is none of this run, or not `kind`."""
+    header, signature = data[: _HEADER.size], data[_HEADER.size :]
+    expected = hmac.digest(key, header, "sha256")[:_SEAL]
+    if len(header) != _HEADER.size or not hmac.compare_digest(signature, expected):
+        return None
+    of, rank, number = _HEADER.unpack(header)
+    return (rank, number) if of == kind else None
+
+
+class HeartbeatServer:
+    """The supervisor's side for `ranks` nodes, each watched from its first heartbeat on."""
+
+    def __init__(self, key: bytes, ranks: int) -> None:
+        self._heard = mmap.mmap(-1, ranks * _HEARD.size)  # written by the process, read here
+        beats = _socket()
+        beats.bind(("", 0))
+        self.port: int = beats.getsockname()[1]
+        self._process = _Process(lambda to: _Answering(key, self._heard, ranks, beats, to).run())
+        beats.close()
+
+    @property
+    def pid(self) -> int:
+        """The process that answers."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when there is a report."""
+        return self._process.reports.fileno()
+
+    def report(self) -> dict[str, Any]:
+        """Return the next report: `rank` and `silence_s` of a notable silence that ended, or `rank`
+        and `last_heard` (time of day) of a node that is silent for too long; {} when the process
+        has ended.
+        """
+        data = self._process.reports.recv(256)
+        return json.loads(data) if data else {}
+
+    def describe(self, rank: int) -> str:
+        """Return in words when and from where the rank was heard last."""
+        heard, number, address, port = _HEARD.unpack_from(self._heard, rank * _HEARD.size)
+        if not number:
+            return f"no heartbeat has come to port {self.port}"
+        return f"heartbeat {number} from {socket.inet_ntoa(address)}:{port} at {time_of_day(heard)}"
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.end()
+        self._heard.close()
+
+
+class HeartbeatClient:
+    """A worker's side: `on_silent` is called from a thread when the supervisor is not heard.
+
+    `to` is what the supervisor says of its own side: address, port and key, after how many seconds
+    it counts as silent (`silence_s`), and within how many the first answer must come (`answer_s`).
+    To be made before the worker has threads.
+    """
+
+    def __init__(self, to: dict[str, Any], rank: int) -> None:
+        self._answer_s: float = to["answer_s"]
+        self._answered = threading.Event()
+        self._process = _Process(lambda reports: _Asking(to, rank, reports).run())
+
+    def follow(self, on_silent: Callable[[], None]) -> None:
+        """Call `on_silent` once when the supervisor has been silent for too long."""
+
+        def read() -> None:
+            while report := self._process.reports.recv(64):
+                if report == b"silent":
+                    on_silent()
+                self._answered.set()
+
+        threading.Thread(target=read, name="heartbeats", daemon=True).start()
+
+    def answered(self) -> bool:
+        """Wait for the first answer; return whether there was one in time."""
+        return self._answered.wait(self._answer_s)
+
+
+class _Process:
+    """A forked process that ends with this one; it says what it sees through `reports`.
+
+    Forked and not executed: it is there at once, and shares the memory of its code.
+    """
+
+    def __init__(self, run: Callable[[socket.socket], None]) -> None:
+        self.reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                # systemd ends a unit with SIGTERM to each process: we live as long as the worker.
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)
+                signal.set_wakeup_fd(-1)
+                self.reports.close()
+                raise_priority()
+                run(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+
+    def end(self) -> None:
+        """End the process."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.reports.close()
+
+
+class _Answering:
+    """What the supervisor's process does: note heartbeats, answer them, report silences."""
+
+    def __init__(
+        self, key: bytes, heard: mmap.mmap, ranks: int, beats: socket.socket, to: socket.socket
+    ) -> None:
+        self._key, self._heard, self._ranks = key, heard, ranks
+        self._beats, self._reports = beats, to
+        self._watch = Watch(SILENCE_S)
+        _close_all_but(beats, to)
+
+    def run(self) -> None:
+        """Return when the supervisor's process has ended."""
+        look = time.monotonic()
+        while True:
+            readable = select.select([self._beats, self._reports], [], [], BEAT_S / 4)[0]
+            if self._reports in readable:  # its end: nothing is ever sent to us
+                return
+            if self._beats in readable:
+                with contextlib.suppress(OSError):  # the way back is down
+                    self._answer(*self._beats.recvfrom(64))
+            if time.monotonic() >= look:
+                look = time.monotonic() + BEAT_S / 4
+                for rank in self._watch.look(time.monotonic()):
+                    self._report(rank=rank, last_heard=self._noted(rank)[0])
+
+    def _answer(self, data: bytes, sender: Any) -> None:
+        """Note the heartbeat and answer it; older ones than the last count for nothing (replay)."""
+        rank, number = unseal(self._key, _QUESTION, data) or (0, 0)
+        if rank >= self._ranks or number <= self._noted(rank)[1]:
+            return
+        silence = self._watch.hear(rank, time.monotonic())
+        address = socket.inet_aton(sender[0]), sender[1]
+        _HEARD.pack_into(self._heard, rank * _HEARD.size, time.time(), number, *address)
+        if silence >= NOTABLE_S:
+            self._report(rank=rank, silence_s=round(silence, 1))
+        self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
+
+    def _noted(self, rank: int) -> Any:
+        return _HEARD.unpack_from(self._heard, rank * _HEARD.size)
+
+    def _report(self, **fields: Any) -> None:
+        self._reports.send(json.dumps(fields).encode())
+
+
+class _Asking:
+    """What a worker's process does: send heartbeats, and report whether they are answered."""
+
+    def __init__(self, to: dict[str, Any], rank: int, reports: socket.socket) -> None:
+        self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
+        self._rank, self._reports = rank, reports
+        self._watch = Watch(to["silence_s"])
+        self._newest = 0
+        self._beats = _socket()
+        _close_all_but(self._beats, reports)
+
+    def run(self) -> None:
+        """Return when the worker's process has ended."""
+        number = 0
+        while True:
+            number += 1
+            with contextlib.suppress(OSError):  # no way there at the moment
+                question = seal(self._key, _QUESTION, self._rank, number)
+                self._beats.sendto(question, self._address)
+            beat = time.monotonic() + BEAT_S
+            while (left := beat - time.monotonic()) > 0:
+                readable = select.select([self._beats, self._reports], [], [], left)[0]
+                if self._reports in readable:
+                    return
+                if self._beats in readable:
+                    with contextlib.suppress(OSError):
+                        self._take(self._beats.recv(64))
+            if self._watch.look(time.monotonic()):
+                self._reports.send(b"silent")
+
+    def _take(self, data: bytes) -> None:
+        """Note an answer to this rank that is newer than those before."""
+        rank, number = unseal(self._key, _ANSWER, data) or (self._rank, 0)
+        if rank != self._rank or number <= self._newest:
+            return
+        if not self._newest:
+            self._reports.send(b"answered")
+        self._newest = number
+        self._watch.hear(0, time.monotonic())
+
+
+def time_of_day(seconds: float) -> str:
+    """Return a time since the epoch as `12:03:44 UTC`."""
+    return time.strftime("%H:%M:%S UTC", time.gmtime(seconds))
+
+
+def raise_priority() -> None:
+    """Let this process run before a job's processes, as far as the machine permits it."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:  # a container without CAP_SYS_NICE, or real-time groups without a share
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
+
+
+def _socket() -> socket.socket:
+    """Return a UDP socket that never blocks."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, _INTERACTIVE)
+    return made
+
+
+def _close_all_but(*kept: socket.socket) -> None:
+    """Close what this process has inherited: a pipe that it held would hide its other end's end."""
+    numbers = {each.fileno() for each in kept}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no objects: they would open more
+        if int(name) not in numbers:
+            with contextlib.suppress(OSError):
+                os.close(int(name))

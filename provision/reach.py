@@ -1,0 +1,62 @@
+"""Whether the head reaches every node by ssh, which is how a run gets onto them."""
+
+import shlex
+
+from config.errors import NodeError
+from config.progress import Progress, Reporter
+from nodes.inventory import Inventory
+from nodes.ssh import Connections
+
+REACH_PATIENCE_S = 60
+"""As long as a run's supervisor tries to reach a node (engine/agent/supervisor.py)."""
+
+_AT_ONCE = 16
+
+# For each address of standard input a line: the address, and where ssh failed what it said at last.
+_SCRIPT = """
+reach() {
+    while ! said=$(ssh -n -o BatchMode=yes -o ConnectTimeout=5 "root@$1" true 2>&1); do
+        if [ $SECONDS -ge "$PATIENCE" ]; then
+            echo "$1 $(echo "${said:-it said nothing}" | tail -n 1)"
+            return
+        fi
+        sleep 1
+    done
+    echo "$1"
+}
+export -f reach
+xargs -r -n 1 -P "$AT_ONCE" bash -c 'reach "$0"'
+"""
+
+
+async def reach_every_node(
+    connections: Connections, inventory: Inventory, report: Reporter
+) -> None:
+    """Wait until the head has reached every other node by ssh.
+
+    Raises NodeError with a line for each node that it has not reached within REACH_PATIENCE_S.
+    """
+    head, *others = inventory.nodes
+    left = {node.private_ip: node for node in others}
+    if not left:
+        return
+    for node in others:
+        report(Progress("reach", node.name, "running", f"from {head.name}"))
+    settings = (f"PATIENCE={REACH_PATIENCE_S}", f"AT_ONCE={_AT_ONCE}")
+    command = shlex.join(["env", *settings, "bash", "-c", _SCRIPT])
+    lines = []
+    async for line in connections.lines(head, command, stdin="\n".join(left) + "\n"):
+        address, _, complaint = line.partition(" ")
+        if address not in left:
+            continue
+        node = left.pop(address)
+        report(Progress("reach", node.name, "failed" if complaint else "done", complaint))
+        if complaint:
+            lines.append(f"{head.name} cannot reach {node.name} ({address}) by ssh: {complaint}")
+    lines += [f"{head.name} did not try to reach {node.name}" for node in left.values()]
+    if lines:
+        raise NodeError(
+            "\n".join(lines),
+            f"see `gpuctl ssh {inventory.cluster} {head.name} -- ssh ADDRESS true`; nodes must be"
+            " open to each other (security group, firewall of the image)",
+        )

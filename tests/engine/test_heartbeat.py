@@ -1,0 +1,207 @@
+"""Heartbeats: who is silent, and what nobody can fake."""
+
+import os
+import re
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.agent import heartbeat
+from engine.agent.heartbeat import (
+    BEAT_S,
+    SILENCE_S,
+    STALL_S,
+    HeartbeatClient,
+    HeartbeatServer,
+    Watch,
+    seal,
+    unseal,
+)
+
+KEY = b"k" * 32
+STEPS = st.lists(st.tuples(st.floats(0.01, STALL_S), st.booleans()), max_size=200)
+"""Seconds since the step before, none in which the watch stood still, and whether it hears."""
+
+
+@given(STEPS)
+def test_a_peer_is_silent_after_the_bound_and_never_before(steps: list[tuple[float, bool]]) -> None:
+    watch, now, heard = Watch(SILENCE_S), 0.0, 0.0
+    watch.hear(7, now)
+    for seconds, hears in steps:
+        now += seconds
+        if hears:
+            watch.hear(7, now)
+            heard = now
+        silent = watch.look(now)
+        assert silent == ([7] if now - heard >= SILENCE_S else [])
+        if silent:
+            watch.hear(7, now + 1)  # too late
+            assert watch.look(now + 1) == watch.look(now + 2 * SILENCE_S) == []
+            return
+
+
+@given(STEPS, st.floats(STALL_S, 1000))
+def test_what_stands_still_itself_takes_nobody_for_silent(
+    steps: list[tuple[float, bool]], still: float
+) -> None:
+    """After a pause of our own a peer has as much time left as it had before."""
+    watches = Watch(SILENCE_S), Watch(SILENCE_S)
+    now, pause = 0.0, 0.0
+    for watch in watches:
+        watch.hear(0, 0.0)
+    for seconds, hears in [*steps[:3], (still + 0.1, False), *steps[3:]]:
+        if seconds > STALL_S:
+            pause = seconds
+            assert watches[1].look(now + pause) == []
+            continue
+        now += seconds
+        if hears:
+            watches[0].hear(0, now)
+            watches[1].hear(0, now + pause)
+        assert watches[0].look(now) == watches[1].look(now + pause)
+
+
+def test_the_time_of_a_silence_is_returned_when_it_ends() -> None:
+    watch = Watch(SILENCE_S)
+    assert watch.hear(1, 0.0) == 0
+    assert [watch.look(float(second)) for second in range(1, 9)] == [[]] * 8
+    assert watch.hear(1, 8.0) == 8
+
+
+def test_a_head_gives_up_a_node_before_the_node_gives_up_its_job() -> None:
+    """Else a disturbance that the run survives would end a job."""
+    assert SILENCE_S + 2 * BEAT_S < heartbeat.HEAD_SILENCE_S
+
+
+@given(st.binary(max_size=64))
+def test_what_is_not_sealed_with_the_runs_key_is_no_heartbeat(data: bytes) -> None:
+    assert unseal(KEY, b"q", data) is None
+
+
+def test_a_heartbeat_counts_for_its_run_its_kind_and_as_it_is() -> None:
+    data = seal(KEY, b"q", 3, 17)
+    assert unseal(KEY, b"q", data) == (3, 17)
+    assert unseal(b"other" * 8, b"q", data) is None
+    assert unseal(KEY, b"a", data) is None
+    for place in range(len(data)):
+        changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        assert unseal(KEY, b"q", changed) is None
+
+
+@pytest.fixture
+def server() -> Iterator[HeartbeatServer]:
+    server = HeartbeatServer(KEY, 6)
+    yield server
+    server.close()
+
+
+def address(server: HeartbeatServer) -> dict[str, object]:
+    where = {"address": "127.0.0.1", "port": server.port, "key": KEY.hex()}
+    return {**where, "answer_s": 10, "silence_s": 1.5}
+
+
+def question(server: HeartbeatServer, rank: int, number: int, key: bytes = KEY) -> bytes | None:
+    """What the server answers to a heartbeat."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
+        node.settimeout(1)
+        node.sendto(seal(key, b"q", rank, number), ("127.0.0.1", server.port))
+        try:
+            return node.recv(64)
+        except TimeoutError:
+            return None
+
+
+def test_both_sides_hear_each_other(server: HeartbeatServer) -> None:
+    client = HeartbeatClient(address(server), 5)
+    client.follow(lambda: None)
+    assert client.answered()
+    assert re.fullmatch(
+        r"heartbeat \d+ from 127\.0\.0\.1:\d+ at \d\d:\d\d:\d\d UTC", server.describe(5)
+    )
+    assert server.describe(4) == f"no heartbeat has come to port {server.port}"
+    client._process.end()
+
+
+def test_an_old_heartbeat_sent_again_is_not_answered(server: HeartbeatServer) -> None:
+    assert question(server, 1, 2) == seal(KEY, b"a", 1, 2)
+    assert question(server, 1, 2) is None
+    assert question(server, 1, 1) is None
+    assert question(server, 1, 3, key=b"x" * 32) is None
+    assert question(server, 6, 1) is None  # not a rank of the run
+    assert question(server, 1, 3) == seal(KEY, b"a", 1, 3)
+
+
+def test_a_silent_node_is_reported_once_with_the_time_it_was_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.5)
+    server = HeartbeatServer(KEY, 6)
+    before = time.time()
+    question(server, 1, 1)
+    report = server.report()
+    assert report["rank"] == 1
+    assert before <= report["last_heard"] <= time.time() - 0.5
+    assert select.select([server], [], [], 1.0)[0] == []
+    server.close()
+
+
+def test_a_silence_that_the_run_survives_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "NOTABLE_S", 0.2)
+    server = HeartbeatServer(KEY, 6)
+    question(server, 1, 1)
+    question(server, 1, 2)
+    time.sleep(0.3)  # the silence
+    question(server, 1, 3)
+    report = server.report()
+    assert report["rank"] == 1
+    assert report["silence_s"] >= 0.3
+    server.close()
+
+
+def test_a_worker_hears_of_a_head_that_is_silent() -> None:
+    server = HeartbeatServer(KEY, 6)
+    silent = threading.Event()
+    client = HeartbeatClient(address(server), 0)
+    client.follow(silent.set)
+    assert client.answered()
+    assert not silent.wait(2)
+    server.close()
+    assert silent.wait(20)
+    client._process.end()
+
+
+def test_its_process_ends_with_its_owner_and_at_no_ones_request() -> None:
+    """systemd ends a unit by SIGTERM to every process in it: heartbeats go on until it is gone."""
+    server = HeartbeatServer(KEY, 6)
+    assert question(server, 1, 1) == seal(KEY, b"a", 1, 1)
+    os.kill(server.pid, signal.SIGTERM)
+    assert question(server, 1, 2) == seal(KEY, b"a", 1, 2)
+    server._process.reports.close()  # what the kernel does for an owner that is killed
+    assert os.waitpid(server.pid, 0) == (server.pid, 0)
+
+
+def test_its_process_has_a_priority_of_its_own(server: HeartbeatServer) -> None:
+    """It is raised where the machine permits it; nobody else's changes."""
+    question(server, 1, 1)
+
+    def priority(pid: int) -> tuple[int, int]:
+        return os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
+
+    assert priority(0) == (os.SCHED_OTHER, 0)
+    if os.geteuid() == 0:
+        assert priority(server.pid) != priority(0)
+
+
+def test_its_process_holds_nothing_of_its_owner_open(server: HeartbeatServer) -> None:
+    question(server, 1, 1)
+    opened = [path.readlink() for path in Path(f"/proc/{server.pid}/fd").iterdir()]
+    assert len(opened) == 2
+    assert all(str(path).startswith("socket:") for path in opened)
