@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak images test lint install lab-clean setup docs
+.PHONY: aws-smoke demo soak images test check lint install lab-clean setup docs
 
 SHELL := /bin/bash
 VENV := .venv
@@ -28,8 +28,13 @@ aws-smoke: install
 images: install
 	@scripts/images
 
-test: install images lint
-	@$(RUN)/pytest
+# Everything: lint, and all tests on several workers, each with labs of its own.
+test: install images
+	@WORKERS=$${WORKERS:-4} scripts/test
+
+# Lint, and the tests that need neither a lab nor Pulumi's engine.
+check: install
+	@WORKERS=$${WORKERS:-2} scripts/test -m 'not lab and not engine'
 
 lint: install
 	@$(RUN)/ruff check .

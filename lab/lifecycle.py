@@ -32,7 +32,7 @@ from lab import (
 )
 from lab.places import DEFAULT, Places, everywhere
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 """How long the daemon may take to be ready; images are there before it starts."""
 
 STOP_SECONDS = 60.0

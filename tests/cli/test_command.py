@@ -1,5 +1,6 @@
 """The command as a person meets it: help, errors, exit codes, what it imports."""
 
+import json
 import os
 import signal
 import socket
@@ -127,11 +128,40 @@ def test_no_credentials_is_one_line_and_nothing_is_created(tmp_path: Path) -> No
 def test_looking_at_nothing_is_fine_when_the_lab_is_down(
     command: list[str], tmp_path: Path
 ) -> None:
-    done = gpuctl("--lab", *command, home=tmp_path)
-    if "lab is up" in gpuctl("lab", "status", home=tmp_path).stdout:
-        pytest.skip("a lab runs on this machine")
+    done = gpuctl("--lab-name", "t-down", *command, home=tmp_path)
     assert done.returncode == 0
     assert done.stdout in {"No cluster exists.\n", "No run yet.\n"}
+
+
+@pytest.mark.parametrize("command", [["lab", "status"], ["up", "stacks/demo.yaml"]])
+def test_a_name_that_no_lab_can_have_is_the_users_mistake(
+    command: list[str], tmp_path: Path
+) -> None:
+    done = gpuctl("--lab-name", "No Lab", *command, home=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gpuctl: error: 'No Lab' is no name for a lab; use 1 to 16 ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_named_lab_is_meant_by_every_message(tmp_path: Path) -> None:
+    chosen = ("--lab-name", "t-down")
+    done = gpuctl(*chosen, "lab", "status", home=tmp_path)
+    assert done.stdout.splitlines()[0] == "Lab t-down is down."
+    now = json.loads(gpuctl(*chosen, "lab", "status", "--json", home=tmp_path).stdout)
+    assert (now["name"], now["up"], now["machines"]) == ("t-down", False, [])
+    assert all(other["up"] for other in now["others"])
+    done = gpuctl(*chosen, "lab", "fault", "clear", home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpuctl: error: the lab is not running; start it with `gpuctl --lab-name t-down lab"
+        " start`\n",
+    )
+    done = gpuctl(*chosen, "down", "demo", "--yes", home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpuctl: error: the lab is not running, so no cluster exists in it; start one with `gpuctl"
+        " --lab-name t-down up FILE`\n",
+    )
 
 
 def test_an_unknown_run_is_one_line(tmp_path: Path) -> None:

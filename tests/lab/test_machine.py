@@ -218,7 +218,7 @@ def test_a_removed_machine_leaves_nothing(boot: Boot, places: Places) -> None:
     name = booted.machine.spec.instance_id
     assert booted.exits == [name]
     assert not (places.machines / name).exists()
-    assert name not in Path("/proc/self/mounts").read_text()
+    assert f"{places.machines}/{name}" not in Path("/proc/self/mounts").read_text()
     assert name not in cgroups.machines(places)
     assert cgroups.processes(places, name) == set()
     booted.machine.remove()  # once more is fine

@@ -49,8 +49,8 @@ class Life:
 
 
 @contextmanager
-def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Planned, str]]:
-    """The case's plan, and the golden text of it."""
+def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Planned, str, Stack]]:
+    """The case's plan, the golden text of it, and the stack that can be made as planned."""
     with prepared(case.name, ec2) as ids:
         text = case.text
         for stand_in, real in ids.items():
@@ -60,24 +60,24 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
         # Nobody will enter: neither the lab's ways in nor this machine's programs say what may be.
         asked = replace(target, provider_address=None, session_plugin=("sh",))
         resolved = resolve(load_cluster(file), asked)
-        plan = Stack(resolved.cluster.name, target, find_engine(silent)).preview(resolved)
+        stack = Stack(resolved.cluster.name, target, find_engine(silent))
+        plan = stack.preview(resolved)
         found = planned(FleetPlan(resolved, plan, hourly_usd(resolved)), target)
         shown = found.text(case)
         for stand_in, real in ids.items():
             shown = shown.replace(real, stand_in)
-        yield found, shown
+        yield found, shown, stack
 
 
 def text_of(case: Case, target: Target, ec2: "EC2Client") -> str:
     """What the golden file should be; in the account nothing is made."""
-    with _planned(case, target, ec2) as (_, text):
+    with _planned(case, target, ec2) as (_, text, _):
         return text
 
 
 def live(case: Case, target: Target, ec2: "EC2Client") -> Life:
     """The cluster was planned, made and removed: nothing but what was planned may be made."""
-    with _planned(case, target, ec2) as (found, text):
-        stack = Stack(found.fleet.resolved.cluster.name, target, find_engine(silent))
+    with _planned(case, target, ec2) as (found, text, stack):
         with (_launched if case.is_mode else _made)(found, stack, target) as fleet:
             made = nodes_as_made(ec2, fleet, found)
             changes = stack.preview(found.fleet.resolved).changes if case.is_mode else ()
@@ -107,4 +107,3 @@ def _made(found: Planned, stack: Stack, target: Target) -> Iterator[Fleet]:
     """Only Pulumi's part: all types come from the same capacity by the same way."""
     yield stack.up(found.fleet.resolved)
     stack.destroy()
-    stack.remove()
