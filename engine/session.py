@@ -25,7 +25,7 @@ from engine.plan import LaunchPlan
 from engine.record import Record, recorded_events
 from engine.result import ResultOf, RunResult
 from nodes.inventory import Inventory
-from nodes.ssh import connect
+from nodes.kept import connect
 
 OnEvent = Callable[[Event], None]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab import lifecycle
 from nodes.inventory import Inventory
-from nodes.ssh import openssh_config
+from nodes.openssh import openssh_config
 
 COMMAND = Path(sys.executable).with_name("gpuctl")
 KEPT = "  ControlMaster auto\n  ControlPath {folder}/%C\n  ControlPersist 600\n"
