@@ -22,7 +22,7 @@ class Bundle:
 
     @property
     def path(self) -> str:
-        """Where it lies on a node."""
+        """The folder on a node into which it is unpacked; the archive has `.pyz` behind it."""
         return agent_path(self.digest)
 
 

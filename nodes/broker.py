@@ -159,7 +159,7 @@ class Broker:
 def _inode() -> int | None:
     """Which file the socket is; None when the folder is gone, with the cluster."""
     try:
-        return Path(SOCKET).stat().st_ino
+        return Path(sys.argv[1], SOCKET).stat().st_ino
     except OSError:
         return None
 

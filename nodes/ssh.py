@@ -62,9 +62,7 @@ class Connections:
                 try:
                     done = await process.wait()
                 finally:
-                    if process.returncode is None and not process.is_closing():
-                        process.terminate()  # its caller has gone; the connection stays
-                    process.close()
+                    process.close()  # the connection stays, also for one that has gone
         return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
 
     async def lines(

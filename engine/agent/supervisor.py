@@ -10,7 +10,6 @@ import asyncio
 from typing import Any
 
 from engine.agent.channel import Channel
-from engine.agent.interruption import METADATA
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.pieces import Pieces
@@ -213,6 +212,8 @@ class Supervisor:
         return await channel.ended()
 
     def _order(self, rank: int) -> Message:
+        from engine.agent.interruption import METADATA  # late, as HTTP takes long to import
+
         node = self._plan["nodes"][rank]
         waited_for = self._plan["startup_order"] != "any" and rank in self._state.first_wave
         return {

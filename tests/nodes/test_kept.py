@@ -163,8 +163,9 @@ def test_a_broker_that_nobody_uses_ends(site: Site, monkeypatch: pytest.MonkeyPa
 
 def test_a_broker_whose_cluster_is_gone_ends(site: Site) -> None:
     ask(site.inventory, "true")
-    site.inventory.folder.rename(site.inventory.folder.with_name("gone"))
+    gone = site.inventory.folder.rename(site.inventory.folder.with_name("gone"))
     assert brokers(site.inventory) == []
+    gone.rename(site.inventory.folder)
 
 
 def test_more_commands_at_once_than_sshd_takes_over_one_connection(site: Site) -> None:
@@ -178,9 +179,12 @@ def test_more_commands_at_once_than_sshd_takes_over_one_connection(site: Site) -
     use(site.inventory, action)
 
 
-def test_a_client_that_leaves_ends_its_command(site: Site, tmp_path: Path) -> None:
+def test_nobody_reads_what_a_command_prints_whose_client_has_left(
+    site: Site, tmp_path: Path
+) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
-    command = f"trap 'touch {ended}; exit' TERM; touch {begun}; while :; do sleep 0.05; done"
+    printing = "while echo x; do sleep 0.05; done 2> /dev/null"
+    command = f"trap '' PIPE; touch {begun}; {printing}; touch {ended}"
     script = (
         "import asyncio, sys\n"
         "from nodes.inventory import Inventory\n"
