@@ -48,8 +48,25 @@ def _quick() -> int | None:
     return run(sys.argv[1:])
 
 
+def _prepare_imports() -> None:
+    """Let Python keep compiled modules also where the environment forbids it, as containers do.
+
+    Compiling takes half a second of every command. They lie in gpuctl's cache (as `cache_home` of
+    config/folders.py, which is one of them), not beside the sources. Pydantic has no plugins here,
+    and would look for them in the metadata of every package.
+    """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if sys.dont_write_bytecode and not sys.flags.ignore_environment:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+        sys.pycache_prefix = f"{cache}/gpuctl/pycache"
+        sys.dont_write_bytecode = False
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # for processes of ours
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+
 def main() -> None:
     """The command has run; the process ends with its exit code."""
+    _prepare_imports()
     if "exec" in sys.argv[1:3] and (code := _quick()) is not None:
         raise SystemExit(code)
     from pathlib import Path

@@ -175,7 +175,7 @@ class _Session:
         used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
         async with connect(self._inventory) as connections:
             # Environment and secrets go through stdin: arguments are seen by everybody.
-            start = shlex.join(["python3", "-IS", bundle.path, "start", run_folder(plan.run_id)])
+            start = shlex.join(["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)])
             command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
             text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
             done = await connections.run(head, command, stdin=text, timeout=_START_S)

@@ -106,8 +106,9 @@ class Units:
         )
         options = [f"--property={text}" for text in properties]
         unit = f"--unit=gpuctl-run-{self._folder.name}-{rank}"
+        program = str(self._agent / "__main__.py")
         head = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", unit]
-        return [*head, *options, python, "-IS", str(self._agent), "work", str(self._folder)]
+        return [*head, *options, python, "-IS", program, "work", str(self._folder)]
 
     async def _spawn(self, argv: list[str]) -> Process:
         import asyncio  # late: workers use this module too, for `ssh_to`

@@ -14,6 +14,7 @@ from pathlib import Path
 BUSY = 3  # exit status of start: another run is on this cluster
 HANDED = Path("/run/gpuctl")
 """Where `start` hands a run over to its supervisor: in memory, for the moment until it is read."""
+PROGRAM = "__main__.py"
 LOCK = "lock"  # beside the runs' folders; held by a supervisor, has its run's id
 
 
@@ -102,7 +103,7 @@ def _start_unit(folder: Path) -> int:
         [
             *("systemd-run", "--quiet", "--collect", f"--unit=gpuctl-run-{folder.name}"),
             *(f"--property={text}" for text in properties),
-            *(sys.executable, "-IS", str(_this_file()), "supervise", str(folder)),
+            *(sys.executable, "-IS", f"{_this_file()}/{PROGRAM}", "supervise", str(folder)),
         ],
         check=False,
     ).returncode
@@ -110,7 +111,8 @@ def _start_unit(folder: Path) -> int:
 
 def _this_file() -> Path:
     """The agent's own folder, or its zip application."""
-    return Path(sys.argv[0]).resolve()
+    path = Path(sys.argv[0]).resolve()
+    return path.parent if path.name == PROGRAM else path
 
 
 def _take_lock(runs: Path, run_id: str) -> int | None:
