@@ -16,7 +16,7 @@ from nodes import dial
 def run(arguments: list[str]) -> int | None:
     """The exit code, once the command has run; None where it is not for this module."""
     in_lab = arguments[:1] == ["--lab"]
-    found = _plain(arguments[in_lab:])
+    found = plain(arguments[in_lab:])
     if found is None:
         return None
     name, command = found
@@ -58,7 +58,7 @@ def _show(answers: dial.Message) -> int:
     return show({name: said(answer) for name, answer in answers.items()})
 
 
-def _plain(arguments: list[str]) -> tuple[str, list[str]] | None:
+def plain(arguments: list[str]) -> tuple[str, list[str]] | None:
     """Cluster and command of `exec CLUSTER [--] COMMAND…` without options."""
     if len(arguments) < 3 or arguments[0] != "exec" or arguments[1].startswith("-"):
         return None
