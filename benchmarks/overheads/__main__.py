@@ -46,7 +46,9 @@ def measure(only: Iterable[str]) -> Iterator[Row]:
     with site(NODES) as here:
         for group, rows in asked.items():
             with _named(group):
-                yield from (row for row in rows(here) if _is_asked(row.name, wanted))
+                found = [row for row in rows(here) if _is_asked(row.name, wanted)]
+                print(as_table(found), file=sys.stderr, flush=True)
+                yield from found
 
 
 def _of_many(here: Site) -> list[Row]:

@@ -89,7 +89,9 @@ def site(nodes: int) -> Iterator[Site]:
         raise SystemExit("a lab is running, and would be stopped: end it with `gpuctl lab stop`")
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as name:
         folder = Path(name)
-        environment = os.environ | {"XDG_STATE_HOME": name, "AWS_EC2_METADATA_DISABLED": "true"}
+        environment = {**os.environ, "XDG_STATE_HOME": name, "AWS_EC2_METADATA_DISABLED": "true"}
+        # As a person's: Python keeps the compiled modules of gpuctl and of ansible.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         file = folder / "bench.yaml"
         file.write_text(
             json.dumps({"name": "bench", "nodes": nodes, "instance_type": "p4d.24xlarge"})

@@ -42,10 +42,7 @@ def cluster(site: Site, tmp_path: Path) -> Iterator[Site]:  # noqa: F811
 
 
 def environment(home: Path) -> dict[str, str]:
-    return os.environ | {
-        "XDG_STATE_HOME": str(home / "state"),
-        "XDG_CACHE_HOME": str(home / "cache"),
-    }
+    return os.environ | {"XDG_STATE_HOME": str(home / "state")}
 
 
 def gpuctl(home: Path, *arguments: str) -> tuple[int, str, str]:
@@ -95,9 +92,8 @@ def test_a_bastion_out_of_reach_is_one_error(cluster: Site, tmp_path: Path) -> N
 def test_a_changed_host_key_is_an_error_on_that_node(cluster: Site, tmp_path: Path) -> None:
     assert gpuctl(tmp_path, "exec", "demo", "--", "true")[0] == 0
     known = cluster.inventory.folder / "known_hosts"
-    known.write_text(
-        known.read_text().replace(cluster.nodes[1].host_key, cluster.nodes[0].host_key)
-    )
+    other = cluster.nodes[0].host_key
+    known.write_text(known.read_text().replace(cluster.nodes[1].host_key, other))
     code, shown, _ = gpuctl(tmp_path, "exec", "demo", "--", "true")
     assert code == 255
     assert "node1 (127.0.0.1) shows a host key that is not the pinned one; " in shown
