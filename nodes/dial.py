@@ -33,8 +33,14 @@ class BrokerLost(Exception):
 
 
 def stamp(folder: str, inventory: Message) -> str:
-    """What a broker's connections depend on: nodes, pinned host keys, the client's key."""
+    """What a broker's connections depend on: nodes, pinned host keys, the client's key.
+
+    Where nodes are reached by a command, that is also the AWS account and credentials of today.
+    """
     parts: list[object] = [_WORDS, zlib.crc32(json.dumps(inventory, sort_keys=True).encode())]
+    if inventory.get("proxy"):
+        account = sorted(item for item in os.environ.items() if item[0].startswith("AWS_"))
+        parts.append(zlib.crc32(repr(account).encode()))
     for name in _FILES:
         try:
             found = os.stat(f"{folder}/{name}")  # noqa: PTH116  pathlib costs a third of the start
