@@ -25,6 +25,7 @@ from engine.places import run_folder
 from engine.plan import LaunchPlan
 from engine.record import Record, recorded_events
 from engine.result import ResultOf, RunResult
+from nodes.answers import Completed
 from nodes.inventory import Inventory
 from nodes.kept import KeptConnections, connect
 
@@ -180,8 +181,9 @@ class _Session:
             text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
             done = await connections.run(head, command, stdin=text, timeout=_START_S)
             if done.exit_status == _NO_AGENT:  # this head has run nothing of this gpuctl yet
-                await self._ship(connections, bundle)
-                done = await connections.run(head, command, stdin=text, timeout=_START_S)
+                done = await self._ship(connections, bundle)
+                if done.exit_status == 0:
+                    done = await connections.run(head, command, stdin=text, timeout=_START_S)
         if done.exit_status == _BUSY:
             other = json.loads(done.stdout)["busy"]
             raise ClusterBusy(
@@ -195,12 +197,13 @@ class _Session:
                 f"look at it with `gpuctl ssh {plan.cluster} {head.name}`",
             )
 
-    async def _ship(self, connections: KeptConnections, bundle: Bundle) -> None:
-        """The agent is on the head: unpacked for its use, and as an archive for the other nodes."""
+    async def _ship(self, connections: KeptConnections, bundle: Bundle) -> Completed:
+        """Put the agent on the head: unpacked for itself, and as an archive for the others."""
         archive = f"{bundle.path}.pyz"
         await connections.put(self._head, bundle.data, archive, 0o644)
         unpack = f"umask 022; {receive_agent(bundle.path, len(bundle.data))}"
-        await connections.run(self._head, f"{{ {unpack}; }} < {archive}", timeout=_CALL_S)
+        command = f"{{ {unpack}; }} < {archive}"
+        return await connections.run(self._head, command, timeout=_CALL_S)
 
     async def _follow_head(self, record: Record, history: History) -> RunResult:
         """Follows the head's journal through lost connections, to the run's end."""
