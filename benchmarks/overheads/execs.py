@@ -33,8 +33,22 @@ def _names(site: Site) -> str:
 
 def _pdsh(site: Site, config: Path) -> Sequence[str]:
     del config
-    count = len(site.inventory.nodes)
-    return ["pdsh", "-S", "-R", "ssh", "-f", str(count), "-l", "root", "-w", _names(site), "true"]
+    count, user = len(site.inventory.nodes), site.inventory.user
+    return [
+        "pdsh",
+        "-S",
+        "-R",
+        "ssh",
+        "-f",
+        str(count),
+        "-t",
+        "60",
+        "-l",
+        user,
+        "-w",
+        _names(site),
+        "true",
+    ]
 
 
 def _clush(site: Site, config: Path) -> Sequence[str]:

@@ -6,18 +6,18 @@ machine's. gpuctl finds the nodes in a state folder, as it finds those of any cl
 """
 
 import getpass
-import json
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.overheads.site import Site
-from nodes.inventory import Bastion, Node, save
+from benchmarks.overheads.site import Site, environment_of
+from nodes.dial import end as end_broker
+from nodes.inventory import Bastion, Inventory, Node, save
 from nodes.keys import ensure_key
 
 NAME = "many"
@@ -36,45 +36,57 @@ START_S = 10
 
 
 @contextmanager
-def simulated(real: Site, count: int) -> Iterator[Site]:
-    """A cluster of `count` simulated nodes beside the real one, in the same state folder."""
-    clusters = real.folder / "gpuctl/lab/clusters"
-    folder = clusters / NAME
-    folder.mkdir(mode=0o700)
-    (folder / "authorized_keys").write_text(ensure_key(folder / "id_ed25519", NAME) + "\n")
-    host_key = ensure_key(folder / "host", "host")
-    ports = (_free_port(), _free_port())
+def simulated(count: int) -> Iterator[Site]:
+    """A cluster of `count` simulated nodes, of which gpuctl's state says that it is ready."""
+    with tempfile.TemporaryDirectory(prefix="gpuctl-") as name:
+        home = Path(name)
+        folder = home / "gpuctl/aws/clusters" / NAME
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / "cluster.json").touch()  # its existence is all that `exec` asks of it
+        (folder / "authorized_keys").write_text(ensure_key(folder / "id_ed25519", NAME) + "\n")
+        host_key = ensure_key(folder / "host", "host")
+        ports = (_free_port(), _free_port())
+        inventory = _inventory(folder, count, ports)
+        save(inventory, folder / "inventory.json")
+        known = [
+            f"[127.0.0.1]:{ports[0]}",
+            *(f"[{n.private_ip}]:{n.port}" for n in inventory.nodes),
+        ]
+        (folder / "known_hosts").write_text("".join(f"{line} {host_key}\n" for line in known))
+        servers = [_start_sshd(folder, "127.0.0.1", ports[0])]
+        servers.append(_start_sshd(folder, "0.0.0.0", ports[1]))  # noqa: S104
+        try:
+            yield Site(inventory, home, environment_of(home), options=())
+        finally:
+            end_broker(str(folder))
+            for server in servers:
+                server.terminate()
+                server.wait()
+
+
+def _inventory(folder: Path, count: int, ports: tuple[int, int]) -> Inventory:
     user = getpass.getuser()
-    nodes = tuple(
-        Node(
-            rank=rank,
-            name=f"node{rank}",
-            instance_id=f"i-{rank}",
-            private_ip=f"127.0.1.{rank + 1}",
-            gpus=8,
-            slots=8,
-            port=ports[1],
-        )
-        for rank in range(count)
+    return Inventory(
+        cluster=NAME,
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge",
+        user=user,
+        bastion=Bastion(instance_id="i-b", address="127.0.0.1", user=user, port=ports[0]),
+        nodes=tuple(
+            Node(
+                rank=rank,
+                name=f"node{rank}",
+                instance_id=f"i-{rank}",
+                private_ip=f"127.0.1.{rank + 1}",
+                gpus=8,
+                slots=8,
+                port=ports[1],
+            )
+            for rank in range(count)
+        ),
+        folder=folder,
     )
-    bastion = Bastion(instance_id="i-b", address="127.0.0.1", user=user, port=ports[0])
-    changes = {
-        "cluster": NAME, "bastion": bastion, "nodes": nodes, "folder": folder, "user": user,
-    }  # fmt: skip
-    inventory = real.inventory.model_copy(update=changes)
-    save(inventory, folder / "inventory.json")
-    known = [f"[127.0.0.1]:{ports[0]}", *(f"[{n.private_ip}]:{n.port}" for n in nodes)]
-    (folder / "known_hosts").write_text("".join(f"{name} {host_key}\n" for name in known))
-    record = json.loads((clusters / real.inventory.cluster / "cluster.json").read_text())
-    record["name"] = record["resolved"]["cluster"]["name"] = NAME
-    (folder / "cluster.json").write_text(json.dumps(record))
-    servers = [_start_sshd(folder, "127.0.0.1", ports[0]), _start_sshd(folder, "0.0.0.0", ports[1])]  # noqa: S104
-    try:
-        yield replace(real, inventory=inventory)
-    finally:
-        for server in servers:
-            server.terminate()
-            server.wait()
 
 
 def _start_sshd(folder: Path, address: str, port: int) -> subprocess.Popen[bytes]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,21 +21,22 @@ COMMAND = Path(sys.executable).with_name("gpuctl")
 KEPT = "  ControlMaster auto\n  ControlPath {folder}/%C\n  ControlPersist 600\n"
 
 
-class Missing(Exception):
-    """A program that a peer needs is not installed."""
+class NotMeasured(Exception):
+    """A peer's program is not installed, or a command failed; the message says which."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster that is ready. `folder` is the benchmark's own; `home` is gpuctl's state folder."""
+    """A cluster that is ready. `folder` is the benchmark's own, and has gpuctl's state."""
 
     inventory: Inventory
     folder: Path
     environment: Mapping[str, str] = field(repr=False)
+    options: tuple[str, ...] = ("--lab",)
 
     def gpuctl(self, *arguments: str) -> list[str]:
-        """Return the command line of the installed command, in the lab."""
-        return [str(COMMAND), "--lab", *arguments]
+        """Return the command line of the installed command."""
+        return [str(COMMAND), *self.options, *arguments]
 
     def ssh_config(self, kept: bool) -> Path:
         """Write an ssh_config by which peers reach the nodes, with kept connections if asked."""
@@ -72,14 +74,24 @@ class Site:
             status = process.wait()
             took = time.perf_counter() - started if took is None else took
         if status != 0:
-            raise SystemExit(f"{command} ended with {status}:\n{''.join(printed)}")
+            raise NotMeasured(f"{shlex.join(command)} ended with {status}:\n{''.join(printed)}")
         return took
 
 
+def environment_of(folder: Path) -> dict[str, str]:
+    """Return the environment of all commands, with gpuctl's state in the folder."""
+    environment = {
+        **os.environ, "XDG_STATE_HOME": str(folder), "AWS_EC2_METADATA_DISABLED": "true",
+    }  # fmt: skip
+    # As a person's: Python keeps the compiled modules of gpuctl and of ansible.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
+
+
 def require(program: str, package: str) -> None:
-    """Raise Missing where a peer's program is not installed."""
+    """Raise NotMeasured where a peer's program is not installed."""
     if shutil.which(program) is None:
-        raise Missing(f"{program} is not installed: apt-get install -y {package}")
+        raise NotMeasured(f"{program} is not installed: apt-get install -y {package}")
 
 
 @contextmanager
@@ -89,9 +101,7 @@ def site(nodes: int) -> Iterator[Site]:
         raise SystemExit("a lab is running, and would be stopped: end it with `gpuctl lab stop`")
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as name:
         folder = Path(name)
-        environment = {**os.environ, "XDG_STATE_HOME": name, "AWS_EC2_METADATA_DISABLED": "true"}
-        # As a person's: Python keeps the compiled modules of gpuctl and of ansible.
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment = environment_of(folder)
         file = folder / "bench.yaml"
         file.write_text(
             json.dumps({"name": "bench", "nodes": nodes, "instance_type": "p4d.24xlarge"})
