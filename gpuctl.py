@@ -5,15 +5,21 @@ docs/decisions/001-rooms-are-packages.md. Another package of such a name, or a f
 PYTHONPATH, would be imported in their place and fail far from its cause.
 """
 
+import os
 import sys
-from importlib.util import find_spec
-from pathlib import Path
+
+TYPE_CHECKING = False  # as typing's, which takes longer to import than all the rest of this file
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROOMS = ("cli", "config", "engine", "infra", "lab", "nodes", "provision", "stacks")
 
 
-def shadowed(home: Path) -> str | None:
+def shadowed(home: "Path") -> str | None:
     """The complaint about the first room that is not beside this file, or None."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
     for room in ROOMS:
         spec = find_spec(room)
         found = Path(spec.origin).resolve().parent if spec and spec.origin else None
@@ -25,8 +31,46 @@ def shadowed(home: Path) -> str | None:
     return None
 
 
+def _quick() -> int | None:
+    """The exit code of a command for which the parser is too slow; None of all others."""
+    try:
+        import cli
+        import config
+        import lab
+        import nodes
+        from cli.quick import run
+    except ImportError:  # a room is hidden; which one is found out behind this
+        return None
+    home = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
+    for room in (cli, config, lab, nodes):
+        if os.path.dirname(os.path.dirname(room.__file__ or "")) != home:  # noqa: PTH120
+            return None
+    return run(sys.argv[1:])
+
+
+def _prepare_imports() -> None:
+    """Let Python keep compiled modules also where the environment forbids it, as containers do.
+
+    Compiling takes half a second of every command. They lie in gpuctl's cache (as `cache_home` of
+    config/folders.py, which is one of them), not beside the sources. Pydantic has no plugins here,
+    and would look for them in the metadata of every package.
+    """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    if sys.dont_write_bytecode and not sys.flags.ignore_environment:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+        sys.pycache_prefix = f"{cache}/gpuctl/pycache"
+        sys.dont_write_bytecode = False
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # for processes of ours
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+
 def main() -> None:
     """The command has run; the process ends with its exit code."""
+    _prepare_imports()
+    if "exec" in sys.argv[1:4] and (code := _quick()) is not None:
+        raise SystemExit(code)
+    from pathlib import Path
+
     complaint = shadowed(Path(__file__).resolve().parent)
     if complaint:
         sys.stderr.write(complaint + "\n")

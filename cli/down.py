@@ -34,9 +34,11 @@ def down(
 def remove(here: "Session", cluster: str, view: "ProgressView") -> "Teardown":
     """Nothing of the cluster exists; runs that were still going on it are known as failed."""
     from engine.history import History
+    from nodes.dial import end as end_broker
     from provision.down import down as take_down
 
     target = here.cluster_target(cluster)
+    end_broker(str(target.clusters / cluster))
     teardown = take_down(cluster, target, view.report)
     with History(target.runs) as history:
         for run in history.runs():

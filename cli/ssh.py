@@ -19,7 +19,7 @@ def ssh(
 ) -> None:
     """Open a shell on a node; this process becomes `ssh`."""
     from config.errors import InputError
-    from nodes.ssh import openssh_config
+    from nodes.openssh import openssh_config
     from provision.record import load_inventory
 
     target = session(context).cluster_target(cluster)

@@ -9,7 +9,14 @@ from importlib import resources
 
 from engine.places import agent_path
 
-_MAIN = "import sys\nfrom engine.agent.main import main\nsys.exit(main())\n"
+# Called by its path, which spares Python a search: then its folder is not yet where imports come
+# from. It is the archive where that is what runs.
+_MAIN = """\
+import sys
+sys.path.insert(0, __file__.rpartition("/")[0])
+from engine.agent.main import main
+sys.exit(main())
+"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
 
@@ -22,8 +29,13 @@ class Bundle:
 
     @property
     def path(self) -> str:
-        """Where it lies on a node."""
+        """The folder on a node into which it is unpacked; the archive has `.pyz` behind it."""
         return agent_path(self.digest)
+
+    @property
+    def program(self) -> str:
+        """What Python runs there."""
+        return f"{self.path}/__main__.py"
 
 
 @cache

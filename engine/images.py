@@ -15,7 +15,7 @@ from config.progress import Progress, Reporter
 from engine.plan import ImagePlan, LaunchPlan
 from nodes.fanout import fold_answers, on_each
 from nodes.inventory import Inventory, Node
-from nodes.ssh import Connections, connect
+from nodes.kept import KeptConnections, connect
 
 PULL_S = 3600
 """A pull that takes longer hangs: 100 GB at 30 MB/s take as long."""
@@ -145,7 +145,7 @@ def repository(reference: str) -> str:
 
 
 async def _pull(
-    connections: Connections, node: Node, image: ImagePlan, password: str, report: Reporter
+    connections: KeptConnections, node: Node, image: ImagePlan, password: str, report: Reporter
 ) -> _Found:
     report(Progress(_STAGE, node.name, "start", image.reference))
     full = qualified(image.reference)
@@ -210,7 +210,7 @@ def _digest(image: ImagePlan, found: _Found) -> str | None:
 
 
 async def _lacking(
-    connections: Connections, node: Node, plan: LaunchPlan, image: ImagePlan
+    connections: KeptConnections, node: Node, plan: LaunchPlan, image: ImagePlan
 ) -> tuple[str, ...]:
     """What the image has not and the run needs, of bash, python3 and EFA's libraries."""
     start = "run --rm --pull=never --network=none --user=0:0 --entrypoint=bash"

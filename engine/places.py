@@ -1,7 +1,7 @@
 """Where gpuctl lies on a node."""
 
 REMOTE_ROOT = "/var/lib/gpuctl"
-"""Everything of gpuctl on a node: `agent-<hash>.pyz`, `runs/<run-id>/`."""
+"""Everything of gpuctl on a node: `agent-<hash>/`, `runs/<run-id>/`."""
 
 
 def run_folder(run_id: str) -> str:
@@ -45,5 +45,5 @@ def rank_script_path(run_id: str) -> str:
 
 
 def agent_path(digest: str) -> str:
-    """The agent on a node: versions lie side by side, so that a run keeps its own."""
-    return f"{REMOTE_ROOT}/agent-{digest}.pyz"
+    """The agent's folder on a node: versions lie side by side, so that a run keeps its own."""
+    return f"{REMOTE_ROOT}/agent-{digest}"

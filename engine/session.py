@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
-from engine.bundle import agent_bundle
+from engine.agent.launcher import receive_agent
+from engine.bundle import Bundle, agent_bundle
 from engine.events import Event, Evidence, NodeInterrupted, SupervisorLost, parse_event
 from engine.history import History
 from engine.nccl_tests import TableParser
@@ -24,8 +25,9 @@ from engine.places import run_folder
 from engine.plan import LaunchPlan
 from engine.record import Record, evidence_folder, recorded_events, write_evidence
 from engine.result import ResultOf, RunResult
+from nodes.answers import Completed
 from nodes.inventory import Inventory
-from nodes.ssh import connect
+from nodes.kept import KeptConnections, connect
 
 OnEvent = Callable[[Event], None]
 
@@ -38,6 +40,7 @@ TAKEN_BACK_S = 60
 _START_S = 120
 _CALL_S = 30
 _BUSY = 3  # BUSY in engine/agent/main.py
+_NO_AGENT = 97  # of our own command line; the agent itself ends with 0 to 3
 
 
 class ClusterBusy(RunError):
@@ -172,13 +175,15 @@ class _Session:
         bundle, head = agent_bundle(), self._head
         used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
         async with connect(self._inventory) as connections:
-            there = await connections.run(head, f"test -s {bundle.path}", timeout=_CALL_S)
-            if there.exit_status != 0:
-                await connections.put(head, bundle.data, bundle.path, 0o644)
             # Environment and secrets go through stdin: arguments are seen by everybody.
-            command = shlex.join(["python3", bundle.path, "start", run_folder(plan.run_id)])
+            start = shlex.join(["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)])
+            command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
             text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
             done = await connections.run(head, command, stdin=text, timeout=_START_S)
+            if done.exit_status == _NO_AGENT:  # this head has run nothing of this gpuctl yet
+                done = await self._ship(connections, bundle)
+                if done.exit_status == 0:
+                    done = await connections.run(head, command, stdin=text, timeout=_START_S)
         if done.exit_status == _BUSY:
             other = json.loads(done.stdout)["busy"]
             raise ClusterBusy(
@@ -191,6 +196,14 @@ class _Session:
                 f"{head.name} ({head.private_ip}) cannot start the run: {complaints[-1]}",
                 f"look at it with `gpuctl ssh {plan.cluster} {head.name}`",
             )
+
+    async def _ship(self, connections: KeptConnections, bundle: Bundle) -> Completed:
+        """Put the agent on the head: unpacked for itself, and as an archive for the others."""
+        archive = f"{bundle.path}.pyz"
+        await connections.put(self._head, bundle.data, archive, 0o644)
+        unpack = f"umask 022; {receive_agent(bundle.path, len(bundle.data))}"
+        command = f"{{ {unpack}; }} < {archive}"
+        return await connections.run(self._head, command, timeout=_CALL_S)
 
     async def _follow_head(self, record: Record, history: History) -> RunResult:
         """Follows the head's journal through lost connections, to the run's end."""
@@ -286,7 +299,9 @@ def _agent(command: str, run_id: str, *arguments: str) -> str:
     """The shell command for the agent that started the run, on the head; nothing if it is gone."""
     folder = run_folder(run_id)
     agent = f"{folder}/agent.pyz"
-    return f"test ! -e {agent} || exec python3 " + shlex.join([agent, command, folder, *arguments])
+    return f"test ! -e {agent} || exec python3 -IS " + shlex.join(
+        [agent, command, folder, *arguments]
+    )
 
 
 def _forgive_cancellation() -> None:

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from config.errors import InputError
+if TYPE_CHECKING:
+    from config.errors import InputError
 
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]*)")
 _TERM = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?")
@@ -54,11 +56,17 @@ def expand(text: str) -> tuple[str, ...]:
         for name in _expand_term(term, text):
             names[name] = None
             if len(names) > MOST_NAMES:
-                raise InputError(f"'{text}' stands for more than {MOST_NAMES} nodes", _HINT)
+                raise _wrong(f"'{text}' stands for more than {MOST_NAMES} nodes")
     return tuple(names)
 
 
 _HINT = "write names such as node3, node[0-3,5] or node0,node2"
+
+
+def _wrong(message: str) -> "InputError":
+    from config.errors import InputError  # late: `fold` alone is part of every quick command
+
+    return InputError(message, _HINT)
 
 
 def _split_terms(text: str) -> list[str]:
@@ -69,13 +77,13 @@ def _split_terms(text: str) -> list[str]:
 def _expand_term(term: str, text: str) -> Iterator[str]:
     match = _TERM.fullmatch(term.strip())
     if match is None:
-        raise InputError(f"'{text}' is not a list of node names", _HINT)
+        raise _wrong(f"'{text}' is not a list of node names")
     if match[2] is None:
         yield match[1]
         return
     for part in match[2].split(","):
         bounds = _RANGE.fullmatch(part)
         if bounds is None or (bounds[2] and int(bounds[2]) < int(bounds[1])):
-            raise InputError(f"'{part}' in '{text}' is not a range", _HINT)
+            raise _wrong(f"'{part}' in '{text}' is not a range")
         for number in range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1):
             yield f"{match[1]}{number}"

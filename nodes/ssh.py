@@ -13,32 +13,18 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from config.errors import NodeError
+from nodes.answers import Completed, Unreachable
 from nodes.inventory import Bastion, Inventory, Node
+from nodes.openssh import KEEPALIVE_S, proxy_command
 from nodes.proxy import Proxy
 
 CONNECT_TIMEOUT_S = 30
-KEEPALIVE_S = 15
-"""With three missed answers a dead connection is noticed within a minute."""
-
-
-@dataclass(frozen=True)
-class Completed:
-    """A command that ended; `exit_status` is 128 + N where signal N ended it."""
-
-    exit_status: int
-    stdout: str
-    stderr: str
-
-
-class Unreachable(NodeError):
-    """A machine does not answer, or the connection to it was lost."""
 
 
 class Connections:
@@ -50,6 +36,12 @@ class Connections:
         self._locks: dict[str, asyncio.Lock] = {}
         self._nodes: dict[str, asyncssh.SSHClientConnection] = {}
         self._proxies: dict[str, Proxy] = {}
+        self._full: list[asyncssh.SSHClientConnection] = []
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the bastion's connection is closed, so that nothing opens through it any more."""
+        return self._bastion is not None and bool(self._bastion.is_closed())
 
     async def run(
         self,
@@ -64,12 +56,13 @@ class Connections:
         `command` goes to the login shell of the node's user; `stdin` is all of its input. Raises
         NodeError when the node cannot be reached or `timeout` seconds passed.
         """
-        connection = await self._connection(node)
         with ssh_errors(_where(node), timeout):
             async with asyncio.timeout(timeout):
-                done = await connection.run(
-                    command, **_input(stdin), encoding="utf-8", errors="replace"
-                )
+                process = await self._process(node, command, stdin)
+                try:
+                    done = await process.wait()
+                finally:
+                    process.close()  # the connection stays, also for one that has gone
         return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
 
     async def lines(
@@ -80,11 +73,8 @@ class Connections:
         `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
         last line of standard error) and for a lost connection.
         """
-        connection = await self._connection(node)
         with ssh_errors(_where(node)):
-            process = await connection.create_process(
-                command, **_input(stdin), encoding="utf-8", errors="replace"
-            )
+            process = await self._process(node, command, stdin)
             complaints: deque[str] = deque(maxlen=20)
             drained = asyncio.create_task(_keep_last(process.stderr, complaints))
             try:
@@ -126,6 +116,20 @@ class Connections:
                 f"{_where(node)}: {path} cannot be written: {reason.strip()}", _disk_hint(path)
             )
 
+    async def _process(
+        self, node: Node, command: str, stdin: str | bytes | None
+    ) -> asyncssh.SSHClientProcess[str]:
+        """Start a command, over another connection where sshd takes no more on the first one."""
+        arguments: dict[str, Any] = {**_input(stdin), "encoding": "utf-8", "errors": "replace"}
+        connection = await self._connection(node)
+        try:
+            return await connection.create_process(command, **arguments)
+        except asyncssh.ChannelOpenError:  # MaxSessions of sshd_config(5), by default 10
+            if self._nodes.get(node.name) is connection:
+                self._full.append(self._nodes.pop(node.name))
+            connection = await self._connection(node)
+            return await connection.create_process(command, **arguments)
+
     async def _connection(self, node: Node) -> asyncssh.SSHClientConnection:
         async with self._locks.setdefault(node.name, asyncio.Lock()):
             connection = self._nodes.get(node.name)
@@ -153,7 +157,7 @@ class Connections:
 
     async def _proxy(self, node: Node) -> Proxy | None:
         """A command of its own, where the node is reached by one; an earlier one has ended."""
-        command = _proxy_command(self._inventory, node)
+        command = proxy_command(self._inventory, node)
         if not command:
             return None
         if earlier := self._proxies.pop(node.name, None):
@@ -163,7 +167,7 @@ class Connections:
         return self._proxies[node.name]
 
     async def _close(self) -> None:
-        for connection in self._nodes.values():
+        for connection in (*self._nodes.values(), *self._full):
             connection.abort()
         await asyncio.gather(*(proxy.end() for proxy in self._proxies.values()))
 
@@ -252,51 +256,6 @@ _REACH_HINT = (
     "`gpuctl status` tells whether it runs; ssh is let in from `network.ssh_from` alone,"
     " so see whether your address changed"
 )
-
-
-def openssh_config(inventory: Inventory) -> str:
-    """An ssh_config by which plain `ssh -F FILE node0` goes the same way as gpuctl."""
-    bastion, folder = inventory.bastion, inventory.folder
-    blocks = []
-    if bastion is not None:
-        blocks = [_host("bastion", bastion.address, bastion.port, bastion.user)]
-    for node in inventory.nodes:
-        block = _host(node.name, node.address, node.port, inventory.user)
-        if proxy := _proxy_command(inventory, node):
-            block += f"  ProxyCommand {shlex.join(proxy).replace('%', '%%')}\n"
-        blocks.append(block if bastion is None else f"{block}  ProxyJump bastion\n")
-    blocks.append(
-        "Host *\n"
-        f"  IdentityFile {_quoted(folder / 'id_ed25519')}\n"
-        "  IdentitiesOnly yes\n"
-        "  IdentityAgent none\n"
-        f"  UserKnownHostsFile {_quoted(folder / 'known_hosts')}\n"
-        "  GlobalKnownHostsFile /dev/null\n"
-        "  StrictHostKeyChecking yes\n"
-        "  PreferredAuthentications publickey\n"
-        f"  ServerAliveInterval {KEEPALIVE_S}\n"
-        "  LogLevel ERROR\n"
-    )
-    return "\n".join(blocks)
-
-
-def _proxy_command(inventory: Inventory, node: Node) -> list[str]:
-    """The command that connects with the node, none where its address does."""
-    return [*inventory.proxy, node.instance_id] if inventory.proxy else []
-
-
-def known_hosts_name(address: str, port: int) -> str:
-    """How known_hosts writes an address: bare for port 22, else `[address]:port`."""
-    return address if port == 22 else f"[{address}]:{port}"
-
-
-def _host(name: str, address: str, port: int, user: str) -> str:
-    return f"Host {name}\n  HostName {address}\n  Port {port}\n  User {user}\n"
-
-
-def _quoted(path: Path) -> str:
-    """A path as ssh_config takes it: quoted, with `%` kept from being a token."""
-    return '"' + str(path).replace("%", "%%") + '"'
 
 
 def _where(node: Node) -> str:

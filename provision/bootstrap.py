@@ -13,9 +13,10 @@ from config.progress import Progress, Reporter
 from config.resolved import Resolved
 from config.target import Target
 from infra.fleet import Fleet
+from nodes.answers import Unreachable
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.keys import ensure_key
-from nodes.ssh import Connections, Unreachable, connect
+from nodes.ssh import Connections, connect
 from provision.aws import client
 from provision.cloud_init import CHECKS
 from provision.hardware import look_at

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from config.errors import CloudError, NodeError
 from config.progress import Progress, Reporter
-from nodes.ssh import known_hosts_name
+from nodes.openssh import known_hosts_name
 from provision.aws import aws_errors
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import Any
 
 from config.errors import NodeError
 from config.progress import Progress, Reporter
+from nodes.answers import Unreachable
 from nodes.inventory import Node
-from nodes.ssh import Connections, Unreachable
+from nodes.ssh import Connections
 from provision.cloud_init import CHECKS, MARK, REBOOTING, STEPS
 from provision.software.script import DONE
 

@@ -6,7 +6,6 @@ however it went, so that nothing needs to ask in intervals.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import socket
@@ -14,9 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from engine.agent.journal import Journal
+if TYPE_CHECKING:
+    import asyncio
+
+    from engine.agent.journal import Journal
 
 SOCKET = "supervisor.sock"
 JOURNAL = "journal.jsonl"
@@ -26,6 +28,7 @@ async def serve(
     folder: Path, journal: Journal, answers: dict[str, Callable[[], None]]
 ) -> asyncio.AbstractServer:
     """The socket in `folder` listens: `follow` is woken by `journal`, others are in `answers`."""
+    import asyncio
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):

@@ -6,14 +6,12 @@ the command with them.
 """
 
 import array
-import getopt
 import json
 import os
 import select
 import signal
 import socket
 import sys
-import threading
 
 SOCKET = "worker.sock"
 FAILED = 255  # ssh's status for a failure of its own (ssh(1))
@@ -35,8 +33,12 @@ def main(arguments: "list[str]") -> int:
     if mode == "with-env":
         return with_environment(words)
     if mode == "local":
+        import threading  # each end of a rank's way imports only its own: there are many at once
+
         threading.Thread(target=_leave_with_connection, daemon=True).start()
         return _run({"do": "run", "host": "", "command": words[0]})
+    import getopt
+
     try:
         host, command = parse(words)
     except (getopt.GetoptError, ValueError) as error:
@@ -49,6 +51,8 @@ def parse(words: "list[str]") -> "tuple[str, str]":
 
     ValueError, getopt.GetoptError for what ssh does not take either.
     """
+    import getopt
+
     options, rest = getopt.getopt(words, _OPTIONS)
     if not rest:
         raise ValueError("no host is given")

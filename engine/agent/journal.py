@@ -6,11 +6,13 @@ Lines are ASCII: bytes and characters are the same count on both sides.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 Message = dict[str, Any]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
-from typing import Protocol
+from subprocess import DEVNULL, PIPE
+from typing import TYPE_CHECKING, Protocol
+
+from engine.agent.masters import MULTIPLEXED, with_master
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
 
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 STOP_GRACE_S = 10
@@ -20,7 +24,22 @@ def ssh_to(ip: str, command: str) -> list[str]:
 
     Without ssh's own keepalive: the heartbeats tell that a node does not answer, and say so.
     """
-    return [*_SSH, f"root@{ip}", command]
+    return [*_SSH, *MULTIPLEXED, f"root@{ip}", command]
+
+
+def receive_agent(agent: str, size: int) -> str:
+    """The shell command that takes the agent's archive from its stdin and unpacks it to a folder.
+
+    Unpacked, because Python keeps compiled modules beside those of a folder, and compiles those of
+    an archive at each start. An agent that is there already stays.
+    """
+    folder, part = shlex.quote(agent), shlex.quote(agent) + ".$$"
+    return (
+        f"if [ -d {folder} ]; then head -c {size} > /dev/null; else"
+        f" mkdir -p {shlex.quote(str(Path(agent).parent))} && head -c {size} > {part}.pyz"
+        f" && python3 -IS -m zipfile -e {part}.pyz {part} && rm -f {part}.pyz"
+        f" && {{ mv -T {part} {folder} 2> /dev/null || rm -rf {part}; }}; fi"
+    )
 
 
 class Launcher(Protocol):
@@ -46,6 +65,7 @@ class Units:
         self, folder: Path, agent: Path, ips: tuple[str, ...], cluster_ips: tuple[str, ...]
     ) -> None:
         self._folder, self._agent = folder, agent
+        self._archive = agent.with_name(f"{agent.name}.pyz")
         self._ips, self._cluster_ips = ips, cluster_ips
         self.address = ips[0]
 
@@ -58,21 +78,21 @@ class Units:
         """
         if rank == 0:
             return await self._spawn(self._unit(rank, sys.executable))
-        data = self._agent.read_bytes()
-        target = shlex.quote(str(self._agent))
+        data = self._archive.read_bytes()
         # head reads exactly the agent's bytes from the pipe; what follows is the worker's stdin.
         command = (
-            f"{_REACHED} && umask 022 && mkdir -p {shlex.quote(str(self._agent.parent))}"
-            f" && head -c {len(data)} > {target}.$$ && mv {target}.$$ {target}"
+            f"{_REACHED} && umask 022 && {receive_agent(str(self._agent), len(data))}"
             f" && exec {shlex.join(self._unit(rank, 'python3'))}"
         )
-        process = await self._spawn(ssh_to(self._ips[rank], command))
+        process = await self._spawn(with_master(self._ips[rank], ssh_to(self._ips[rank], command)))
         assert process.stdin is not None
         process.stdin.write(data)
         return process
 
     async def power_off(self) -> None:
         """Workers first: this machine ends with the last answer, or after 20 s."""
+        import asyncio
+
         others = [ip for ip in self._cluster_ips if ip != self._ips[0]]
         processes = [
             await asyncio.create_subprocess_exec(
@@ -96,10 +116,13 @@ class Units:
         )
         options = [f"--property={text}" for text in properties]
         unit = f"--unit=gpuctl-run-{self._folder.name}-{rank}"
+        program = str(self._agent / "__main__.py")
         head = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", unit]
-        return [*head, *options, python, str(self._agent), "work", str(self._folder)]
+        return [*head, *options, python, "-IS", program, "work", str(self._folder)]
 
     async def _spawn(self, argv: list[str]) -> Process:
+        import asyncio  # late: workers use this module too, for `ssh_to`
+
         return await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_LIMIT
         )

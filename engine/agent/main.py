@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import fcntl
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
-from engine.agent.control import JOURNAL, SOCKET, call, follow, serve
-from engine.agent.journal import Journal, Message
-from engine.agent.launcher import Units
-from engine.agent.supervisor import Supervisor
-from engine.agent.worker import work
+# What a command does not use it does not import: eight workers that start at once on two cores
+# are as slow as their imports.
 
 BUSY = 3  # exit status of start: another run is on this cluster
 HANDED = Path("/run/gpuctl")
 """Where `start` hands a run over to its supervisor: in memory, for the moment until it is read."""
+PROGRAM = "__main__.py"
 LOCK = "lock"  # beside the runs' folders; held by a supervisor, has its run's id
 
 
 def main() -> int:
-    """The command's exit status."""
-    parser = argparse.ArgumentParser(prog="gpuctl-agent")
-    parser.add_argument("command", choices=["start", "supervise", "work", "follow", "send"])
-    parser.add_argument("folder", type=Path, help="/var/lib/gpuctl/runs/<run-id>")
-    parser.add_argument("word", nargs="?", choices=["stop", "ack"])
-    parser.add_argument("--from", dest="offset", type=int, default=0)
-    options = parser.parse_args()
-    folder: Path = options.folder
-    if options.command == "start":
+    """Run one command and return its exit status.
+
+    start FOLDER | supervise FOLDER | work FOLDER | follow FOLDER --from BYTE | send FOLDER WORD,
+    where FOLDER is /var/lib/gpuctl/runs/<run-id>.
+    """
+    command, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    if command == "start":
         return start(folder)
-    if options.command == "supervise":
+    if command == "supervise":
         return supervise(folder)
-    if options.command == "work":
+    if command == "work":
+        from engine.agent.worker import work
+
         return work(folder)
-    if options.command == "follow":
-        return follow(folder, options.offset)
-    return call(folder, options.word)
+    from engine.agent.control import call, follow
+
+    if command == "follow":
+        return follow(folder, int(rest[1]))
+    return call(folder, rest[0])
 
 
 def start(folder: Path) -> int:
@@ -74,14 +69,16 @@ def start(folder: Path) -> int:
 
 def supervise(folder: Path) -> int:
     """The run is over and its end is in the journal."""
+    from engine.agent.supervising import supervise_run
+
     handed = _handed(folder)
-    run: Message = json.loads(handed.read_text(encoding="utf-8"))
+    run = json.loads(handed.read_text(encoding="utf-8"))
     handed.unlink()
     lock = _take_lock(folder.parent, folder.name)
     if lock is None:
         return BUSY
     try:
-        asyncio.run(_supervise(folder, run, _this_file()))
+        supervise_run(folder, run, _this_file())
     finally:
         os.close(lock)
     return 0
@@ -91,26 +88,10 @@ def _handed(folder: Path) -> Path:
     return HANDED / f"{folder.name}.json"
 
 
-async def _supervise(folder: Path, run: Message, agent: Path) -> None:
-    plan = run["plan"]
-    journal = Journal(folder / JOURNAL)
-    ips = tuple(node["private_ip"] for node in plan["nodes"])
-    units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))
-    supervisor = Supervisor(plan, run["secrets"], journal, units)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, supervisor.end)
-    answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
-    server = await serve(folder, journal, answers)
-    _tell_systemd("READY=1")
-    await supervisor.run()
-    await supervisor.power_off_unattended()
-    server.close()
-    (folder / SOCKET).unlink()
-    journal.close()
-
-
 def _start_unit(folder: Path) -> int:
     """systemd-run's exit status; with Type=notify it returns when the supervisor listens."""
+    import subprocess
+
     properties = (
         "Type=notify",
         "KillMode=control-group",
@@ -122,15 +103,16 @@ def _start_unit(folder: Path) -> int:
         [
             *("systemd-run", "--quiet", "--collect", f"--unit=gpuctl-run-{folder.name}"),
             *(f"--property={text}" for text in properties),
-            *(sys.executable, str(_this_file()), "supervise", str(folder)),
+            *(sys.executable, "-IS", f"{_this_file()}/{PROGRAM}", "supervise", str(folder)),
         ],
         check=False,
     ).returncode
 
 
 def _this_file() -> Path:
-    """The agent's own zip application."""
-    return Path(sys.argv[0]).resolve()
+    """The agent's own folder, or its zip application."""
+    path = Path(sys.argv[0]).resolve()
+    return path.parent if path.name == PROGRAM else path
 
 
 def _take_lock(runs: Path, run_id: str) -> int | None:
@@ -163,11 +145,3 @@ def _write_private(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
-
-
-def _tell_systemd(text: str) -> None:
-    """sd_notify(3): one datagram to the socket that systemd named, if any."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
-            connection.sendto(text.encode(), address.replace("@", "\0", 1))

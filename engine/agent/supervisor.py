@@ -14,7 +14,6 @@ from typing import Any
 from engine.agent import evidence, heartbeat
 from engine.agent.channel import Channel
 from engine.agent.heartbeat import HeartbeatServer, time_of_day
-from engine.agent.interruption import METADATA
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.pieces import Pieces
@@ -289,6 +288,8 @@ class Supervisor:
         return reading
 
     def _order(self, rank: int) -> Message:
+        from engine.agent.interruption import METADATA  # late, as HTTP takes long to import
+
         node = self._plan["nodes"][rank]
         waited_for = self._plan["startup_order"] != "any" and rank in self._state.first_wave
         return {

@@ -23,7 +23,6 @@ from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.heartbeat import HeartbeatClient
 from engine.agent.host import Host, Place
-from engine.agent.interruption import Metadata, watch
 from engine.agent.output import Log, pump
 from engine.agent.ranks import Ranks
 from engine.agent.readiness import Probe
@@ -124,6 +123,8 @@ class Worker:
         """The job was run as the supervisor said, and has ended."""
         threading.Thread(target=self._listen, daemon=True).start()
         if self._order["metadata"] is not None:
+            from engine.agent.interruption import Metadata, watch  # HTTP, for spot instances alone
+
             watched = (Metadata(self._order["metadata"]), self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
         if self._await({"start", "stop"}) == "start":

@@ -15,6 +15,7 @@ from engine import session
 from engine.events import Event, Output
 from engine.plan import LaunchPlan, launch_plan, new_run_id
 from engine.result import RunResult
+from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node, save
 from nodes.keys import ensure_key, generate_pair
 from nodes.ssh import connect
@@ -99,6 +100,7 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
         asyncio.run(booted(there))
         yield there
     finally:
+        dial.end(str(folder))
         for machine in machines:
             machine.remove()
         network.down()

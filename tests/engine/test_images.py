@@ -16,8 +16,8 @@ from engine import images
 from engine.images import pull, qualified, repository
 from engine.network.promise import NetworkPlan
 from engine.plan import LaunchPlan
+from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
-from nodes.ssh import Completed
 from tests.engine.conftest import make_inventory, make_plan
 
 RUNTIME = Path(__file__).parent / "runtime"

@@ -73,6 +73,20 @@ def test_seed_job(inventory: Inventory, tmp_path: Path) -> None:
     assert on(inventory, 1, f"cat {folder}/hostfile") == f"{IPS[0]} slots=2\n{IPS[1]} slots=2\n"
 
 
+def test_ssh_to_a_node_is_kept_for_the_next_run(inventory: Inventory, tmp_path: Path) -> None:
+    def kept() -> str:
+        result, _ = execute(inventory, job(inventory, "true"), tmp_path)
+        assert result.status == "done"
+        return on(inventory, 0, f"pgrep -f '[s]sh .*-fNM .*ssh-{IPS[1]}'")
+
+    first = kept()
+    assert first
+    assert kept() == first
+    on(inventory, 0, f"kill -STOP {first}")
+    assert kept().split() != first.split(), "one that does not answer is no obstacle"
+    on(inventory, 0, f"kill -KILL {first}; true")
+
+
 def test_failing_rank(inventory: Inventory, tmp_path: Path) -> None:
     command = "echo on $HOSTNAME; if [ $DSTACK_NODE_RANK = 1 ]; then exit 7; fi; sleep 1000"
     result, _ = execute(inventory, job(inventory, command), tmp_path)

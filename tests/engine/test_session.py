@@ -22,8 +22,8 @@ from engine.places import run_folder
 from engine.plan import LaunchPlan, launch_plan, new_run_id
 from engine.record import evidence_folder, recorded_events
 from engine.session import ClusterBusy
+from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
-from nodes.ssh import Completed
 from tests.engine.conftest import TOOLS, make_inventory, make_run
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from config.errors import NodeError
 from nodes.inventory import Inventory
-from nodes.ssh import connect, openssh_config
+from nodes.openssh import openssh_config
+from nodes.ssh import connect
 from tests.nodes.conftest import Site
 
 PROXY = """\

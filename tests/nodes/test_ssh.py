@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError
+from nodes.answers import Completed
 from nodes.fanout import on_each
 from nodes.keys import ensure_key
-from nodes.ssh import Completed, Connections, connect, openssh_config
+from nodes.openssh import openssh_config
+from nodes.ssh import Connections, connect
 from tests.nodes.conftest import Site
 
 

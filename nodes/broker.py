@@ -1,0 +1,192 @@
+"""Holds a cluster's ssh connections for commands to come: a process of its own, for some minutes.
+
+    python -m nodes.broker FOLDER      # by nodes.dial; inventory and stamp are on stdin
+
+It listens on a Unix socket in the cluster's folder, which its owner alone may enter. It ends when
+nobody has used it for a while, when the cluster's folder goes, when the nodes or their pinned keys
+change, and after the machine slept, because no connection survives that.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodes.inventory import Inventory, Node
+    from nodes.ssh import Connections
+
+from nodes.dial import LIMIT, SOCKET
+
+LOOK_S = 2.0
+"""How often it is checked whether the broker is still of use."""
+SLEPT_S = 30.0
+
+Message = dict[str, Any]
+
+
+def main() -> None:
+    """Listen, and go on in the background: whoever started this process waits for its end."""
+    os.chdir(sys.argv[1])
+    handed = json.load(sys.stdin)
+    with contextlib.suppress(FileNotFoundError):
+        Path(SOCKET).unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    old = os.umask(0o177)
+    listener.bind(SOCKET)
+    os.umask(old)
+    listener.listen(128)
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    from nodes.inventory import Inventory
+
+    inventory = Inventory.model_validate(handed["inventory"])
+    asyncio.run(Broker(inventory, handed["stamp"], handed["idle_s"]).serve(listener))
+
+
+class Broker:
+    """Answers requests, one per connection, in the words of `nodes.dial`."""
+
+    def __init__(self, inventory: "Inventory", stamp: str, idle_s: float) -> None:
+        self._nodes = {node.name: node for node in inventory.nodes}
+        self._inventory, self._stamp, self._idle_s = inventory, stamp, idle_s
+        self._opening = asyncio.Lock()
+        self._held: Connections | None = None
+        self._holding = contextlib.AsyncExitStack()
+        self._requests: set[asyncio.Task[None]] = set()
+        self._useless = asyncio.Event()
+        self._used = time.time()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Serve until it is of no use any more; what is under way is answered to its end."""
+        own = _inode()
+        server = await asyncio.start_unix_server(self._attend, sock=listener, limit=LIMIT)
+        watching = asyncio.create_task(self._watch(own))
+        await self._useless.wait()
+        watching.cancel()
+        server.close()
+        if self._requests:
+            await asyncio.wait(self._requests)
+        await self._holding.aclose()
+
+    async def _watch(self, own: int | None) -> None:
+        seen = time.time()
+        while not self._useless.is_set():
+            await asyncio.sleep(LOOK_S)
+            now = time.time()
+            if self._requests:
+                self._used = now
+            is_idle = now - self._used > self._idle_s
+            if is_idle or _inode() != own or now - seen > SLEPT_S:
+                self._useless.set()
+            seen = now
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One client, from its stamp to its answer; a client that leaves ends its command."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._requests.add(task)
+        self._used = time.time()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
+                if (await reader.readline()).decode().strip() != self._stamp:
+                    self._useless.set()  # of nodes, or of a gpuctl, that are no more
+                    return
+                writer.write(b"ok\n")
+                request = json.loads(await reader.readline())
+                data = await reader.readexactly(request["size"])
+                await self._until_left(reader, self._answer(request, data, writer))
+                await writer.drain()
+        finally:
+            writer.close()
+            self._used = time.time()
+            self._requests.discard(task)
+
+    async def _until_left(self, reader: asyncio.StreamReader, answering: Any) -> None:
+        answer, leaving = asyncio.ensure_future(answering), asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not answer.done():
+                answer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answer
+
+    async def _answer(self, request: Message, data: bytes, writer: asyncio.StreamWriter) -> None:
+        from config.errors import GpuctlError
+
+        def send(value: object) -> None:
+            writer.write(json.dumps(value).encode() + b"\n")
+
+        try:
+            connections = await self._connections()
+            nodes = [self._nodes[name] for name in request["nodes"] or self._nodes]
+            if request["do"] == "run":
+                send(await _run(connections, nodes, request, data))
+            elif request["do"] == "put":
+                await connections.put(nodes[0], data, request["path"], request["mode"])
+                send({})
+            else:
+                stdin = data.decode() or None
+                lines = connections.lines(nodes[0], request["command"], stdin=stdin)
+                async with contextlib.aclosing(lines):
+                    async for line in lines:
+                        send(line)
+                        await writer.drain()
+                send({})
+        except GpuctlError as error:
+            send(_told(error))
+
+    async def _connections(self) -> "Connections":
+        """The connections; the bastion's is opened again when it was lost."""
+        from nodes.ssh import connect
+
+        async with self._opening:
+            if self._held is None or self._held.is_lost:
+                self._held = None
+                await self._holding.aclose()
+                self._held = await self._holding.enter_async_context(connect(self._inventory))
+            return self._held
+
+
+def _inode() -> int | None:
+    """Which file the socket is; None when the folder is gone, with the cluster."""
+    try:
+        return Path(sys.argv[1], SOCKET).stat().st_ino
+    except OSError:
+        return None
+
+
+async def _run(
+    connections: "Connections", nodes: "list[Node]", request: Message, data: bytes
+) -> Message:
+    """The answers by the nodes' names."""
+    from config.errors import GpuctlError
+    from nodes.fanout import on_each
+
+    stdin, limit = data.decode() or None, request["timeout"]
+    answers = await on_each(
+        nodes, lambda node: connections.run(node, request["command"], stdin=stdin, timeout=limit)
+    )
+    return {
+        node.name: _told(answer) if isinstance(answer, GpuctlError) else vars(answer)
+        for node, answer in zip(nodes, (answers[node.rank] for node in nodes), strict=True)
+    }
+
+
+def _told(error: Any) -> Message:
+    from nodes.answers import Unreachable
+
+    kind = "unreachable" if isinstance(error, Unreachable) else "error"
+    return {kind: [error.message, error.hint]}
+
+
+if __name__ == "__main__":
+    main()

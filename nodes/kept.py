@@ -1,0 +1,127 @@
+"""Commands and files on nodes, over connections that are kept from one gpuctl to the next."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+from config.errors import GpuctlError, NodeError
+from nodes import dial
+from nodes.answers import Completed, Unreachable, broker_lost
+from nodes.inventory import Inventory, Node
+
+
+class KeptConnections:
+    """As `nodes.ssh.Connections`; the ssh connections are those of the cluster's broker."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    async def run(
+        self,
+        node: Node,
+        command: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  the remote command is bounded, and named
+    ) -> Completed:
+        """Run the command on `node` to its end, whatever its exit status.
+
+        `command` goes to the login shell of the node's user; `stdin` is all of its input. Raises
+        NodeError when the node cannot be reached or `timeout` seconds passed.
+        """
+        request = {"do": "run", "nodes": [node.name], "command": command, "timeout": timeout}
+        async for answer in self._answers(request, (stdin or "").encode()):
+            completed = _completed(answer[node.name])
+            if isinstance(completed, GpuctlError):
+                raise completed
+            return completed
+        raise self._lost()
+
+    async def run_each(
+        self, nodes: Sequence[Node], command: str
+    ) -> dict[int, Completed | GpuctlError]:
+        """Run the command on all the nodes at once: one entry per rank, in their order."""
+        names = [node.name for node in nodes]
+        request = {"do": "run", "nodes": names, "command": command, "timeout": None}
+        async for answer in self._answers(request):
+            return {node.rank: _completed(answer[node.name]) for node in nodes}
+        raise self._lost()
+
+    async def lines(
+        self, node: Node, command: str, *, stdin: str | None = None
+    ) -> AsyncGenerator[str, None]:
+        """Yield lines of the command's standard output as they come, without their ends.
+
+        `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
+        last line of standard error) and for a lost connection.
+        """
+        request = {"do": "lines", "nodes": [node.name], "command": command}
+        async for line in self._answers(request, (stdin or "").encode()):
+            if not isinstance(line, str):
+                return
+            yield line
+        raise self._lost()
+
+    async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
+        """Write the file `path` on `node`: exactly `data` and `mode`, whole or not at all.
+
+        Missing folders are made. The data travels as standard input: it is in no argument list.
+        """
+        request = {"do": "put", "nodes": [node.name], "path": path, "mode": mode}
+        async for _ in self._answers(request, data):
+            return
+        raise self._lost()
+
+    async def _answers(self, request: dict[str, Any], data: bytes = b"") -> AsyncIterator[Any]:
+        """What the broker answers, line by line; raises the error that it answers."""
+        reader, writer = await _dial(self._inventory)
+        with closing(writer):
+            header = json.dumps({**request, "size": len(data)}).encode()
+            writer.write(header + b"\n" + data)
+            try:
+                while line := await reader.readline():
+                    answer = json.loads(line)
+                    if error := _error(answer):
+                        raise error
+                    yield answer
+            except (OSError, ValueError) as error:
+                raise self._lost() from error
+
+    def _lost(self) -> Unreachable:
+        return broker_lost(self._inventory.cluster, self._inventory.folder)
+
+
+@asynccontextmanager
+async def connect(inventory: Inventory) -> AsyncIterator[KeptConnections]:
+    """Connections to the cluster's nodes, of a broker that is started when first needed.
+
+    Every command raises NodeError when the bastion cannot be reached, or shows a host key that is
+    not pinned.
+    """
+    yield KeptConnections(inventory)
+
+
+async def _dial(inventory: Inventory) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    folder, values = str(inventory.folder), inventory.model_dump(mode="json")
+    try:
+        connection = await asyncio.to_thread(dial.dial, folder, values)
+        return await asyncio.open_unix_connection(sock=connection, limit=dial.LIMIT)
+    except OSError as error:
+        raise NodeError(
+            f"no ssh connection can be kept in {folder}: {error}", "see whether you may write there"
+        ) from error
+
+
+def _completed(answer: dict[str, Any]) -> Completed | GpuctlError:
+    return _error(answer) or Completed(**answer)
+
+
+def _error(answer: Any) -> NodeError | None:
+    """The error that an answer holds, if it does."""
+    if isinstance(answer, dict) and "unreachable" in answer:
+        return Unreachable(*answer["unreachable"])
+    if isinstance(answer, dict) and "error" in answer:
+        return NodeError(*answer["error"])
+    return None

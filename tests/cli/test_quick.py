@@ -1,0 +1,152 @@
+"""`gpuctl exec CLUSTER -- CMD` in its quick form: what it does, and what it imports."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli import quick
+from nodes import dial
+from nodes.inventory import save
+from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
+
+ROOT = Path(__file__).parents[2]
+SHOW_MODULES = """\
+import json, sys
+import gpuctl
+try:
+    gpuctl.main()
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def cluster(site: Site, tmp_path: Path) -> Iterator[Site]:  # noqa: F811
+    """The site as the cluster `demo` of a state folder."""
+    clusters = tmp_path / "state/gpuctl/aws/clusters"
+    clusters.mkdir(parents=True)
+    folder = site.inventory.folder.rename(clusters / "demo")
+    there = site.inventory.model_copy(update={"folder": folder})
+    save(there, folder / "inventory.json")
+    (folder / "cluster.json").write_text("{}")
+    yield Site(site.bastion, site.nodes, there)
+    dial.end(str(folder))
+
+
+def environment(home: Path) -> dict[str, str]:
+    return os.environ | {"XDG_STATE_HOME": str(home / "state")}
+
+
+def gpuctl(home: Path, *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuctl", *arguments],
+        cwd=ROOT, env=environment(home), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def modules(home: Path, *arguments: str) -> tuple[int, set[str]]:
+    """The exit code of the command, and the top-level modules that it imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_MODULES, *arguments],
+        cwd=ROOT, env=environment(home), capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    code, names = json.loads(done.stderr.splitlines()[-1])
+    return code, {name.partition(".")[0] for name in names}
+
+
+def test_equal_answers_are_shown_once(cluster: Site, tmp_path: Path) -> None:
+    assert gpuctl(tmp_path, "exec", "demo", "--", "echo hi | cat; exit 3") == (
+        3, "--- node[0-1]: exit code 3\nhi\n", "",
+    )  # fmt: skip
+    assert gpuctl(tmp_path, "exec", "demo", "echo", "a b") == (0, "--- node[0-1]\na b\n", "")
+
+
+def test_a_node_out_of_reach_has_255_and_says_why(cluster: Site, tmp_path: Path) -> None:
+    cluster.nodes[1].stop()
+    code, shown, complaints = gpuctl(tmp_path, "exec", "demo", "--", "echo hi")
+    assert (code, complaints) == (255, "")
+    assert shown.startswith(
+        "--- node0\nhi\n--- node1: exit code 255\n"
+        "node1 (127.0.0.1) cannot be reached from the bastion: "
+    )
+
+
+def test_a_bastion_out_of_reach_is_one_error(cluster: Site, tmp_path: Path) -> None:
+    cluster.bastion.stop()
+    code, shown, complaints = gpuctl(tmp_path, "exec", "demo", "--", "true")
+    assert (code, shown) == (1, "")
+    assert complaints.startswith(
+        "gpuctl: error: the bastion (127.0.0.1) cannot be reached: Connection refused; "
+    )
+
+
+def test_a_changed_host_key_is_an_error_on_that_node(cluster: Site, tmp_path: Path) -> None:
+    assert gpuctl(tmp_path, "exec", "demo", "--", "true")[0] == 0
+    known = cluster.inventory.folder / "known_hosts"
+    other = cluster.nodes[0].host_key
+    known.write_text(known.read_text().replace(cluster.nodes[1].host_key, other))
+    code, shown, _ = gpuctl(tmp_path, "exec", "demo", "--", "true")
+    assert code == 255
+    assert "node1 (127.0.0.1) shows a host key that is not the pinned one; " in shown
+
+
+def test_ctrl_c_ends_it_with_130(cluster: Site, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpuctl", "exec", "demo", "--", f"touch {begun}; sleep 60"],
+        cwd=ROOT, env=environment(tmp_path), stderr=subprocess.PIPE, text=True,
+    ) as command:  # fmt: skip
+        for _ in range(600):
+            if begun.exists():
+                break
+            time.sleep(0.05)
+        command.send_signal(signal.SIGINT)
+        assert command.wait(30) == 130
+        assert command.stderr is not None
+        assert "gpuctl: interrupted; `gpuctl status` tells what exists\n" in command.stderr.read()
+
+
+def test_only_what_exec_uses_is_imported(cluster: Site, tmp_path: Path) -> None:
+    code, imported = modules(tmp_path, "exec", "demo", "--", "true")
+    assert code == 0
+    heavy = {
+        "asyncio", "asyncssh", "boto3", "pulumi", "pydantic", "rich", "typer", "yaml",
+        "provision", "engine", "infra",
+    }  # fmt: skip
+    assert imported & heavy == set()
+
+
+@pytest.mark.parametrize(
+    "command", [["ps"], ["ssh", "demo"], ["down", "demo", "--yes"], ["status"]]
+)
+def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_path: Path) -> None:
+    _, imported = modules(tmp_path, "--lab", *command)
+    assert imported & {"asyncssh", "pulumi_aws"} == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "plain"),
+    [
+        ("exec demo -- true", ("demo", ["true"])),
+        ("exec demo -- ls -l", ("demo", ["ls", "-l"])),
+        ("exec demo ls", ("demo", ["ls"])),
+        ("exec demo ls -l", None),
+        ("exec demo --json -- ls", None),
+        ("exec --json demo -- ls", None),
+        ("exec demo --", None),
+        ("exec demo", None),
+        ("exec ../demo -- ls", None),
+        ("run exec demo", None),
+    ],
+)
+def test_only_the_plain_form_is_quick(words: str, plain: object) -> None:
+    assert quick.plain(words.split()) == plain

@@ -1,0 +1,56 @@
+"""How the agent gets onto a node, in a shell as there."""
+
+import subprocess
+from pathlib import Path
+
+from engine.agent.launcher import receive_agent
+from engine.bundle import agent_bundle
+
+
+def received(folder: Path, data: bytes) -> bytes:
+    """What is left on stdin for the worker behind the agent."""
+    command = f"umask 022 && {receive_agent(str(folder), len(data))} && exec cat"
+    sent = data + b'{"do": 1}\n'
+    done = subprocess.run(["sh", "-c", command], input=sent, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+def test_the_agent_is_unpacked_once_and_what_follows_is_the_workers(tmp_path: Path) -> None:
+    folder, data = tmp_path / "it's new" / "agent-1", agent_bundle().data
+    assert received(folder, data) == b'{"do": 1}\n'
+    assert (folder / "engine/agent/worker.py").is_file()
+    assert [path.name for path in folder.parent.iterdir()] == ["agent-1"]
+    (folder / "kept").touch()
+    assert received(folder, data) == b'{"do": 1}\n'
+    assert (folder / "kept").exists()
+
+
+def test_the_unpacked_agent_runs_and_keeps_itself_compiled(tmp_path: Path) -> None:
+    folder = tmp_path / "agent-1"
+    received(folder, agent_bundle().data)
+    command = [
+        "python3",
+        "-IS",
+        str(folder / "__main__.py"),
+        "follow",
+        str(tmp_path),
+        "--from",
+        "0",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith('{"kind": "supervisor_lost", ')
+    assert list(folder.glob("engine/agent/__pycache__/control.*.pyc"))
+
+
+def test_a_worker_imports_neither_asyncio_nor_http(tmp_path: Path) -> None:
+    folder = tmp_path / "agent-1"
+    received(folder, agent_bundle().data)
+    program = (
+        f"import sys; sys.path.insert(0, {str(folder)!r}); import engine.agent.worker;"
+        "print(sorted({'asyncio', 'http', 'ssl', 'argparse'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        ["python3", "-IS", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
