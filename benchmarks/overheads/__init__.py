@@ -1,0 +1,1 @@
+"""What gpuctl costs beside the tools that people use by hand, measured in the same run."""
