@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from benchmarks.overheads import execs, runs
+from benchmarks.overheads import clusters, execs, runs
 from benchmarks.overheads.row import Row, as_json, as_table
 from benchmarks.overheads.simulated import simulated
 from benchmarks.overheads.site import Missing, Site, site
@@ -40,6 +40,11 @@ def measure(only: Iterable[str]) -> Iterator[Row]:
         f"exec-{NODES}": execs.rows,
         f"exec-{MANY}": _of_many,
     }
+    alone = {"plan": clusters.plan_rows, "up": clusters.up_rows}
+    for group, measured in alone.items():
+        if _is_asked(group, wanted):
+            with _named(group):
+                yield from (row for row in measured() if _is_asked(row.name, wanted))
     asked = {group: rows for group, rows in in_cluster.items() if _is_asked(group, wanted)}
     if not asked:
         return
