@@ -8,6 +8,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +16,13 @@ _LOOP_ENDS_S = 5.0
 
 
 @contextmanager
-def inline(build: Callable[[], None]) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+def inline(
+    build: Callable[[], None], after: Callable[[], Future[Any]] | None = None
+) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
     """The program for the Automation API, and no event loop left open after it.
+
+    With `after` the engine starts at once, and `build` is called when the future that `after`
+    returns has an answer; an exception in it is the program's.
 
     The SDK's language server runs the program in a loop, and forgets it where the engine ends
     first, as it does when a resource failed.
@@ -25,6 +31,8 @@ def inline(build: Callable[[], None]) -> Iterator[Callable[[], Coroutine[Any, An
 
     async def run() -> None:
         loops.append(asyncio.get_running_loop())
+        if after is not None:
+            await asyncio.wrap_future(after())
         with _no_stack_traces():
             build()
         # Every registration starts now, and the SDK awaits one after the other. If it saw none

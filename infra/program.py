@@ -13,6 +13,17 @@ OUTPUT = "fleet"
 """The stack's one output: `infra.fleet.Fleet` as a mapping."""
 
 
+def load_classes() -> None:
+    """Import the AWS classes, which takes half a second, before a program needs them."""
+    with warnings.catch_warnings():
+        # They warn of their own renamed classes, whether used or not.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import infra.access
+        import infra.machines
+        import infra.network
+        import infra.storage  # noqa: F401
+
+
 def first_step(resolved: Resolved) -> Callable[[], None]:
     """The program of a cluster that has its placement group and nothing else.
 

@@ -4,7 +4,8 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,9 +21,9 @@ from infra.fleet import Fleet
 from infra.inline_program import inline
 from infra.lock import holders
 from infra.plan import Plan, is_cloud, plan_of
-from infra.program import OUTPUT, first_step, program
+from infra.program import OUTPUT, first_step, load_classes, program
 from infra.watch import Watch
-from infra.workspace import folder, workspace
+from infra.workspace import Operations, folder, workspace
 
 if TYPE_CHECKING:
     from infra.engine import Engine
@@ -47,39 +48,75 @@ class Stack:
         self.name = name
         self._target = target
         self._engine = engine
-        self._stack: automation.Stack | None = None
+        self._stack: Operations | None = None
 
     def preview(self, resolved: Resolved) -> Plan:
         """What `up` would change, drift included: what is really there is read first.
 
         The plan is kept, and the next `up` of the same `resolved` does that and nothing else.
         """
-        watch = Watch("preview")
-        with self._errors(watch), inline(program(resolved)) as build:
-            stack = self._made()
-            for old in folder(self.name, self._target).glob("*.plan.json"):
-                old.unlink()
-            self._unlocked(
-                lambda: stack.preview(
-                    program=build,
-                    refresh=True,
-                    plan=str(self._plan_file(resolved)),
-                    parallel=_PARALLEL,
-                    on_event=watch,
+        with self.previewing() as preview:
+            return preview(resolved)
+
+    @contextmanager
+    def previewing(self) -> Iterator[Callable[[Resolved], Plan]]:
+        """Start a preview of a cluster that is not resolved yet; call the result with the cluster.
+
+        The engine starts and reads what exists while the caller asks AWS about the rest. Without
+        that call the engine is stopped, and nothing is planned.
+        """
+        watch, wanted = Watch("preview"), Future[Resolved]()
+        operations = self._operations()
+        kept = folder(self.name, self._target)
+        for old in kept.glob("*.plan.json"):
+            old.unlink()
+        draft = kept / "draft.plan.json"
+
+        def resources() -> None:
+            program(wanted.result())()
+
+        def cluster() -> Future[Resolved]:
+            load_classes()
+            return wanted
+
+        def work() -> None:
+            with inline(resources, after=cluster) as build:
+                self._in_stack(
+                    lambda: operations.preview(
+                        program=build,
+                        refresh=True,
+                        plan=str(draft),
+                        parallel=_PARALLEL,
+                        on_event=watch,
+                    )
                 )
-            )
-        return plan_of(watch.events)
+
+        def preview(resolved: Resolved) -> Plan:
+            with self._errors(watch):
+                wanted.set_result(resolved)
+                try:
+                    working.result()
+                except KeyboardInterrupt:
+                    self._end(working)
+                    raise
+                draft.rename(self._plan_file(resolved))
+            return plan_of(watch.events)
+
+        with ThreadPoolExecutor(1, thread_name_prefix="preview") as pool:
+            working = pool.submit(work)
+            try:
+                yield preview
+            finally:
+                if not wanted.done():
+                    wanted.set_exception(InfraError("nothing is to be planned", ""))
+                self._end(working)
 
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
-        """The cluster's placement group exists, if it is to have one; so does what was there.
-
-        Only a cluster that does not exist yet has a beginning: any other stays as it is.
-        """
+        """Make the placement group of a cluster of which nothing exists, if it is to have one."""
         watch = Watch("resources", report)
         with self._errors(watch), inline(first_step(resolved)) as build:
-            stack = self._made()
-            if not _resources(stack):
-                self._unlocked(lambda: stack.up(program=build, show_secrets=False, on_event=watch))
+            operations = self._operations()
+            self._in_stack(lambda: operations.up(program=build, show_secrets=False, on_event=watch))
 
     def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
         """The cluster is as `resolved` says; each resource was reported under `resources`.
@@ -90,10 +127,10 @@ class Stack:
         kept = self._plan_file(resolved)
         plan = str(kept) if kept.exists() else None
         with self._errors(watch), inline(program(resolved)) as build:
-            stack = self._made()
+            operations = self._operations()
             try:
-                done = self._unlocked(
-                    lambda: stack.up(
+                self._in_stack(
+                    lambda: operations.up(
                         program=build,
                         refresh=True,
                         plan=plan,
@@ -104,7 +141,7 @@ class Stack:
                 )
             finally:
                 kept.unlink(missing_ok=True)  # a plan is carried out once
-        return Fleet.model_validate(done.outputs[OUTPUT].value)
+        return Fleet.model_validate(watch.outputs[OUTPUT])
 
     def destroy(self, report: Reporter = silent) -> None:
         """Nothing that Pulumi knows of the cluster exists; reported under `destroy`.
@@ -115,13 +152,14 @@ class Stack:
         """
         watch = Watch("destroy", report)
         with self._errors(watch):
-            stack = self._selected()
-            if stack is None:
+            operations = self._operations()
+            try:
+                self._unlocked(lambda: _forget_pending(operations), report)
+            except StackNotFoundError:
                 return
-            self._unlocked(lambda: _forget_pending(stack), report)
             self._unlocked(
                 # What can go goes, even if one resource refuses.
-                lambda: stack.destroy(
+                lambda: operations.destroy(
                     run_program=False,
                     continue_on_error=True,
                     show_secrets=False,
@@ -134,44 +172,64 @@ class Stack:
     def fleet(self) -> Fleet | None:
         """What the last complete `up` made; None where there was none or it was destroyed."""
         with self._errors(Watch("fleet")):
-            stack = self._selected()
-            output = stack.outputs().get(OUTPUT) if stack else None
-        return None if output is None else Fleet.model_validate(output.value)
+            try:
+                outputs = self._operations().workspace.stack_outputs(self.name)
+            except StackNotFoundError:
+                return None
+        return Fleet.model_validate(outputs[OUTPUT].value) if OUTPUT in outputs else None
 
     def exists(self) -> bool:
         """Whether Pulumi knows of a resource of the cluster."""
         with self._errors(Watch("exists")):
-            stack = self._selected()
-            return stack is not None and bool(_resources(stack))
+            return bool(self._resources())
 
     def remove(self) -> None:
         """Pulumi knows the cluster no more; its resources must be gone before."""
-        with self._errors(Watch("remove")):
-            stack = self._selected()
-            if stack is not None:
-                stack.workspace.remove_stack(self.name)
-                self._stack = None
+        with self._errors(Watch("remove")), suppress(StackNotFoundError):
+            self._operations().workspace.remove_stack(self.name)
+        self._stack = None
         shutil.rmtree(folder(self.name, self._target), ignore_errors=True)
 
-    def _made(self) -> automation.Stack:
+    def _operations(self) -> Operations:
         if self._stack is None:
-            self._stack = automation.Stack.create_or_select(self.name, self._workspace())
+            there = workspace(self.name, self._target, self._engine)
+            self._stack = Operations(self.name, there)
         return self._stack
 
-    def _selected(self) -> automation.Stack | None:
-        if self._stack is None:
-            try:
-                self._stack = automation.Stack.select(self.name, self._workspace())
-            except StackNotFoundError:
-                return None
-        return self._stack
+    def _resources(self) -> list[str]:
+        """The types of the cloud's resources that the stack knows, one each."""
+        try:
+            state = self._operations().export_stack().deployment or {}
+        except StackNotFoundError:
+            return []
+        kinds = [str(resource["type"]) for resource in state.get("resources") or []]
+        return [kind for kind in kinds if is_cloud(kind)]
 
     def _plan_file(self, resolved: Resolved) -> Path:
         digest = hashlib.sha256(resolved.model_dump_json().encode()).hexdigest()[:16]
         return folder(self.name, self._target) / f"{digest}.plan.json"
 
-    def _workspace(self) -> automation.LocalWorkspace:
-        return workspace(self.name, self._target, self._engine)
+    def _end(self, working: "Future[None]") -> None:
+        """Wait until the engine in the other thread has ended; stop it if it still works."""
+        while not working.done():
+            self._operations().engine.interrupt()
+            with suppress(KeyboardInterrupt):
+                wait([working])
+                self._stack = None  # its engine takes no more commands
+
+    def _in_stack(self, operate: Callable[[], _T]) -> _T:
+        """Run the operation; make the stack first if there is none.
+
+        Settings that were left here say that there is one. They may be of another backend.
+        """
+        there = self._operations()
+        if not there.has_settings():
+            there.make()
+        try:
+            return self._unlocked(operate)
+        except StackNotFoundError:
+            there.make()
+            return self._unlocked(operate)
 
     def _unlocked(self, operate: Callable[[], _T], report: Reporter | None = None) -> _T:
         """The operation's answer, a dead engine's lock removed where it stood in the way.
@@ -192,7 +250,7 @@ class Stack:
                     report(Progress("destroy", f"engine {holder.pid}", "start", "stop"))
                     holder.stop()
                     report(Progress("destroy", f"engine {holder.pid}", "done", "stop"))
-            self._made().cancel()
+            self._operations().cancel()
             return operate()
 
     @contextmanager
@@ -210,8 +268,7 @@ class Stack:
 
     def _interrupted(self) -> Interrupted:
         try:
-            stack = self._selected()
-            left = _resources(stack) if stack else []
+            left = self._resources()
         except CommandError:
             left = []
         if not left:
@@ -222,13 +279,6 @@ class Stack:
             f" {instances}",
             f"run the same command again to go on, or `gpuctl down {self.name}` to remove them",
         )
-
-
-def _resources(stack: automation.Stack) -> list[str]:
-    """The types of the cloud's resources that the stack knows, one each."""
-    state = stack.export_stack().deployment or {}
-    kinds = [str(resource["type"]) for resource in state.get("resources") or []]
-    return [kind for kind in kinds if is_cloud(kind)]
 
 
 def _forget_pending(stack: automation.Stack) -> None:

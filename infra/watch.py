@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from pulumi.automation import EngineEvent, StepEventMetadata
 
@@ -18,14 +19,20 @@ _WORDS: Mapping[str, str] = {
 }
 
 
+_STACK = "pulumi:pulumi:Stack"
+
+
 class Watch:
     """Takes the engine's events (call it), reports each resource, remembers what failed.
+
+    `outputs` are the stack's, complete when an update has succeeded.
 
     The engine hands events over from one thread, in order.
     """
 
     def __init__(self, stage: str, report: Reporter = silent) -> None:
         self.events: list[EngineEvent] = []
+        self.outputs: dict[str, Any] = {}
         self._stage = stage
         self._report = report
         self._started: dict[str, float] = {}
@@ -43,7 +50,10 @@ class Watch:
         if event.resource_pre_event:
             self._start(event.resource_pre_event.metadata)
         elif event.res_outputs_event:
-            self._done(event.res_outputs_event.metadata)
+            step = event.res_outputs_event.metadata
+            if step.type == _STACK and step.new is not None:
+                self.outputs = dict(step.new.outputs or {})
+            self._done(step)
         elif event.res_op_failed_event:
             self._failed(event.res_op_failed_event.metadata)
         elif event.diagnostic_event and event.diagnostic_event.severity == "error":

@@ -137,9 +137,11 @@ async def _set_up(
     """The nodes, set up, with what they say of themselves."""
     async with _patient_connections(inventory, boot.watch) as connections:
         async with asyncio.TaskGroup() as group:
-            for node in inventory.nodes:
-                group.create_task(_wait_for_node(connections, node, boot, report))
-        await _check(connections, inventory, report)
+            checked = [
+                group.create_task(_wait_and_check(connections, node, boot, report))
+                for node in inventory.nodes
+            ]
+        _refuse(inventory, [line for task in checked for line in task.result()])
         # Now that every host key is known, the nodes get to know each other.
         share = share_of(inventory, known)
         async with asyncio.TaskGroup() as group:
@@ -172,6 +174,17 @@ async def _patient_connections(
         yield connections
     finally:
         await connecting.__aexit__(None, None, None)
+
+
+async def _wait_and_check(
+    connections: Connections, node: Node, boots: Boot, report: Reporter
+) -> tuple[str, ...]:
+    """Wait until the node is set up; the checks that failed on it. Others may still boot."""
+    await _wait_for_node(connections, node, boots, report)
+    report(Progress("verify", node.name, "running"))
+    failed = await failed_checks(connections, node)
+    report(Progress("verify", node.name, "failed" if failed else "done", "; ".join(failed)))
+    return tuple(f"{node.name} ({node.private_ip}): {check}" for check in failed)
 
 
 async def _wait_for_node(
@@ -216,17 +229,8 @@ async def _wait_for_ssh(
         await asyncio.sleep(1)
 
 
-async def _check(connections: Connections, inventory: Inventory, report: Reporter) -> None:
-    """Every node is what its type and its cluster file say; NodeError with a line per fault."""
-
-    async def ask(node: Node) -> tuple[str, ...]:
-        report(Progress("verify", node.name, "running"))
-        failed = await failed_checks(connections, node)
-        report(Progress("verify", node.name, "failed" if failed else "done", "; ".join(failed)))
-        return tuple(f"{node.name} ({node.private_ip}): {check}" for check in failed)
-
-    answers = await asyncio.gather(*(ask(node) for node in inventory.nodes))
-    lines = [line for answer in answers for line in answer]
+def _refuse(inventory: Inventory, lines: Sequence[str]) -> None:
+    """Raise NodeError where a node is not what its type and its cluster file say."""
     if lines:
         raise NodeError(
             "\n".join(lines),

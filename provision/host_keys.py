@@ -118,8 +118,8 @@ class BootWatch:
             waiting = [m for m in waiting if not self._pinned[m.name].is_set()]
             if waiting and loop.time() - started > BOOT_LIMIT_S:
                 raise await self._gone(waiting[0], f"did not boot within {BOOT_LIMIT_S // 60} min")
-            # EC2 answers some twenty such requests a second and account; booting takes minutes.
-            await asyncio.sleep(max(2.0, len(waiting) / 10) if waiting else 5.0)
+            # EC2 answers some twenty such requests a second and account: ten are asked for.
+            await asyncio.sleep(max(1.0, len(waiting) / 10) if waiting else 5.0)
 
     async def _read_consoles(self, machines: Sequence[Watched]) -> None:
         places = asyncio.Semaphore(8)

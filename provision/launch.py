@@ -49,6 +49,8 @@ class Launch:
             if kind == "spot" and self._new:
                 return self._grown(report)
             if kind == "on-demand" and self._new:
+                if is_new:
+                    self.stack.begin(self.resolved, report)
                 return self._claimed(report)
             return self._launched(self.resolved, report)
         except Interrupted:
@@ -72,7 +74,6 @@ class Launch:
 
     def _claimed(self, report: Reporter) -> Fleet:
         """All new nodes have their place before the first is launched."""
-        self.stack.begin(self.resolved, report)
         with claimed(self.resolved, len(self._new), self.target, report) as claim:
             there = self._in(claim.zone)
             self.settled(there)

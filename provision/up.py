@@ -10,18 +10,19 @@ from config.errors import GpuctlError, InputError, Interrupted
 from config.progress import Progress, Reporter
 from config.resolved import Resolved
 from config.target import Target
-from infra.engine import find_engine
+from infra.engine import engine_at_hand, find_engine
 from infra.plan import Plan
 from infra.stack import Stack
 from nodes.inventory import Inventory, save
 from provision.account import with_credentials
+from provision.asking import asking
 from provision.bootstrap import bootstrap
 from provision.cost import hourly_usd
 from provision.launch import Launch
 from provision.lock import cluster_lock
 from provision.preflight import resolve
 from provision.record import ClusterRecord, folder, forget, new_record, read, write
-from provision.resources import find_all
+from provision.resources import Resource, find_all
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,17 @@ def plan(cluster: Cluster, target: Target, report: Reporter) -> FleetPlan:
     """
     report(Progress("preflight", cluster.name, "running"))
     target = with_credentials(target)
-    resolved = resolve(cluster, target)
-    stack = Stack(cluster.name, target, find_engine(report))
-    if read(cluster.name, target) is None and not stack.exists():
-        _check_name_is_free(resolved, target)
-    report(Progress("preflight", cluster.name, "done", resolved.zone))
-    return FleetPlan(resolved, stack.preview(resolved), hourly_usd(resolved))
+    engine, early = engine_at_hand(), None
+    if engine is None:
+        # Complaints come before the minutes in which an engine is made.
+        early, engine = resolve(cluster, target), find_engine(report)
+    with Stack(cluster.name, target, engine).previewing() as preview, asking(1) as pool:
+        found = pool.submit(_unrecorded, cluster.name, target)
+        resolved = early or resolve(cluster, target)
+        if found.result() and not Stack(cluster.name, target, engine).exists():
+            raise _taken(resolved, found.result())
+        report(Progress("preflight", cluster.name, "done", resolved.zone))
+        return FleetPlan(resolved, preview(resolved), hourly_usd(resolved))
 
 
 def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
@@ -117,11 +123,15 @@ def _made_nothing(record: ClusterRecord, stack: Stack, target: Target) -> bool:
         return False
 
 
-def _check_name_is_free(resolved: Resolved, target: Target) -> None:
+def _unrecorded(name: str, target: Target) -> list[Resource]:
+    """What exists of a cluster that this machine has no record of."""
+    return [] if read(name, target) else find_all(target, name)
+
+
+def _taken(resolved: Resolved, found: list[Resource]) -> InputError:
     name = resolved.cluster.name
-    if found := find_all(target, name):
-        raise InputError(
-            f"{len(found)} resources of a cluster '{name}' exist in {resolved.region},"
-            " but no record of it on this machine",
-            f"choose another name, or remove them: `gpuctl down {name}`",
-        )
+    return InputError(
+        f"{len(found)} resources of a cluster '{name}' exist in {resolved.region},"
+        " but no record of it on this machine",
+        f"choose another name, or remove them: `gpuctl down {name}`",
+    )

@@ -4,18 +4,20 @@
 
 Starts the lab with 8 nodes and stops it at the end, which needs root; `exec-64` needs sshd alone.
 For `exec` the Debian packages pdsh, clustershell and ansible-core have to be there. Best of 5,
-gpuctl and its peers in turn. NAME is the beginning of rows' names: `run`, `exec-8`, `exec-64`.
+gpuctl and its peers in turn. NAME is the beginning of rows' names: `run`, `exec-8`, `exec-64`,
+`plan`, `up`.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
-from benchmarks.overheads import execs, runs
+from benchmarks.overheads import clusters, execs, runs
 from benchmarks.overheads.row import Row, as_json, as_table
 from benchmarks.overheads.simulated import simulated
-from benchmarks.overheads.site import NotMeasured, Site, site
+from benchmarks.overheads.site import NotMeasured, site
 
 NODES = 8
 MANY = 64
@@ -34,24 +36,27 @@ def main() -> None:
 def measure(only: Iterable[str]) -> Iterator[Row]:
     """Yield the rows whose names begin with one of `only`; all of them where it is empty."""
     wanted = tuple(only)
+    for group, alone in (("plan", clusters.plan_rows), ("up", clusters.up_rows)):
+        if _is_asked(group, wanted):
+            yield from _measured(group, alone, wanted)
     if _is_asked(f"exec-{MANY}", wanted):
         with simulated(MANY) as many:
-            yield from _measured(f"exec-{MANY}", execs.rows, many, wanted)
+            yield from _measured(f"exec-{MANY}", partial(execs.rows, many), wanted)
     in_lab = {"run": runs.rows, f"exec-{NODES}": execs.rows}
     asked = {group: rows for group, rows in in_lab.items() if _is_asked(group, wanted)}
     if asked:
         with site(NODES) as here:
             for group, rows in asked.items():
-                yield from _measured(group, rows, here, wanted)
+                yield from _measured(group, partial(rows, here), wanted)
 
 
 def _measured(
-    group: str, rows: Callable[[Site], list[Row]], here: Site, wanted: tuple[str, ...]
+    group: str, rows: Callable[[], Iterable[Row]], wanted: tuple[str, ...]
 ) -> Iterator[Row]:
     """Yield a group's rows; what cannot be measured is said on stderr, and the others go on."""
     print(f"measuring {group} …", file=sys.stderr, flush=True)
     try:
-        found = [row for row in rows(here) if _is_asked(row.name, wanted)]
+        found = [row for row in rows() if _is_asked(row.name, wanted)]
     except NotMeasured as reason:
         print(f"not measured: {group}: {reason}", file=sys.stderr, flush=True)
         return

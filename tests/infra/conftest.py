@@ -5,7 +5,7 @@ import pytest
 
 from config.progress import silent
 from infra.engine import Engine, find_engine
-from tests.infra.region import Region, region
+from tests.infra.region import Region, Worlds
 
 
 @pytest.fixture(scope="session")
@@ -13,7 +13,14 @@ def engine() -> Engine:
     return find_engine(silent)
 
 
+@pytest.fixture(scope="session")
+def worlds() -> Iterator[Worlds]:
+    started = Worlds()
+    yield started
+    started.end()
+
+
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Region]:
-    with region(tmp_path) as made:
+def here(tmp_path: Path, worlds: Worlds) -> Iterator[Region]:
+    with worlds.region(tmp_path) as made:
         yield made

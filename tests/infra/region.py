@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -38,6 +38,13 @@ PUBLIC_KEY = (
 @contextmanager
 def child(*arguments: str) -> Iterator[tuple[str, int]]:
     """A Python module runs until the end of this: its first line on standard output, its pid."""
+    with _running(*arguments) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process.pid
+
+
+@contextmanager
+def _running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
         [sys.executable, "-m", *arguments],
         stdin=subprocess.PIPE,
@@ -51,7 +58,7 @@ def child(*arguments: str) -> Iterator[tuple[str, int]]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().strip(), process.pid
+        yield process
     finally:
         process.terminate()
         process.wait(20)
@@ -77,24 +84,77 @@ class Region:
             os.kill(self.api_pid, signal.SIGCONT)
 
 
+class Worlds:
+    """Processes that serve fresh regions one after the other (`tests.infra.worlds`).
+
+    A process of its own for each region takes some seconds of a processor for its imports.
+    """
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    def end(self) -> None:
+        """End both processes."""
+        self._running.close()
+
+    @contextmanager
+    def api(self, capacity: Path) -> Iterator[tuple[str, int]]:
+        """Serve an empty region: its URL, and the pid of what serves it."""
+        with self._serving("api", str(capacity)) as url:
+            yield url, self._processes["api"].pid
+
+    @contextmanager
+    def region(self, state: Path) -> Iterator[Region]:
+        """Serve an empty region and its provider."""
+        capacity = state / "capacity.json"
+        with self.api(capacity) as (url, pid), self._serving("provider", url) as port:
+            yield Region(_target(state, url, port), pid, capacity)
+
+    @contextmanager
+    def _serving(self, kind: str, wanted: str) -> Iterator[str]:
+        if kind not in self._processes:
+            self._processes[kind] = self._running.enter_context(
+                _running("tests.infra.worlds", kind)
+            )
+        answer = self._ask(kind, wanted)
+        try:
+            yield answer
+        finally:
+            self._ask(kind, "")
+
+    def _ask(self, kind: str, wanted: str) -> str:
+        process = self._processes[kind]
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{wanted}\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer, f"tests.infra.worlds {kind} has ended"
+        return answer.strip()
+
+
 @contextmanager
 def region(state: Path) -> Iterator[Region]:
-    """A fresh region with nothing in it."""
+    """A fresh region with nothing in it, in processes of its own."""
     capacity = state / "capacity.json"
     with (
         child("lab.api", "--capacity", str(capacity)) as (url, api_pid),
         child("lab.provider", "--endpoint", url) as (port, _),
     ):
-        target = Target(
-            name="test",
-            region=REGION,
-            state=state,
-            endpoint=url,
-            environment=CREDENTIALS,
-            provider_address=f"127.0.0.1:{port}",
-            caller_address="198.18.255.1",
-        )
-        yield Region(target, api_pid, capacity)
+        yield Region(_target(state, url, port), api_pid, capacity)
+
+
+def _target(state: Path, url: str, port: str) -> Target:
+    return Target(
+        name="test",
+        region=REGION,
+        state=state,
+        endpoint=url,
+        environment=CREDENTIALS,
+        provider_address=f"127.0.0.1:{port}",
+        caller_address="198.18.255.1",
+    )
 
 
 def client(target: Target) -> "EC2Client":

@@ -92,6 +92,17 @@ def test_a_damaged_cached_engine_counts_as_none(cache: Path) -> None:
         cached(silent)
 
 
+def test_our_own_engine_is_asked_for_its_version_once(cache: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    path = command(held(cache), f"v{VERSION}'; echo asked >> '{asked}")
+    for _ in range(2):
+        assert cached(silent) == Engine(path, VERSION, "cache")
+    assert asked.read_text() == "asked\n"
+    command(path, "Exec format error", status=126)
+    with pytest.raises(InfraError, match="does not run here"):
+        cached(silent)
+
+
 def test_what_is_no_pulumi_has_no_version(tmp_path: Path) -> None:
     assert engine_version(command(tmp_path / "a", "hello")) is None
     assert engine_version(command(tmp_path / "b", "v3.258.0", status=1)) is None

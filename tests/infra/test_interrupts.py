@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,12 +51,12 @@ def doing(
         process.stdout.close()
 
 
-def child_of(pid: int) -> int:
-    """The engine that the client started."""
+def child_of(pid: int, command: str = "") -> int:
+    """The engine that the client started; of several children the one of that command."""
     found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True
+        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=True
     )
-    return int(found.stdout.split()[0])
+    return next(int(line.split()[0]) for line in found.stdout.splitlines() if command in line)
 
 
 def wait_for_end(pid: int) -> None:
@@ -167,3 +168,24 @@ def test_preview_goes_on_after_a_dead_engines_lock(here: Region, engine: Engine)
         process.wait()
     plan = Stack("demo", here.target, engine).preview(resolved(here.target))
     assert plan.counts["create"] >= 10
+
+
+def test_ctrl_c_while_aws_is_asked_ends_the_engine_of_the_preview(
+    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = Stack("demo", here.target, engine)
+    asked = threading.Event()
+    begun: list[int] = []
+
+    def cluster() -> None:
+        begun.append(child_of(os.getpid(), str(engine.path)))
+        asked.set()
+
+    monkeypatch.setattr("infra.stack.load_classes", cluster)  # the first that a program calls
+    with pytest.raises(KeyboardInterrupt), stack.previewing():
+        assert asked.wait(120)
+        raise KeyboardInterrupt
+    wait_for_end(begun[0])
+    assert not stack.exists()
+    monkeypatch.undo()
+    assert stack.preview(resolved(here.target)).counts == {"create": 18}

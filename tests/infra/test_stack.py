@@ -1,17 +1,20 @@
 """The driver and the program against the engine, the lab's provider and its API."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pulumi.automation import CommandResult
 
-from config.errors import InfraError
+from config.errors import InfraError, InputError
 from config.progress import Progress
 from config.resolved import Resolved
 from infra.engine import Engine
 from infra.plan import Change, Plan
 from infra.stack import Stack
+from infra.workspace import EngineCommand
 from tests.infra.region import Region, client, resolved
 
 pytestmark = pytest.mark.engine
@@ -91,6 +94,51 @@ def test_a_cluster_from_nothing_to_nothing(here: Region, stack: Stack) -> None:
     stack.remove()
     assert not stack.exists()
     stack.destroy()
+
+
+def test_the_engine_starts_no_more_often_than_it_has_to(
+    here: Region, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    run = EngineCommand.run
+
+    def counted(self: EngineCommand, args: list[str], *rest: Any) -> CommandResult:
+        started.append(" ".join(args[: 2 if args[0] == "stack" else 1]))
+        return run(self, args, *rest)
+
+    monkeypatch.setattr(EngineCommand, "run", counted)
+    wanted = demo(here)
+    stack.preview(wanted)
+    assert started == ["stack init", "preview"]
+    started.clear()
+    stack.up(wanted)
+    stack.preview(wanted)
+    assert stack.exists()
+    stack.fleet()
+    assert started == ["up", "preview", "stack export", "stack output"]
+
+
+def test_a_preview_that_nobody_wants_stops_the_engine(here: Region, stack: Stack) -> None:
+    refused = InputError("no such type", "")
+    with pytest.raises(InputError, match="no such type"), stack.previewing():
+        raise refused
+    held = here.target.state / "pulumi-project" / "demo"
+    assert list(held.glob("*.plan.json")) == []
+    assert left(here) == []
+    assert stack.preview(demo(here)).counts == {"create": 18}
+
+
+def test_a_stack_is_made_again_where_its_backend_is_new(
+    here: Region, stack: Stack, engine: Engine, tmp_path: Path
+) -> None:
+    wanted = demo(here)
+    stack.preview(wanted)
+    elsewhere = replace(here.target, backend=(tmp_path / "elsewhere").as_uri())
+    other = Stack("demo", elsewhere, engine)
+    assert not other.exists()
+    assert other.fleet() is None
+    other.destroy()
+    assert other.preview(wanted).counts == {"create": 18}
 
 
 def test_nodes_are_launched_as_the_cluster_says(here: Region, stack: Stack) -> None:

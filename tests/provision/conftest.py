@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
-from tests.infra.conftest import engine, here  # noqa: F401  fixtures are found by import
-from tests.infra.region import CREDENTIALS, child
+from tests.infra.conftest import engine, here, worlds  # noqa: F401  fixtures are found by import
+from tests.infra.region import CREDENTIALS, Worlds, child
 
 
 def _target(url: str, state: Path) -> Target:
@@ -35,7 +35,7 @@ def target(asked_only: str, tmp_path: Path) -> Target:
 
 
 @pytest.fixture
-def empty_region(tmp_path: Path) -> Iterator[Target]:
+def empty_region(tmp_path: Path, worlds: Worlds) -> Iterator[Target]:  # noqa: F811
     """A region of the test's own, with nothing in it."""
-    with child("lab.api") as (url, _):
+    with worlds.api(tmp_path / "capacity.json") as (url, _):
         yield _target(url, tmp_path)

@@ -3,6 +3,7 @@
 import inspect
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,18 @@ def test_an_endpoint_that_does_not_answer_is_named(tmp_path: Path, closed_port: 
     with unreachable as caught, aws_errors():
         client(target, "sts").get_caller_identity()
     assert caught.value.code == "EndpointConnection"
+
+
+def test_a_client_is_made_once_for_the_same_keys_and_place(target: Target) -> None:
+    ec2 = client(target, "ec2")
+    assert client(replace(target, state=Path("/elsewhere")), "ec2") is ec2
+    others = {
+        "attempts": client(target, "ec2", attempts=1),
+        "region": client(replace(target, region="us-west-2"), "ec2"),
+        "endpoint": client(replace(target, endpoint="http://127.0.0.1:9"), "ec2"),
+        "keys": client(
+            replace(target, environment={**target.environment, "AWS_ACCESS_KEY_ID": "other"}), "ec2"
+        ),
+    }
+    assert [name for name, other in others.items() if other is ec2] == []
+    assert others["region"].meta.region_name == "us-west-2"
