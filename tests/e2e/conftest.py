@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.interrupts import INTERRUPTIBLE
+
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = Path(sys.executable).with_name("gpuctl")
 
@@ -53,7 +55,7 @@ class Gpuctl:
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """The command while it runs, its output readable line by line; killed at the end."""
         with subprocess.Popen(
-            [str(COMMAND), *arguments],
+            [*INTERRUPTIBLE, str(COMMAND), *arguments],
             env=self.environment,
             cwd=ROOT,
             stdout=subprocess.PIPE,
