@@ -223,6 +223,12 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         TASK + 'image: "a\\ud800"\n',
         ["4:8: E203 'image' holds half a character (a lone surrogate); remove the escape"],
     ),
+    (TASK + "network: tcp\n", []),
+    (TASK + "network: none\nverify: warn\n", []),
+    (
+        TASK + "nodes: 2\nroles: {worker: {nodes: 0}}\n",
+        ["5:25: E202 'roles.worker.nodes' is 0, below 1; use 1 to 512"],
+    ),
     (NCCL + "min_bytes: 1024K\nmax_bytes: 1M\n", []),
     (NCCL + "min_bytes: 1024M\nmax_bytes: 1G\n", []),
     (NCCL + "min_bytes: 1024\nmax_bytes: 1K\n", []),
