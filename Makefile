@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak images test check lint install lab-clean setup docs
+.PHONY: aws-smoke demo soak images test check lint install lab-clean setup docs golden mutate
 
 SHELL := /bin/bash
 VENV := .venv
@@ -48,6 +48,14 @@ docs: install
 	@$(RUN)/python -m config.reference
 	@$(RUN)/python -m cli.reference
 	@$(RUN)/python -m engine.reference
+
+# Golden files as the code makes them now; prints what changed, for a review (tests/README.md).
+golden: install
+	@$(RUN)/python -m tests.golden
+
+# Mutation testing of the pure modules, minutes to an hour: how much would the tests not notice?
+mutate: install
+	@$(RUN)/python -m tests.mutations --sample $(or $(SAMPLE),300)
 
 # Stops every lab of this machine and clears what killed ones left: machines, mounts, bridges, rules.
 lab-clean: install

@@ -82,15 +82,17 @@ def _session_plugin(here: Session) -> Check:
     import shutil
 
     from config.target import Target
-    from provision.sessions import INSTALL
+    from provision.sessions import INSTALL, dotted, plugin_problem, plugin_version
 
+    command = Target.session_plugin
+    name = command[0]
     if here.lab:
-        return Check("session-manager-plugin", "the lab's own", needed=False)
-    name = Target.session_plugin[0]
-    where = shutil.which(name)
-    if where is None:
-        return Check(name, "not on PATH; network.access: ssm needs it", INSTALL, needed=False)
-    return Check(name, where, needed=False)
+        return Check(name, "the lab's own", needed=False)
+    problem = plugin_problem(command)
+    if problem:
+        return Check(name, f"{problem}; network.access: ssm needs it", INSTALL, needed=False)
+    version = dotted(plugin_version(command) or ())
+    return Check(name, f"{shutil.which(name)} {version}", needed=False)
 
 
 def _lab(here: Session) -> "Iterator[Check]":

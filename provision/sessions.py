@@ -8,7 +8,10 @@ own `session-manager-plugin` by an environment variable, as the AWS CLI does it 
 import asyncio
 import json
 import os
+import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,10 +27,21 @@ if TYPE_CHECKING:
 DOCUMENT = "AWS-StartSSHSession"
 RESPONSE = "AWS_SSM_START_SESSION_RESPONSE"
 
+OLDEST = (1, 2, 536, 0)
+"""The first version of the plugin that reads StartSession's answer from a variable."""
+
+
+def dotted(version: Sequence[int]) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
 INSTALL = (
-    "install AWS's session-manager-plugin, 1.2.536.0 or newer: https://docs.aws.amazon.com/"
+    f"install AWS's session-manager-plugin, {dotted(OLDEST)} or newer: https://docs.aws.amazon.com/"
     "systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
+
+_VERSION_S = 10
 
 ONLINE_PATIENCE_S = 300
 """An agent registers within a minute of its start; cloud-init may hold it back for a while."""
@@ -42,12 +56,43 @@ def plugin_path(target: Target) -> str | None:
     return shutil.which(target.session_plugin[0])
 
 
-def check_plugin(cluster: Cluster, target: Target) -> None:
-    """What the way in needs is on this machine; else InputError."""
-    if cluster.network.access == "ssm" and plugin_path(target) is None:
-        raise InputError(
-            f"network.access is ssm, but {target.session_plugin[0]} is not on PATH", INSTALL
+def plugin_version(command: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the version that the plugin prints, None where it prints none.
+
+    `session-manager-plugin --version` prints the number alone (sessionmanagerplugin/session/
+    session.go of aws/session-manager-plugin@040f79d7).
+    """
+    try:
+        done = subprocess.run(
+            [*command, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_S,
+            check=False,
         )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    number = re.fullmatch(r"\d+(\.\d+)+", done.stdout.strip())
+    return tuple(map(int, number[0].split("."))) if number else None
+
+
+def plugin_problem(command: Sequence[str]) -> str:
+    """Return what keeps the plugin from being used; empty where nothing does."""
+    if shutil.which(command[0]) is None:
+        return f"{command[0]} is not on PATH"
+    version = plugin_version(command)
+    if version is None:
+        return f"`{shlex.join(command)} --version` prints no version"
+    if version < OLDEST:
+        return f"{command[0]} is {dotted(version)}, older than {dotted(OLDEST)}"
+    return ""
+
+
+def check_plugin(cluster: Cluster, target: Target) -> None:
+    """Raise InputError if the cluster's nodes are reached by a plugin that cannot be used."""
+    if cluster.network.access == "ssm" and (problem := plugin_problem(target.session_plugin)):
+        raise InputError(f"network.access is ssm, but {problem}", INSTALL)
 
 
 def become_session(instance_id: str, target: Target) -> None:

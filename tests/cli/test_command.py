@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.conftest import make_inventory
+from tests.interrupts import INTERRUPTIBLE
 
 COMMAND = Path(sys.executable).with_name("gpuctl")
 ROOT = Path(__file__).parent.parent.parent
@@ -245,7 +246,7 @@ def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:
     plugin = checks["session-manager-plugin"]
     assert not plugin["needed"], "only network.access: ssm asks for it"
     assert ("install AWS's session-manager-plugin" in plugin["remedy"]) == (
-        plugin["seen"] == "not on PATH; network.access: ssm needs it"
+        plugin["seen"] == "session-manager-plugin is not on PATH; network.access: ssm needs it"
     )
     cache = checks["pulumi in the cache"]
     assert (cache["seen"], cache["remedy"]) == (
@@ -253,6 +254,33 @@ def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:
         "the first command that needs it makes it (minutes)",
     )
     assert not cache["needed"]
+
+
+@pytest.mark.parametrize(
+    ("version", "seen", "is_refused"),
+    [
+        ("1.2.694.0", "{} 1.2.694.0", False),
+        (
+            "1.2.497.0",
+            "session-manager-plugin is 1.2.497.0, older than 1.2.536.0;"
+            " network.access: ssm needs it",
+            True,
+        ),
+    ],
+)
+def test_doctor_shows_the_version_of_session_managers_plugin(
+    tmp_path: Path, version: str, seen: str, is_refused: bool
+) -> None:
+    import json
+
+    plugin = tmp_path / "session-manager-plugin"
+    plugin.write_text(f"#!/bin/sh\necho {version}\n")
+    plugin.chmod(0o755)
+    done = gpuctl("doctor", "--json", home=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    found = checks["session-manager-plugin"]
+    assert found["seen"] == seen.format(plugin)
+    assert found["remedy"].startswith("install AWS's") == is_refused
 
 
 @pytest.mark.parametrize(("command", "code"), [("run", 125), ("validate", 1)])
@@ -278,7 +306,7 @@ def test_a_failure_of_gpuctls_own_is_125_from_run_alone(
 def test_ctrl_c_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         process = subprocess.Popen(
-            [str(COMMAND), "--region", "us-east-1", "capacity", "p4d.24xlarge"],
+            [*INTERRUPTIBLE, str(COMMAND), "--region", "us-east-1", "capacity", "p4d.24xlarge"],
             env={
                 "PATH": os.environ["PATH"],
                 "HOME": str(tmp_path),

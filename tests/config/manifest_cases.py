@@ -47,6 +47,16 @@ RUNS = (
 )
 KEPT = "see that the job does not need it, or remove it"
 
+TRAINERS_OF_TORCH = (
+    *("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+)
+TRAINERS_OF_MPI = (
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_orte_keep_fqdn_hostnames",
+    "OMPI_MCA_orte_set_default_slots",
+    "OMPI_MCA_plm_rsh_args",
+)
+
 MANIFEST_CASES: list[tuple[str, list[str]]] = [
     (
         "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: x}\n",
@@ -244,4 +254,110 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
             " enters by mpirun",
         ],
     ),
+    (MPIJOB + "status: {}\n", []),
+    (
+        MPIJOB + "              env: [{name: A, value: x, colour: red}]\n",
+        [
+            f"17:41: W204 '{WORKER_AT}.containers[0].env[0].colour' is ignored: there is nothing"
+            f" like it here; {KEPT}"
+        ],
+    ),
+    *(
+        (
+            TRAINJOB.replace("torch-distributed", runtime)
+            + f"    env: [{{name: {name}, value: x}}]\n",
+            [
+                f"8:11: E221 '{name}' cannot be set in 'spec.trainer.env': Trainer sets it; remove"
+                " it, or choose another name"
+            ],
+        )
+        for runtime, names in (
+            ("torch-distributed", TRAINERS_OF_TORCH),
+            ("mpi-distributed", TRAINERS_OF_MPI),
+        )
+        for name in names
+    ),
+    (
+        TRAINJOB + "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    colour: red\n"
+        "  podTemplateOverrides: []\n",
+        [
+            "8:5: W204 'spec.trainer.resourcesPerNode' is ignored: a run has the whole of its"
+            f" nodes; {KEPT}",
+            f"9:5: W204 'spec.trainer.colour' is ignored: there is nothing like it here; {KEPT}",
+            "10:3: W204 'spec.podTemplateOverrides' is ignored: there is nothing like it here;"
+            f" {KEPT}",
+        ],
+    ),
+    (
+        # By a GPU runtime's launcher ranks are counted by it.
+        TRAINJOB.replace("torch-distributed", "mpi-distributed")
+        + "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    colour: red\n",
+        [f"9:5: W204 'spec.trainer.colour' is ignored: there is nothing like it here; {KEPT}"],
+    ),
+    (
+        VOLCANO.replace("spec:\n  tasks", "spec:\n  maxRetry: 3\n  volumes: [{}]\n  tasks").replace(
+            "- name: two", "- name: two\n      maxRetry: 1\n      topologyPolicy: none"
+        ),
+        [
+            "5:3: W204 'spec.maxRetry' is ignored: a run that fails is not started again by itself;"
+            f" {KEPT}",
+            "6:3: W204 'spec.volumes' is ignored: nodes have the cluster's file systems, in"
+            f" containers too; {KEPT}",
+            "11:7: W204 'spec.tasks[1].maxRetry' is ignored: a run that fails is not started again"
+            f" by itself; {KEPT}",
+            "12:7: W204 'spec.tasks[1].topologyPolicy' is ignored: there is nothing like it here;"
+            f" {KEPT}",
+        ],
+    ),
+    (
+        VOLCANO.replace(
+            "spec:\n  tasks",
+            "spec:\n  policies: [{action: CompleteJob}, {event: PodEvicted, action: RestartJob}]\n"
+            "  tasks",
+        ).replace("- name: two", "- name: two\n      policies: [{action: RestartTask}]"),
+        [
+            "5:57: W204 'spec.policies[1].action' is ignored: the run ends when a node fails or the"
+            f" job is done; {KEPT}",
+            "10:19: W204 'spec.tasks[1].policies[0].action' is ignored: the run ends when a node"
+            f" fails or the job is done; {KEPT}",
+        ],
+    ),
+    (
+        VOLCANO.replace("spec:\n  tasks", "spec:\n  plugins: [svc]\n  tasks"),
+        [
+            "5:12: E103 'spec.plugins' is a list, must be a mapping; write keys below it",
+        ],
+    ),
+    (
+        TRAINJOB.replace("  trainer:\n    command: [train]\n", "  trainer: train\n"),
+        [
+            "6:12: E102 'spec.trainer.command' is missing; add it: what the image itself would"
+            " start is not known before it is pulled",
+            "6:12: E103 'spec.trainer' is 'train', must be a mapping; write keys below it",
+        ],
+    ),
 ]
+
+MPIJOB_OF_A_LAUNCHER = MPIJOB[: MPIJOB.index("    Worker:")]
+ALL_KEYS_OF_MPIJOB = MPIJOB.replace(
+    "spec:\n  mpi",
+    "spec:\n  slotsPerWorker: 2\n  runLauncherAsWorker: false\n  mpiImplementation: OpenMPI\n"
+    "  sshAuthMountPath: /root/.ssh\n  launcherCreationPolicy: AtStartup\n"
+    "  runPolicy: {activeDeadlineSeconds: 60, backoffLimit: 0, cleanPodPolicy: None,"
+    " managedBy: x, schedulingPolicy: {}, suspend: false, ttlSecondsAfterFinished: 1}\n  mpi",
+).replace("      template:", "      restartPolicy: Never\n      template:")
+ALL_KEYS_OF_TRAINJOB = (
+    TRAINJOB + "    image: mine\n    args: [x]\n    env: []\n    numNodes: 2\n"
+    "    numProcPerNode: 1\n  activeDeadlineSeconds: 60\n  labels: {a: b}\n"
+    "  annotations: {a: b}\n  managedBy: x\n  suspend: false\n"
+)
+ALL_KEYS_OF_VOLCANO = VOLCANO.replace(
+    "spec:\n  tasks",
+    "spec:\n  plugins: {svc: [], ssh: [], env: [], mpi: []}\n  maxRetry: 0\n"
+    "  policies: [{action: AbortJob}, {action: TerminateJob}]\n  minAvailable: 3\n"
+    "  minSuccess: 1\n  schedulerName: volcano\n  queue: q\n  ttlSecondsAfterFinished: 1\n  tasks",
+).replace(
+    "- name: two",
+    "- name: two\n      minAvailable: 2\n      maxRetry: 0\n      dependsOn: {name: [one]}\n"
+    "      policies: []",
+)

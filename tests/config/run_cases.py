@@ -206,6 +206,43 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
+        TASK.replace("hello", "h" * 40),
+        [
+            f"2:7: E203 'name' is '{'h' * 40}'; write lower-case letters, digits and hyphens, at"
+            " most 30, with a letter first"
+        ],
+    ),
+    (
+        TASK.replace("hello", "h" * 41),
+        [
+            f"2:7: E203 'name' is '{'h' * 39}…'; write lower-case letters, digits and hyphens, at"
+            " most 30, with a letter first"
+        ],
+    ),
+    (
+        TASK + 'image: "a\\ud800"\n',
+        ["4:8: E203 'image' holds half a character (a lone surrogate); remove the escape"],
+    ),
+    (TASK + "network: tcp\n", []),
+    (TASK + "network: none\nverify: warn\n", []),
+    (
+        TASK + "nodes: 2\nroles: {worker: {nodes: 0}}\n",
+        ["5:25: E202 'roles.worker.nodes' is 0, below 1; use 1 to 512"],
+    ),
+    (NCCL + "min_bytes: 1024K\nmax_bytes: 1M\n", []),
+    (NCCL + "min_bytes: 1024M\nmax_bytes: 1G\n", []),
+    (NCCL + "min_bytes: 1024\nmax_bytes: 1K\n", []),
+    *(
+        (
+            NCCL + f"min_bytes: {smallest}\nmax_bytes: {largest}\n",
+            [
+                f"3:12: E222 'min_bytes' is {smallest}, more than 'max_bytes', which is {largest};"
+                " change one of them"
+            ],
+        )
+        for smallest, largest in (("1025", "1K"), ("1025K", "1M"), ("1025M", "1G"))
+    ),
+    (
         NCCL + "max_bytes: 4\nmin_bytes: 8 GB\n",
         [
             "4:12: E203 'min_bytes' is '8 GB'; write bytes, with K, M or G if need be: 8, 64K, 1M,"

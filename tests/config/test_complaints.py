@@ -268,6 +268,29 @@ CASES: list[tuple[str, list[str]]] = [
         CLUSTER + "setup: {files: {etc/motd: x}}\n",
         ["4:17: E203 the key 'etc/motd' is no file; write its whole path: /etc/motd"],
     ),
+    *(
+        (
+            f"name: demo\nnodes: 2\ninstance_type: trn1.32xlarge\nsoftware: {{{pin}: {version}}}\n",
+            [
+                f"4:{14 + len(pin)}: E209 'software.{pin}' has no effect: trn1.32xlarge has no GPU;"
+                " remove it"
+            ],
+        )
+        for pin, version in (
+            ("driver", "'580'"),
+            ("efa", "1.51.0"),
+            ("nccl", "2.30.4-1"),
+            ("nccl_tests", "2.19.0"),
+        )
+    ),
+    (
+        # No type is known of which an id could be the mistake.
+        CLUSTER + "capacity: {type: sport, id: cr-0123456789abcdef0}\n",
+        [
+            "4:18: E201 'capacity.type' is 'sport', which is not allowed; did you mean 'spot'?"
+            " Allowed: on-demand, spot, reservation, capacity-block"
+        ],
+    ),
     *STORAGE_CASES,
     *RUN_CASES,
 ]

@@ -19,12 +19,17 @@ from config.load import check, load_cluster, load_run
 from config.manifests.container import Container
 from config.manifests.run_file import Placed
 from config.marked_yaml import read_yaml
-from config.run import Task
+from config.run import Run, Task
 from engine.script import job_script
+from tests import golden
 from tests.config.manifest_cases import (
+    ALL_KEYS_OF_MPIJOB,
+    ALL_KEYS_OF_TRAINJOB,
+    ALL_KEYS_OF_VOLCANO,
     LAUNCHER_AT,
     MANIFEST_CASES,
     MPIJOB,
+    MPIJOB_OF_A_LAUNCHER,
     TRAINJOB,
     VOLCANO,
     WORKER_AT,
@@ -173,7 +178,7 @@ def test_trainjob_that_says_nothing_is_its_runtimes() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_golden(name: str) -> None:
-    assert plan_text(name) == plan_path(name).read_text()
+    golden.check(plan_path(name), plan_text(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -202,7 +207,7 @@ PRTE_MCA_plm_ssh_agent=/run-folder/bin/ssh
 """
 
 
-def executed(run: Task, folder: Path, *, rank: int = 0, **env: str) -> str:
+def executed(run: Run, folder: Path, *, rank: int = 0, **env: str) -> str:
     """What the commands say on a node whose /etc is the folder's, with a stand-in for launchers."""
     (folder / "bin").mkdir()
     for program in ("mpirun", "mpiexec", "torchrun", "python3"):
@@ -217,6 +222,7 @@ def executed(run: Task, folder: Path, *, rank: int = 0, **env: str) -> str:
         "GPUCTL_MASTER_NODE_IP": "10.0.0.1",
         **env,
     }
+    assert isinstance(run, Task)
     script = job_script(run.commands)
     for place in ("/etc/", "/opt/nccl tests", "/home\n", "/usr/sbin/sshd", "/var/run/sshd"):
         script = script.replace(place, f"{folder}{place.replace(' ', '_')}")
@@ -240,6 +246,11 @@ def test_the_launcher_of_an_mpijob_finds_what_the_operator_gives(tmp_path: Path)
         [tmp_path / "etc/mpi/discover_hosts.sh"], capture_output=True, text=True, check=True
     )
     assert hosts.stdout == "10.0.0.1\n10.0.0.2\n"
+
+
+def test_a_worker_has_one_slot_unless_it_says_more(tmp_path: Path) -> None:
+    executed(load_run(written(tmp_path, MPIJOB)), tmp_path)
+    assert (tmp_path / "etc/mpi/hostfile").read_text() == "10.0.0.1 slots=1\n10.0.0.2 slots=1\n"
 
 
 def test_the_hostfile_of_mpich(tmp_path: Path) -> None:
@@ -279,7 +290,10 @@ def test_each_replica_of_a_task_finds_its_index(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("said", "processes"), [("8", "8"), ("gpu", "gpu"), ("~", "auto")])
+@pytest.mark.parametrize(
+    ("said", "processes"),
+    [("8", "8"), ("gpu", "gpu"), ("cpu", "cpu"), ("auto", "auto"), ("~", "auto")],
+)
 def test_torchrun_finds_its_options_in_its_environment(
     tmp_path: Path, said: str, processes: str
 ) -> None:
@@ -336,6 +350,42 @@ def test_complaints(tmp_path: Path, text: str, lines: list[str]) -> None:
 @pytest.mark.parametrize("text", [MPIJOB, TRAINJOB, VOLCANO])
 def test_the_shortest_manifests_have_nothing_to_complain_of(tmp_path: Path, text: str) -> None:
     assert complaints(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    "text", [ALL_KEYS_OF_MPIJOB, ALL_KEYS_OF_TRAINJOB, ALL_KEYS_OF_VOLCANO, MPIJOB_OF_A_LAUNCHER]
+)
+def test_keys_that_are_carried_out_or_not_needed_are_not_ignored_aloud(
+    tmp_path: Path, text: str
+) -> None:
+    assert complaints(tmp_path, text) == []
+
+
+@pytest.mark.parametrize("as_worker", ["", "  runLauncherAsWorker: true\n"])
+def test_an_mpijob_without_workers_is_its_launcher(tmp_path: Path, as_worker: str) -> None:
+    text = MPIJOB_OF_A_LAUNCHER.replace("spec:\n", "spec:\n" + as_worker, 1)
+    run = load_run(written(tmp_path, text))
+    assert isinstance(run, Task)
+    assert run.nodes == 1
+    assert run.commands[-1] == "mpirun ./pi"
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (MPIJOB, 2),
+        (MPIJOB.replace("spec:\n", "spec:\n  runLauncherAsWorker: true\n", 1), 3),
+        (TRAINJOB, 1),
+        (TRAINJOB.replace("torch-distributed", "deepspeed-distributed"), 1),
+        (TRAINJOB.replace("torch-distributed", "mpi-distributed"), 2),
+        (TRAINJOB + "    numNodes: 4\n", 4),
+        (VOLCANO, 2),
+        (VOLCANO.replace("      replicas: 2\n", ""), 1),
+        (VOLCANO[: VOLCANO.index("    - name: two")], 1),
+    ],
+)
+def test_how_many_nodes_a_manifest_takes(tmp_path: Path, text: str, nodes: int) -> None:
+    assert load_run(written(tmp_path, text)).nodes == nodes
 
 
 def test_the_codes_of_manifests_are_shown_above() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from lab.places import Places
 from tests.evidence import note
+from tests.interrupts import INTERRUPTIBLE
 from tests.labs import lab_for
 
 ROOT = Path(__file__).parent.parent.parent
@@ -66,7 +67,7 @@ class Gpuctl:
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """The command while it runs, its output readable line by line; killed at the end."""
         with subprocess.Popen(
-            self.words(*arguments),
+            [*INTERRUPTIBLE, *self.words(*arguments)],
             env=self.environment,
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -97,8 +97,10 @@ def test_too_few_nodes_is_said_before_anything_runs(
 ) -> None:
     file = run_file(tmp_path, "wide", ["true"], nodes=3)
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster, code=2)
-    assert "3" in output
-    assert "2" in output
+    assert output == (
+        "gpuctl: error: run wide wants 3 nodes, cluster jobs has 2; set `nodes: 2`, or bring up a"
+        " larger cluster\n"
+    )
 
 
 def test_destroy_comes_after_a_failure_too(gpuctl: Gpuctl, cluster: str, tmp_path: Path) -> None:

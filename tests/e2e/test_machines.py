@@ -1,5 +1,6 @@
 """What a cluster file can ask of its machines, seen on machines that boot."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,19 @@ def test_a_node_more_a_node_that_died_and_a_stock_image(gpuctl: Gpuctl, tmp_path
     output = gpuctl("--lab", "plan", str(other))
     assert "-/+ aws:ec2/instance:Instance" in output
     assert "2 to replace" in output
+    bigger = cluster_file(tmp_path, "grows", nodes=2, **stock)  # the same file
 
-    # a node that powers off is terminated in the API, and the next up replaces it alone
-    gpuctl("--lab", "exec", "grows", "--", '[ "$(hostname)" ] && systemctl poweroff --no-block')
-    ids = [n["instance_id"] for n in after if n["name"] != "bastion"]
+    # a node that powers off is terminated in the API, and the next plan makes it alone again
+    (node1,) = (n for n in after if n["name"] == "node1")
+    here = f"hostname -I | grep -qwF {node1['private_ip']}"
+    gpuctl("--lab", "exec", "grows", "--", f"! {here} || systemctl poweroff --no-block")
     ec2(gpuctl).get_waiter("instance_terminated").wait(
-        InstanceIds=ids, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        InstanceIds=[node1["instance_id"]], WaiterConfig={"Delay": 1, "MaxAttempts": 60}
     )
-    assert "terminated" in gpuctl("--lab", "status", "grows")
+    states = {n["name"]: n["state"] for n in gpuctl.json("--lab", "status", "grows")[0]["nodes"]}
+    assert (states["node0"], states["node1"]) == ("running", "terminated")
     output = gpuctl("--lab", "plan", str(bigger))
-    assert "Plan: 2 to create" in output
+    assert "Plan: 1 to create, 0 to change, 0 to replace, 0 to delete." in output
+    assert re.search(r"\+ aws:ec2/instance:Instance +node1\n", output)
     gpuctl("--lab", "down", "grows", "--yes")
     assert what_bills(gpuctl, "grows") == {}

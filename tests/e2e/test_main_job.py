@@ -28,6 +28,8 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
         "running",
     ]
 
+    addresses = [node["private_ip"] for node in status["nodes"] if node["name"] != "bastion"]
+
     answers = gpuctl("--lab", "exec", "main", "--", "nproc")
     assert answers.startswith("--- node[0-1]\n")  # equal answers are folded
     different = gpuctl("--lab", "exec", "main", "--", "hostname -I; exit 3", code=3)
@@ -35,10 +37,14 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
 
     seed = ("stacks/nccl-tests.dstack.yaml", "--no-image")  # the lab reaches no registry
     output = gpuctl("--lab", "run", *seed, "--cluster", "main", "--on-stop", "destroy")
-    devices = re.findall(r"#\s+Rank\s+(\d+) .* on (\S+) device", output)
-    assert [int(rank) for rank, _ in devices] == list(range(16))
-    assert len({host for _, host in devices}) == 2  # the ranks really ran on both machines
-    assert "CPU stand-in" in output
+    said = r"#\s+Rank\s+(\d+) .* on (\S+) device +(\d+) \[\S+\] CPU stand-in"
+    devices = re.findall(said, output)
+    # Each rank says on which machine it is: eight on each, in the order of the nodes.
+    assert [(int(rank), host, int(device)) for rank, host, device in devices] == [
+        (8 * number + device, f"ip-{address.replace('.', '-')}", device)
+        for number, address in enumerate(addresses)
+        for device in range(8)
+    ]
     assert "Cluster main is gone" in output
     assert what_bills(gpuctl, "main") == {}
 

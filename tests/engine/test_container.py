@@ -59,8 +59,8 @@ def output(box: Container, environment: dict[str, str], *argv: str) -> bytes:
 def test_a_container_is_a_file_system_and_devices_on_the_machine(
     box: Container, folder: Path
 ) -> None:
-    started = next(call for call in calls() if call.startswith("run "))
     name = f"gpuctl-{folder.name}-0"
+    (started,) = (call for call in calls() if call.startswith("run ") and f"={name} " in call)
     assert started.startswith(
         f"run --detach --rm --pull=never --stop-signal=KILL --name={name}"
         " --no-healthcheck --user=0:0 --entrypoint=bash --network=host --ipc=host --pid=host"

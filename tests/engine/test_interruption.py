@@ -82,12 +82,22 @@ def test_a_token_whose_time_is_over_is_replaced(service: Service) -> None:
     assert metadata.notice() == ("terminate", TIME)
 
 
+def test_without_a_service_or_a_token_it_says_so(service: Service) -> None:
+    service.server.RequestHandlerClass.do_PUT = lambda here: here.reply(403, "no")  # type: ignore
+    with pytest.raises(ValueError, match=r"^no token: HTTP 403$"):
+        Metadata(service.address).notice()
+    with pytest.raises(OSError):
+        Metadata("127.0.0.1:1").notice()
+
+
 def test_watching_goes_on_through_nonsense_and_silence(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([OSError("down"), "[1]", "{}", "no json", None, marked()])
+    pauses: list[float] = []
 
     def look(seconds: float) -> None:
+        pauses.append(seconds)
         answer = next(answers)
         service.notice = None if isinstance(answer, OSError) else answer
 
@@ -100,6 +110,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
     event = json.loads(line)
     assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)
     assert list(answers) == []
+    assert pauses == [5.0] * 6  # as docs/runs.md promises, and AWS recommends
 
 
 def test_the_run_hears_of_it_and_names_it(

@@ -16,6 +16,7 @@ from engine.modes.job import roles_of
 from engine.network.presets import PRESETS
 from engine.plan import LaunchPlan, launch_plan
 from nodes.inventory import Inventory
+from tests import golden
 from tests.engine.conftest import make_inventory
 from tests.engine.golden import (
     CASES,
@@ -48,7 +49,7 @@ def test_every_type_has_golden_plans() -> None:
 def test_golden(case: str, size: int) -> None:
     plan = plan_of(case, size)
     written = plan.model_dump_json()
-    assert text_of(json.loads(written)) == plan_path(case, size).read_text()
+    golden.check(plan_path(case, size), text_of(json.loads(written)))
     assert LaunchPlan.model_validate_json(written) == plan
 
 

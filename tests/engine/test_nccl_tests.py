@@ -121,6 +121,12 @@ def test_row_that_comes_in_pieces_between_other_output() -> None:
         "8 x float sum -1 1 2 3 0 1 2 3 0",
         "8 2 float sum -1 1 2 3 nan 1 2 3 0",
         "8 2 float sum -1 1 2 3 inf 1 2 3 0",
+        "8 2 float 1 2 3 0",
+        "8 2 float sum -1 1 2 3 0 1 2 3 0 1 2 3 0",
+        "8 2 float sum x 1 2 3 0 1 2 3 0",
+        "x 2 float sum -1 1 2 3 0 1 2 3 0",
+        "8 2 float sum -1 1 2 3 0 1 2 3 0 2026-11-20",
+        "8 2 float sum -1 1 2 3 0 1 2 3 0 2026-11-20 soon",
     ],
 )
 def test_what_is_no_row(text: str) -> None:

@@ -36,6 +36,12 @@ def test_values_are_not_shown(pieces: list[str], expected: str) -> None:
     assert shown([TOKEN, LONGER, LINES], *pieces) == expected
 
 
+@pytest.mark.parametrize("cut", range(1, len(TOKEN)))
+def test_a_value_cut_anywhere_is_not_shown(cut: int) -> None:
+    """It is the longest one: nothing longer makes more of it be held back."""
+    assert shown([TOKEN], f"a {TOKEN[:cut]}", f"{TOKEN[cut:]} b") == "a *** b"
+
+
 def test_what_is_shorter_than_eight_characters_is_left_alone() -> None:
     assert shown(["1234567", ""], "1234567") == "1234567"
     assert shown(["12345678"], "12345678") == "***"
@@ -49,6 +55,20 @@ def test_pieces_make_no_difference_and_show_no_value(values: list[str], pieces: 
     whole = shown(values, "".join(pieces))
     assert shown(values, *pieces) == whole
     assert not any(value in whole for value in values)
+
+
+SECRETS = st.lists(st.text("ab", min_size=8, max_size=10), min_size=1, max_size=3)
+
+
+@given(SECRETS, st.data())
+def test_secrets_in_pieces_are_not_shown(values: list[str], data: st.DataObject) -> None:
+    """Every text has secrets, and cuts in the middle of them."""
+    parts = data.draw(st.lists(st.sampled_from(values) | st.text("abc", max_size=2), max_size=6))
+    text = values[0].join(("c", *parts, "c"))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), min_size=1, max_size=8)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert shown(values, *pieces) == shown(values, text)
+    assert not any(value in shown(values, *pieces) for value in values)
 
 
 @given(st.text("abc", max_size=40))

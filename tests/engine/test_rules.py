@@ -90,6 +90,12 @@ def test_the_implementation_is_there() -> None:
         "implementation is openmpi, node[0-1] have no Open MPI (found: none); choose one that is"
         " there, set PATH in `env` to where yours is, or use an `image`"
     )
+    assert refusal(
+        with_software(podman="4.3.1", openmpi="4.1.7", mpich="4.0.2"), implementation="intel"
+    ) == (
+        "implementation is intel, node[0-1] have no Intel MPI (found: mpich 4.0.2, openmpi 4.1.7);"
+        " choose one that is there, set PATH in `env` to where yours is, or use an `image`"
+    )
     assert refusal(here) == ""
     assert refusal(here, implementation="intel", env={"PATH": "/opt/mine"}) == ""
     assert refusal(here, implementation="intel", image="impi:1") == ""

@@ -27,6 +27,7 @@ from engine.agent.states import (
     State,
     Stop,
     StopAsked,
+    Verdict,
     decide,
 )
 
@@ -386,3 +387,10 @@ def test_a_decision_changes_no_state_in_place() -> None:
     copy = replace(state)
     decide(state, Prepared(0))
     assert state == copy
+
+
+def test_the_limit_that_was_reached_is_named() -> None:
+    state = State("any", "all-done", (Node("node0"),))
+    state, actions = decide(state, DurationOver(60))
+    assert state.verdict == Verdict("failed", 124, None, "max_duration of 60 s is over")
+    assert actions == (Stop(0),)

@@ -1,15 +1,18 @@
 """Runs of real agents on this machine: order, failure, stopping, what is left."""
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import time
+from multiprocessing.synchronize import Event as MadeEvent
 from pathlib import Path
 
 import pytest
 
 from engine.agent import supervisor as supervising
 from engine.events import NodeExited, NodeLost, NodeStarted, NodeStopped, Output, RunFinished
+from engine.plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, make_plan
 
 
@@ -193,6 +196,74 @@ def test_workers_end_when_the_supervisor_is_gone(cluster: LocalCluster) -> None:
     plan = make_plan(commands=("echo pid $$; sleep 1000",))
     assert asyncio.run(abandon()) == [0, 0]
     assert not is_alive(int(cluster.output(1).split()[1]))
+
+
+def supervise_alone(folder: Path, plan: str, began: MadeEvent) -> None:
+    """Run the plan in a process of its own, which a test can let fall silent."""
+    quick = {"HEARTBEAT_S": 0.2, "SILENCE_S": 5}  # where they are the supervisor's to say
+    vars(supervising).update(quick)
+    began.set()
+    LocalCluster(folder).execute(LaunchPlan.model_validate_json(plan))
+
+
+def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None:
+    """It is there, its connections are open, and it says nothing: as behind a network that is cut.
+
+    Every node ends its job by itself.
+    """
+    plan = make_plan(commands=("echo pid $$; sleep 1000",))
+    spawn = multiprocessing.get_context("spawn")
+    began = spawn.Event()
+    supervisor = spawn.Process(
+        target=supervise_alone, args=(cluster.folder, plan.model_dump_json(), began)
+    )
+    supervisor.start()
+    assert supervisor.pid is not None
+    try:
+        assert began.wait(120)
+        for rank in (0, 1):
+            asyncio.run(cluster.printed(rank, "\n"))
+        os.kill(supervisor.pid, signal.SIGSTOP)
+        jobs = [int(cluster.output(rank).split()[1]) for rank in (0, 1)]
+        for _ in range(600):
+            if not any(map(is_alive, jobs)):
+                break
+            time.sleep(0.1)
+        assert [is_alive(job) for job in jobs] == [False, False]
+        assert ("run_finished", None) not in cluster.kinds()
+    finally:
+        supervisor.kill()
+        supervisor.join(10)
+        supervisor.close()
+
+
+def test_a_node_that_does_not_stop_is_given_up_and_named(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "STOP_BOUND_S", 1)
+
+    async def hang() -> None:
+        running = asyncio.ensure_future(cluster.supervisor(plan).run())
+        await cluster.printed(0, "runs")
+        await cluster.printed(1, "runs")
+        cluster.launcher.processes[1].send_signal(signal.SIGSTOP)
+        (cluster.folder / "fail").touch()
+        verdict = await asyncio.wait_for(running, 60)
+        assert (verdict.status, verdict.exit_code) == ("failed", 7)
+        # The run ends before its dead worker is waited for, as the head's unit would.
+        stuck = cluster.launcher.processes[1]
+        assert stuck.stdin is not None
+        stuck.stdin.close()
+        assert await asyncio.wait_for(stuck.wait(), 60) == -signal.SIGKILL
+
+    fail = f"until test -e {cluster.folder}/fail; do sleep 0.1; done; exit 7"
+    plan = make_plan(commands=(f"echo runs; [ $DSTACK_NODE_RANK = 1 ] || {{ {fail}; }}; sleep 99",))
+    asyncio.run(hang())
+    lost = [(e.rank, e.reason) for e in cluster.events() if isinstance(e, NodeLost)]
+    assert lost == [(1, "did not stop within 1 s")]
+    assert not [e for e in cluster.events() if isinstance(e, NodeStopped) and e.rank == 1]
+    (job,) = [e.pid for e in cluster.events() if isinstance(e, NodeStarted) and e.rank == 1]
+    os.killpg(job, signal.SIGKILL)  # a unit would have
 
 
 def test_binary_output_and_partial_lines(cluster: LocalCluster) -> None:

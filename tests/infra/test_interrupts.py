@@ -20,6 +20,7 @@ from config.progress import Progress
 from infra.engine import Engine
 from infra.stack import Stack
 from tests.infra.region import Region, client, resolved
+from tests.interrupts import INTERRUPTIBLE
 
 pytestmark = pytest.mark.engine
 
@@ -31,7 +32,15 @@ def doing(
     """A client that has reported the line `until`."""
     target = {**vars(here.target), "state": str(here.target.state)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.infra.client", what, str(engine.path), json.dumps(target)],
+        [
+            *INTERRUPTIBLE,
+            sys.executable,
+            "-m",
+            "tests.infra.client",
+            what,
+            str(engine.path),
+            json.dumps(target),
+        ],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[2],

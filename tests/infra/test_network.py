@@ -15,6 +15,7 @@ from infra.engine import Engine
 from infra.layout import interfaces
 from infra.stack import Stack
 from infra.workspace import workspace
+from tests import golden
 from tests.infra.region import Region, client, instance_type, resolved
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -44,7 +45,7 @@ def layouts() -> str:
 
 def test_the_layout_of_every_type_with_efa() -> None:
     assert len(TYPES) == 41  # 37 with GPUs, 4 with Trainium
-    assert layouts() == (GOLDEN / "layouts.txt").read_text()
+    golden.check(GOLDEN / "layouts.txt", layouts())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def _roles(here: Region) -> list[str]:
 @pytest.mark.parametrize("access", ["bastion", "elastic-ip", "private", "ssm"])
 def test_each_way_in_is_planned_made_and_removed(here: Region, stack: Stack, access: str) -> None:
     wanted = resolved(here.target, network={"access": access, "ssh_from": "198.18.255.1/32"})
-    assert _plan(stack, wanted) == (GOLDEN / f"plan-{access}.txt").read_text()
+    golden.check(GOLDEN / f"plan-{access}.txt", _plan(stack, wanted))
     fleet = stack.up(wanted)
     assert stack.preview(wanted).is_empty
     ec2 = client(here.target)
@@ -225,7 +226,7 @@ def test_a_network_that_exists_is_used_and_left_as_it_was(
     wanted = resolved(here.target, network=network).model_copy(
         update={"existing_network": existing, "zone": zone}
     )
-    assert _plan(stack, wanted) == (GOLDEN / f"plan-existing-{access}.txt").read_text()
+    golden.check(GOLDEN / f"plan-existing-{access}.txt", _plan(stack, wanted))
     fleet = stack.up(wanted)
     assert (fleet.vpc_id, fleet.subnet_id) == (theirs.vpc, nodes)
     assert stack.preview(wanted).is_empty

@@ -12,6 +12,7 @@ from config.resolved import Resolved
 from infra.engine import Engine
 from infra.stack import Stack
 from infra.user_data import FILE_SYSTEM
+from tests import golden
 from tests.infra.region import CREDENTIALS, Region, client, resolved
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,7 +67,7 @@ def test_each_shared_file_system_is_planned_made_and_removed(
     wanted = asked(here, {"shared": MODES[mode]})
     changes = sorted((c.type, c.name, c.op) for c in stack.preview(wanted).changes)
     text = "".join(f"{op} {kind} {name}\n" for kind, name, op in changes)
-    assert text == (GOLDEN / f"plan-{MODES[mode]['type']}.txt").read_text()
+    golden.check(GOLDEN / f"plan-{MODES[mode]['type']}.txt", text)
     stack.up(wanted)
     assert stack.preview(wanted).is_empty, "a second up finds nothing to change"
     files = aws(here, "efs" if mode == "efs" else "fsx")

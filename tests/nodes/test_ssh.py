@@ -77,6 +77,26 @@ def test_a_wrong_host_key_of_a_node_is_refused(site: Site, tmp_path: Path) -> No
     session(site, use)
 
 
+def test_the_users_ssh_set_up_takes_no_part(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its config leads nowhere, its agent does not answer, its known_hosts is of somebody else."""
+    own = tmp_path / "home" / ".ssh"
+    own.mkdir(parents=True)
+    (own / "config").write_text(
+        "Host *\n  ProxyCommand false\n  Ciphers aes128-cbc\n  IdentityFile /nonexistent\n"
+    )
+    (own / "known_hosts").write_text("* ssh-ed25519 " + "A" * 68 + "\n")
+    monkeypatch.setenv("HOME", str(own.parent))
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "no-agent"))
+
+    async def use(connections: Connections) -> None:
+        for node in site.inventory.nodes:
+            assert (await connections.run(node, "echo here")).stdout == "here\n"
+
+    session(site, use)
+
+
 def test_without_a_bastion_nodes_are_reached_at_their_own_address(site: Site) -> None:
     first, second = site.inventory.nodes
     elsewhere = first.model_copy(update={"private_ip": "192.0.2.1", "public_ip": "127.0.0.1"})

@@ -4,7 +4,7 @@
 each cluster file of `modes/`: what `gpuctl plan` prints, and below it what Pulumi's engine will ask
 AWS for. After a change that is meant to change plans:
 
-    python -m tests.plans [NAME …]
+    python -m tests.golden tests/plans [-k NAME]
 
 writes them again, all or those named, to be read as a diff. A new mode is a new file in `modes/`;
 what it needs to find in the account is in `tests.plans.account`.

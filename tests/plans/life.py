@@ -3,6 +3,7 @@
 `up` ends here where the machines' own part would begin (`provision.bootstrap`).
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from config.target import Target
 from infra.engine import find_engine
 from infra.fleet import Fleet
 from infra.stack import Stack
+from lab import session_manager_plugin
 from provision.cost import hourly_usd
 from provision.down import down
 from provision.launch import Launch
@@ -48,6 +50,9 @@ class Life:
     left: list[str]
 
 
+_PLUGIN = (sys.executable, session_manager_plugin.__file__, "no lab")
+
+
 @contextmanager
 def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Planned, str, Stack]]:
     """The case's plan, the golden text of it, and the stack that can be made as planned."""
@@ -58,7 +63,7 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
         file = target.state / f"{case.golden.parent.name}-{case.name}.yaml"
         file.write_text(text)
         # Nobody will enter: neither the lab's ways in nor this machine's programs say what may be.
-        asked = replace(target, provider_address=None, session_plugin=("sh",))
+        asked = replace(target, provider_address=None, session_plugin=_PLUGIN)
         resolved = resolve(load_cluster(file), asked)
         stack = Stack(resolved.cluster.name, target, find_engine(silent))
         plan = stack.preview(resolved)
@@ -67,12 +72,6 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
         for stand_in, real in ids.items():
             shown = shown.replace(real, stand_in)
         yield found, shown, stack
-
-
-def text_of(case: Case, target: Target, ec2: "EC2Client") -> str:
-    """What the golden file should be; in the account nothing is made."""
-    with _planned(case, target, ec2) as (_, text, _):
-        return text
 
 
 def live(case: Case, target: Target, ec2: "EC2Client") -> Life:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import golden
 from tests.plans.cases import MODES, TYPES, Case
 from tests.plans.life import Life
 
@@ -22,7 +23,7 @@ def test_what_is_planned_is_as_reviewed_and_accepted(
     case: Case, life_of: Callable[[Case], Life]
 ) -> None:
     life = life_of(case)
-    assert life.text == case.golden.read_text(), "if it is meant: python -m tests.plans"
+    golden.check(case.golden, life.text)
     assert life.made == life.planned
     assert life.changes_after == ()
     assert life.left == []

@@ -23,6 +23,7 @@ from lab.image import ensure_image
 from provision.cloud_init import bastion_user_data, node_user_data
 from provision.software.hardware import Hardware, hardware
 from provision.software.script import EFA_KEY, STEPS, check_script, setup_script
+from tests import golden
 from tests.infra.region import instance_type
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFnZ3JlZ2F0ZS1rZXktZm9yLXRlc3RzLW9ubHkwMDAw gpuctl demo"
@@ -76,7 +77,7 @@ def parts(document: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_user_data_is_as_reviewed(name: str) -> None:
-    assert DOCUMENTS[name] == (GOLDEN / name).read_text()
+    golden.check(GOLDEN / name, DOCUMENTS[name])
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

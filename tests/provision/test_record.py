@@ -1,9 +1,10 @@
 """Records and locks on this machine."""
 
 import multiprocessing
-import os
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -131,12 +132,24 @@ def _hold(state: Path, held: Event) -> None:
         signal.pause()
 
 
-def test_a_second_command_is_told_who_changes_the_cluster(tmp_path: Path) -> None:
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[SpawnProcess]:
+    """Another process that changes the cluster; it ends with the test, however that ends."""
     spawn = multiprocessing.get_context("spawn")
     held = spawn.Event()
-    holder = spawn.Process(target=_hold, args=(tmp_path, held))
-    holder.start()
-    assert held.wait(60)
+    process = spawn.Process(target=_hold, args=(tmp_path, held), daemon=True)
+    process.start()
+    try:
+        assert held.wait(60)
+        yield process
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def test_a_second_command_is_told_who_changes_the_cluster(
+    tmp_path: Path, holder: SpawnProcess
+) -> None:
     assert is_locked("demo", target(tmp_path))
     with (
         pytest.raises(InputError) as caught,
@@ -146,10 +159,8 @@ def test_a_second_command_is_told_who_changes_the_cluster(tmp_path: Path) -> Non
     assert caught.value.message == (
         f"cluster 'demo' is being changed by `gpuctl up` (process {holder.pid})"
     )
-    assert holder.pid is not None
-    os.kill(holder.pid, signal.SIGKILL)
+    holder.kill()
     holder.join(10)
-    holder.close()
     assert not is_locked("demo", target(tmp_path))
     with cluster_lock("demo", "gpuctl down", target(tmp_path)):
         assert is_locked("demo", target(tmp_path))

@@ -25,6 +25,8 @@ from tests.provision.test_sweep import make_identity
 PLUGIN = """\
 #!{python}
 import json, os, sys
+if sys.argv[1:] == ["--version"]:
+    sys.exit(print("1.2.694.0"))
 line = sys.stdin.readline()
 told = {{"argv": sys.argv[1:], "answer": os.environ["AWS_SSM_START_SESSION_RESPONSE"], "in": line}}
 print(json.dumps(told))
@@ -86,6 +88,45 @@ def test_without_the_plugin_nothing_is_begun(target: Target) -> None:
         "latest/userguide/session-manager-working-with-install-plugin.html"
     )
     assert not target.clusters.exists()
+
+
+@pytest.mark.parametrize(
+    ("says", "problem"),
+    [
+        ("1.2.536.0", ""),
+        ("1.10.0.0", ""),
+        ("2.0.0.0", ""),
+        ("1.2.535.9", "{} is 1.2.535.9, older than 1.2.536.0"),
+        ("1.2.99.0", "{} is 1.2.99.0, older than 1.2.536.0"),
+        ("no idea", "`{} --version` prints no version"),
+        ("", "`{} --version` prints no version"),
+    ],
+)
+def test_a_plugin_that_is_too_old_is_refused(target: Target, says: str, problem: str) -> None:
+    (plugin,) = target.session_plugin
+    Path(plugin).write_text(f"#!/bin/sh\necho {says}\n")
+    if not problem:
+        sessions.check_plugin(cluster(), target)
+        return
+    with pytest.raises(InputError) as caught:
+        sessions.check_plugin(cluster(), target)
+    assert caught.value.message == f"network.access is ssm, but {problem.format(plugin)}"
+    assert caught.value.hint.startswith(
+        "install AWS's session-manager-plugin, 1.2.536.0 or newer: https://docs.aws.amazon.com/"
+    )
+    # Who reaches the nodes in another way needs none.
+    sessions.check_plugin(cluster(access="elastic-ip"), target)
+
+
+def test_a_plugin_that_hangs_is_none(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_VERSION_S", 0.2)
+    Path(target.session_plugin[0]).write_text("#!/bin/sh\nexec sleep 1000\n")
+    assert sessions.plugin_version(target.session_plugin) is None
+
+
+def test_the_labs_plugin_is_new_enough() -> None:
+    own = (sys.executable, str(Path(__file__).parents[2] / "lab" / "session_manager_plugin.py"))
+    assert sessions.plugin_problem(own) == ""
 
 
 def test_nobody_s_address_is_asked_for_and_no_bastion_is_paid(target: Target) -> None:
@@ -171,3 +212,9 @@ def test_nodes_are_waited_for_until_they_are_online(
     assert caught.value.message == (
         f"node1 ({instances[1]}) is not online in Session Manager after 0 min"
     )
+
+
+def test_five_minutes_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = Path(__file__).parents[2] / "docs" / "network.md"
+    assert "\nfive minutes at most." in docs.read_text()
+    assert sessions.ONLINE_PATIENCE_S == 5 * 60

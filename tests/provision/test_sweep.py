@@ -245,8 +245,18 @@ def test_status_tells_that_a_command_was_killed(
 
 def test_nothing_is_told_where_nothing_exists(empty_region: Target) -> None:
     assert clusters(empty_region) == ()
-    with pytest.raises(InputError):
-        raise record.unknown("demo", ())
+
+
+@pytest.mark.parametrize(
+    ("known", "hint"),
+    [((), "`gpuctl up FILE` makes one"), (("other", "another"), "there are: another, other")],
+)
+def test_a_cluster_that_nobody_knows_is_told_with_those_there_are(
+    known: tuple[str, ...], hint: str
+) -> None:
+    error = record.unknown("demo", known)
+    assert isinstance(error, InputError)
+    assert (error.message, error.hint) == ("there is no cluster 'demo'", hint)
 
 
 def test_an_ended_node_is_billed_until_its_end() -> None:

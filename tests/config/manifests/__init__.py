@@ -1,6 +1,6 @@
 """Manifests as people have them, and the launch plan of each on two nodes.
 
-`python -m tests.config.manifests` writes the plans anew.
+`make golden` renews the plans.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Golden launch plans: every mode on 1, 2 and 16 nodes, by saved run files and inventories.
 
-`python -m tests.engine.golden` writes them anew; a change of one is a change of what is launched.
+`make golden` renews them; a change of one is a change of what is launched.
 A plan is folded: texts are lists of lines, and a node says only what differs from the one before.
 """
 

@@ -1,0 +1,147 @@
+"""A job's pipe becomes lines of a log and events: whole lines, slow ones, long ones, any bytes."""
+
+import os
+import queue
+import stat
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.agent import output
+from engine.agent.output import PIECE, Log, pump
+from engine.agent.redaction import Redaction
+from engine.agent.report import Report
+
+TOKEN = "hf_0123456789"
+
+
+class Kept(Report):
+    """Keeps output events where others send them."""
+
+    def __init__(self) -> None:
+        super().__init__(BytesIO())
+        self.events: queue.Queue[dict[str, Any]] = queue.Queue()
+
+    def send_output(self, **fields: Any) -> None:
+        self.events.put(fields)
+
+
+class Pumped:
+    """A pipe whose other end is pumped into a log, by a thread as in the worker."""
+
+    def __init__(self, path: Path, secrets: tuple[str, ...] = ()) -> None:
+        self.path, self.report = path, Kept()
+        read, self._write = os.pipe()
+        self._read, self._log = os.fdopen(read, "rb"), Log(path, self.report)
+        arguments = (self._read, "stdout", self._log, Redaction(secrets))
+        self._thread = threading.Thread(target=pump, args=arguments, daemon=True)
+        self._thread.start()
+
+    def write(self, data: str | bytes) -> None:
+        data = data.encode() if isinstance(data, str) else data
+        while data:
+            data = data[os.write(self._write, data) :]
+
+    def end(self) -> list[tuple[str, bool]]:
+        """Close the pipe; return texts and whether each ended its line."""
+        os.close(self._write)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        self._read.close()
+        self._log._file.close()  # the worker's is open to its end
+        events = list(self.report.events.queue)
+        log = self.path.read_bytes()
+        for event in events:
+            assert event["stream"] == "stdout"
+            text = (event["text"] + ("\n" if event["ends_line"] else "")).encode()
+            assert log[event["offset"] :].startswith(text)
+        return [(event["text"], event["ends_line"]) for event in events]
+
+
+@pytest.fixture
+def pumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pumped]:
+    monkeypatch.setattr(output, "PARTIAL_S", 3600.0)  # no line is slow
+    yield Pumped(tmp_path / "rank-0.log")
+
+
+def test_lines_are_events_and_the_log(pumped: Pumped) -> None:
+    pumped.write("one\n\ntwo\n")
+    assert pumped.end() == [("one", True), ("", True), ("two", True)]
+    assert pumped.path.read_text() == "one\n\ntwo\n"
+    assert stat.S_IMODE(pumped.path.stat().st_mode) == 0o600
+
+
+def test_a_log_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rank-0.log"
+    path.write_text("before\n")
+    pumped = Pumped(path)
+    pumped.write("after\n")
+    assert pumped.end() == [("after", True)]
+    assert path.read_text() == "before\nafter\n"
+
+
+def test_the_last_line_needs_no_end(pumped: Pumped) -> None:
+    pumped.write("one\ntwo")
+    assert pumped.end() == [("one", True), ("two", False)]
+    assert pumped.path.read_text() == "one\ntwo"
+
+
+def test_nothing_is_no_event(pumped: Pumped) -> None:
+    assert pumped.end() == []
+
+
+def test_what_might_have_become_a_secret_comes_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "PARTIAL_S", 3600.0)
+    pumped = Pumped(tmp_path / "rank-0.log", (TOKEN,))
+    pumped.write(f"with {TOKEN}\nand {TOKEN[:-1]}")
+    assert pumped.end() == [("with ***", True), (f"and {TOKEN[:-1]}", False)]
+
+
+@pytest.mark.parametrize(
+    ("length", "pieces"),
+    [
+        (PIECE, [PIECE]),
+        (PIECE + 1, [PIECE, 1]),
+        (2 * PIECE, [PIECE, PIECE]),
+        (2 * PIECE + 5, [PIECE, PIECE, 5]),
+    ],
+)
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_long_line_comes_in_pieces(
+    pumped: Pumped, length: int, pieces: list[int], ends: bool
+) -> None:
+    text = "".join(chr(97 + n % 26) for n in range(length))
+    pumped.write(text + "\n" * ends)
+    told = pumped.end()
+    assert "".join(part for part, _ in told) == text
+    assert all(0 < len(part) <= PIECE for part, _ in told)
+    # Where the line ends within the read that made it too long, no piece is shorter than it must.
+    assert len(told) == len(pieces)
+    assert [end for _, end in told] == [False] * (len(told) - 1) + [ends]
+
+
+def test_a_line_without_its_end_is_shown_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "PARTIAL_S", 0.05)
+    pumped = Pumped(tmp_path / "rank-0.log")
+    pumped.write("Continue? ")
+    assert pumped.report.events.get(timeout=30)["text"] == "Continue? "
+    pumped.write("yes\n")
+    assert pumped.end() == [("yes", True)]
+    assert pumped.path.read_text() == "Continue? yes\n"
+
+
+def test_bytes_that_are_no_text_are_replaced_and_characters_cut_in_two_are_not(
+    pumped: Pumped,
+) -> None:
+    smile = "\N{GRINNING FACE}".encode()
+    pumped.write(b"a\xffb " + smile[:2])
+    pumped.write(smile[2:] + b"\n" + smile[:3])
+    assert pumped.end() == [("a\ufffdb \N{GRINNING FACE}", True), ("\ufffd", False)]

@@ -1,0 +1,68 @@
+"""The unit of a worker: what systemd is asked for, on the head and on other nodes."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.agent.launcher import STOP_GRACE_S, Units
+
+ASKED = """\
+#!/bin/sh
+# In systemd's place: prints what it is asked for, one word a line.
+printf '%s\\n' "$@"
+"""
+HERE = """\
+#!/bin/sh
+# In ssh's place: the other node is this machine.
+for last; do :; done
+exec sh -c "$last"
+"""
+
+
+@pytest.fixture
+def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Units:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, text in (("systemd-run", ASKED), ("ssh", HERE)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(b"an agent")
+    ips = ("10.0.0.1", "10.0.0.2")
+    return Units(tmp_path / "job-1", agent, ips, ips)
+
+
+def asked(units: Units, rank: int) -> list[str]:
+    async def ask() -> bytes:
+        process = await units.open(rank)
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+        return output
+
+    return asyncio.run(ask()).decode().splitlines()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_workers_unit(units: Units, rank: int, tmp_path: Path) -> None:
+    words = asked(units, rank)
+    # RDMA pins memory, and systemd's default is 8 MiB.
+    assert "--property=LimitMEMLOCK=infinity" in words
+    # What has left its process group goes with the unit, and no later than the grace.
+    assert "--property=KillMode=control-group" in words
+    assert f"--property=TimeoutStopSec={STOP_GRACE_S}" in words
+    # One node's memory is enough to end its job, and not the worker that has to report it.
+    assert "--property=OOMPolicy=continue" in words
+    assert "--property=TasksMax=infinity" in words
+    assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-1-{rank}"} <= set(words)
+    agent = str(tmp_path / "agent.pyz")
+    program = sys.executable if rank == 0 else "python3"
+    assert words[-4:] == [program, agent, "work", str(tmp_path / "job-1")]
+
+
+def test_the_agent_travels_to_other_nodes(units: Units, tmp_path: Path) -> None:
+    asked(units, 1)
+    assert (tmp_path / "agent.pyz").read_bytes() == b"an agent"
+    assert not list(tmp_path.glob("agent.pyz.*"))

@@ -1,0 +1,56 @@
+"""Which modules are mutated, and the tests that ought to notice.
+
+The quickest tests come first: a mutant is killed by the first test that fails.
+"""
+
+_MODES = ("tests/engine/test_modes.py", "tests/engine/test_mode_scripts.py")
+_RUN_FILES = ("tests/config/test_complaints.py", "tests/config/test_load.py")
+_MANIFESTS = ("tests/config/test_manifests.py",)
+
+SUBJECTS: dict[str, tuple[str, ...]] = {
+    "engine/agent/interruption.py": ("tests/engine/test_interruption.py",),
+    "engine/agent/output.py": ("tests/engine/test_output.py",),
+    "engine/agent/pieces.py": (
+        "tests/engine/test_launch_watch.py::test_lines_are_put_together_by_node_and_stream",
+    ),
+    "engine/agent/proof.py": ("tests/engine/test_proof.py",),
+    "engine/agent/ranks.py": ("tests/engine/test_ranks.py",),
+    "engine/agent/redaction.py": ("tests/engine/test_redaction.py",),
+    "engine/agent/states.py": ("tests/engine/test_states.py",),
+    "engine/environment.py": ("tests/engine/test_plan.py", *_MODES),
+    "engine/hostfile.py": ("tests/engine/test_modes.py",),
+    "engine/lines.py": ("tests/engine/test_lines.py", "tests/engine/test_nccl_tests.py"),
+    "engine/nccl_tests.py": ("tests/engine/test_nccl_tests.py",),
+    "engine/order.py": ("tests/engine/test_order.py", "tests/engine/test_modes.py"),
+    "engine/places.py": ("tests/engine/test_plan.py", "tests/engine/test_modes.py"),
+    "engine/plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),
+    "engine/rules.py": ("tests/engine/test_rules.py", "tests/engine/test_reference.py"),
+    "config/complaints.py": _RUN_FILES,
+    "config/marked_yaml.py": (*_RUN_FILES, "tests/config/test_templates.py"),
+    "config/owned.py": (
+        "tests/config/test_owned.py",
+        *_RUN_FILES,
+        "tests/engine/test_reference.py",
+    ),
+    "config/role_rules.py": _RUN_FILES,
+    "config/rules.py": _RUN_FILES,
+    "config/run_rules.py": _RUN_FILES,
+    "config/templates.py": ("tests/config/test_templates.py", "tests/config/test_complaints.py"),
+    "provision/capacity.py": ("tests/provision/test_capacity.py",),
+    "provision/limits.py": ("tests/provision/test_limits.py",),
+    "provision/sweep.py": ("tests/provision/test_removal.py", "tests/provision/test_sweep.py"),
+    **{
+        f"engine/modes/{name}.py": _MODES
+        for name in (
+            *("__init__", "ddp", "deepspeed", "horovod", "job", "mpi", "mpirun", "nccl_tests"),
+            *("ps_worker", "ray", "task", "torchrun"),
+        )
+    },
+    **{
+        f"config/manifests/{name}.py": _MANIFESTS
+        for name in (
+            *("__init__", "container", "manifest", "mpi_run", "mpijob", "run_file", "trainjob"),
+            "volcano",
+        )
+    },
+}

@@ -1,0 +1,162 @@
+"""What capacity there is of a type, as the region's API says it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from config.errors import CloudError, InputError
+from config.target import Target
+from provision.aws import client
+from provision.capacity import BLOCK_HOURS, capacity
+
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
+START = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
+END = START + timedelta(days=1)
+PRICES = [
+    {"AvailabilityZone": "us-east-1b", "SpotPrice": "9.5", "Timestamp": START},
+    {"AvailabilityZone": "us-east-1a", "SpotPrice": "8.5", "Timestamp": END},
+    {"AvailabilityZone": "us-east-1a", "SpotPrice": "7.5", "Timestamp": START},
+]
+RESERVATIONS = [
+    {
+        "CapacityReservationId": "cr-2",
+        "ReservationType": "capacity-block",
+        "AvailabilityZone": "us-east-1b",
+        "State": "scheduled",
+        "TotalInstanceCount": 4,
+        "AvailableInstanceCount": 3,
+        "CreateDate": START - timedelta(days=9),
+        "StartDate": START,
+        "EndDate": END,
+    },
+    {
+        "CapacityReservationId": "cr-1",
+        "AvailabilityZone": "us-east-1a",
+        "State": "active",
+        "TotalInstanceCount": 2,
+        "AvailableInstanceCount": 1,
+        "CreateDate": START,
+    },
+]
+OFFERINGS = [
+    {
+        "CapacityBlockOfferingId": f"cbo-{zone}",
+        "AvailabilityZone": zone,
+        "InstanceCount": 2,
+        "CapacityBlockDurationHours": 24,
+        "StartDate": start,
+        "UpfrontFee": "1053.5",
+    }
+    for zone, start in (("us-east-1b", END), ("us-east-1c", START), ("us-east-1a", START))
+]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Requests by operation. The account has what is above, whatever it is asked for."""
+    requests: dict[str, Any] = {}
+    told: dict[str, Any] = {
+        "DescribeSpotPriceHistory": {"SpotPriceHistory": PRICES},
+        "DescribeCapacityReservations": {"CapacityReservations": RESERVATIONS},
+        "DescribeCapacityBlockOfferings": {"CapacityBlockOfferings": OFFERINGS},
+    }
+    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+
+    def answer(self: object, operation: str, request: Any) -> Any:
+        requests[operation] = request
+        return told.get(operation) or ask(self, operation, request)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+    return requests
+
+
+def test_what_there_is(target: Target, asked: dict[str, Any]) -> None:
+    found = capacity("p4d.24xlarge", 2, target)
+    assert (found.instance_type, found.region, found.nodes) == ("p4d.24xlarge", "us-east-1", 2)
+    assert found.zones == ZONES
+    assert found.on_demand_usd_h == pytest.approx(21.957642)
+    # The newest price of each zone, zones in their order.
+    assert list(found.spot_usd_h.items()) == [("us-east-1a", 8.5), ("us-east-1b", 9.5)]
+    ours = [(r.id, r.type, r.zone, r.state, r.total, r.free) for r in found.reservations]
+    assert ours == [
+        ("cr-1", "reservation", "us-east-1a", "active", 2, 1),
+        ("cr-2", "capacity-block", "us-east-1b", "scheduled", 4, 3),
+    ]
+    # A reservation begins when it was made, unless it says otherwise; it may have no end.
+    assert [(r.starts, r.ends) for r in found.reservations] == [
+        ("2026-11-20T12:30+00:00", None),
+        ("2026-11-20T12:30+00:00", "2026-11-21T12:30+00:00"),
+    ]
+    assert [(b.id, b.zone, b.starts) for b in found.blocks] == [
+        ("cbo-us-east-1a", "us-east-1a", "2026-11-20T12:30+00:00"),
+        ("cbo-us-east-1c", "us-east-1c", "2026-11-20T12:30+00:00"),
+        ("cbo-us-east-1b", "us-east-1b", "2026-11-21T12:30+00:00"),
+    ]
+    assert {(b.count, b.hours, b.upfront_usd) for b in found.blocks} == {(2, 24, 1053.5)}
+
+
+def test_what_is_asked_for(target: Target, asked: dict[str, Any]) -> None:
+    before = datetime.now(UTC)
+    capacity("p4d.24xlarge", 3, target)
+    spot = asked["DescribeSpotPriceHistory"]
+    assert before <= spot.pop("StartTime") <= datetime.now(UTC)  # what holds now
+    assert spot == {"InstanceTypes": ["p4d.24xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
+    assert asked["DescribeCapacityReservations"] == {
+        "Filters": [
+            {"Name": "instance-type", "Values": ["p4d.24xlarge"]},
+            {"Name": "state", "Values": ["active", "scheduled", "pending"]},
+        ]
+    }
+    assert asked["DescribeCapacityBlockOfferings"] == {
+        "InstanceType": "p4d.24xlarge",
+        "InstanceCount": 3,
+        "CapacityDurationHours": 24,
+    }
+    assert BLOCK_HOURS == 24
+
+
+def test_a_type_that_no_zone_offers(target: Target) -> None:
+    with pytest.raises(InputError) as caught:
+        capacity("p4d.25xlarge", 2, target)
+    assert caught.value.message == "no zone of us-east-1 offers p4d.25xlarge"
+    assert caught.value.hint.startswith("nearest names: p4d.24xlarge")
+    with pytest.raises(InputError) as caught:
+        capacity("zzz", 2, target)
+    assert caught.value.hint == "choose another type or region"
+
+
+@pytest.mark.parametrize("code", ["InvalidParameterValue", "Unsupported", "UnsupportedOperation"])
+def test_a_type_that_is_not_sold_so_has_no_price_and_no_block(
+    target: Target, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    refuse(monkeypatch, code)
+    found = capacity("p4d.24xlarge", 2, target)
+    assert (found.spot_usd_h, found.blocks) == ({}, ())
+    assert found.zones == ZONES
+
+
+def test_another_refusal_is_told(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, "UnauthorizedOperation")
+    with pytest.raises(CloudError, match="UnauthorizedOperation: No"):
+        capacity("p4d.24xlarge", 2, target)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """AWS refuses to speak of spot prices and of blocks."""
+    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+
+    def answer(self: object, operation: str, request: object) -> Any:
+        if operation in ("DescribeSpotPriceHistory", "DescribeCapacityBlockOfferings"):
+            raise ClientError({"Error": {"Code": code, "Message": "No."}}, operation)
+        return ask(self, operation, request)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+
+
+def test_the_region_itself_answers(target: Target) -> None:
+    """No answer of the test's: the questions are such that the API understands them."""
+    made = client(target, "ec2").describe_availability_zones()["AvailabilityZones"]
+    assert set(capacity("p4d.24xlarge", 2, target).zones) <= {zone["ZoneName"] for zone in made}
