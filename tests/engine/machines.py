@@ -139,8 +139,9 @@ def units(there: Inventory, rank: int) -> str:
 
 def assert_nothing_left(there: Inventory) -> None:
     for node in there.nodes:
-        assert units(there, node.rank) == ""
-        assert on(there, node.rank, "pgrep -af 'sleep|mpirun|orted|all_reduce|agent'") == ""
+        left = units(there, node.rank)
+        left += on(there, node.rank, "pgrep -af 'sleep|mpirun|orted|all_reduce|agent'")
+        assert left == "", f"{node.name}: {left}"
 
 
 def job(there: Inventory, command: str, **fields: Any) -> LaunchPlan:
