@@ -1,58 +1,76 @@
 """How the suite is spread over workers (pytest-xdist), and the evidence of what failed.
 
-Tests that share what is dear to make stay together: those of a module with a fixture of its own,
-those of one set of machines. Every other test of a lab or of Pulumi's engine is given to whoever is
-free, and so are the files of quick tests. What takes longest begins first.
+A file's tests stay on one worker, because they may share what is dear to make. Files whose long
+tests share nothing are listed: each of their tests goes to whoever is free. What takes longest
+begins first.
 """
 
 from collections import Counter
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import evidence
 
-ONE_PER_WORKER = {"gpuctl"}
-"""Fixtures wider than a module that every worker makes once: its lab."""
+SPREAD = {
+    f"tests/{file}.py"
+    for file in (
+        *("e2e/test_capacity", "e2e/test_faults", "e2e/test_interrupts", "e2e/test_machines"),
+        *("e2e/test_main_job", "e2e/test_network", "e2e/test_smoke", "e2e/test_software"),
+        *("e2e/test_spot", "e2e/test_storage", "e2e/test_two_labs", "lab/test_lifecycle"),
+        *("infra/test_interrupts", "infra/test_network", "infra/test_stack", "infra/test_storage"),
+        "provision/test_launch",
+    )
+}
+"""Files whose tests share no cluster and no machine."""
+
+TOGETHER = {
+    "tests/engine/test_enter_machines.py": "the engine's two machines",
+    "tests/engine/test_on_machines.py": "the engine's two machines",
+}
+"""Files that share a fixture wider than a file."""
+
+FIRST = "tests/plans/test_plans.py"
+"""The longest file: its clusters live in one region, several at once."""
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped here
+    """Sends what belongs together to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+# Marks of xdist_group would say the same, but xdist 3.8 does not see them with pytest 9.2.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(evidence)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist takes the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sizes = Counter(group(item.nodeid) for item in items)
+    turns = {group(item.nodeid): 3 for item in items}
     for item in items:
-        if item.get_closest_marker("xdist_group") is None and (group := _group(item)):
-            item.add_marker(pytest.mark.xdist_group(group))
-    sizes = Counter(_name(item) for item in items)
-    items.sort(key=lambda item: (_turn(item), -sizes[_name(item)], _name(item)))
+        turns[group(item.nodeid)] = min(turns[group(item.nodeid)], _turn(item))
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        name = group(item.nodeid)
+        return turns[name], -sizes[name], name
+
+    items.sort(key=place)
 
 
-def _group(item: pytest.Item) -> str | None:
-    """Return what must stay together with the test, None for a test that may go anywhere."""
-    file = item.nodeid.partition("::")[0]
-    if not _is_long(item):
-        return file
-    definitions = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009  (untyped)
-    for name, (*_, used) in definitions.items():
-        if used.scope == "module":
-            return file
-        if used.scope == "package" and name not in ONE_PER_WORKER:
-            return str(used.baseid)
-    return None
-
-
-def _name(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    return str(marker.args[0]) if marker else item.nodeid
-
-
-def _is_long(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("lab", "engine"))
+def group(nodeid: str) -> str:
+    """Return what stays on one worker with the test: its file, more, or the test alone."""
+    file = nodeid.partition("::")[0]
+    return nodeid if file in SPREAD else TOGETHER.get(file, file)
 
 
 def _turn(item: pytest.Item) -> int:
-    """Golden plans begin first: they are one group, and the longest."""
-    if _name(item) == "plans":
+    if item.nodeid.startswith(FIRST):
         return 0
-    return 1 if item.get_closest_marker("lab") else 2 if _is_long(item) else 3
+    return 1 if item.get_closest_marker("lab") else 2 if item.get_closest_marker("engine") else 3

@@ -43,11 +43,7 @@ def pytest_runtest_makereport(
     # Before teardown: machines and their consoles still exist.
     report = yield
     if report.failed:
-        folder = (
-            item.config.rootpath
-            / FOLDER
-            / re.sub(r"[^\w.-]+", "-", item.nodeid.partition("@")[0])[-150:]
-        )
+        folder = item.config.rootpath / FOLDER / re.sub(r"[^\w.-]+", "-", item.nodeid)[-150:]
         report.sections.append(("Evidence", _collect(item, folder)))
     return report
 

@@ -200,7 +200,7 @@ def test_stop_while_ranks_run_on_both_nodes(inventory: Inventory, tmp_path: Path
                 computing.set()
 
         running = asyncio.ensure_future(session.run(plan, inventory, tmp_path, see))
-        await asyncio.wait_for(computing.wait(), 60)
+        await asyncio.wait_for(computing.wait(), 240)
         running.cancel()
         return await running
 

@@ -17,7 +17,6 @@ def test_no_type_is_forgotten() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.xdist_group("plans")  # one region, and all lives begin at once
 @pytest.mark.parametrize("case", [*TYPES, *MODES], ids=str)
 def test_what_is_planned_is_as_reviewed_and_accepted(
     case: Case, life_of: Callable[[Case], Life]
