@@ -2,7 +2,8 @@
 
 One sshd is the bastion, one listens on every address 127.0.1.1 … 127.0.1.64. Each node has an
 address and a connection of its own; what a node itself would do (its kernel, its disk) is the same
-machine's. gpuctl finds the nodes in a state folder, as it finds those of any cluster.
+machine's, without what a login shell of its user would start (HOME is another). gpuctl finds the
+nodes in a state folder, as it finds those of any cluster.
 """
 
 import getpass
@@ -31,6 +32,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 MaxStartups 1000
+SetEnv HOME={folder}
 """
 START_S = 10
 
