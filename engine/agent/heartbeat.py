@@ -27,10 +27,12 @@ HEAD_SILENCE_S = 20.0  # later than SILENCE_S: no node ends a job that the super
 ANSWER_S = 30.0  # for the first answer, before anything of the job starts
 NOTABLE_S = 5.0  # a silence that ends after so long is worth a line
 STALL_S = 3 * BEAT_S
+HUNG_S = 120.0  # a supervisor without a sign of life for so long is no longer answered for
 
 _HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
 _QUESTION, _ANSWER = b"q", b"a"
 _SEAL = 16  # bytes of HMAC-SHA256
+_LIFE = struct.Struct("=d")  # the supervisor's last sign of life, on the monotonic clock
 _HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
 _LOWEST = -20  # nice's most favourable value
 _INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
@@ -93,12 +95,19 @@ class HeartbeatServer:
     """The supervisor's side for `ranks` nodes, each watched from its first heartbeat on."""
 
     def __init__(self, key: bytes, ranks: int) -> None:
-        self._heard = mmap.mmap(-1, ranks * _HEARD.size)  # written by the process, read here
+        # What the process notes of each rank, and behind it what this side says of itself.
+        self._heard = mmap.mmap(-1, ranks * _HEARD.size + _LIFE.size)
+        self._life = ranks * _HEARD.size
+        self.show_life()
         beats = _socket()
         beats.bind(("", 0))
         self.port: int = beats.getsockname()[1]
         self._process = _Process(lambda to: _Answering(key, self._heard, ranks, beats, to).run())
         beats.close()
+
+    def show_life(self) -> None:
+        """Let the process go on answering for HUNG_S more: the supervisor is at work."""
+        _LIFE.pack_into(self._heard, self._life, time.monotonic())
 
     @property
     def pid(self) -> int:
@@ -207,7 +216,7 @@ class _Answering:
             if self._reports in readable:  # its end: nothing is ever sent to us
                 return
             if self._beats in readable:
-                with contextlib.suppress(OSError):  # the way back is down
+                with contextlib.suppress(OSError):  # the network to the node is down
                     self._answer(*self._beats.recvfrom(64))
             if time.monotonic() >= look:
                 look = time.monotonic() + BEAT_S / 4
@@ -224,7 +233,9 @@ class _Answering:
         _HEARD.pack_into(self._heard, rank * _HEARD.size, time.time(), number, *address)
         if silence >= NOTABLE_S:
             self._report(rank=rank, silence_s=round(silence, 1))
-        self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
+        (sign_of_life,) = _LIFE.unpack_from(self._heard, self._ranks * _HEARD.size)
+        if time.monotonic() - sign_of_life < HUNG_S:
+            self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
 
     def _noted(self, rank: int) -> Any:
         return _HEARD.unpack_from(self._heard, rank * _HEARD.size)

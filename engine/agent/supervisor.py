@@ -96,10 +96,11 @@ class Supervisor:
             loop.call_later(over.seconds, self._inbox.put_nowait, over)
         self._heartbeats = HeartbeatServer(self._key, len(self._state.nodes))
         loop.add_reader(self._heartbeats, self._hear_heartbeats)
+        life = loop.create_task(self._show_life())
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self._state.nodes))]
         verdict = await self._until_finished()
         loop.remove_reader(self._heartbeats)
-        tasks = [*nodes, *self._letting_go]
+        tasks = [life, *nodes, *self._letting_go]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -174,6 +175,11 @@ class Supervisor:
         for rank, node in enumerate(self._state.nodes):
             if node.phase != "gone":
                 self._lose(rank, f"did not stop within {STOP_BOUND_S} s")
+
+    async def _show_life(self) -> None:
+        while True:
+            self._heartbeats.show_life()
+            await asyncio.sleep(heartbeat.BEAT_S)
 
     def _hear_heartbeats(self) -> None:
         """A node has fallen silent, or was silent and answers again."""

@@ -13,8 +13,9 @@ import provision.down
 from cli.main import app
 from config.target import Target
 from provision import record
-from provision.aws import client
+from provision.aws import client, forget_clients
 from provision.images import BASTION_IMAGE, image_id
+from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
 from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
 from tests.provision.test_record import a_record
@@ -45,6 +46,7 @@ def old_cluster(
     """A cluster of one p4d node with its NAT gateway, up for three hours."""
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
         monkeypatch.setenv(name, value)
+    forget_clients()  # a command has one environment, and its clients are those of it
     monkeypatch.setattr(provision.down, "Stack", NoStack)
     monkeypatch.setattr(provision.down, "find_engine", lambda report: None)
     make_cluster(
@@ -90,6 +92,7 @@ def test_the_cost_is_shown(old_cluster: str) -> None:
 
 def test_the_cost_is_in_the_json(old_cluster: str) -> None:
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes", "--json"])
+    assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["name"] == "demo"
     assert told["cost_usd"] == pytest.approx(HOURS * (21.957642 + 0.045 + 0.005), rel=0.05)

@@ -18,7 +18,11 @@ from engine.plan import LaunchPlan, launch_plan
 from lab.places import Places
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
-from tests.engine.test_session import LocalConnections, connections  # noqa: F401  a fixture
+from tests.engine.test_session import (
+    LocalConnections,
+    connections,  # noqa: F401  a fixture
+    on_this_machine,
+)
 
 SECRET = """\
 type: task
@@ -32,7 +36,7 @@ env: {TOKEN: {secret: MY_TOKEN}}
 @pytest.fixture
 def cluster(connections: LocalConnections, remembered: Target) -> Target:  # noqa: F811
     """Two nodes that are ready, whose commands run here."""
-    remember(make_inventory(2), remembered)
+    remember(on_this_machine(make_inventory(2)), remembered)
     return remembered
 
 
@@ -124,5 +128,5 @@ def test_the_dashboard_is_said_before_the_job_begins(
 ) -> None:
     done = gpuctl_run("type: ray\nname: job\nnodes: 2\ncommands: [x]\n")
     first, second = done.stdout.splitlines()[:2]
-    assert first.startswith("-- dashboard http://10.213.1.10:8265: `gpuctl ssh demo node0 -- ")
+    assert first.startswith("-- dashboard http://127.0.0.10:8265: `gpuctl ssh demo node0 -- ")
     assert second.startswith("-- run job-")

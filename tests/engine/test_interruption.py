@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from engine.agent import supervisor
 from engine.agent.interruption import Metadata, watch
 from engine.agent.report import Report
 from engine.events import NodeInterrupted
@@ -116,7 +115,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
 def test_the_run_hears_of_it_and_names_it(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "METADATA", service.address)
+    monkeypatch.setattr("engine.agent.interruption.METADATA", service.address)
     service.notice = marked()
     # It ends as a job does whose machine shuts down, once the notice is in the journal.
     told = f"until grep -q node_interrupted {cluster.folder}/journal.jsonl; do sleep 0.1; done"
@@ -133,6 +132,6 @@ def test_the_run_hears_of_it_and_names_it(
 def test_nobody_asks_where_nothing_can_be_taken_back(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "METADATA", service.address)
+    monkeypatch.setattr("engine.agent.interruption.METADATA", service.address)
     cluster.execute(make_plan(nodes=1, commands=("sleep 1",)))
     assert service.tokens == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.agent import heartbeat
 from engine.agent import supervisor as supervising
 from engine.events import NodeExited, NodeLost, NodeStarted, NodeStopped, Output, RunFinished
 from engine.plan import LaunchPlan
@@ -200,8 +201,7 @@ def test_workers_end_when_the_supervisor_is_gone(cluster: LocalCluster) -> None:
 
 def supervise_alone(folder: Path, plan: str, began: MadeEvent) -> None:
     """Run the plan in a process of its own, which a test can let fall silent."""
-    quick = {"HEARTBEAT_S": 0.2, "SILENCE_S": 5}  # where they are the supervisor's to say
-    vars(supervising).update(quick)
+    heartbeat.HUNG_S, heartbeat.HEAD_SILENCE_S = 2.0, 3.0
     began.set()
     LocalCluster(folder).execute(LaunchPlan.model_validate_json(plan))
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -30,8 +31,9 @@ def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Units:
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    agent = tmp_path / "agent.pyz"
-    agent.write_bytes(b"an agent")
+    with ZipFile(tmp_path / "agent-1.pyz", "w") as archive:
+        archive.writestr("__main__.py", "an agent")
+    agent = tmp_path / "agent-1"
     ips = ("10.0.0.1", "10.0.0.2")
     return Units(tmp_path / "job-1", agent, ips, ips)
 
@@ -57,12 +59,12 @@ def test_a_workers_unit(units: Units, rank: int, tmp_path: Path) -> None:
     assert "--property=OOMPolicy=continue" in words
     assert "--property=TasksMax=infinity" in words
     assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-1-{rank}"} <= set(words)
-    agent = str(tmp_path / "agent.pyz")
+    agent = str(tmp_path / "agent-1" / "__main__.py")
     program = sys.executable if rank == 0 else "python3"
-    assert words[-4:] == [program, agent, "work", str(tmp_path / "job-1")]
+    assert words[-5:] == [program, "-IS", agent, "work", str(tmp_path / "job-1")]
 
 
 def test_the_agent_travels_to_other_nodes(units: Units, tmp_path: Path) -> None:
     asked(units, 1)
-    assert (tmp_path / "agent.pyz").read_bytes() == b"an agent"
-    assert not list(tmp_path.glob("agent.pyz.*"))
+    assert (tmp_path / "agent-1" / "__main__.py").read_bytes() == b"an agent"
+    assert {path.name for path in tmp_path.glob("agent*")} == {"agent-1", "agent-1.pyz"}

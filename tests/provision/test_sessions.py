@@ -125,8 +125,8 @@ def test_a_plugin_that_hangs_is_none(target: Target, monkeypatch: pytest.MonkeyP
 
 
 def test_the_labs_plugin_is_new_enough() -> None:
-    own = (sys.executable, str(Path(__file__).parents[2] / "lab" / "session_manager_plugin.py"))
-    assert sessions.plugin_problem(own) == ""
+    plugin = Path(__file__).parents[2] / "lab" / "session_manager_plugin.py"
+    assert sessions.plugin_problem((sys.executable, str(plugin), "no lab")) == ""
 
 
 def test_nobody_s_address_is_asked_for_and_no_bastion_is_paid(target: Target) -> None:
