@@ -35,6 +35,11 @@ class Gpuctl:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    @property
+    def state(self) -> Path:
+        """The folder of the lab's clusters and runs."""
+        return self.home / "gpuctl" / "labs" / self.lab.name
+
     def words(self, *arguments: str) -> list[str]:
         """The command line."""
         if arguments[0] == "--lab":

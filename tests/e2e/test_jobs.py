@@ -38,7 +38,7 @@ def test_a_dry_run_is_the_plan_and_runs_nothing(
     gpuctl: Gpuctl, cluster: str, tmp_path: Path
 ) -> None:
     saved = tmp_path / "inventory.json"
-    inventory = gpuctl.home / "gpuctl" / "lab" / "clusters" / cluster / "inventory.json"
+    inventory = gpuctl.state / "clusters" / cluster / "inventory.json"
     saved.write_text(inventory.read_text())
     seed = "stacks/nccl-tests.dstack.yaml"
     before = gpuctl("--lab", "ps")

@@ -41,14 +41,14 @@ def run(gpuctl: Gpuctl, folder: Path, commands: list[str], *, code: int = 0, **f
 def seen(gpuctl: Gpuctl) -> list[tuple[int, str, str]]:
     """What the last run's journal tells of its network."""
     run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
-    journal = gpuctl.home / "gpuctl" / "lab" / "runs" / run_id / "journal.jsonl"
+    journal = gpuctl.state / "runs" / run_id / "journal.jsonl"
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     told = [event for event in events if event["kind"] == "network_seen"]
     return [(event["rank"], event["level"], event["text"]) for event in told]
 
 
 def test_bootstrap_finds_hardware_software_and_topology(gpuctl: Gpuctl, cluster: str) -> None:
-    path = gpuctl.home / "gpuctl" / "lab" / "clusters" / cluster / "inventory.json"
+    path = gpuctl.state / "clusters" / cluster / "inventory.json"
     nodes = json.loads(path.read_text())["nodes"]
     for node in nodes:
         assert (node["efa"], node["hcas"], node["interface"]) == (4, [], "host0")
