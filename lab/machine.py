@@ -17,7 +17,7 @@ from pathlib import Path
 
 from config.catalogue import catalogue
 from config.errors import LabError
-from lab import cgroups, network
+from lab import cgroups, host_settings, network
 from lab.host import call, succeeds
 from lab.image import Flavour, image_path
 from lab.limits import locked_memory
@@ -90,6 +90,7 @@ class Machine:
         if not network.is_up(self._places):
             start = self._places.command("start")
             raise LabError("the lab's network is not up", f"start the lab: `{start}`")
+        host_settings.allow_machines()
         self._mount()
         self._seed()
         (self._folder / "console").write_bytes(b"")

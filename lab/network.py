@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from config.errors import LabError
-from lab import forwarding, slots
+from lab import host_settings, slots
 from lab.host import call, succeeds
 from lab.namespaces import enter_namespace
 from lab.places import Places
@@ -63,7 +63,7 @@ class Network:
 
     def up(self) -> None:
         """Make namespace, bridge, link, routes and NAT; LabError, and none of it, otherwise."""
-        forwarded = forwarding.remember(self.places)
+        forwarded = host_settings.remember(self.places)
         dns = resolvers()
         try:
             self._make_namespace()
@@ -71,7 +71,7 @@ class Network:
             self._make_routes(dns)
             self._call_inside("nft", "-f", "-", stdin=self._inside_rules())
             call("nft", "-f", "-", stdin=self._host_rules(dns, forwarded))
-            forwarding.enable()
+            host_settings.enable()
         except LabError:
             self.down()
             raise
@@ -86,7 +86,7 @@ class Network:
             call("nft", "delete", "table", "ip", self.places.table)
         for route in self._host_routes():
             call("ip", "route", "delete", *route.split(), "proto", self.slot.route_protocol)
-        forwarding.give_back(self.places)
+        host_settings.give_back(self.places)
         slots.release(self.places)
 
     def traces(self) -> tuple[str, ...]:
@@ -99,8 +99,8 @@ class Network:
         if self._host_has_rules():
             found.append(f"nftables table {self.places.table}")
         found.extend(f"route {route}" for route in self._host_routes())
-        if forwarding.is_remembered(self.places):
-            found.append("changed setting net.ipv4.ip_forward")
+        if host_settings.is_remembered(self.places):
+            found.append("changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances")
         return tuple(found)
 
     def add_vpc(self, cidr: str) -> None:
@@ -325,4 +325,4 @@ def _gateway(cidr: str) -> str:
 
 
 def _namespace(places: Places) -> Path:
-    return forwarding.NAMESPACES / places.namespace
+    return host_settings.NAMESPACES / places.namespace

@@ -78,7 +78,7 @@ def test_a_killed_lab_is_cleared(key: Path, cache: None) -> None:
         "route unreachable 10.213.0.0/16",
         "route unreachable 198.18.0.0/15",
         f"route {made.slot.range}",
-        "changed setting net.ipv4.ip_forward",
+        "changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances",
         "interrupted image partial-stock-interrupted",
     )
     assert leftovers.found(places) == removed
@@ -103,7 +103,9 @@ def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
     crashes = f"{code} Network.claim(Places('b')).up(); import os; os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", crashes], check=False)
     assert FORWARD.read_text() == "1\n"
-    assert "changed setting net.ipv4.ip_forward" in leftovers.found(places)
+    assert "changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances" in leftovers.found(
+        places
+    )
     leftovers.clear(places)
     assert FORWARD.read_text() == before
     assert leftovers.found(places) == ()

@@ -224,6 +224,12 @@ def test_a_removed_machine_leaves_nothing(boot: Boot, places: Places) -> None:
     booted.machine.remove()  # once more is fine
 
 
+def test_many_machines_find_inotify_instances(machine: Booted) -> None:
+    """The kernel's default, 128 for all processes of a user, is enough for ten machines."""
+    shown = machine.output("cat /proc/sys/fs/inotify/max_user_instances")
+    assert int(shown) >= 8192
+
+
 def test_a_running_machine_does_not_boot_twice(machine: Booted) -> None:
     with pytest.raises(LabError, match="machine i-00000000000000004 already runs"):
         machine.machine.boot(machine.on_exit)

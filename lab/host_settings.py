@@ -1,4 +1,4 @@
-"""What labs change of the host and share: forwarding, and the folder of network namespaces.
+"""What labs change of the host and share: forwarding, inotify, the folder of network namespaces.
 
 Each lab that is up keeps a copy of how the host was before the first of them, so that the last
 one to go can put it back, in whatever order they go and after a crash.
@@ -16,12 +16,17 @@ NAMESPACES = Path("/run/netns")
 """`ip netns` mounts it for the first namespace, and leaves it."""
 
 _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+_INOTIFY_NEEDED = 8192
+"""All machines of all labs are one user to the kernel, root, which may have 128 by default. The
+systemd of a machine needs some ten; without them it does not boot: "Too many open files"."""
 
 
 class Former(TypedDict):
     """How the host was before any lab came up."""
 
     ip_forward: str
+    inotify: str
     namespaces: bool
 
 
@@ -39,8 +44,14 @@ def enable() -> None:
     _FORWARD.write_text("1\n")
 
 
+def allow_machines() -> None:
+    """Raise the host's limit of inotify instances to what many machines need."""
+    if int(_INOTIFY.read_text()) < _INOTIFY_NEEDED:
+        _INOTIFY.write_text(f"{_INOTIFY_NEEDED}\n")
+
+
 def is_remembered(places: Places) -> bool:
-    """Return whether this lab may have had the host forward packets, and has not ended that."""
+    """Return whether this lab may have changed the host, and has not given that back."""
     return _file(places).exists()
 
 
@@ -53,12 +64,17 @@ def give_back(places: Places) -> None:
         _file(places).unlink()
         if _of_another(places) is None:
             _FORWARD.write_text(former["ip_forward"] + "\n")
+            _INOTIFY.write_text(former["inotify"] + "\n")
             if not former["namespaces"] and _namespaces_mounted() and not any(NAMESPACES.iterdir()):
                 call("umount", NAMESPACES)
 
 
 def _now() -> Former:
-    return {"ip_forward": _FORWARD.read_text().strip(), "namespaces": _namespaces_mounted()}
+    return {
+        "ip_forward": _FORWARD.read_text().strip(),
+        "inotify": _INOTIFY.read_text().strip(),
+        "namespaces": _namespaces_mounted(),
+    }
 
 
 def _former(places: Places) -> Former | None:
