@@ -9,7 +9,7 @@ import contextlib
 import json
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,14 @@ from typing import Any
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
 from engine.agent.launcher import receive_agent
 from engine.bundle import Bundle, agent_bundle
-from engine.events import Event, Evidence, NodeInterrupted, SupervisorLost, parse_event
+from engine.events import (
+    Event,
+    Evidence,
+    NodeInterrupted,
+    RunStarted,
+    SupervisorLost,
+    parse_event,
+)
 from engine.history import History
 from engine.nccl_tests import TableParser
 from engine.places import run_folder
@@ -122,6 +129,7 @@ class _Session:
         self._result_of = ResultOf()
         self._tables = TableParser()
         self._head_notice: NodeInterrupted | None = None
+        self._on_stop = "keep"
 
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """The supervisor runs on the head, and has plan and secrets; the history knows the run."""
@@ -266,6 +274,7 @@ class _Session:
                     self._see(event, history)
                 result = self._result_of.result()
                 if result is not None:
+                    await self._await_end(lines)
                     return result
         if self._head_notice is not None:
             raise self._taken_back(history, self._head_notice)
@@ -275,8 +284,22 @@ class _Session:
             f"its nodes end the job within 20 s; see `journalctl -u gpuctl-run-{self._run_id}`",
         )
 
+    async def _await_end(self, lines: AsyncIterator[str]) -> None:
+        """Wait until the supervisor has ended, so that the cluster is free for the next run.
+
+        Not where it still waits for a client that destroys the cluster.
+        """
+        if self._on_stop == "destroy":
+            return
+        with contextlib.suppress(TimeoutError, NodeError):  # the run itself is over
+            async with asyncio.timeout(_CALL_S):
+                async for _ in lines:
+                    pass
+
     def _see(self, event: Event, history: History) -> None:
         self._result_of.see(event)
+        if isinstance(event, RunStarted):
+            self._on_stop = event.on_stop
         if isinstance(event, NodeInterrupted) and event.rank == self._head.rank:
             self._head_notice = event
         if isinstance(event, Evidence):

@@ -22,9 +22,10 @@ def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def units(gpuctl: Gpuctl, cluster: str) -> str:
-    """What of any run still lives on the nodes."""
-    command = "systemctl list-units --no-legend 'gpuctl-run-*' | wc -l; pgrep -xc sleep"
-    return gpuctl("--lab", "exec", cluster, "--", f"{command}; true")
+    """What of any run still lives on the nodes, as soon as systemd has noticed that it ended."""
+    count = "systemctl list-units --no-legend 'gpuctl-run-*' | wc -l"
+    settled = f'for i in $(seq 50); do [ "$({count})" = 0 ] && break; sleep 0.2; done'
+    return gpuctl("--lab", "exec", cluster, "--", f"{settled}; {count}; pgrep -xc sleep; true")
 
 
 def test_ssh_is_a_shell_on_a_node_through_the_bastion(gpuctl: Gpuctl, cluster: str) -> None:

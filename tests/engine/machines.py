@@ -138,10 +138,16 @@ def units(there: Inventory, rank: int) -> str:
 
 
 def assert_nothing_left(there: Inventory) -> None:
+    """Nothing of a run is left on any node, as soon as systemd has noticed that its units ended."""
     for node in there.nodes:
-        left = units(there, node.rank)
-        left += on(there, node.rank, "pgrep -af 'sleep|mpirun|orted|all_reduce|agent'")
-        assert left == "", f"{node.name}: {left}"
+        deadline = time.monotonic() + 10
+        while left := _left(there, node.rank):
+            assert time.monotonic() < deadline, f"{node.name}: {left}"
+            time.sleep(0.2)
+
+
+def _left(there: Inventory, rank: int) -> str:
+    return units(there, rank) + on(there, rank, "pgrep -af 'sleep|mpirun|orted|all_reduce|agent'")
 
 
 def job(there: Inventory, command: str, **fields: Any) -> LaunchPlan:
