@@ -121,10 +121,11 @@ async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
         await asyncio.wait_for(_read(process.stdout, output), LIMIT_S)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
         ended = f"\n(not done within {LIMIT_S:g} s)\n"
+    finally:  # also where the run ends first, and nobody waits for this any more
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-    with contextlib.suppress(asyncio.TimeoutError):  # what hangs in the kernel does not hold us
-        await asyncio.wait_for(process.wait(), _CLOSE_S)
+        with contextlib.suppress(asyncio.TimeoutError):  # what hangs in the kernel may go on
+            await asyncio.wait_for(process.wait(), _CLOSE_S)
     text = output.decode("utf-8", "replace")
     return head + (text[:_SIZE] if from_its_beginning else text[-_SIZE:]) + ended
 

@@ -98,13 +98,15 @@ class Supervisor:
         loop.add_reader(self._heartbeats, self._hear_heartbeats)
         life = loop.create_task(self._show_life())
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self._state.nodes))]
-        verdict = await self._until_finished()
-        loop.remove_reader(self._heartbeats)
-        tasks = [life, *nodes, *self._letting_go]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._heartbeats.close()
+        try:
+            verdict = await self._until_finished()
+        finally:
+            loop.remove_reader(self._heartbeats)
+            tasks = [life, *nodes, *self._letting_go]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._heartbeats.close()
         self._journal.append(
             "run_finished",
             status=verdict.status,
