@@ -47,7 +47,11 @@ def suite(folder: Path, fails: bool) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.evidence", "-p", "no:cacheprovider"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "COLUMNS": "200"},
+        env={
+            **os.environ,
+            **{"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "COLUMNS": "200"},
+            "PYTEST_XDIST_WORKER": "inner",  # labs of other tests of this worker left their logs
+        },
         capture_output=True,
         text=True,
         check=False,
