@@ -65,7 +65,7 @@ def _measured(
 
 
 def _is_asked(name: str, wanted: tuple[str, ...]) -> bool:
-    """Whether the group or row is one of those wanted, a part of one, or has one in it."""
+    """Return whether the group or row is one of those wanted, part of one, or contains one."""
     return not wanted or any(name.startswith(w) or w.startswith(name) for w in wanted)
 
 

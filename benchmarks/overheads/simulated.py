@@ -57,9 +57,11 @@ def simulated(count: int) -> Iterator[Site]:
         (folder / "known_hosts").write_text("".join(f"{line} {host_key}\n" for line in known))
         servers = [_start_sshd(folder, "127.0.0.1", ports[0])]
         servers.append(_start_sshd(folder, "0.0.0.0", ports[1]))  # noqa: S104
+        here = Site(inventory, home, environment_of(home), options=())
         try:
-            yield Site(inventory, home, environment_of(home), options=())
+            yield here
         finally:
+            here.end_kept()
             end_broker(str(folder))
             for server in servers:
                 server.terminate()

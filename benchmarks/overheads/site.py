@@ -40,11 +40,18 @@ class Site:
         return [str(COMMAND), *self.options, *arguments]
 
     def ssh_config(self, kept: bool) -> Path:
-        """Write an ssh_config by which peers reach the nodes, with kept connections if asked."""
+        """Write an ssh_config for the peers; with `kept` they keep their connections."""
         path = self.folder / ("kept.conf" if kept else "plain.conf")
         text = openssh_config(self.inventory)
         path.write_text(text + (KEPT.format(folder=self.folder) if kept else ""))
         return path
+
+    def end_kept(self) -> None:
+        """End the connections that peers keep, which would outlive the measurement by minutes."""
+        for path in self.folder.iterdir():
+            if path.is_socket():
+                end = ["ssh", "-o", f"ControlPath={path}", "-O", "exit", "peer"]
+                subprocess.run(end, capture_output=True, check=False)
 
     def run(self, command: Sequence[str], **environment: str) -> float:
         """Run the command to its end and return its seconds; it must succeed."""
@@ -112,7 +119,9 @@ def site(nodes: int) -> Iterator[Site]:
             _quietly([*gpuctl, "up", str(file), "--yes"], environment)
             saved = folder / "gpuctl/lab/clusters/bench/inventory.json"
             inventory = Inventory.model_validate_json(saved.read_bytes())
-            yield Site(inventory, folder, environment)
+            here = Site(inventory, folder, environment)
+            yield here
+            here.end_kept()
         finally:
             _quietly([str(COMMAND), "lab", "stop"], environment)
 
