@@ -12,7 +12,7 @@ import shlex
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,6 @@ class Connections:
 
         Missing folders are made. The data travels as standard input: it is in no argument list.
         """
-        connection = await self._connection(node)
         final, part = shlex.quote(path), shlex.quote(f"{path}.{uuid.uuid4().hex[:8]}")
         # A connection that breaks ends cat's input early: only the full length is moved in place.
         command = (
@@ -108,7 +107,11 @@ class Connections:
             f"&& mv -f {part} {final} || {{ rm -f {part}; exit 1; }}"
         )
         with ssh_errors(_where(node)):
-            done = await connection.run(command, **_input(data), encoding=None)
+            process = await self._process(node, command, data)
+            try:
+                done = await process.wait()
+            finally:
+                process.close()
         if _exit_status(done, node) != 0:
             complaint = done.stderr
             reason = complaint.decode(errors="replace") if isinstance(complaint, bytes) else ""
@@ -118,17 +121,28 @@ class Connections:
 
     async def _process(
         self, node: Node, command: str, stdin: str | bytes | None
-    ) -> asyncssh.SSHClientProcess[str]:
-        """Start a command, over another connection where sshd takes no more on the first one."""
-        arguments: dict[str, Any] = {**_input(stdin), "encoding": "utf-8", "errors": "replace"}
+    ) -> asyncssh.SSHClientProcess[Any]:
+        """Start a command, over another connection where sshd takes no more on the first one.
+
+        Its output is text, but bytes where its input is.
+        """
+        source = asyncssh.PIPE if stdin else asyncssh.DEVNULL
+        encoding = None if isinstance(stdin, bytes) else "utf-8"
+        arguments: dict[str, Any] = {"stdin": source, "encoding": encoding, "errors": "replace"}
         connection = await self._connection(node)
         try:
-            return await connection.create_process(command, **arguments)
+            process = await connection.create_process(command, **arguments)
         except asyncssh.ChannelOpenError:  # MaxSessions of sshd_config(5), by default 10
             if self._nodes.get(node.name) is connection:
                 self._full.append(self._nodes.pop(node.name))
             connection = await self._connection(node)
-            return await connection.create_process(command, **arguments)
+            process = await connection.create_process(command, **arguments)
+        if stdin:
+            # One that reads no input may have ended already; its exit status tells how.
+            with suppress(BrokenPipeError):
+                process.stdin.write(stdin)
+                process.stdin.write_eof()
+        return process
 
     async def _connection(self, node: Node) -> asyncssh.SSHClientConnection:
         async with self._locks.setdefault(node.name, asyncio.Lock()):
@@ -191,11 +205,6 @@ async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
         await connections._close()
         if connection is not None:
             connection.abort()
-
-
-def _input(data: str | bytes | None) -> dict[str, Any]:
-    """Standard input that ends: asyncssh leaves it open after an empty `input`."""
-    return {"input": data} if data else {"stdin": asyncssh.DEVNULL}
 
 
 def _options(folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import stat
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,19 @@ def test_a_command_ended_by_a_signal_has_128_and_its_number(site: Site) -> None:
     async def use(connections: Connections) -> None:
         done = await connections.run(site.inventory.nodes[0], "kill -9 $$")
         assert done.exit_status == 137
+
+    session(site, use)
+
+
+def test_a_command_may_end_before_a_slow_client_sends_its_input(site: Site) -> None:
+    async def use(connections: Connections) -> None:
+        node = site.inventory.nodes[0]
+        await connections.run(node, "true")
+        running = asyncio.create_task(connections.run(node, "exit 97", stdin="input"))
+        while not running.done():
+            time.sleep(0.5)  # noqa: ASYNC251  start and end of the command come in one piece
+            await asyncio.sleep(0)
+        assert await running == Completed(97, "", "")
 
     session(site, use)
 
