@@ -6,6 +6,7 @@ Measured with the SDK 3.258.0 in docs/decisions/140-checkpoints-are-short.md.
 import asyncio
 import gc
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _LOOP_ENDS_S = 5.0
+_LIMITING = threading.Lock()
 
 
 @contextmanager
@@ -75,12 +77,13 @@ def _no_stack_traces() -> Iterator[None]:
     resource, and the engine writes it with every checkpoint: two thirds of what a node takes there,
     with the paths of this machine. Nobody reads it.
     """
-    before = getattr(sys, "tracebacklimit", None)
-    sys.tracebacklimit = 1  # the SDK's own call alone, which it leaves out
-    try:
-        yield
-    finally:
-        if before is None:
-            del sys.tracebacklimit
-        else:
-            sys.tracebacklimit = before
+    with _LIMITING:  # the limit is the whole process's: programs of other threads wait
+        before = getattr(sys, "tracebacklimit", None)
+        sys.tracebacklimit = 1  # the SDK's own call alone, which it leaves out
+        try:
+            yield
+        finally:
+            if before is None:
+                del sys.tracebacklimit
+            else:
+                sys.tracebacklimit = before

@@ -5,7 +5,12 @@ tests share nothing are listed: each of their tests goes to whoever is free. Wha
 begins first.
 """
 
+import os
 from collections import Counter
+
+# Pulumi's gRPC would otherwise start its threads again in every process that a test forks, and
+# abort where that one has closed gRPC's files: heartbeats do. To be said before gRPC is imported.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling

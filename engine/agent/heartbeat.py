@@ -99,11 +99,22 @@ class HeartbeatServer:
         self._heard = mmap.mmap(-1, ranks * _HEARD.size + _LIFE.size)
         self._life = ranks * _HEARD.size
         self.show_life()
-        beats = _socket()
+        self._key = key
+        self._beats = beats = _socket()  # kept: its port is what the workers know
         beats.bind(("", 0))
         self.port: int = beats.getsockname()[1]
-        self._process = _Process(lambda to: _Answering(key, self._heard, ranks, beats, to).run())
-        beats.close()
+        self._answer = lambda to: _Answering(key, self._heard, ranks, beats, to).run()
+        self._process = _Process(self._answer)
+
+    def address_at(self, host: str) -> dict[str, Any]:
+        """Return what a HeartbeatClient needs that reaches this machine at `host`."""
+        return {
+            "address": host,
+            "port": self.port,
+            "key": self._key.hex(),
+            "answer_s": ANSWER_S,
+            "silence_s": HEAD_SILENCE_S,
+        }
 
     def show_life(self) -> None:
         """Let the process go on answering for HUNG_S more: the supervisor is at work."""
@@ -133,9 +144,15 @@ class HeartbeatServer:
             return f"no heartbeat has come to port {self.port}"
         return f"heartbeat {number} from {socket.inet_ntoa(address)}:{port} at {time_of_day(heard)}"
 
+    def start_again(self) -> None:
+        """Replace a process that has ended, whoever killed it; `fileno` may be another one then."""
+        self._process.end()
+        self._process = _Process(self._answer)
+
     def close(self) -> None:
         """End the process."""
         self._process.end()
+        self._beats.close()
         self._heard.close()
 
 
@@ -161,11 +178,18 @@ class HeartbeatClient:
                     on_silent()
                 self._answered.set()
 
-        threading.Thread(target=read, name="heartbeats", daemon=True).start()
+        self._reading = threading.Thread(target=read, name="heartbeats", daemon=True)
+        self._reading.start()
 
     def answered(self) -> bool:
         """Wait for the first answer; return whether there was one in time."""
         return self._answered.wait(self._answer_s)
+
+    def close(self) -> None:
+        """End the process, and the thread that follows it."""
+        self._process.kill()
+        self._reading.join()
+        self._process.end()
 
 
 class _Process:
@@ -190,9 +214,13 @@ class _Process:
                 os._exit(0)
         theirs.close()
 
-    def end(self) -> None:
-        """End the process."""
+    def kill(self) -> None:
+        """End the process; who reads `reports` comes to their end."""
         os.kill(self.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """End the process, if it has not ended, and close what is left of it."""
+        self.kill()
         os.waitpid(self.pid, 0)
         self.reports.close()
 
@@ -206,6 +234,9 @@ class _Answering:
         self._key, self._heard, self._ranks = key, heard, ranks
         self._beats, self._reports = beats, to
         self._watch = Watch(SILENCE_S)
+        for rank in range(ranks):  # whom a process before this one has heard
+            if self._noted(rank)[1]:
+                self._watch.hear(rank, time.monotonic())
         _close_all_but(beats, to)
 
     def run(self) -> None:

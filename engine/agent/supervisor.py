@@ -63,11 +63,12 @@ class Supervisor:
     ) -> None:
         self._plan, self._secrets = plan, secrets
         self._journal, self._launcher = journal, launcher
-        self._key = random.token_bytes(32)
         nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], nodes)
         self._proof, self._pieces = Proof(plan["network"], plan["nodes"]), Pieces()
         self._channels: dict[int, Channel] = {}
+        self._earlier_complaints: dict[int, str] = {}  # of a launch that was tried again
+        self._hears = True  # the heartbeats' process lives
         self._told: set[int] = set()  # ranks whose end is in the journal
         self._looked_into: set[int] = set()  # lost ranks of which evidence is kept
         self._letting_go: set[asyncio.Task[None]] = set()
@@ -94,9 +95,9 @@ class Supervisor:
         if self._plan["max_duration_s"]:
             over = DurationOver(self._plan["max_duration_s"])
             loop.call_later(over.seconds, self._inbox.put_nowait, over)
-        self._heartbeats = HeartbeatServer(self._key, len(self._state.nodes))
+        self._heartbeats = HeartbeatServer(random.token_bytes(32), len(self._state.nodes))
         loop.add_reader(self._heartbeats, self._hear_heartbeats)
-        life = loop.create_task(self._show_life())
+        life = loop.create_task(self._keep_heartbeats())
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self._state.nodes))]
         try:
             verdict = await self._until_finished()
@@ -178,16 +179,23 @@ class Supervisor:
             if node.phase != "gone":
                 self._lose(rank, f"did not stop within {STOP_BOUND_S} s")
 
-    async def _show_life(self) -> None:
+    async def _keep_heartbeats(self) -> None:
+        """Show that the supervisor lives, and hear reports, also after their process was killed."""
+        loop = asyncio.get_running_loop()
         while True:
             self._heartbeats.show_life()
+            if not self._hears:
+                self._hears = True
+                self._heartbeats.start_again()
+                loop.add_reader(self._heartbeats, self._hear_heartbeats)
             await asyncio.sleep(heartbeat.BEAT_S)
 
     def _hear_heartbeats(self) -> None:
         """A node has fallen silent, or was silent and answers again."""
         report = self._heartbeats.report()
-        if not report:
+        if not report:  # its process was killed, by a kernel short of memory perhaps
             asyncio.get_running_loop().remove_reader(self._heartbeats)
+            self._hears = False
             return
         rank = report["rank"]
         if rank in self._told or self._state.nodes[rank].phase in ("exited", "gone"):
@@ -222,7 +230,8 @@ class Supervisor:
         node = self._plan["nodes"][rank]
         texts = await evidence.collect(node["private_ip"])
         texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
-        texts["ssh"] = self._channels[rank].complaints if rank in self._channels else ""
+        complaints = self._channels[rank].complaints if rank in self._channels else ""
+        texts["ssh"] = complaints or self._earlier_complaints.get(rank, "")
         for source, seen in sorted(texts.items()):
             redaction = Redaction(list(self._secrets.values()))  # `ps` shows arguments of the job
             text = redaction.feed(seen) + redaction.rest()
@@ -271,6 +280,7 @@ class Supervisor:
                 left = give_up - asyncio.get_running_loop().time()
                 if left < PAUSE_S or not channel.is_unreached:
                     return reason
+                self._earlier_complaints[rank] = channel.complaints
                 await asyncio.sleep(PAUSE_S)
         await reading
         return await channel.ended()
@@ -299,6 +309,7 @@ class Supervisor:
         from engine.agent.interruption import METADATA  # late, as HTTP takes long to import
 
         node = self._plan["nodes"][rank]
+        head = LOOPBACK if rank == 0 else self._launcher.address  # loopback needs no network
         waited_for = self._plan["startup_order"] != "any" and rank in self._state.first_wave
         return {
             "node": node,
@@ -311,19 +322,8 @@ class Supervisor:
             "hidden": list(self._secrets.values()),
             "ready": self._plan["ready"] if waited_for else None,
             "grace_s": STOP_GRACE_S,
-            "heartbeats": self._heartbeat_address(rank),
+            "heartbeats": self._heartbeats.address_at(head),
             "metadata": METADATA if self._plan["is_spot"] else None,
-        }
-
-    def _heartbeat_address(self, rank: int) -> Message:
-        """Where the rank's heartbeats go; on this machine over loopback, which needs no network."""
-        address = LOOPBACK if rank == 0 else self._launcher.address
-        return {
-            "address": address,
-            "port": self._heartbeats.port,
-            "key": self._key.hex(),
-            "answer_s": heartbeat.ANSWER_S,
-            "silence_s": heartbeat.HEAD_SILENCE_S,
         }
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:

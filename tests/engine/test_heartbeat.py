@@ -127,7 +127,7 @@ def test_both_sides_hear_each_other(server: HeartbeatServer) -> None:
         r"heartbeat \d+ from 127\.0\.0\.1:\d+ at \d\d:\d\d:\d\d UTC", server.describe(5)
     )
     assert server.describe(4) == f"no heartbeat has come to port {server.port}"
-    client._process.end()
+    client.close()
 
 
 def test_an_old_heartbeat_sent_again_is_not_answered(server: HeartbeatServer) -> None:
@@ -175,7 +175,7 @@ def test_a_worker_hears_of_a_head_that_is_silent() -> None:
     assert not silent.wait(2)
     server.close()
     assert silent.wait(20)
-    client._process.end()
+    client.close()
 
 
 def test_its_process_ends_with_its_owner_and_at_no_ones_request() -> None:
@@ -186,6 +186,7 @@ def test_its_process_ends_with_its_owner_and_at_no_ones_request() -> None:
     assert question(server, 1, 2) == seal(KEY, b"a", 1, 2)
     server._process.reports.close()  # what the kernel does for an owner that is killed
     assert os.waitpid(server.pid, 0) == (server.pid, 0)
+    server._beats.close()
 
 
 def test_its_process_has_a_priority_of_its_own(server: HeartbeatServer) -> None:

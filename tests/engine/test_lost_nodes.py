@@ -38,6 +38,9 @@ SOURCES = [
 REFUSED = "ssh: connect to host 10.213.1.11 port 22: Connection refused"
 RUNS = make_plan(commands=("echo runs; sleep 1000",))
 
+FROZEN: set[int] = set()
+"""Processes that a test stopped."""
+
 
 @pytest.fixture
 def run_on(cluster: LocalCluster) -> Iterator[LocalCluster]:
@@ -47,6 +50,10 @@ def run_on(cluster: LocalCluster) -> Iterator[LocalCluster]:
         if isinstance(event, NodeStarted):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(event.pid, signal.SIGKILL)
+    for pid in FROZEN:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)  # it sees that its worker has ended, and ends
+    FROZEN.clear()
 
 
 def freeze(cluster: LocalCluster, rank: int, number: signal.Signals = signal.SIGSTOP) -> None:
@@ -55,6 +62,7 @@ def freeze(cluster: LocalCluster, rank: int, number: signal.Signals = signal.SIG
     children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
     for pid in (*map(int, children), worker):
         os.kill(pid, number)
+        FROZEN.add(pid)
 
 
 def evidence_files(cluster: LocalCluster, node: str) -> list[str]:
@@ -136,6 +144,28 @@ def test_a_worker_that_does_not_hear_the_head_ends_its_job(
     assert verdict.exit_code == 125
 
 
+def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(
+    run_on: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a kernel that is short of memory; the nodes' silence is noticed as before."""
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 3)
+    monkeypatch.setattr(heartbeat, "HEAD_SILENCE_S", 6)
+
+    async def kill() -> Verdict:
+        supervisor = run_on.supervisor(RUNS)
+        running = asyncio.ensure_future(supervisor.run())
+        await run_on.printed(0, "runs")
+        await run_on.printed(1, "runs")
+        os.kill(supervisor._heartbeats.pid, signal.SIGKILL)
+        done, _ = await asyncio.wait([running], timeout=10)
+        assert not done
+        freeze(run_on, 1)
+        return await running
+
+    verdict = asyncio.run(kill())
+    assert re.fullmatch(r"node1 has not answered for 3 s \(last heard .*\)", verdict.reason)
+
+
 def test_no_job_starts_before_heartbeats_are_answered(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +232,16 @@ def test_a_node_that_never_answers_cannot_be_reached(
     assert unreachable.reason == REFUSED
     assert not [e for e in cluster.events() if isinstance(e, NodeLost)]
     assert evidence_files(cluster, "node1") == SOURCES
+    assert (cluster.folder / "evidence/node1/ssh.txt").read_text() == f"{REFUSED}\n"
+
+
+def test_what_an_earlier_try_said_is_kept_where_the_last_one_was_given_up(
+    cluster: LocalCluster, no_pause: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "REACH_S", 6)
+    once = cluster.folder / "once"
+    failing(cluster, f"mkdir {once} 2>/dev/null || exec sleep 1000; echo {REFUSED} >&2; exit 255")
+    assert cluster.execute(RUNS).reason == f"node1 cannot be reached: {REFUSED}"
     assert (cluster.folder / "evidence/node1/ssh.txt").read_text() == f"{REFUSED}\n"
 
 

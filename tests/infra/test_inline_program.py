@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+import threading
 import traceback
 
 import pytest
@@ -51,6 +52,31 @@ def test_a_limit_that_was_set_before_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     with inline(lambda: None) as run:
         asyncio.run(run())
     assert sys.tracebacklimit == 7
+
+
+def test_tracebacks_are_whole_again_after_two_programs_at_once() -> None:
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+
+    def first() -> None:
+        first_is_in.set()
+        second_is_in.wait(0.5)  # in vain: the second one waits for us
+
+    def second() -> None:
+        second_is_in.set()
+        first_is_out.wait(0.5)
+
+    def run_first() -> None:
+        with inline(first) as run:
+            asyncio.run(run())
+        first_is_out.set()
+
+    other = threading.Thread(target=run_first)
+    other.start()
+    assert first_is_in.wait(10)
+    with inline(second) as run:
+        asyncio.run(run())
+    other.join()
+    assert not hasattr(sys, "tracebacklimit")
 
 
 def test_garbage_is_collected_again_after_a_program_that_failed() -> None:

@@ -33,8 +33,7 @@ mkdir -p "$root/proc" "$root/mnt"
 mount -t tmpfs tmpfs "$root/mnt"
 mount --bind /proc "$root/proc"
 touch "$root/mnt/file" "$TMPDIR/file"
-setsid sleep 1000 >/dev/null 2>&1 &
-echo "I: compiling" >&2
+setsid sh -c 'echo "I: compiling" >&2; exec sleep 1000 >/dev/null 2>&1' &
 wait
 """
 _FAILS = """\
