@@ -6,8 +6,9 @@ that property tests can drive through every order of events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+from engine.agent.nodes import ENDED, Node, Nodes
 
 ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as a machine that shuts down does
 TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached
@@ -149,46 +150,36 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node of the run. Phases: launching, prepared, started, ready, exited, gone.
-
-    `processes` is how many ranks a launcher has to start here, 0 where nothing counts them, `ranks`
-    are those that have begun. `notice` is AWS's that it takes the instance back (`terminate at …`),
-    empty without one.
-    """
-
-    name: str
-    role: str = "worker"
-    processes: int = 0
-    ranks: frozenset[int] = frozenset()
-    phase: str = "launching"
-    stop_asked: bool = False
-    notice: str = ""
-
-
-@dataclass(frozen=True)
 class State:
     """Everything that decisions depend on; nodes in rank order."""
 
     startup_order: str
     stop_criteria: str
-    nodes: tuple[Node, ...]
+    nodes: Nodes
     verdict: Verdict | None = None
+    waves: int = 0  # of nodes that were started: two at most
+    stops_all: bool = False  # every node was told to stop
 
     @property
-    def first_wave(self) -> tuple[int, ...]:
+    def first_wave(self) -> range:
         """Ranks that start before the others: those that the others wait for."""
         ranks = range(len(self.nodes))
         if self.startup_order == "master-first":
-            return (0,)
+            return ranks[:1]
         if self.startup_order == "workers-first" and len(self.nodes) > 1:
-            return tuple(ranks[1:])
-        return tuple(ranks)
+            return ranks[1:]
+        return ranks
 
     @property
-    def processes(self) -> int:
-        """Ranks of all nodes, as planned."""
-        return sum(node.processes for node in self.nodes)
+    def is_first_wave_ready(self) -> bool:
+        """Whether those that the others wait for are ready, or have ended."""
+        waiting = ("launching", "prepared", "started")
+        late = self.nodes.count(*waiting)
+        if self.startup_order == "master-first":
+            return self.nodes[0].phase not in waiting
+        if len(self.first_wave) < len(self.nodes):
+            late -= self.nodes[0].phase in waiting
+        return late == 0
 
 
 Decision = tuple[State, tuple[Action, ...]]
@@ -196,16 +187,20 @@ Decision = tuple[State, tuple[Action, ...]]
 
 def decide(state: State, event: Event) -> Decision:
     """The state after `event`, and what has to be done because of it, in order."""
-    if all(node.phase == "gone" for node in state.nodes):
+    if _is_over(state):
         return state, ()
     state = _judge(_advance(state, event), event, state)
     state, stops = _stop_all(state) if state.verdict else (state, ())
     state, starts = _start_due(state) if not state.verdict else (state, ())
     actions: tuple[Action, ...] = stops + starts
-    if state.verdict and all(node.phase == "gone" for node in state.nodes):
+    if state.verdict and _is_over(state):
         state = _judge_missing(state)
         actions += (Finish(),)
     return state, actions
+
+
+def _is_over(state: State) -> bool:
+    return state.nodes.count("gone") == len(state.nodes)
 
 
 def _advance(state: State, event: Event) -> State:
@@ -269,9 +264,9 @@ def _judge_launch(state: State, event: Event) -> Verdict | None:
     """The verdict where a launcher, or the network, does something else than was planned."""
     if isinstance(event, NetworkFault):
         return Verdict("failed", WRONG_RUN, event.rank, event.reason)
-    if not isinstance(event, RankStarted) or not state.processes:
+    if not isinstance(event, RankStarted) or not state.nodes.processes:
         return None
-    node, planned = state.nodes[event.rank], state.processes
+    node, planned = state.nodes[event.rank], state.nodes.processes
     if event.size != planned:
         reason = f"the launcher started {event.size} ranks, {planned} were planned"
         return Verdict("failed", WRONG_RUN, event.rank, reason)
@@ -315,7 +310,7 @@ def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
         for other in (node for node in state.nodes if node.notice):
             reason += f"; AWS takes {other.name}'s spot instance back: {other.notice}"
         return Verdict("failed", event.code, event.rank, reason)
-    awaited = event.rank in state.first_wave and any(n.phase == "prepared" for n in state.nodes)
+    awaited = event.rank in state.first_wave and state.nodes.count("prepared") > 0
     if awaited and before.nodes[event.rank].phase != "ready":
         reason = f"{name} exited with 0 before it was ready"
         return Verdict("failed", NODE_FAILED, event.rank, reason)
@@ -325,42 +320,48 @@ def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
 def _judge_done(state: State, event: Exited) -> Verdict | None:
     if state.stop_criteria == "master-done" and event.rank == 0:
         return Verdict("done", 0, None, "the master is done")
-    workers = [node for node in state.nodes if node.role == "worker"]
-    if state.stop_criteria == "workers-done" and workers and _all_ended(workers):
+    nodes = state.nodes
+    if state.stop_criteria == "workers-done" and nodes.has_workers and not nodes.running_workers:
         return Verdict("done", 0, None, "the workers are done")
-    if _all_ended(state.nodes):
+    if nodes.count(*ENDED) == len(nodes):
         return Verdict("done", 0, None, "all nodes are done")
     return None
 
 
-def _all_ended(nodes: Iterable[Node]) -> bool:
-    return all(node.phase in ("exited", "gone") for node in nodes)
-
-
 def _start_due(state: State) -> Decision:
     """Starts those whose turn has come; nobody starts before every node answers."""
-    if any(node.phase == "launching" for node in state.nodes):
+    if state.nodes.count("launching"):
         return state, ()
-    due = state.first_wave
-    if all(state.nodes[rank].phase in ("ready", "exited", "gone") for rank in due):
-        due = tuple(range(len(state.nodes)))
-    due = tuple(rank for rank in due if state.nodes[rank].phase == "prepared")
+    starts: tuple[Action, ...] = ()
+    if state.waves == 0:
+        state, starts = _start(state, state.first_wave)
+    if state.waves == 1 and state.is_first_wave_ready:
+        state, more = _start(state, range(len(state.nodes)))
+        starts += more
+    return state, starts
+
+
+def _start(state: State, wave: range) -> Decision:
+    """Start the next wave: those of its nodes that have not started."""
+    due = [rank for rank in wave if state.nodes[rank].phase == "prepared"]
+    nodes = list(state.nodes)
     for rank in due:
-        state = _with_node(state, rank, replace(state.nodes[rank], phase="started"))
+        nodes[rank] = replace(nodes[rank], phase="started")
+    state = replace(state, nodes=Nodes.of(tuple(nodes)), waves=state.waves + 1)
     return state, tuple(Start(rank) for rank in due)
 
 
 def _stop_all(state: State) -> Decision:
     """Everything that still runs is told to stop, once."""
-    due = tuple(
-        rank
-        for rank, node in enumerate(state.nodes)
-        if node.phase not in ("exited", "gone") and not node.stop_asked
-    )
+    if state.stops_all:
+        return state, ()
+    due = [rank for rank, node in enumerate(state.nodes) if not node.has_ended]
+    nodes = list(state.nodes)
     for rank in due:
-        state = _with_node(state, rank, replace(state.nodes[rank], stop_asked=True))
+        nodes[rank] = replace(nodes[rank], stop_asked=True)
+    state = replace(state, nodes=Nodes.of(tuple(nodes)), stops_all=True)
     return state, tuple(Stop(rank) for rank in due)
 
 
 def _with_node(state: State, rank: int, node: Node) -> State:
-    return replace(state, nodes=(*state.nodes[:rank], node, *state.nodes[rank + 1 :]))
+    return replace(state, nodes=state.nodes.changed(rank, node))
