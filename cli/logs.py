@@ -9,7 +9,9 @@ import typer
 from cli.session import session
 
 if TYPE_CHECKING:
-    from engine.events import Event
+    from collections.abc import Sequence
+
+    from engine.events import Event, Output
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id, or the name of its latest.")]
 
@@ -24,6 +26,7 @@ def logs(
     from cli.run_view import prefix
     from cli.terminal import say
     from engine.history import History
+    from engine.lines import WholeLines
     from engine.record import recorded_events
     from engine.session import follow as follow_run
 
@@ -33,15 +36,23 @@ def logs(
         entry = history.find(run)
     width = len(str(entry.nodes - 1))
 
-    def show(event: "Event") -> None:
+    lines = WholeLines()
+
+    def show(some: "Sequence[Output]") -> None:
+        for line in some:
+            say(prefix(line.rank, width, sys.stdout.isatty()) + line.text)
+
+    def see(event: "Event") -> None:
         if event.kind == "output" and rank in {None, event.rank}:
-            say(prefix(event.rank, width, sys.stdout.isatty()) + event.text)
+            show(lines.feed(event))
 
     if entry.is_over or not follow:
         for event in recorded_events(runs, entry.run_id):
-            show(event)
+            see(event)
+        show(lines.rest())
         return
     from provision.record import load_inventory
 
     inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-    asyncio.run(follow_run(entry.run_id, inventory, runs, show))
+    asyncio.run(follow_run(entry.run_id, inventory, runs, see))
+    show(lines.rest())

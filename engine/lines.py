@@ -4,30 +4,89 @@ A line that takes its time (a row of nccl-tests at 8 GiB) comes in pieces, so th
 it grow; what reads lines needs it whole.
 """
 
+from collections.abc import Iterator
+
 from engine.events import Output
+
+LONGEST = 64 * 1024
+"""Characters of a line; what is longer is cut into lines, so that a job that never ends one is
+read in linear time and in little memory."""
 
 
 class WholeLines:
-    """Joins pieces per rank and stream."""
+    """Joins pieces per rank and stream.
+
+    A carriage return ends a line too: progress bars print nothing else.
+    """
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str], Output] = {}
+        self._held: dict[tuple[int, str], _Pieces] = {}
 
     def feed(self, event: Output) -> tuple[Output, ...]:
-        """The line that `event` ends, or nothing; time and offset are those of its first piece."""
+        """Return the lines that `event` ends; time and offset are those of their first pieces."""
         place = (event.rank, event.stream)
-        first = self._held.pop(place, None)
-        if first is not None:
-            event = first.model_copy(
-                update={"text": first.text + event.text, "ends_line": event.ends_line}
-            )
-        if event.ends_line:
-            return (event,)
-        self._held[place] = event
-        return ()
+        if place not in self._held:
+            if event.ends_line and "\r" not in event.text and len(event.text) <= LONGEST:
+                return (event,)
+            self._held[place] = _Pieces()
+        lines = tuple(self._held[place].feed(event))
+        if self._held[place].is_empty:
+            del self._held[place]
+        return lines
 
     def rest(self) -> tuple[Output, ...]:
-        """What never got an end, each as a line; nothing is held afterwards."""
-        rest = tuple(self._held.values())
+        """Return what never got an end, each as a line; nothing is held afterwards."""
+        rest = tuple(pieces.take() for pieces in self._held.values())
         self._held.clear()
         return rest
+
+
+class _Pieces:
+    """The line of one stream that has not ended."""
+
+    def __init__(self) -> None:
+        self._first: Output | None = None
+        self._texts: list[str] = []
+        self._length = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self._first is None
+
+    def feed(self, event: Output) -> Iterator[Output]:
+        text, offset = event.text, event.offset
+        if event.ends_line:
+            text = text.removesuffix("\r")  # of a program that ends its lines with both
+        *ended, last = text.split("\r")
+        for part in ended:
+            yield from self._add(event, part, offset)
+            yield self._end(event, offset)
+            offset += len(part.encode()) + 1
+        yield from self._add(event, last, offset)
+        if event.ends_line:
+            yield self._end(event, offset)
+
+    def take(self) -> Output:
+        """The line as it is; it begins anew."""
+        assert self._first is not None
+        line = self._first.model_copy(update={"text": "".join(self._texts)})
+        self._first, self._texts, self._length = None, [], 0
+        return line
+
+    def _add(self, event: Output, text: str, offset: int) -> Iterator[Output]:
+        while text:
+            if self._first is None:
+                self._first = event.model_copy(update={"offset": offset})
+            part = text[: LONGEST - self._length]
+            text = text[len(part) :]
+            offset += len(part.encode())
+            self._texts.append(part)
+            self._length += len(part)
+            if text:  # more than fits: an end that nobody printed
+                yield self._end(event, offset)
+
+    def _end(self, event: Output, offset: int) -> Output:
+        """The line, ended; one without text begins where `event` does."""
+        if self._first is None:
+            self._first = event.model_copy(update={"offset": offset})
+        return self.take().model_copy(update={"ends_line": True})
