@@ -24,6 +24,7 @@ from cli import (
     status,
     stop,
     templates,
+    terminal,
     up,
     validate,
 )
@@ -76,6 +77,10 @@ def options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Write the traceback of an error to a file.")
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Pass on control characters that jobs and nodes print."),
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -83,6 +88,7 @@ def options(
     """Rent a GPU cluster with EFA, run a distributed job on it, give it back."""
     _invoked.append(context.invoked_subcommand or "")
     del debug, version  # read before anything can fail, see `main`; and by its callback
+    terminal.is_raw = raw
     context.obj = Session(_lab(in_lab, lab_name), region, profile, backend)
 
 
@@ -130,9 +136,9 @@ def _debug_file() -> str:
 
 
 def _end(line: str, code: int, debug: bool) -> NoReturn:
-    print(line, file=sys.stderr)
+    terminal.say(line, sys.stderr)
     if debug:
-        print(f"gpuctl: the traceback is in {_debug_file()}", file=sys.stderr)
+        terminal.say(f"gpuctl: the traceback is in {_debug_file()}", sys.stderr)
     raise SystemExit(code)
 
 

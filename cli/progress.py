@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from cli.terminal import elapsed
+from cli.terminal import elapsed, say, shown
 from config.progress import Progress
 
 if TYPE_CHECKING:
@@ -76,13 +76,13 @@ class ProgressView:
         self._last[key] = line
         if progress.state in {"done", "failed"}:
             line += f" in {elapsed(self._seconds(progress, started))}"
-        print(line, file=self._out, flush=True)
+        say(line, self._out)
 
     def _line(self, progress: Progress, started: float) -> str:
         detail = f"  {progress.detail}" if progress.detail else ""
         took = elapsed(self._seconds(progress, started))
         mark = _MARKS[progress.state]
-        return f"{mark} {progress.stage:<10} {progress.subject:<44} {took:>7}{detail}"
+        return shown(f"{mark} {progress.stage:<10} {progress.subject:<44} {took:>7}{detail}")
 
     def _seconds(self, progress: Progress, started: float) -> float:
         return time.monotonic() - started if progress.seconds is None else progress.seconds

@@ -10,6 +10,7 @@ import sys
 from socket import socket
 
 from cli.answers import said, shell_line, show
+from cli.terminal import say
 from nodes import dial
 
 TYPE_CHECKING = False
@@ -103,5 +104,5 @@ def _is_up(lab: "Places") -> bool:
 
 
 def _fail(text: str) -> int:
-    sys.stderr.write(f"gpuctl: error: {text}\n")
+    say(f"gpuctl: error: {text}", sys.stderr)
     return 1

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cli.terminal import elapsed, say, say_json
+from cli.terminal import elapsed, json_text, say, say_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.events import Event, NetworkSeen, NodeInterrupted, RankStarted
+    from engine.events import Event, NetworkSeen, NodeInterrupted, Output, RankStarted
     from engine.nccl_tests import Row
     from engine.plan import LaunchPlan
     from engine.result import RunResult
@@ -44,10 +44,9 @@ class RunView:
         """The event is shown."""
         self._tables.feed(event)
         if self._as_json:
-            print(event.model_dump_json(), file=sys.stderr, flush=True)
+            say(json_text(event.model_dump_json()), sys.stderr)
         elif event.kind == "output":
-            for line in self._lines.feed(event):
-                say(prefix(line.rank, self._width, self._colored) + line.text)
+            self._show(self._lines.feed(event))
         elif event.kind == "rank_started":
             self._rank_started(event)
         elif event.kind == "network_seen":
@@ -58,8 +57,13 @@ class RunView:
             say(f"-- {interruption(event, self._name(event.rank))}")
         else:
             if event.kind == "run_finished":
+                self._show(self._lines.rest())
                 self._tell_proofs()
             say(f"-- {told(event)}")
+
+    def _show(self, lines: "Sequence[Output]") -> None:
+        for line in lines:
+            say(prefix(line.rank, self._width, self._colored) + line.text)
 
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
         """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.
@@ -158,6 +162,8 @@ def told(event: "Event") -> str:
             text = f"rank {event.rank} cannot be reached: {event.reason}"
         case "node_answers_again":
             text = f"rank {event.rank} answers again, after a silence of {event.silence_s:.0f} s"
+        case "disk_full":
+            text = f"rank {event.rank}: {event.text}; the job goes on"
         case "node_stopped" | "node_lost":
             what = event.kind.removeprefix("node_")
             text = f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")

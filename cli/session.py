@@ -148,10 +148,11 @@ def tell_warnings(path: Path) -> None:
     """What is odd about a file that is valid is on stderr, one line each."""
     import sys
 
+    from cli.terminal import say
     from config.load import check
 
     for diagnostic in check(path):
-        print(diagnostic, file=sys.stderr)
+        say(str(diagnostic), sys.stderr)
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -1,23 +1,56 @@
-"""Plain words on the terminal, for commands that must start fast (no rich here)."""
+"""Plain words on the terminal, for commands that must start fast (no rich here).
+
+All that gpuctl prints passes here. What jobs, nodes, AWS and its tags say may hold control
+characters that retitle, clear or rewrite a reader's terminal: they are shown, not obeyed.
+"""
 
 import json
+import re
 import sys
-from typing import Any
+from typing import Any, TextIO
+
+is_raw = False
+"""Whether control characters pass as they are: the option --raw."""
+
+# Colours pass (SGR). C0 but for tab and newline, DEL and C1; and what turns the direction of text.
+_CONTROLS = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def say(text: str) -> None:
-    """The text is on stdout."""
-    print(text, flush=True)
+def shown(text: str) -> str:
+    """Return the text with control characters made visible, escape as `^[`."""
+    if is_raw or text.isprintable():
+        return text
+    return _CONTROLS.sub(_visible, text)
+
+
+def _visible(found: "re.Match[str]") -> str:
+    control = found[0]
+    if len(control) > 1:
+        return control
+    code = ord(control)
+    if code < 32 or code == 127:
+        return f"^{chr(code ^ 64)}"
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def say(text: str, to: TextIO | None = None) -> None:
+    """Print the text, on stdout or `to`."""
+    print(shown(text), file=to, flush=True)
 
 
 def warn(text: str) -> None:
-    """One line of warning is on stderr."""
-    print(f"gpuctl: warning: {text}", file=sys.stderr, flush=True)
+    """Print one line of warning on stderr."""
+    say(f"gpuctl: warning: {text}", sys.stderr)
 
 
 def say_json(value: Any) -> None:
-    """The value is on stdout as one JSON document."""
-    print(json.dumps(value, indent=2, default=str, ensure_ascii=False), flush=True)
+    """Print the value on stdout as one JSON document."""
+    print(json_text(json.dumps(value, indent=2, default=str, ensure_ascii=False)), flush=True)
+
+
+def json_text(text: str) -> str:
+    """Return the JSON text with all that could act on a terminal escaped; its values are equal."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def money(amount: float | None) -> str:

@@ -131,6 +131,15 @@ class NodeAnswersAgain(Value):
     silence_s: float
 
 
+class DiskFull(Value):
+    """A file of the run on the node takes no more; `text` says which, and why. The job goes on."""
+
+    kind: Literal["disk_full"] = "disk_full"
+    time: float
+    rank: int
+    text: str
+
+
 class NodeUnreachable(Value):
     """The node's worker could not be started, because ssh did not reach the node."""
 
@@ -196,6 +205,7 @@ Event = (
     | NodeStopped
     | NodeInterrupted
     | NodeAnswersAgain
+    | DiskFull
     | NodeUnreachable
     | NodeLost
     | Evidence

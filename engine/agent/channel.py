@@ -73,6 +73,14 @@ class Channel:
             return "the ssh connection to it ended"
         return f"its worker ended with {code}"
 
+    async def close(self) -> None:
+        """Cut the way if it is open, and return when its process has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._stdin.close()
+        await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=1)
+        self._complaining.cancel()
+
     @property
     def is_unreached(self) -> bool:
         """Whether nothing ever came from the other side, and ssh failed or was given up."""

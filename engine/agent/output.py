@@ -16,21 +16,36 @@ PIECE = 32 * 1024  # characters of one event at most
 
 
 class Log:
-    """`rank-N.log` on the node, and the same as events; lines of both streams, whole."""
+    """`rank-N.log` on the node, and the same as events; lines of both streams, whole.
+
+    Where the disk takes no more, the log ends and an event says so; the output goes on.
+    """
 
     def __init__(self, path: Path, report: Report) -> None:
         path.touch(mode=0o600)
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)
+        self._name, self._ends = path.name, False
         self._report = report
         self._lock = threading.Lock()
+        self.size = self._file.tell()
+        """Bytes of all that was printed."""
 
     def add(self, stream: str, text: str, ends_line: bool) -> None:
-        """The text is in the log, and an event tells the byte where it begins there."""
+        """Add the text to the log, and send an event with the byte where it begins there."""
         with self._lock:
-            offset = self._file.tell()
-            self._file.write((text + ("\n" if ends_line else "")).encode())
-            self._file.flush()
+            offset, data = self.size, (text + ("\n" if ends_line else "")).encode()
+            self.size += len(data)
+            if not self._ends:
+                self._keep(data)
             self._report.send_output(stream=stream, text=text, ends_line=ends_line, offset=offset)
+
+    def _keep(self, data: bytes) -> None:
+        try:
+            while data:  # a disk that becomes full takes the beginning
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            self._ends = True
+            self._report.send("disk_full", text=f"{self._name} ends here: {error.strerror}")
 
 
 def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:

@@ -7,49 +7,57 @@ import json
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 Message = dict[str, Any]
-_WAITING = 1000  # events; a job that prints faster than they travel has to wait
-_CLOSE_S = 5
+_WAITING = 1000  # events of output; a job that prints faster than they travel has to wait
+_LOOK_S = 1.0  # between looks whether anybody listens still
 
 
 class Report:
-    """Writes events as JSON lines from a thread of its own, so that a stuck pipe stops nobody."""
+    """Writes events as JSON lines from a thread of its own, so that a stuck pipe stops nobody.
+
+    Output has room for some events and waits for more; all other events always have room, because
+    a job's end must not be lost behind what it printed.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._waiting: queue.Queue[bytes | None] = queue.Queue(_WAITING)
+        self._waiting: queue.SimpleQueue[tuple[bytes, bool] | None] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_WAITING)
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """The event will be written. Output waits for room; where none comes, events are lost."""
-        event: Message = {"kind": kind, "time": round(time.time(), 3)}
-        event.update(fields)
-        with contextlib.suppress(queue.Full):
-            self._waiting.put(json.dumps(event).encode() + b"\n", timeout=_CLOSE_S)
+        """Write the event, after those that were sent before; return at once."""
+        self._waiting.put((_line(kind, fields), False))
 
     def send_output(self, **fields: Any) -> None:
-        """The output event will be written; returns when there is room, however long that takes."""
-        event: Message = {"kind": "output", "time": round(time.time(), 3)}
-        event.update(fields)
-        self._waiting.put(json.dumps(event).encode() + b"\n")
+        """Write an event of output; return when there is room, however long that takes."""
+        self._room.acquire()
+        self._waiting.put((_line("output", fields), True))
 
-    def close(self) -> None:
-        """What was sent is written, unless the reader is stuck."""
-        try:
-            self._waiting.put(None, timeout=_CLOSE_S)
-        except queue.Full:
-            return
-        self._writer.join(_CLOSE_S)
+    @property
+    def is_full(self) -> bool:
+        """Whether output has to wait."""
+        if self._room.acquire(blocking=False):
+            self._room.release()
+            return False
+        return True
+
+    def close(self, is_heard: Callable[[], bool]) -> None:
+        """Return when all that was sent is written, or `is_heard` says that nobody reads it."""
+        self._waiting.put(None)
+        while self._writer.is_alive() and is_heard():
+            self._writer.join(_LOOK_S)
 
     def _write(self) -> None:
         broken = False
-        while True:
-            line = self._waiting.get()
-            if line is None:
-                return
+        while (waiting := self._waiting.get()) is not None:
+            line, is_output = waiting
+            if is_output:
+                self._room.release()
             if broken:  # nobody listens any more; the job ends through stdin's end of file
                 continue
             try:
@@ -58,3 +66,12 @@ class Report:
                     self._stream.flush()
             except OSError:
                 broken = True
+        # What is left in the stream's own buffer goes with the process's end.
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+def _line(kind: str, fields: Message) -> bytes:
+    event: Message = {"kind": kind, "time": round(time.time(), 3)}
+    event.update(fields)
+    return json.dumps(event).encode() + b"\n"

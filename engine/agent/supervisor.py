@@ -7,19 +7,22 @@ writes everything down in the journal.
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets as random
-from collections.abc import Coroutine
+import traceback
+from dataclasses import replace
 from typing import Any
 
 from engine.agent import evidence, heartbeat
-from engine.agent.channel import Channel
 from engine.agent.heartbeat import HeartbeatServer, time_of_day
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
+from engine.agent.nodes import Node, Nodes
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Finding, Proof
 from engine.agent.redaction import Redaction
 from engine.agent.states import (
+    NODE_FAILED,
     WRONG_RUN,
     Action,
     DurationOver,
@@ -31,7 +34,6 @@ from engine.agent.states import (
     Interrupted,
     Lost,
     NetworkFault,
-    Node,
     NotPrepared,
     NotReady,
     Prepared,
@@ -44,11 +46,8 @@ from engine.agent.states import (
     Verdict,
     decide,
 )
+from engine.agent.workers import Workers
 
-REACH_S = 60  # a node that has just booted may take so long to let us in
-PAUSE_S = 1.0  # between tries to reach it
-PREPARE_S = 60
-LAUNCHES_AT_ONCE = 64
 LOOPBACK = "127.0.0.1"
 ACKNOWLEDGE_S = 60
 # TERM and its grace in the worker, the unit's own after that, and the way there and back.
@@ -64,16 +63,16 @@ class Supervisor:
         self._plan, self._secrets = plan, secrets
         self._journal, self._launcher = journal, launcher
         nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
-        self._state = State(plan["startup_order"], plan["stop_criteria"], nodes)
+        self._state = State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
         self._proof, self._pieces = Proof(plan["network"], plan["nodes"]), Pieces()
-        self._channels: dict[int, Channel] = {}
-        self._earlier_complaints: dict[int, str] = {}  # of a launch that was tried again
+        self._workers = Workers(
+            launcher, self._order, self._take, lambda: bool(self._state.verdict)
+        )
         self._hears = True  # the heartbeats' process lives
         self._told: set[int] = set()  # ranks whose end is in the journal
         self._looked_into: set[int] = set()  # lost ranks of which evidence is kept
         self._letting_go: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
-        self._launches = asyncio.Semaphore(LAUNCHES_AT_ONCE)
         self._acknowledged = asyncio.Event()
 
     def stop(self, reason: str = "stopped on request") -> None:
@@ -98,15 +97,19 @@ class Supervisor:
         self._heartbeats = HeartbeatServer(random.token_bytes(32), len(self._state.nodes))
         loop.add_reader(self._heartbeats, self._hear_heartbeats)
         life = loop.create_task(self._keep_heartbeats())
+        life.add_done_callback(_crash)
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self._state.nodes))]
+        for rank, node in enumerate(nodes):
+            node.add_done_callback(functools.partial(self._attended, rank))
         try:
-            verdict = await self._until_finished()
+            verdict = self._whole(await self._until_finished())
         finally:
             loop.remove_reader(self._heartbeats)
             tasks = [life, *nodes, *self._letting_go]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._workers.close()
             self._heartbeats.close()
         self._journal.append(
             "run_finished",
@@ -116,6 +119,22 @@ class Supervisor:
             reason=verdict.reason,
         )
         return verdict
+
+    def _whole(self, verdict: Verdict) -> Verdict:
+        """The verdict, which a run whose output was not all kept does not pass as `done`."""
+        if not self._journal.dropped:
+            return verdict
+        name, why = self._state.nodes[0].name, self._journal.complaint
+        lost = f"{name}'s disk is full ({why}): {self._journal.dropped} events are not kept"
+        if verdict.status == "done":
+            return Verdict("failed", NODE_FAILED, 0, lost)
+        return replace(verdict, reason=f"{verdict.reason}; {lost}")
+
+    def _attended(self, rank: int, task: asyncio.Task[None]) -> None:
+        """End the run, as a lost node does, where a flaw of ours ended the attendance."""
+        error = _crash(task)
+        if error is not None:
+            self._lose(rank, f"was lost: gpuctl failed ({type(error).__name__}: {error})")
 
     async def power_off_unattended(self) -> None:
         """Where the run says `destroy` and no client takes that over, the nodes power off."""
@@ -169,9 +188,9 @@ class Supervisor:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Start):
-            self._channels[action.rank].send({"do": "start"})
-        elif isinstance(action, Stop) and action.rank in self._channels:
-            self._channels[action.rank].send({"do": "stop"})
+            self._workers.send(action.rank, {"do": "start"})
+        elif isinstance(action, Stop):
+            self._workers.send(action.rank, {"do": "stop"})
 
     def _abandon(self) -> None:
         """Nodes that did not stop in time are given up, so that the run ends all the same."""
@@ -214,12 +233,14 @@ class Supervisor:
         self._inbox.put_nowait(Lost(rank, reason))
 
         async def let_go() -> None:
-            await self._keep_evidence(rank)
-            if rank in self._channels:
-                self._channels[rank].give_up(reason)
-            self._inbox.put_nowait(Gone(rank, reason))
+            try:
+                await self._keep_evidence(rank)
+            finally:
+                self._workers.give_up(rank, reason)
+                self._inbox.put_nowait(Gone(rank, reason))
 
         task = asyncio.get_running_loop().create_task(let_go())
+        task.add_done_callback(_crash)
         self._letting_go.add(task)
 
     async def _keep_evidence(self, rank: int) -> None:
@@ -230,8 +251,7 @@ class Supervisor:
         node = self._plan["nodes"][rank]
         texts = await evidence.collect(node["private_ip"])
         texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
-        complaints = self._channels[rank].complaints if rank in self._channels else ""
-        texts["ssh"] = complaints or self._earlier_complaints.get(rank, "")
+        texts["ssh"] = self._workers.complaints(rank)
         for source, seen in sorted(texts.items()):
             redaction = Redaction(list(self._secrets.values()))  # `ps` shows arguments of the job
             text = redaction.feed(seen) + redaction.rest()
@@ -241,7 +261,7 @@ class Supervisor:
     async def _attend(self, rank: int) -> None:
         """One node from launch to its end, as events in the inbox and the journal."""
         try:
-            reason = await self._launch(rank)
+            reason = await self._workers.attend(rank)
         except OSError as error:  # no ssh, no systemd-run
             reason = f"its worker cannot be launched: {error}"
         if rank in self._told:
@@ -250,7 +270,7 @@ class Supervisor:
             idle = self._state.nodes[rank].phase in ("launching", "prepared")
             reason = "never started" if idle else reason
             self._journal.append("node_stopped", rank=rank, reason=reason)
-        elif rank in self._channels and self._channels[rank].is_unreached:
+        elif self._workers.is_unreached(rank):
             self._journal.append("node_unreachable", rank=rank, reason=reason)
             self._inbox.put_nowait(Lost(rank, f"cannot be reached: {reason}"))
             await self._keep_evidence(rank)
@@ -260,50 +280,6 @@ class Supervisor:
             self._inbox.put_nowait(Lost(rank, f"was lost: {reason}"))
             await self._keep_evidence(rank)
         self._inbox.put_nowait(Gone(rank, reason))
-
-    async def _launch(self, rank: int) -> str:
-        """Returns why, when the node's worker is gone.
-
-        A node that cannot be reached is tried again, but only as long as nothing came from it: a
-        worker that has begun is never launched a second time.
-        """
-        async with self._launches:
-            give_up, reason = asyncio.get_running_loop().time() + REACH_S, ""
-            while True:
-                if self._state.verdict:
-                    return "the run ended before it was launched"
-                channel = Channel(await self._launcher.open(rank))
-                reading = await self._prepare(rank, channel, give_up, reason)
-                if not reading.done():
-                    break
-                reason = await channel.ended()
-                left = give_up - asyncio.get_running_loop().time()
-                if left < PAUSE_S or not channel.is_unreached:
-                    return reason
-                self._earlier_complaints[rank] = channel.complaints
-                await asyncio.sleep(PAUSE_S)
-        await reading
-        return await channel.ended()
-
-    async def _prepare(
-        self, rank: int, channel: Channel, give_up: float, said: str
-    ) -> asyncio.Future[None]:
-        """Returns when the node's worker is prepared, or has ended: the reading of its events.
-
-        `said` is what an earlier try ended with, if there was one.
-        """
-        self._channels[rank] = channel
-        channel.send(self._order(rank))
-        if self._state.verdict:  # reached while the process was being made
-            channel.send({"do": "stop"})
-        prepared = asyncio.Event()
-        reading = asyncio.ensure_future(self._read(rank, channel, prepared))
-        left = give_up - asyncio.get_running_loop().time()
-        if not await _first(channel.reached.wait(), reading, left):
-            channel.give_up(said or f"no answer within {REACH_S} s")
-        elif not await _first(prepared.wait(), reading, PREPARE_S):
-            channel.give_up(f"its worker is not prepared within {PREPARE_S} s")
-        return reading
 
     def _order(self, rank: int) -> Message:
         from engine.agent.interruption import METADATA  # late, as HTTP takes long to import
@@ -326,26 +302,23 @@ class Supervisor:
             "metadata": METADATA if self._plan["is_spot"] else None,
         }
 
-    async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
-        async for event in channel.events():
-            kind = event.pop("kind")
-            fields = {**event, "rank": rank}
-            if kind == "reached":
-                pass  # the way there, which says so: see Channel.reached
-            elif kind == "prepared":
-                prepared.set()
-                self._inbox.put_nowait(Prepared(rank))
-            elif kind == "not_prepared":
-                self._inbox.put_nowait(NotPrepared(rank, event["reason"]))
-            elif kind == "head_silent":
-                self._lose(rank, event["reason"])
-            elif kind == "not_ready":
-                self._inbox.put_nowait(NotReady(rank, event["reason"]))
-            elif kind == "node_exited":
-                self._exited(rank, fields)
-            else:
-                self._journal.append(kind, **fields)
-                self._hear(kind, fields)
+    def _take(self, rank: int, event: Message) -> None:
+        """A worker's event is in the journal, if it belongs there, and counts for the run."""
+        kind = event.pop("kind")
+        fields = {**event, "rank": rank}
+        if kind == "prepared":
+            self._inbox.put_nowait(Prepared(rank))
+        elif kind == "not_prepared":
+            self._inbox.put_nowait(NotPrepared(rank, event["reason"]))
+        elif kind == "head_silent":
+            self._lose(rank, event["reason"])
+        elif kind == "not_ready":
+            self._inbox.put_nowait(NotReady(rank, event["reason"]))
+        elif kind == "node_exited":
+            self._exited(rank, fields)
+        else:
+            self._journal.append(kind, **fields)
+            self._hear(kind, fields)
 
     def _hear(self, kind: str, fields: Message) -> None:
         """What the journal has got of a node counts for the run."""
@@ -381,13 +354,9 @@ class Supervisor:
         self._inbox.put_nowait(Exited(rank, fields["exit_code"]))
 
 
-async def _first(
-    awaited: Coroutine[Any, Any, Any], reading: asyncio.Future[None], seconds: float
-) -> bool:
-    """Returns when `awaited` is done or `reading` is at its end; False when time was over."""
-    waiting = asyncio.ensure_future(awaited)
-    done, _ = await asyncio.wait(
-        [waiting, reading], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-    )
-    waiting.cancel()
-    return bool(done)
+def _crash(task: asyncio.Task[None]) -> BaseException | None:
+    """Return the flaw of ours that ended the task, if one did; it is in the unit's log."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        traceback.print_exception(type(error), error, error.__traceback__)
+    return error

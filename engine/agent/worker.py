@@ -31,6 +31,7 @@ from engine.agent.report import Message, Report
 
 HOSTFILE = "hostfile"
 DRAIN_S = 1.0  # for output that outlives the job's bash
+_IN_PIPES = 4 * 65536  # bytes: what the job's two pipes, and their readers, hold at its end
 
 
 def work(folder: Path) -> int:
@@ -77,7 +78,9 @@ class Worker:
         # SimpleQueue: its put may be called from a signal handler.
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._job: subprocess.Popen[bytes] | None = None
+        self._log: Log | None = None
         self._pumps: list[threading.Thread] = []
+        self._head_is_silent = False
 
     def tell(self, message: Message) -> None:
         """The message is in the inbox: start, stop, exited, head_silent."""
@@ -85,15 +88,20 @@ class Worker:
 
     def run(self) -> int:
         """The exit status of the worker itself: 0, whatever the job did."""
-        self._heartbeats.follow(lambda: self.tell({"do": "head_silent"}))
+        self._heartbeats.follow(self._miss_head)
         try:
             environment = self._prepare()
             if environment is not None:
                 self._attend(environment)
         finally:
             self._clear()
-        self._report.close()
+        # The supervisor may be slow to read what the job printed; its end comes behind that.
+        self._report.close(lambda: not self._head_is_silent)
         return 0
+
+    def _miss_head(self) -> None:
+        self._head_is_silent = True
+        self.tell({"do": "head_silent"})
 
     def _prepare(self) -> dict[str, str] | None:
         """The job's environment, when all is there that it needs; None where that cannot be had."""
@@ -180,7 +188,7 @@ class Worker:
         )
         self._job = job
         self._report.send("node_started", pid=job.pid)
-        log = Log(self._folder / f"rank-{self._node['rank']}.log", self._report)
+        self._log = log = Log(self._folder / f"rank-{self._node['rank']}.log", self._report)
         assert job.stdout is not None
         assert job.stderr is not None
         for name, stream in (("stdout", job.stdout), ("stderr", job.stderr)):
@@ -218,13 +226,27 @@ class Worker:
         self._signal(signal.SIGKILL)
         self._entrance.signal(signal.SIGKILL)
         code = self._job.wait()
-        for thread in self._pumps:
-            thread.join(DRAIN_S)
+        self._drain()
         self._ranks.drain()
         if code < 0:
             self._report.send("node_exited", exit_code=128 - code, signal=-code)
         else:
             self._report.send("node_exited", exit_code=code, signal=None)
+
+    def _drain(self) -> None:
+        """Return when what the job printed is on its way, or nothing comes for DRAIN_S.
+
+        A process that has left the job's group may hold a stream open for ever.
+        """
+        assert self._log is not None
+        most = self._log.size + _IN_PIPES
+        for thread in self._pumps:
+            before = -1
+            while thread.is_alive() and self._log.size < most and not self._head_is_silent:
+                if self._log.size == before and not self._report.is_full:
+                    break
+                before = self._log.size
+                thread.join(DRAIN_S)
 
     def _wait_until(self, deadline: float) -> None:
         """Returns when the job's bash has ended, or at the deadline."""

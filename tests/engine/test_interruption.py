@@ -104,7 +104,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
     written = BytesIO()
     report = Report(written)
     watch(Metadata(service.address), report)
-    report.close()
+    report.close(lambda: True)
     (line,) = written.getvalue().splitlines()
     event = json.loads(line)
     assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import heartbeat
-from engine.agent import supervisor as supervising
+from engine.agent import heartbeat, workers
 from engine.agent.states import Verdict
 from engine.events import (
     Evidence,
@@ -208,7 +207,7 @@ def failing(cluster: LocalCluster, script: str, times: int = 1000) -> Failing:
 
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervising, "PAUSE_S", 0.05)
+    monkeypatch.setattr(workers, "PAUSE_S", 0.05)
 
 
 def test_a_node_that_answers_late_is_tried_again(cluster: LocalCluster, no_pause: None) -> None:
@@ -222,7 +221,7 @@ def test_a_node_that_answers_late_is_tried_again(cluster: LocalCluster, no_pause
 def test_a_node_that_never_answers_cannot_be_reached(
     cluster: LocalCluster, no_pause: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "REACH_S", 15)  # a busy machine needs some for node0
+    monkeypatch.setattr(workers, "REACH_S", 15)  # a busy machine needs some for node0
     launcher = failing(cluster, f"echo {REFUSED} >&2; exit 255")
     verdict = cluster.execute(RUNS)
     assert verdict.reason == f"node1 cannot be reached: {REFUSED}"
@@ -238,7 +237,7 @@ def test_a_node_that_never_answers_cannot_be_reached(
 def test_what_an_earlier_try_said_is_kept_where_the_last_one_was_given_up(
     cluster: LocalCluster, no_pause: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "REACH_S", 6)
+    monkeypatch.setattr(workers, "REACH_S", 6)
     once = cluster.folder / "once"
     failing(cluster, f"mkdir {once} 2>/dev/null || exec sleep 1000; echo {REFUSED} >&2; exit 255")
     assert cluster.execute(RUNS).reason == f"node1 cannot be reached: {REFUSED}"
@@ -248,7 +247,7 @@ def test_what_an_earlier_try_said_is_kept_where_the_last_one_was_given_up(
 def test_a_node_whose_ssh_hangs_cannot_be_reached(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "REACH_S", 6)
+    monkeypatch.setattr(workers, "REACH_S", 6)
     failing(cluster, "exec sleep 1000")
     assert cluster.execute(RUNS).reason == "node1 cannot be reached: no answer within 6 s"
 

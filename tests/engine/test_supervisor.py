@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
+from asyncio.subprocess import Process
 from multiprocessing.synchronize import Event as MadeEvent
 from pathlib import Path
 
@@ -335,3 +336,20 @@ def test_unattended_destroy(
 
     asyncio.run(end())
     assert cluster.launcher.powered_off is off
+
+
+def test_a_flaw_in_attending_to_a_node_ends_the_run_and_is_told(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    launch = cluster.launcher.open
+
+    async def fail(rank: int) -> Process:
+        if rank == 1:
+            raise RuntimeError("a flaw")
+        return await launch(rank)
+
+    monkeypatch.setattr(cluster.launcher, "open", fail)
+    verdict = cluster.execute(make_plan(commands=("sleep 1000",)))
+    assert verdict.reason == "node1 was lost: gpuctl failed (RuntimeError: a flaw)"
+    assert (verdict.exit_code, verdict.first_failed_rank) == (125, 1)
+    assert "RuntimeError: a flaw" in capfd.readouterr().err
