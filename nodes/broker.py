@@ -145,13 +145,11 @@ class Broker:
             send(_told(error))
 
     async def _connections(self) -> "Connections":
-        """The connections; the bastion's is opened again when it was lost."""
+        """Return the connections, which open again by themselves what was lost."""
         from nodes.ssh import connect
 
         async with self._opening:
-            if self._held is None or self._held.is_lost:
-                self._held = None
-                await self._holding.aclose()
+            if self._held is None:
                 self._held = await self._holding.enter_async_context(connect(self._inventory))
             return self._held
 

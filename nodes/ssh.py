@@ -30,18 +30,31 @@ CONNECT_TIMEOUT_S = 30
 class Connections:
     """Ssh connections to a cluster's nodes, each opened when first used and again when lost."""
 
-    def __init__(self, inventory: Inventory, bastion: asyncssh.SSHClientConnection | None) -> None:
+    def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._bastion = bastion
+        self._bastion: asyncssh.SSHClientConnection | None = None
+        self._entering = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         self._nodes: dict[str, asyncssh.SSHClientConnection] = {}
         self._proxies: dict[str, Proxy] = {}
         self._full: list[asyncssh.SSHClientConnection] = []
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the bastion's connection is closed, so that nothing opens through it any more."""
-        return self._bastion is not None and bool(self._bastion.is_closed())
+    async def enter(self, lost: asyncssh.SSHClientConnection | None = None) -> None:
+        """Connect to the bastion, if there is one, in place of the connection that was `lost`.
+
+        Raises NodeError when it cannot be reached, or shows a host key that is not pinned.
+        """
+        bastion = self._inventory.bastion
+        async with self._entering:
+            if bastion is None or self._bastion is not lost:
+                return
+            with ssh_errors(_bastion_name(bastion), CONNECT_TIMEOUT_S):
+                self._bastion = await asyncssh.connect(
+                    bastion.address,
+                    bastion.port,
+                    username=bastion.user,
+                    **_options(self._inventory.folder),
+                )
 
     async def run(
         self,
@@ -153,6 +166,19 @@ class Connections:
             return connection
 
     async def _connect(self, node: Node) -> asyncssh.SSHClientConnection:
+        entrance = self._bastion
+        try:
+            return await self._connect_through(entrance, node)
+        except Unreachable:
+            if entrance is None or not entrance.is_closed():
+                raise
+        # It ended while the node was on its way: nothing has begun there.
+        await self.enter(entrance)
+        return await self._connect_through(self._bastion, node)
+
+    async def _connect_through(
+        self, entrance: asyncssh.SSHClientConnection | None, node: Node
+    ) -> asyncssh.SSHClientConnection:
         proxy = await self._proxy(node)
         try:
             with ssh_errors(_where(node), CONNECT_TIMEOUT_S):
@@ -160,7 +186,7 @@ class Connections:
                     node.address,
                     node.port,
                     username=self._inventory.user,
-                    tunnel=self._bastion,
+                    tunnel=entrance,
                     sock=proxy.wire if proxy else None,
                     **_options(self._inventory.folder),
                 )
@@ -183,6 +209,8 @@ class Connections:
     async def _close(self) -> None:
         for connection in (*self._nodes.values(), *self._full):
             connection.abort()
+        if self._bastion is not None:
+            self._bastion.abort()
         await asyncio.gather(*(proxy.end() for proxy in self._proxies.values()))
 
 
@@ -192,19 +220,12 @@ async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
 
     Raises NodeError when the bastion cannot be reached, or shows a host key that is not pinned.
     """
-    bastion, connection = inventory.bastion, None
-    if bastion is not None:
-        with ssh_errors(_bastion_name(bastion), CONNECT_TIMEOUT_S):
-            connection = await asyncssh.connect(
-                bastion.address, bastion.port, username=bastion.user, **_options(inventory.folder)
-            )
-    connections = Connections(inventory, connection)
+    connections = Connections(inventory)
+    await connections.enter()
     try:
         yield connections
     finally:
         await connections._close()
-        if connection is not None:
-            connection.abort()
 
 
 def _options(folder: Path) -> dict[str, Any]:

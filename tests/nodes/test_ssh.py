@@ -1,6 +1,8 @@
 """Ssh through a real bastion to real nodes (sshd on loopback)."""
 
 import asyncio
+import os
+import signal
 import stat
 import subprocess
 import time
@@ -244,6 +246,24 @@ def test_a_lost_connection_is_opened_again(site: Site) -> None:
         with pytest.raises(NodeError, match=r"^node0 \(127\.0\.0\.1\): "):
             await connections.run(node, "kill -9 $PPID; sleep 5")
         assert (await connections.run(node, "echo back")).stdout == "back\n"
+
+    session(site, use)
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_bastion_that_is_lost_on_the_way_is_connected_again(site: Site) -> None:
+    """Its end is not known here when the next node is asked for."""
+
+    async def use(connections: Connections) -> None:
+        first, second = site.inventory.nodes
+        await connections.run(first, "true")
+        for child in children_of(site.bastion.process.pid):
+            os.kill(child, signal.SIGKILL)
+        for node in (second, first):
+            assert (await connections.run(node, "echo back")).stdout == "back\n"
 
     session(site, use)
 
