@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.conftest import make_inventory
-from tests.interrupts import INTERRUPTIBLE
+from tests.interrupts import INTERRUPTIBLE, until_idle
 
 COMMAND = Path(sys.executable).with_name("gpuctl")
 ROOT = Path(__file__).parent.parent.parent
@@ -321,6 +321,7 @@ def test_ctrl_c_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path)
         )
         with process, silent.accept()[0] as question:
             assert question.recv(1)
+            until_idle(process.pid)
             process.send_signal(signal.SIGINT)
             try:
                 # a silent service is waited for 60 s, ten times over
