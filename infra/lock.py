@@ -12,10 +12,14 @@ import socket
 import subprocess
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 _HOLDER = re.compile(r"created by (?P<user>\S*)@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<at>\S+)")
 _STOP_S = 120.0  # what is under way in the engine ends first: an instance that terminates
 _POLL_S = 0.5
+_PROGRAM = "pulumi"
+_ROUNDING = timedelta(seconds=2)  # both times are in whole seconds
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,22 @@ class Holder:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is an engine that still runs on this machine."""
+        """Whether it is an engine that still runs on this machine.
+
+        A pid is used again: whoever has it now holds the lock only if it is Pulumi's program and
+        was started before the lock was made.
+        """
         shown = subprocess.run(
-            ["ps", "-o", "stat=,args=", "-p", str(self.pid)],
+            ["ps", "-o", "stat=,etime=,comm=", "-p", str(self.pid)],
             capture_output=True,
             text=True,
             check=False,
-        ).stdout.strip()
-        # A pid is used again, and an engine that ended unawaited is a zombie.
-        return "pulumi" in shown and not shown.startswith("Z")
+        ).stdout.split(maxsplit=2)
+        if len(shown) != 3 or shown[0].startswith("Z"):  # an engine that ended unawaited
+            return False
+        started = datetime.now(UTC) - _elapsed(shown[1])
+        locked = datetime.fromisoformat(self.since)
+        return Path(shown[2].strip()).name == _PROGRAM and started <= locked + _ROUNDING
 
     def stop(self) -> None:
         """The engine has ended: asked first, so that it writes its state, then made to."""
@@ -62,4 +73,13 @@ def holders(message: str) -> tuple[Holder, ...]:
     return tuple(
         Holder(match["user"], match["host"], int(match["pid"]), match["at"])
         for match in _HOLDER.finditer(message)
+    )
+
+
+def _elapsed(text: str) -> timedelta:
+    """The time that ps(1) gives as `[[DD-]HH:]MM:SS`."""
+    days, _, clock = text.rpartition("-")
+    hours, minutes, seconds = (["0", *clock.split(":")])[-3:]
+    return timedelta(
+        days=int(days or 0), hours=int(hours), minutes=int(minutes), seconds=int(seconds)
     )
