@@ -19,27 +19,33 @@ ClusterArgument = Annotated[str, typer.Argument(help="The cluster's name.")]
 def down(
     context: typer.Context,
     cluster: ClusterArgument,
+    cluster_id: Annotated[
+        str | None, typer.Option("--id", help="Which one, where several have that name.")
+    ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove everything of a cluster, also what an interrupted command left."""
     here = session(context)
     here.require_lab()
-    confirm(f"Remove cluster {cluster} and everything in it?", yes)
+    which = f" {cluster_id}" if cluster_id else ""
+    confirm(f"Remove cluster {cluster}{which} and everything in it?", yes)
     with progress(as_json) as view:
-        teardown = remove(here, cluster, view)
+        teardown = remove(here, cluster, view, cluster_id)
     show(teardown, as_json)
 
 
-def remove(here: "Session", cluster: str, view: "ProgressView") -> "Teardown":
-    """Nothing of the cluster exists; runs that were still going on it are known as failed."""
+def remove(
+    here: "Session", cluster: str, view: "ProgressView", cluster_id: str | None = None
+) -> "Teardown":
+    """Remove the cluster; runs that were still going on it are known as failed."""
     from engine.history import History
     from nodes.dial import end as end_broker
     from provision.down import down as take_down
 
     target = here.cluster_target(cluster)
     end_broker(str(target.clusters / cluster))
-    teardown = take_down(cluster, target, view.report)
+    teardown = take_down(cluster, target, view.report, cluster_id)
     with History(target.runs) as history:
         for run in history.runs():
             if run.cluster == cluster and not run.is_over:

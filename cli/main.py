@@ -89,6 +89,8 @@ def options(
     _invoked.append(context.invoked_subcommand or "")
     del debug, version  # read before anything can fail, see `main`; and by its callback
     terminal.is_raw = raw
+    if context.invoked_subcommand != "lab":  # its images and machines have modes of their own
+        os.umask(0o077)  # whatever we and Pulumi's engine keep is its owner's alone
     context.obj = Session(_lab(in_lab, lab_name), region, profile, backend)
 
 
@@ -136,6 +138,10 @@ def _debug_file() -> str:
 
 
 def _end(line: str, code: int, debug: bool) -> NoReturn:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read us has gone; Python's own flush at the end would complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     terminal.say(line, sys.stderr)
     if debug:
         terminal.say(f"gpuctl: the traceback is in {_debug_file()}", sys.stderr)

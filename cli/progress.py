@@ -1,5 +1,6 @@
 """Progress on a terminal: a live block of what is going on; plain lines when piped."""
 
+import contextlib
 import sys
 import threading
 import time
@@ -65,7 +66,8 @@ class ProgressView:
                 self._plain(key, progress, started)
         # outside our lock: the thread that draws holds the console's lock and may wait for ours
         if self._live is not None and ended:
-            self._live.console.print(self._line(progress, started), markup=False)
+            with contextlib.suppress(OSError):  # the terminal is gone; the work goes on
+                self._live.console.print(self._line(progress, started), markup=False)
 
     def _plain(self, key: tuple[str, str], progress: Progress, started: float) -> None:
         line = f"{progress.stage}: {progress.subject}: {progress.state}"
@@ -76,7 +78,8 @@ class ProgressView:
         self._last[key] = line
         if progress.state in {"done", "failed"}:
             line += f" in {elapsed(self._seconds(progress, started))}"
-        say(line, self._out)
+        with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
+            say(line, self._out)
 
     def _line(self, progress: Progress, started: float) -> str:
         detail = f"  {progress.detail}" if progress.detail else ""

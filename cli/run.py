@@ -2,19 +2,25 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.plan import JsonOption
-from cli.session import Session, progress, session, tell_warnings
+from cli.session import Session, confirm, progress, session, tell_warnings
 from cli.terminal import say, warn
+from config.errors import GpuctlError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine
+
     from config.run import Run
+    from config.target import Target
     from engine.events import Event
     from engine.plan import LaunchPlan
+    from engine.result import RunResult
     from nodes.inventory import Inventory
+    from provision.down import Teardown
 
 
 def run(
@@ -36,6 +42,10 @@ def run(
         bool,
         typer.Option("--no-image", help="Run on the nodes themselves, not in the file's image."),
     ] = False,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Let the run have this credential of your environment."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, follow it, and exit with the job's own code (125: gpuctl itself failed)."""
@@ -58,7 +68,18 @@ def run(
 
         show(plan, as_json)
         return
+    _permit(plan, secret or ())
     raise typer.Exit(_run(here, plan, there, as_json))
+
+
+def _permit(plan: "LaunchPlan", allowed: "Collection[str]") -> None:
+    """Ask whether the run may have what opens the person's own accounts; InputError if not."""
+    from engine.secrets import credentials
+
+    for name in credentials(plan):
+        if name not in allowed:
+            question = f"{plan.name} takes {name} from your environment. Give it to the job?"
+            confirm(question, option=f"--secret {name}")
 
 
 def _wanted(file: Path, on_stop: str | None) -> "Run":
@@ -112,11 +133,12 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
     from cli.run_view import RunView
     from engine.record import evidence_folder
     from engine.secrets import resolve
-    from engine.session import ClusterBusy
     from engine.session import run as run_plan
 
     target = here.cluster_target(there.cluster)
     values = resolve(plan)
+    if plan.on_stop == "destroy":
+        _check_account(there.cluster, target)
     plan = _with_image(plan, there, values, as_json)
     view = RunView(plan, as_json)
     if plan.dashboard and not as_json:
@@ -129,27 +151,68 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
         if lab is not None:
             lab.see(event)
 
+    running = run_plan(plan, there, target.runs, see, values)
+    result = _follow(here, plan, there, running, as_json)
     try:
-        result = asyncio.run(run_plan(plan, there, target.runs, see, values))
-    except ClusterBusy:
-        raise  # the cluster is another run's: it is not ours to destroy
+        if lab is not None:
+            lab.wait()
+    finally:
+        # Before the result is printed: whoever reads that may have gone, or stopped reading.
+        gone = _destroyed(here, plan, there, as_json)
+    evidence = folder if folder.exists() else None
+    view.end(result, evidence)
+    if isinstance(gone, GpuctlError):
+        raise gone
+    if gone is not None:
+        tell(gone, as_json)
+        _note_cost(target.runs, plan.run_id, gone.cost_usd)
+    if as_json:
+        view.end_json(result, gone.cost_usd if gone else None, evidence)
+    return result.exit_code
+
+
+def _follow(
+    here: Session,
+    plan: "LaunchPlan",
+    there: "Inventory",
+    running: "Coroutine[Any, Any, RunResult]",
+    as_json: bool,
+) -> "RunResult":
+    """Follow the run to its end. Where that fails, a cluster that was to go goes all the same."""
+    from engine.session import ClusterBusy, RunGoesOn
+
+    try:
+        return asyncio.run(running)
+    except (ClusterBusy, RunGoesOn):
+        raise  # it is another run's, or our own goes on in it: the cluster is not ours to destroy
     except BaseException as error:
         if plan.on_stop == "destroy":
             # also after a failure of ours and a second Ctrl-C: what was to go must not bill on
             warn(str(error) or "interrupted")
-            destroy(here, there.cluster, as_json)
+            tell(destroy(here, plan.run_id, there, as_json), as_json)
         raise
-    if lab is not None:
-        lab.wait()
-    evidence = folder if folder.exists() else None
-    view.end(result, evidence)
-    cost = None
-    if plan.on_stop == "destroy":
-        cost = destroy(here, there.cluster, as_json)
-        _note_cost(target.runs, plan.run_id, cost)
-    if as_json:
-        view.end_json(result, cost, evidence)
-    return result.exit_code
+
+
+def _check_account(cluster: str, target: "Target") -> None:
+    """Raise InputError where these credentials could not remove the cluster at the end."""
+    from provision.account import caller, check_account
+    from provision.record import read
+
+    record = read(cluster, target)
+    if record is not None:
+        check_account(cluster, record.account, caller(target).account)
+
+
+def _destroyed(
+    here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool
+) -> "Teardown | GpuctlError | None":
+    """Remove the cluster where the run says so; return what became of that."""
+    if plan.on_stop != "destroy":
+        return None
+    try:
+        return destroy(here, plan.run_id, there, as_json)
+    except GpuctlError as error:
+        return error
 
 
 def _with_image(
@@ -187,12 +250,26 @@ def _note_cost(runs: Path, run_id: str, cost: float | None) -> None:
             history.set_cost(run_id, cost)
 
 
-def destroy(here: Session, cluster: str, as_json: bool) -> float | None:
-    """The cluster is gone; what it cost is on the terminal and returned."""
-    from cli.down import remove, show
+def destroy(here: Session, run_id: str, there: "Inventory", as_json: bool) -> "Teardown":
+    """Remove the cluster of a run that is over. Where that fails, its nodes power off all the same.
 
-    with progress(as_json) as view:
-        teardown = remove(here, cluster, view)
+    Raises GpuctlError that says so.
+    """
+    from cli.down import remove
+    from engine.session import attending
+
+    try:
+        with attending(run_id, there), progress(as_json) as view:
+            return remove(here, there.cluster, view)
+    except GpuctlError as error:
+        rest = "its nodes power off by themselves within 3 minutes, what is beside them bills on"
+        error.hint = f"{error.hint}; {rest}" if error.hint else rest
+        raise
+
+
+def tell(teardown: "Teardown", as_json: bool) -> None:
+    """Say what was removed and what it cost; with `as_json` that is part of the document."""
+    from cli.down import show
+
     if not as_json:
         show(teardown, as_json=False)
-    return teardown.cost_usd

@@ -155,14 +155,19 @@ def tell_warnings(path: Path) -> None:
         say(str(diagnostic), sys.stderr)
 
 
-def confirm(question: str, yes: bool) -> None:
-    """The person said yes, or --yes was given; otherwise the command ends."""
+def confirm(question: str, yes: bool = False, option: str = "--yes") -> None:
+    """Ask the person, unless `yes`; InputError where they say no, or cannot be asked.
+
+    `option` is what says yes on the command line.
+    """
     import sys
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask on", "add --yes if that is what you want")
+        raise InputError(
+            f"there is no terminal to ask on: {question}", f"add {option} if that is what you want"
+        )
     if not typer.confirm(question):
         raise InputError("nothing was done", "answer y to go on")
 

@@ -20,8 +20,9 @@ def status(
     """Show the clusters that exist, their nodes, and what they have cost so far."""
     from dataclasses import asdict
 
-    from cli.terminal import say, say_json
+    from cli.terminal import say, say_json, warn
     from config.errors import InputError
+    from provision.record import unreadable
 
     here = session(context)
     found: tuple[ClusterStatus, ...] = ()
@@ -33,6 +34,10 @@ def status(
         found = tuple(c for c in found if c.name == cluster)
         if not found:
             raise InputError(f"no cluster '{cluster}' exists", "see `gpuctl status` for all")
+        if found[0].state == "elsewhere":
+            raise InputError(f"cluster '{cluster}': {found[0].problems[0]}", "")
+    for complaint in unreadable(here.remembered()):
+        warn(str(complaint))
     if as_json:
         say_json([asdict(each) for each in found])
     elif not found:

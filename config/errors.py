@@ -8,6 +8,7 @@ GpuctlError            what went wrong and what to do, in one line
 ├── NodeError          a node cannot be reached, or is not what it should be
 ├── RunError           the run engine itself failed (a job that fails is a result, not an error)
 ├── LabError           the lab cannot start, or lacks a prerequisite
+├── StateError         this machine cannot keep what gpuctl has to remember
 └── Interrupted        the user pressed Ctrl-C; says what exists now (exit 130)
 """
 
@@ -74,6 +75,10 @@ class RunError(GpuctlError):
 
 class LabError(GpuctlError):
     """The lab cannot start, or lacks a prerequisite."""
+
+
+class StateError(GpuctlError):
+    """A disk of this machine cannot keep what gpuctl has to remember."""
 
 
 class Interrupted(GpuctlError):

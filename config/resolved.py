@@ -8,6 +8,10 @@ from config.cluster import Cluster
 
 CLUSTER_TAG = "gpuctl:cluster"
 """The tag with the cluster's name, on everything."""
+ID_TAG = "gpuctl:id"
+"""The tag with the cluster's own id: two people may choose one name in an account."""
+OWNER_TAG = "gpuctl:owner"
+"""The tag with the ARN of whoever brought the cluster up."""
 
 
 class Value(BaseModel):
@@ -99,8 +103,9 @@ class Resolved(Value):
     `interfaces` is one node's launch layout, primary first. `user_data` and `bastion_user_data`
     are cloud-init documents in clear text without secrets. `public_key` is the OpenSSH public key
     of the cluster's client key. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
-    `gpuctl:cluster` = name is on everything. `zones` are those that may take the cluster, `zone`
-    first: one for a cluster that exists. `reservation` is what the nodes are launched into.
+    `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on everything. `zones` are those
+    that may take the cluster, `zone` first: one for a cluster that exists. `reservation` is what
+    the nodes are launched into.
     `existing_network` has a subnet in each of `zones`; None for a network of the cluster's own.
     `price_source` says where the nodes' price is from, `warnings` what could not be asked.
     """
@@ -126,6 +131,11 @@ class Resolved(Value):
     tags: dict[str, str]
     price_source: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The cluster's id; empty for one that an early gpuctl made."""
+        return self.tags.get(ID_TAG, "")
 
     @property
     def node_names(self) -> tuple[str, ...]:

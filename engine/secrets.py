@@ -1,11 +1,28 @@
 """Secrets of a run: looked up on the client when it starts, never written down by gpuctl."""
 
 import os
+import re
 from pathlib import Path
 
 from config.errors import InputError
 from config.folders import config_home
 from engine.plan import LaunchPlan
+
+_CREDENTIALS = re.compile(
+    r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|PULUMI|TF|VAULT|SSH|GPG|KUBE|DOCKER|DATABASE)_.*"
+    r"|KUBECONFIG|PGPASSWORD|(GITHUB|GH|GITLAB|NPM|NODE_AUTH|PYPI|TWINE|CARGO|SLACK)_.*",
+    re.IGNORECASE,
+)
+"""Names under which people keep what opens their accounts and machines, and no job's data."""
+
+
+def credentials(plan: LaunchPlan) -> tuple[str, ...]:
+    """Return the secrets of the plan that this process's environment has for the person's own use.
+
+    Whoever wrote the run file may be a stranger. What is in a file of gpuctl's is there for runs.
+    """
+    wanted = (name for name in _names(plan) if name in os.environ)
+    return tuple(name for name in wanted if _CREDENTIALS.fullmatch(name))
 
 
 def resolve(plan: LaunchPlan) -> dict[str, str]:
@@ -14,10 +31,14 @@ def resolve(plan: LaunchPlan) -> dict[str, str]:
     A variable of this process's environment, else the file `secrets/NAME` in config_home(). Raises
     InputError where neither is there, or where the file is not for its owner's eyes alone.
     """
+    return {name: look_up(name) for name in _names(plan)}
+
+
+def _names(plan: LaunchPlan) -> list[str]:
     names = {name for node in plan.nodes for name in node.secrets.values()}
     if plan.image and plan.image.password_secret:
         names.add(plan.image.password_secret)
-    return {name: look_up(name) for name in sorted(names)}
+    return sorted(names)
 
 
 def look_up(name: str) -> str:

@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 import json
 import shlex
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -46,8 +47,26 @@ TAKEN_BACK_S = 60
 """How long a head is tried after AWS was to take its spot instance back."""
 _START_S = 120
 _CALL_S = 30
+_RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
 _BUSY = 3  # BUSY in engine/agent/main.py
 _NO_AGENT = 97  # of our own command line; the agent itself ends with 0 to 3
+
+
+class RunGoesOn(RunError):
+    """The run goes on, and its client cannot follow it any more: it is nothing to destroy."""
+
+    def __init__(self, plan: LaunchPlan, why: str) -> None:
+        run, cluster = plan.run_id, plan.cluster
+        hint = f"`gpuctl logs {run} -f` follows it, `gpuctl stop {run}` ends it"
+        if plan.on_stop == "destroy":
+            hint += (
+                f"; at its end the nodes power off, and `gpuctl down {cluster}` removes the rest"
+            )
+        super().__init__(f"run {run} goes on without this client: {why}", hint)
+
+
+class RunLost(RunError):
+    """The run has no result: its supervisor, or the head, is gone."""
 
 
 class ClusterBusy(RunError):
@@ -65,9 +84,9 @@ async def run(
 
     `secrets` has the values of those that the plan names (engine/secrets.py).
     Ctrl-C (cancellation) stops the run on the nodes, and its result is returned. Where the plan
-    says `destroy`, the caller has to do it: the nodes do not power off by themselves any more.
-    Raises NodeError or RunError when the engine itself fails, ClusterBusy among them (then there is
-    nothing to destroy), Interrupted when a run that was told to stop did not.
+    says `destroy`, the caller has to do it, see `attending`.
+    Raises NodeError or RunError when the engine itself fails; ClusterBusy and RunGoesOn among them
+    say that there is nothing to destroy. Interrupted when a run that was told to stop did not.
     """
     session = _Session(plan.run_id, inventory, runs, on_event)
     started = asyncio.Event()
@@ -83,9 +102,13 @@ async def run(
     except asyncio.CancelledError:
         _forgive_cancellation()
         result = await session.interrupt(living, started)
-    if plan.on_stop == "destroy":
-        with contextlib.suppress(NodeError):  # a head that is gone powers nothing off
-            await acknowledge(plan.run_id, inventory)
+    except (RunLost, ClusterBusy):
+        raise
+    except Exception as error:
+        if not session.was_asked:
+            raise
+        why = "nobody reads its output" if isinstance(error, BrokenPipeError) else _in_words(error)
+        raise RunGoesOn(plan, why) from error
     return result
 
 
@@ -102,8 +125,8 @@ async def stop(
 ) -> RunResult:
     """The run was stopped, or had ended before; nothing of it runs on any node.
 
-    Where the run says `destroy`, its nodes power off a minute later, unless `acknowledge` tells
-    them that the caller destroys the cluster.
+    Where the run says `destroy`, its nodes power off a minute later, unless the caller destroys
+    the cluster, see `attending`.
     """
     session = _Session(run_id, inventory, runs, on_event)
     await _call(inventory, run_id, "stop")
@@ -114,9 +137,34 @@ async def stop(
         raise RunError(*session.not_stopping()) from error
 
 
-async def acknowledge(run_id: str, inventory: Inventory) -> None:
-    """The run's nodes know that this client destroys the cluster: they do not power off."""
-    await _call(inventory, run_id, "ack")
+@contextlib.contextmanager
+def attending(run_id: str, inventory: Inventory) -> Iterator[None]:
+    """Keep the run's nodes from powering off: the caller destroys the cluster meanwhile.
+
+    When that fails, or the caller dies, they power off after LEASE_S of the supervisor's.
+    """
+    ended = threading.Event()
+
+    async def renew() -> None:
+        from nodes.ssh import connect as connect_anew  # a kept connection would outlive the cluster
+
+        while not ended.is_set():
+            with contextlib.suppress(NodeError):  # parts of the way there are gone
+                async with connect_anew(inventory) as connections:
+                    while not ended.is_set():
+                        await connections.run(
+                            inventory.nodes[0], _agent("send", run_id, "ack"), timeout=_CALL_S
+                        )
+                        await asyncio.to_thread(ended.wait, _RENEW_S)
+            await asyncio.to_thread(ended.wait, 1.0)
+
+    renewing = threading.Thread(target=lambda: asyncio.run(renew()), name="lease", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join(_CALL_S)
 
 
 class _Session:
@@ -130,6 +178,8 @@ class _Session:
         self._tables = TableParser()
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
+        self.was_asked = False
+        """Whether the head was asked to start the run; it may run, whatever came back."""
 
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """The supervisor runs on the head, and has plan and secrets; the history knows the run."""
@@ -187,11 +237,13 @@ class _Session:
             start = shlex.join(["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)])
             command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
             text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
+            self.was_asked = True
             done = await connections.run(head, command, stdin=text, timeout=_START_S)
             if done.exit_status == _NO_AGENT:  # this head has run nothing of this gpuctl yet
                 done = await self._ship(connections, bundle)
                 if done.exit_status == 0:
                     done = await connections.run(head, command, stdin=text, timeout=_START_S)
+        self.was_asked = done.exit_status == 0
         if done.exit_status == _BUSY:
             other = json.loads(done.stdout)["busy"]
             raise ClusterBusy(
@@ -226,8 +278,8 @@ class _Session:
                 self._give_up_head_taken_back(history)
                 if time.monotonic() - heard > RECONNECT_S:
                     raise NodeError(
-                        f"run {self._run_id} cannot be followed any more: {error.message}",
-                        f"if the head lives it goes on there: `gpuctl logs {self._run_id} -f`",
+                        f"the head does not answer: {error.message}",
+                        f"if it lives the run goes on: `gpuctl logs {self._run_id} -f`",
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 15.0)
@@ -244,16 +296,16 @@ class _Session:
         if time.time() > end + TAKEN_BACK_S:
             raise self._taken_back(history, notice)
 
-    def _taken_back(self, history: History, notice: NodeInterrupted) -> RunError:
+    def _taken_back(self, history: History, notice: NodeInterrupted) -> RunLost:
         taken = f"AWS took its spot instance back ({notice.action} at {notice.at})"
         return self._lost(
             history, f"{self._head.name} was lost: {taken}", "`gpuctl up` makes it again"
         )
 
-    def _lost(self, history: History, reason: str, hint: str) -> RunError:
+    def _lost(self, history: History, reason: str, hint: str) -> RunLost:
         """The run has no result: history knows why, and the caller raises what this returns."""
         history.lose(self._run_id, reason)
-        return RunError(f"run {self._run_id}: {reason}", hint)
+        return RunLost(f"run {self._run_id}: {reason}", hint)
 
     async def _read_journal(self, record: Record, history: History) -> RunResult:
         """The result; NodeError when the connection broke first."""
@@ -325,6 +377,12 @@ def _agent(command: str, run_id: str, *arguments: str) -> str:
     return f"test ! -e {agent} || exec python3 -IS " + shlex.join(
         [agent, command, folder, *arguments]
     )
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, GpuctlError):
+        return error.message
+    return f"{type(error).__name__}: {error}"
 
 
 def _forgive_cancellation() -> None:

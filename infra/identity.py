@@ -6,9 +6,27 @@ from pulumi_aws import iam
 
 from infra.naming import Named
 
-POLICY = "arn:{partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
-"""AWS's own policy for instances that Session Manager reaches: "Step 2: Verify or add instance
-permissions for Session Manager" (Systems Manager User Guide, 2026-11-20)."""
+POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Action": [
+                "ssm:UpdateInstanceInformation",
+                "ssmmessages:CreateControlChannel",
+                "ssmmessages:CreateDataChannel",
+                "ssmmessages:OpenControlChannel",
+                "ssmmessages:OpenDataChannel",
+            ],
+            "Resource": "*",
+        }
+    ],
+}
+"""What an instance needs that Session Manager reaches, and no more: AWS's own policy for it,
+AmazonSSMManagedInstanceCore, lets a job read the account's parameters too. The actions are those of
+"Create a custom IAM role for Session Manager", "minimal Session Manager permissions"
+(https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-create-iam-instance-profile.html,
+2026-11-22)."""
 
 
 def instance_profile(named: Named) -> iam.InstanceProfile | None:
@@ -42,10 +60,11 @@ def instance_profile(named: Named) -> iam.InstanceProfile | None:
         tags=named.tags("nodes"),
         opts=named.options(delete_first=True),
     )
-    attached = iam.RolePolicyAttachment(
+    allowed = iam.RolePolicy(
         "nodes",
+        name="session-manager",
         role=role.name,
-        policy_arn=POLICY.format(partition=_partition(resolved.region)),
+        policy=json.dumps(POLICY),
         opts=named.options(delete_first=True),
     )
     return iam.InstanceProfile(
@@ -54,15 +73,5 @@ def instance_profile(named: Named) -> iam.InstanceProfile | None:
         path=path,
         role=role.name,
         tags=named.tags("nodes"),
-        opts=named.options([attached], delete_first=True),
+        opts=named.options([allowed], delete_first=True),
     )
-
-
-def _partition(region: str) -> str:
-    """The part of AWS that the region is in.
-
-    https://docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html, 2026-11-20.
-    """
-    if region.startswith("cn-"):
-        return "aws-cn"
-    return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -31,7 +31,7 @@ def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | No
         user_data_replace_on_change=True,
         instance_initiated_shutdown_behavior="terminate",
         metadata_options=ec2.InstanceMetadataOptionsArgs(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
         ),
         root_block_device=ec2.InstanceRootBlockDeviceArgs(
             volume_type="gp3", encrypted=True, delete_on_termination=True
@@ -116,7 +116,7 @@ def _template(
             )
         ],
         metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=2
+            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
         ),
         instance_initiated_shutdown_behavior="terminate",
         instance_market_options=_market(resolved),

@@ -32,6 +32,7 @@ log = logging.getLogger("lab.daemon")
 
 def main() -> None:
     """Keep the lab up until a signal comes, then remove all of it."""
+    os.umask(0o022)  # machines' files are for all of their users, whatever the command's mask
     parser = argparse.ArgumentParser(description="the lab's daemon; see `gpuctl lab start`")
     parser.add_argument("--ready-fd", type=int, required=True, help="where to say: ready")
     parser.add_argument("--lab", required=True, metavar="NAME", help="which lab this is")

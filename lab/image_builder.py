@@ -102,6 +102,7 @@ def main() -> None:
     """Make one image as the first process of a PID namespace; exit code 0 when it is whole."""
     if os.getpid() != 1:  # it kills every process that it sees
         raise SystemExit("lab.image_builder: must be the first process of a PID namespace")
+    os.umask(0o022)  # an image's files are for all of its users, whatever the command's mask
     patience, flavour = float(sys.argv[1]), sys.argv[2]
     path, base = Path(sys.argv[3]), [Path(word) for word in sys.argv[4:]]
     folder = partial(path)

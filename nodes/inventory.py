@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from config.files import write_whole
 from config.resolved import Value
 
 
@@ -73,7 +74,5 @@ class Inventory(Value):
 
 
 def save(inventory: Inventory, path: Path) -> None:
-    """The inventory is at `path` as JSON, whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(inventory.model_dump_json(indent=2))
-    temporary.replace(path)
+    """Write the inventory to `path` as JSON, whole or not at all."""
+    write_whole(path, inventory.model_dump_json(indent=2))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import boto3
 from botocore.exceptions import NoCredentialsError
 
+from config.errors import InputError
 from config.target import Target
 from provision.aws import aws_errors, client, session
 
@@ -22,6 +23,15 @@ def caller(target: Target) -> Caller:
     with aws_errors():
         who = client(target, "sts").get_caller_identity()
     return Caller(who["Account"], who["Arn"])
+
+
+def check_account(name: str, account: str, ours: str) -> None:
+    """Raise InputError where the cluster is in another account than that of the credentials."""
+    if account != ours:
+        raise InputError(
+            f"cluster '{name}' is in AWS account {account}, these credentials are of {ours}",
+            "use that account's: --profile, or AWS_PROFILE",
+        )
 
 
 def with_credentials(target: Target) -> Target:

@@ -18,7 +18,7 @@ from config.aws_codes import aws_code
 from config.duration import format_duration
 from config.errors import CloudError, GpuctlError
 from config.progress import Progress, Reporter
-from config.resolved import CLUSTER_TAG, Resolved
+from config.resolved import CLUSTER_TAG, ID_TAG, Resolved
 from config.target import Target
 from provision.aws import ATTEMPTS, aws_errors, client
 
@@ -163,7 +163,10 @@ def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:
     name = resolved.cluster.name
     with aws_errors():
         groups = ec2.describe_placement_groups(
-            Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [name]}]
+            Filters=[
+                {"Name": f"tag:{CLUSTER_TAG}", "Values": [name]},
+                {"Name": f"tag:{ID_TAG}", "Values": [resolved.id]},
+            ]
         )["PlacementGroups"]
     return next((g["GroupArn"] for g in groups if g.get("State") == "available"), None)
 

@@ -5,16 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from config.errors import InfraError, Interrupted
+from config.errors import InfraError, InputError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.engine import find_engine
 from infra.stack import Stack
-from provision.account import with_credentials
+from provision.account import caller, check_account, with_credentials
 from provision.aws import client
 from provision.cost import spent_usd
 from provision.lock import cluster_lock
-from provision.record import forget, read, records, unknown, write
+from provision.record import ClusterRecord, forget, read, records, unknown, write
 from provision.resources import Resource, find_all, find_instances, of_life_since
 from provision.sweep import sweep
 
@@ -32,18 +32,25 @@ class Teardown:
     cost_usd: float | None
 
 
-def down(name: str, target: Target, report: Reporter) -> Teardown:
-    """Nothing of the cluster exists, in AWS, in Pulumi's state and on this machine.
+def down(name: str, target: Target, report: Reporter, cluster_id: str | None = None) -> Teardown:
+    """Remove the cluster, from AWS, from Pulumi's state and from this machine.
 
-    Pulumi removes what it knows, then what else carries the cluster's tag is removed. Raises
-    InputError for a name of which nothing is known, with the clusters that there are.
+    Pulumi removes what it knows, then what else carries the cluster's tags is removed. Raises
+    InputError for a name of which nothing is known, with the clusters that there are, and for one
+    that several clusters have, none of them this machine's and none named by `cluster_id`.
     """
     record = read(name, target)
     if record is not None:
         target = replace(target, region=record.region)
     target = with_credentials(target)
+    if record is not None:
+        check_account(name, record.account, caller(target).account)
     ec2 = client(target, "ec2")
     existing = find_all(target, name)
+    cluster_id = _chosen(name, record, existing, cluster_id)
+    existing = [resource for resource in existing if resource.cluster_id == cluster_id]
+    if record is not None and cluster_id != record.id:
+        return _of_another(name, cluster_id, existing, target, report)
     stack = Stack(name, target, find_engine(report))
     if record is None and not existing and not stack.exists():
         tagged = {resource.cluster for resource in find_all(target, None)}
@@ -54,11 +61,11 @@ def down(name: str, target: Target, report: Reporter) -> Teardown:
         now = datetime.now(UTC)
         began = record.created if record else _first(existing, now)
         others = [resource for resource in existing if resource.kind != "instance"]
-        billed = of_life_since([*find_instances(ec2, name), *others], began)
+        billed = of_life_since([*find_instances(ec2, name, cluster_id), *others], began)
         removed: list[str] = []
         collect = _collecting(removed, report)
         killed = record is None or record.status in ("creating", "destroying")
-        _destroy(stack, lambda: sweep(target, name, collect), collect, killed)
+        _destroy(stack, lambda: sweep(target, name, cluster_id, collect), collect, killed)
         stack.remove()
         now = datetime.now(UTC)
         forget(name, target)
@@ -67,6 +74,40 @@ def down(name: str, target: Target, report: Reporter) -> Teardown:
         removed=tuple(removed),
         seconds_up=(now - began).total_seconds(),
         cost_usd=spent_usd(billed, now, record.resolved if record else None),
+    )
+
+
+def _of_another(
+    name: str, cluster_id: str, existing: list[Resource], target: Target, report: Reporter
+) -> Teardown:
+    """Remove a cluster that has the name of one of this machine's, which stays as it is."""
+    began = _first(existing, datetime.now(UTC))
+    with _interruptible(name):
+        removed = sweep(target, name, cluster_id, report)
+    now = datetime.now(UTC)
+    return Teardown(name, removed, (now - began).total_seconds(), spent_usd(existing, now, None))
+
+
+def _chosen(
+    name: str, record: ClusterRecord | None, found: list[Resource], asked: str | None
+) -> str:
+    """The id of the cluster that is meant: this machine's, or else the only one, or the one asked.
+
+    InputError with ids and owners where that leaves several, or none.
+    """
+    if record is not None and asked in (None, record.id):
+        return record.id
+    owners = {one.cluster_id: one.owner or "unknown" for one in found}
+    if asked in owners or (asked is None and len(owners) <= 1):
+        return next(iter(owners), "") if asked is None else asked
+    which = "; ".join(f"{one or 'without id'}: {owners[one]}" for one in sorted(owners))
+    if asked is None:
+        raise InputError(
+            f"{len(owners)} clusters are called '{name}', none of them this machine's",
+            f"choose with --id: {which}",
+        )
+    raise InputError(
+        f"no cluster '{name}' has the id {asked}", f"there are: {which}" if which else ""
     )
 
 

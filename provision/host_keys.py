@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import CloudError, NodeError
+from config.files import write_whole
 from config.progress import Progress, Reporter
 from nodes.openssh import known_hosts_name
 from provision.aws import aws_errors
@@ -79,11 +80,9 @@ class KnownHosts:
         self.write()
 
     def write(self) -> None:
-        """The file has the pinned keys and no others, whole or not at all."""
+        """Write the pinned keys and no others to the file, whole or not at all."""
         text = "".join(f"{name} {key} {who}\n" for (name, who), key in sorted(self.keys.items()))
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(text)
-        temporary.replace(self.path)
+        write_whole(self.path, text)
 
 
 class BootWatch:

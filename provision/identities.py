@@ -37,6 +37,8 @@ def _delete_role(iam: Any, name: str) -> None:
     for policy in attached or ():
         arn = policy["PolicyArn"]
         _if_there(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
+    for own in _if_there(lambda: iam.list_role_policies(RoleName=name)["PolicyNames"]) or ():
+        _if_there(lambda own=own: iam.delete_role_policy(RoleName=name, PolicyName=own))  # type: ignore[misc]
     _if_there(lambda: iam.delete_role(RoleName=name))
 
 

@@ -13,6 +13,7 @@ from infra.fleet import Fleet
 from infra.plan import Plan
 from infra.stack import Stack
 from provision.claim import claimed, in_some_zone, is_elsewhere
+from provision.cost import hourly_usd
 from provision.reservations import await_start
 from provision.sweep import sweep
 
@@ -55,10 +56,13 @@ class Launch:
             return self._launched(self.resolved, report)
         except Interrupted:
             raise  # the engine ended what was under way: the same command goes on from there
-        except (CloudError, InfraError, KeyboardInterrupt):
+        except (CloudError, InfraError) as error:
             if is_new:
-                # What cannot be told twice is told once: the reason, and not what removal met.
-                with suppress(GpuctlError):
+                self._give_back(error, report)
+            raise
+        except KeyboardInterrupt:
+            if is_new:
+                with suppress(GpuctlError):  # `up` tells what exists, and how to remove it
                     self._remove_all(report)
             raise
 
@@ -103,9 +107,15 @@ class Launch:
             if stay and is_elsewhere(error) and names[stay:] == self._new:
                 report(Progress("capacity", self.resolved.zone, "failed", error.code))
                 cluster = self.resolved.cluster.model_copy(update={"nodes": stay})
-                with suppress(GpuctlError):
+                try:
                     self.stack.up(self.resolved.model_copy(update={"cluster": cluster}), report)
-                error.hint += f"; the {stay} nodes that ran before go on"
+                except GpuctlError as left:
+                    error.hint += (
+                        f"; nodes that came could not be removed ({left.message}) and bill on:"
+                        f" `gpuctl down {cluster.name}`"
+                    )
+                else:
+                    error.hint += f"; the {stay} nodes that ran before go on"
             raise
 
     def _launched(self, there: Resolved, report: Reporter) -> Fleet:
@@ -130,9 +140,24 @@ class Launch:
             return self.resolved
         return self.resolved.model_copy(update={"zone": zone})
 
+    def _give_back(self, error: GpuctlError, report: Reporter) -> None:
+        """Remove what was made; `error`, which will be told, says what stays and what it costs."""
+        try:
+            self.stack.destroy(report)
+            if not getattr(error, "code", "").endswith(".Duplicate"):  # another's, of the same name
+                sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
+        except GpuctlError as left:
+            cost = hourly_usd(self.resolved)
+            rate = "" if cost is None else f" and may cost up to ${cost:,.2f} an hour"
+            rest = (
+                f"what was made could not be removed{rate} ({left.message}):"
+                f" `gpuctl down {self.resolved.cluster.name}`"
+            )
+            error.hint = f"{error.hint}; {rest}" if error.hint else rest
+
     def _remove_all(self, report: Reporter) -> None:
         self.stack.destroy(report)
-        sweep(self.target, self.resolved.cluster.name, report)
+        sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
 
 
 def _may_pass(error: InfraError, there: Resolved) -> bool:

@@ -1,6 +1,8 @@
 """All questions to AWS before anything is made, asked at once, and all complaints told at once."""
 
 import contextlib
+import re
+import secrets as random
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ from config.cluster import Cluster
 from config.errors import CloudError, GpuctlError, InputError
 from config.resolved import (
     CLUSTER_TAG,
+    ID_TAG,
+    OWNER_TAG,
     ExistingNetwork,
     Image,
     InstanceType,
@@ -23,8 +27,9 @@ from infra.layout import interfaces
 from infra.user_data import LONGEST_SOURCE, encode, mounting
 from nodes.keys import ensure_key
 from provision.access import check_access, check_addresses, elastic_ips, ssh_from_of
+from provision.account import Caller, caller, check_account
 from provision.asking import asking
-from provision.aws import DENIED, UNIVERSAL, aws_errors, client
+from provision.aws import DENIED, UNIVERSAL, client
 from provision.cloud_init import bastion_user_data, node_user_data
 from provision.existing_network import Found, Wanted, check_kept, choose, look
 from provision.images import BASTION_IMAGE, image, image_id
@@ -91,7 +96,7 @@ class Complaints:
 class _Questions:
     """Everything that is asked, on its way."""
 
-    account: Future[str]
+    caller: Future[Caller]
     instance_type: Future[InstanceType]
     offers: Future[dict[str, frozenset[str]]]
     image: Future[tuple[Image, int]]
@@ -116,7 +121,9 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
     complaints = Complaints()
     with asking(16) as pool:
         asked = _ask(cluster, target, before, pool)
-        account = complaints.catch(asked.account.result)
+        who = complaints.catch(asked.caller.result)
+        if before and who:  # of another account's cluster nothing else is worth a line
+            check_account(cluster.name, before.account, who.account)
         instance = complaints.catch(asked.instance_type.result)
         if instance:
             vcpus = pool.submit(check_vcpus, cluster, instance, asked.clients)
@@ -151,14 +158,14 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         if instance and layout:
             machine = hardware(instance, layout)
             complaints.catch(lambda: _check_size(cluster, machine))
-    if not (account and instance and zones and found and entry and layout and machine) or (
+    if not (who and instance and zones and found and entry and layout and machine) or (
         ssh_from is None
     ):
         complaints.check()
         raise AssertionError("a question had no answer, and nobody complained")
     draft = Resolved(
         cluster=cluster,
-        account=account,
+        account=who.account,
         region=target.region,
         zone=zones[0],
         zones=zones,
@@ -175,7 +182,7 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         public_key="",
         user_data="",
         bastion_user_data="",
-        tags={**cluster.tags, CLUSTER_TAG: cluster.name},
+        tags={**cluster.tags, CLUSTER_TAG: cluster.name, **_marks(before, who)},
         price_source=node_price.source,
         warnings=tuple(complaints.warnings),
     )
@@ -188,6 +195,14 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         "bastion_user_data": bastion_user_data(cluster, key),
     }
     return draft.model_copy(update=written)
+
+
+def _marks(before: Resolved | None, who: Caller) -> dict[str, str]:
+    """Return the tags that tell this cluster from all others; it keeps those that it has."""
+    # A session's name may hold what a tag's value may not (Tag restrictions of EC2's user guide).
+    owner = re.sub(r"[^\w .:/=+@-]", "_", who.arn)
+    new = {ID_TAG: random.token_hex(4), OWNER_TAG: owner}
+    return {name: before.tags.get(name, value) if before else value for name, value in new.items()}
 
 
 def _before(cluster: Cluster, target: Target) -> Resolved | None:
@@ -215,7 +230,7 @@ def _ask(
     pinned = before.image.id if before and before.cluster.image == cluster.image else None
     entry = before.bastion_image.id if before else None
     return _Questions(
-        account=pool.submit(_account, target),
+        caller=pool.submit(caller, target),
         instance_type=pool.submit(instance_type, ec2, cluster.instance_type),
         offers=pool.submit(offers, ec2, (cluster.instance_type, BASTION_TYPE)),
         image=pool.submit(_image, ec2, ssm, cluster.image, pinned),
@@ -253,11 +268,6 @@ def _existing_network(
     network, problems = choose(found, wanted, before)
     complaints.found += problems
     return None if problems else network
-
-
-def _account(target: Target) -> str:
-    with aws_errors():
-        return client(target, "sts").get_caller_identity()["Account"]
 
 
 def _image(ec2: "EC2Client", ssm: "SSMClient", name: str, pinned: str | None) -> tuple[Image, int]:

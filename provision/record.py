@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import AwareDatetime
 
 from config.errors import InputError
+from config.files import write_whole
 from config.resolved import Resolved, Value
 from config.target import Target
 from nodes.inventory import Inventory
@@ -32,6 +33,11 @@ class ClusterRecord(Value):
     created: AwareDatetime
     status: Status
     problem: str = ""
+
+    @property
+    def id(self) -> str:
+        """The cluster's id; empty for one that an early gpuctl made."""
+        return self.resolved.id
 
     def now(self, status: Status, problem: str = "") -> "ClusterRecord":
         """The same record with another status."""
@@ -57,12 +63,8 @@ def folder(name: str, target: Target) -> Path:
 
 
 def write(record: ClusterRecord, target: Target) -> None:
-    """The record is on disk, whole or not at all."""
-    path = folder(record.name, target) / "cluster.json"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(record.model_dump_json(indent=2))
-    temporary.replace(path)
+    """Write the record to disk, whole or not at all; StateError where that cannot be done."""
+    write_whole(folder(record.name, target) / "cluster.json", record.model_dump_json(indent=2))
 
 
 def read(name: str, target: Target) -> ClusterRecord | None:
@@ -96,11 +98,26 @@ def _in_todays_words(text: bytes) -> bytes:
 
 
 def records(target: Target) -> tuple[ClusterRecord, ...]:
-    """The records of all clusters of this target, by name."""
-    found = (
-        read(path.parent.name, target) for path in sorted(target.clusters.glob("*/cluster.json"))
-    )
-    return tuple(record for record in found if record is not None)
+    """The records of all clusters of this target, by name, but for `unreadable` ones."""
+    found = (_try(name, target) for name in _names(target))
+    return tuple(record for record in found if isinstance(record, ClusterRecord))
+
+
+def unreadable(target: Target) -> tuple[InputError, ...]:
+    """Return the complaints about records that cannot be read; they hide no other cluster."""
+    found = (_try(name, target) for name in _names(target))
+    return tuple(error for error in found if isinstance(error, InputError))
+
+
+def _names(target: Target) -> list[str]:
+    return sorted(path.parent.name for path in target.clusters.glob("*/cluster.json"))
+
+
+def _try(name: str, target: Target) -> ClusterRecord | InputError | None:
+    try:
+        return read(name, target)
+    except InputError as error:
+        return error
 
 
 def forget(name: str, target: Target) -> None:

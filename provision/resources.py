@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from config.errors import CloudError
-from config.resolved import CLUSTER_TAG
+from config.resolved import CLUSTER_TAG, ID_TAG, OWNER_TAG
 from config.target import Target
 from provision.asking import asking
 from provision.aws import DENIED, aws_errors, client
@@ -86,7 +86,10 @@ ALIVE = frozenset({"pending", "running"})
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that carries a cluster's tag. `told` is all that AWS says of it."""
+    """A resource that carries a cluster's tag. `told` is all that AWS says of it.
+
+    `cluster_id` and `owner` are empty where an early gpuctl made it.
+    """
 
     kind: str
     id: str
@@ -94,6 +97,8 @@ class Resource:
     name: str
     state: str
     told: Any
+    cluster_id: str = ""
+    owner: str = ""
 
     @property
     def since(self) -> datetime | None:
@@ -115,15 +120,24 @@ def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> li
     return [one for kind in found for one in kind if exists(one)]
 
 
-def find_all(target: Target, cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
-    """As `find`, of every service. Who may not ask for file systems or roles has made none."""
+def find_all(
+    target: Target,
+    cluster: str | None,
+    nouns: Sequence[str] = (),
+    cluster_id: str | None = None,
+) -> list[Resource]:
+    """As `find`, of every service. Who may not ask for file systems or roles has made none.
+
+    With `cluster_id` only what has that id: another cluster may have the same name.
+    """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
     with asking(4) as pool:
         others = [pool.submit(_find_other, target, kind, cluster) for kind in kinds]
         found = find(client(target, "ec2"), cluster, nouns)
         found += [one for future in others for one in future.result() if exists(one)]
     order = list(KINDS)
-    return sorted(found, key=lambda one: order.index(one.kind))
+    ours = [one for one in found if cluster_id in (None, one.cluster_id)]
+    return sorted(ours, key=lambda one: order.index(one.kind))
 
 
 def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resource]:
@@ -137,9 +151,15 @@ def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resourc
         raise
 
 
-def find_instances(ec2: "EC2Client", cluster: str | None) -> list[Resource]:
-    """All instances of `cluster`, or of any cluster, and those that ended within the hour."""
-    return _find_kind(ec2, KINDS["instance"], cluster)
+def find_instances(
+    ec2: "EC2Client", cluster: str | None, cluster_id: str | None = None
+) -> list[Resource]:
+    """All instances of `cluster`, or of any cluster, and those that ended within the hour.
+
+    With `cluster_id` only those that have that id.
+    """
+    found = _find_kind(ec2, KINDS["instance"], cluster)
+    return [one for one in found if cluster_id in (None, one.cluster_id)]
 
 
 def exists(resource: Resource) -> bool:
@@ -186,4 +206,6 @@ def _resource(kind: Kind, item: Any) -> Resource | None:
         name=tags.get("Name", ""),
         state=str(state["Name"] if isinstance(state, dict) else state),
         told=item,
+        cluster_id=tags.get(ID_TAG, ""),
+        owner=tags.get(OWNER_TAG, ""),
     )

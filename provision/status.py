@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from config.resolved import OWNER_TAG
 from config.target import Target
+from provision.account import caller
 from provision.aws import client
 from provision.cost import price_of, spent_usd
 from provision.interruptions import TAKEN_BACK, notices
@@ -21,7 +23,7 @@ from provision.resources import (
     of_life_since,
 )
 
-ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone"]
+ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone", "elsewhere"]
 
 
 _UNKNOWN = "AWS does not say whether it takes nodes back; allow ec2:DescribeSpotInstanceRequests"
@@ -47,14 +49,17 @@ class NodeStatus:
 class ClusterStatus:
     """A cluster as it is now.
 
-    `since` is ISO 8601. `state` is `orphaned` where this machine has no record of what exists, and
-    `gone` where nothing exists of what it remembers. `others` names what exists beside the nodes.
+    `since` is ISO 8601. `state` is `orphaned` where this machine has no record of what exists,
+    `gone` where nothing exists of what it remembers, `elsewhere` where that is in another AWS
+    account. `others` names what exists beside the nodes.
     Costs are what exists now per hour, and what all of it has cost since it came to be; None where
     a price is not known.
     `problems` are lines for people, each with what to do.
     """
 
     name: str
+    id: str
+    owner: str
     region: str
     state: ClusterState
     nodes: tuple[NodeStatus, ...]
@@ -71,29 +76,63 @@ def clusters(target: Target) -> tuple[ClusterStatus, ...]:
     Records in other regions are looked up there. Works whatever was killed before.
     """
     known = {record.name: record for record in records(target)}
-    found: dict[tuple[str, str], list[Resource]] = {
-        (record.region, record.name): [] for record in known.values()
+    elsewhere = _elsewhere(known, target)
+    found: dict[tuple[str, str, str], list[Resource]] = {
+        (record.region, record.name, record.id): [] for record in known.values()
     }
     for region in sorted({target.region, *(record.region for record in known.values())}):
         there = replace(target, region=region)
         ec2 = client(there, "ec2")
         others = [noun for noun in KINDS if noun != "instance"]
         for resource in (*find_instances(ec2, None), *find_all(there, None, others)):
-            found.setdefault((region, resource.cluster), []).append(resource)
+            place = (region, resource.cluster, resource.cluster_id)
+            found.setdefault(place, []).append(resource)
     states = []
-    told = {region: _notices(target, region, found) for region, _ in found}
-    for (region, name), resources in sorted(found.items(), key=lambda item: item[0][::-1]):
+    told = {region: _notices(target, region, found) for region, _, _ in found}
+    for (region, name, cluster_id), resources in sorted(found.items(), key=_by_name):
         record = known.get(name)
-        if record is not None and record.region != region:
+        if record is not None and (record.region, record.id) != (region, cluster_id):
             record = None
         busy = record is not None and is_locked(name, target)
         if record is not None or any(exists(resource) for resource in resources):
             states.append(status_of(name, region, record, resources, busy, told[region]))
-    return tuple(states)
+    return tuple(sorted((*states, *elsewhere), key=lambda state: state.name))
+
+
+def _by_name(item: tuple[tuple[str, str, str], object]) -> tuple[str, str, str]:
+    region, name, cluster_id = item[0]
+    return name, region, cluster_id
+
+
+def _elsewhere(known: dict[str, ClusterRecord], target: Target) -> list[ClusterStatus]:
+    """Take the clusters of other accounts out of `known`: of them nothing can be asked."""
+    if not known:
+        return []
+    ours = caller(target).account
+    others = [known.pop(r.name) for r in list(known.values()) if r.account != ours]
+    return [
+        ClusterStatus(
+            name=record.name,
+            id=record.id,
+            owner=record.resolved.tags.get(OWNER_TAG, ""),
+            region=record.region,
+            state="elsewhere",
+            nodes=(),
+            others=(),
+            since=record.created.isoformat(timespec="seconds"),
+            hourly_usd=None,
+            spent_usd=None,
+            problems=(
+                f"it is in AWS account {record.account}, these credentials are of {ours};"
+                " use that account's: --profile, or AWS_PROFILE",
+            ),
+        )
+        for record in others
+    ]
 
 
 def _notices(
-    target: Target, region: str, found: Mapping[tuple[str, str], Sequence[Resource]]
+    target: Target, region: str, found: Mapping[tuple[str, str, str], Sequence[Resource]]
 ) -> dict[str, datetime] | None:
     """AWS's notices in the region, asked where a cluster there has spot instances."""
     if not any(
@@ -127,8 +166,11 @@ def status_of(
     problems += _interruptions(nodes)
     begun = min((resource.since for resource in resources if resource.since), default=None)
     since = record.created if record else begun
+    marked = next((r for r in resources if r.cluster_id), None)
     return ClusterStatus(
         name=name,
+        id=record.id if record else marked.cluster_id if marked else "",
+        owner=marked.owner if marked else "",
         region=region,
         state=state,
         nodes=nodes,
@@ -149,7 +191,7 @@ def _judge(
 ) -> tuple[ClusterState, tuple[str, ...]]:
     remove = f"`gpuctl down {name}` removes it"
     if record is None:
-        return "orphaned", (f"this machine has no record of it; {remove}",)
+        return "orphaned", (_unrecorded(name, existing),)
     if busy:
         return record.status, ()
     if not existing:
@@ -167,6 +209,16 @@ def _judge(
         if node.state not in ALIVE
     )
     return "ready", lost
+
+
+def _unrecorded(name: str, existing: Sequence[Resource]) -> str:
+    marked = next((one for one in existing if one.cluster_id), None)
+    if marked is None:
+        return f"this machine has no record of it; `gpuctl down {name}` removes it"
+    return (
+        f"this machine has no record of it; it is {marked.owner}'s;"
+        f" `gpuctl down {name} --id {marked.cluster_id}` removes it"
+    )
 
 
 def _why(node: NodeStatus) -> str:

@@ -40,20 +40,20 @@ PASSES = 3
 """AWS's answers lag behind its deeds, and a killed engine's last request may arrive late."""
 
 
-def sweep(target: Target, cluster: str, report: Reporter) -> tuple[str, ...]:
-    """Nothing with the cluster's tag exists; returns what was removed: `VPC vpc-0123`.
+def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tuple[str, ...]:
+    """Remove everything with the cluster's name and id; return what that was: `VPC vpc-0123`.
 
     Raises CloudError about what cannot be removed, after everything that can be was.
     """
     removed: dict[str, None] = {}
     for attempt in range(PASSES):
-        found = find_all(target, cluster)
+        found = find_all(target, cluster, cluster_id=cluster_id)
         if not found:
             return tuple(removed)
         if attempt:
             time.sleep(PAUSE_S)
         _sweep_once(target, found, removed, report)
-    if left := find_all(target, cluster):
+    if left := find_all(target, cluster, cluster_id=cluster_id):
         names = ", ".join(f"{resource.kind} {resource.id}" for resource in left)
         raise CloudError(f"AWS still has {names}", f"repeat `gpuctl down {cluster}` later")
     return tuple(removed)

@@ -118,7 +118,7 @@ def _told_in(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[No
 def _made_nothing(record: ClusterRecord, stack: Stack, target: Target) -> bool:
     """Whether neither Pulumi nor AWS knows of anything; False where they cannot be asked."""
     try:
-        return not stack.exists() and not find_all(target, record.name)
+        return not stack.exists() and not find_all(target, record.name, cluster_id=record.id)
     except GpuctlError:
         return False
 
@@ -130,8 +130,10 @@ def _unrecorded(name: str, target: Target) -> list[Resource]:
 
 def _taken(resolved: Resolved, found: list[Resource]) -> InputError:
     name = resolved.cluster.name
+    owners = sorted({one.owner for one in found if one.owner})
+    whose = f" of {', '.join(owners)}" if owners else ""
     return InputError(
-        f"{len(found)} resources of a cluster '{name}' exist in {resolved.region},"
+        f"{len(found)} resources of a cluster '{name}'{whose} exist in {resolved.region},"
         " but no record of it on this machine",
         f"choose another name, or remove them: `gpuctl down {name}`",
     )

@@ -49,7 +49,8 @@ from engine.agent.states import (
 from engine.agent.workers import Workers
 
 LOOPBACK = "127.0.0.1"
-ACKNOWLEDGE_S = 60
+ACKNOWLEDGE_S = 60  # for a client that destroys the cluster
+LEASE_S = 180  # for its next sign that it is still at it
 # TERM and its grace in the worker, the unit's own after that, and the way there and back.
 STOP_BOUND_S = 2 * STOP_GRACE_S + 10
 
@@ -73,7 +74,7 @@ class Supervisor:
         self._looked_into: set[int] = set()  # lost ranks of which evidence is kept
         self._letting_go: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
-        self._acknowledged = asyncio.Event()
+        self._power_off_at = 0.0
 
     def stop(self, reason: str = "stopped on request") -> None:
         """The run ends soon, gracefully, as `stopped`."""
@@ -84,8 +85,8 @@ class Supervisor:
         self._inbox.put_nowait(HeadEnding())
 
     def acknowledge(self) -> None:
-        """A client is there that destroys the cluster itself."""
-        self._acknowledged.set()
+        """Wait LEASE_S with the power-off from now: a client destroys the cluster itself."""
+        self._power_off_at = asyncio.get_running_loop().time() + LEASE_S
 
     async def run(self) -> Verdict:
         """The run is over, its end is in the journal, and no node holds a process of it."""
@@ -137,15 +138,15 @@ class Supervisor:
             self._lose(rank, f"was lost: gpuctl failed ({type(error).__name__}: {error})")
 
     async def power_off_unattended(self) -> None:
-        """Where the run says `destroy` and no client takes that over, the nodes power off."""
+        """Where the run says `destroy`, power the nodes off when no client is at it any more."""
         if self._plan["on_stop"] != "destroy":
             return
-        acknowledged = asyncio.ensure_future(self._acknowledged.wait())
-        await asyncio.wait([acknowledged], timeout=ACKNOWLEDGE_S)
-        if not acknowledged.done():
-            acknowledged.cancel()
-            self._journal.append("powering_off")
-            await self._launcher.power_off()
+        loop = asyncio.get_running_loop()
+        self._power_off_at = max(self._power_off_at, loop.time() + ACKNOWLEDGE_S)
+        while (left := self._power_off_at - loop.time()) > 0:  # noqa: ASYNC110  it moves
+            await asyncio.sleep(left)
+        self._journal.append("powering_off")
+        await self._launcher.power_off()
 
     def _description(self) -> dict[str, Any]:
         """What a reader of the journal needs to know of the plan; no environment, no script."""

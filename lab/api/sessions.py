@@ -1,8 +1,9 @@
 """Session Manager and the identities that it asks for: who may connect, and to where.
 
-An instance is online when it runs, has booted, and its instance profile's role has AWS's policy
-for it ("Step 2: Verify or add instance permissions for Session Manager", Systems Manager User
-Guide, 2026-11-20). Error codes and texts are AWS's.
+An instance is online when it runs, has booted, and its instance profile's role allows what its
+agent asks for, by AWS's policy for it or by one of the role's own ("Step 2: Verify or add instance
+permissions for Session Manager", Systems Manager User Guide, 2026-11-20). Error codes and texts are
+AWS's.
 """
 
 import json
@@ -23,6 +24,13 @@ from lab.api.errors import Refusal, bad_value
 
 MANAGED_POLICY = "AmazonSSMManagedInstanceCore"
 DOCUMENT = "AWS-StartSSHSession"
+_NEEDED = (
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
 
 
 class IamBackend(IAMBackend):  # type: ignore[misc]  # moto is untyped here
@@ -120,6 +128,16 @@ def _may_connect(backend: Any, instance: Any) -> bool:
     except Refusal:
         return False
     roles = profile.roles if profile else []
-    return any(
-        arn.endswith(f":policy/{MANAGED_POLICY}") for r in roles for arn in r.managed_policies
-    )
+    return any(_allows(role) for role in roles)
+
+
+def _allows(role: Any) -> bool:
+    if any(arn.endswith(f":policy/{MANAGED_POLICY}") for arn in role.managed_policies):
+        return True
+    statements = [
+        statement
+        for policy in role.policies.values()
+        for statement in json.loads(policy)["Statement"]
+        if statement["Effect"] == "Allow"
+    ]
+    return set(_NEEDED) <= {action for statement in statements for action in statement["Action"]}

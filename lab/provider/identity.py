@@ -59,36 +59,40 @@ class Role(Resource):
         self.aws.delete_role(RoleName=resource_id)
 
 
-class RolePolicyAttachment(Resource):
-    """`aws.iam.RolePolicyAttachment`: a policy that exists, on a role."""
+class RolePolicy(Resource):
+    """`aws.iam.RolePolicy`: a policy of the role's own."""
 
-    token = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"  # noqa: S105
-    title = "IAM Role Policy Attachment"
+    token = "aws:iam/rolePolicy:RolePolicy"  # noqa: S105
+    title = "IAM Role Policy"
     service = "iam"
-    required = frozenset({"policyArn", "role"})
-    replacing = required
-    updating = frozenset[str]()
+    required = frozenset({"policy", "role"})
+    replacing = frozenset({"name", "role"})
+    updating = frozenset({"policy"})
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """The role has the policy."""
-        self.aws.attach_role_policy(RoleName=inputs["role"], PolicyArn=inputs["policyArn"])
-        return f"{inputs['role']}/{inputs['policyArn']}"
+        """Give the role the policy."""
+        self._put(inputs)
+        return f"{inputs['role']}:{inputs['name']}"
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """None where the role has the policy no more."""
-        role, _, arn = resource_id.partition("/")
-        there = first(
-            lambda: self.aws.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
-        )
-        return None if there is None or there["PolicyArn"] != arn else state
+        """Return None where the role has the policy no more; its text is kept as written."""
+        role, _, name = resource_id.partition(":")
+        there = first(lambda: [self.aws.get_role_policy(RoleName=role, PolicyName=name)])
+        return None if there is None else state
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Nothing of it can change in place."""
+        """Give the role the new text."""
+        self._put(inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The role is without the policy."""
-        self.aws.detach_role_policy(RoleName=state["role"], PolicyArn=state["policyArn"])
+        """Take the policy from the role."""
+        self.aws.delete_role_policy(RoleName=state["role"], PolicyName=state["name"])
+
+    def _put(self, inputs: Properties) -> None:
+        self.aws.put_role_policy(
+            RoleName=inputs["role"], PolicyName=inputs["name"], PolicyDocument=inputs["policy"]
+        )
 
 
 class InstanceProfile(Resource):

@@ -2,7 +2,7 @@
 
 from lab.provider.compute import Instance, PlacementGroup
 from lab.provider.file_systems import FileSystem, LustreFileSystem, MountTarget
-from lab.provider.identity import InstanceProfile, Role, RolePolicyAttachment
+from lab.provider.identity import InstanceProfile, Role, RolePolicy
 from lab.provider.launch_template import LaunchTemplate
 from lab.provider.network import Eip, InternetGateway, NatGateway, Subnet, Vpc
 from lab.provider.resource import Resource
@@ -26,7 +26,7 @@ TYPES: dict[str, type[Resource]] = {
         MountTarget,
         LustreFileSystem,
         Role,
-        RolePolicyAttachment,
+        RolePolicy,
         InstanceProfile,
         LaunchTemplate,
         Instance,

@@ -1,6 +1,8 @@
 """`gpuctl run` from the file to the end of the job: agents are real, nodes are this machine."""
 
+import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,16 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.run import _dashboard
 from cli.session import Session
-from config.errors import InputError
+from config.errors import CloudError, InputError
 from config.run import Ray
 from config.target import Target
 from engine.history import History
 from engine.plan import LaunchPlan, launch_plan
+from engine.result import RunResult
+from engine.session import RunGoesOn, RunLost
 from lab.places import Places
+from provision.account import Caller
+from provision.down import Teardown
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 from tests.engine.test_session import (
@@ -77,6 +83,23 @@ def test_a_secret_that_is_nowhere_ends_it_before_anything_runs(
     assert runs(cluster) == 0
 
 
+def test_a_run_gets_no_credential_that_nobody_allowed(
+    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2")
+    strangers = SECRET.replace("MY_TOKEN", "AWS_SECRET_ACCESS_KEY")
+    refused = gpuctl_run(strangers)
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception) == (
+        "there is no terminal to ask on: job takes AWS_SECRET_ACCESS_KEY from your environment."
+        " Give it to the job?; add --secret AWS_SECRET_ACCESS_KEY if that is what you want"
+    )
+    assert runs(cluster) == 0
+    allowed = gpuctl_run(strangers, "--secret", "AWS_SECRET_ACCESS_KEY")
+    assert allowed.exit_code == 0, allowed.output
+    assert "[0] 0 of 2: ***, 15 letters" in allowed.stdout.splitlines()
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_dry_run_shows_the_secrets_name_and_looks_nothing_up(
     cluster: Target, gpuctl_run: Callable[..., Result], options: tuple[str, ...]
@@ -130,3 +153,124 @@ def test_the_dashboard_is_said_before_the_job_begins(
     first, second = done.stdout.splitlines()[:2]
     assert first.startswith("-- dashboard http://127.0.0.10:8265: `gpuctl ssh demo node0 -- ")
     assert second.startswith("-- run job-")
+
+
+DESTROYED = "type: task\nname: job\nnodes: 2\ncommands: [echo runs]\n"
+
+
+@pytest.fixture
+def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The clusters that a command removed; its run's supervisor was told that somebody is there."""
+    names: list[str] = []
+
+    def remove(here: Session, cluster: str, view: object) -> Teardown:
+        names.append(cluster)
+        return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
+
+    monkeypatch.setattr("cli.down.remove", remove)
+    monkeypatch.setattr("engine.session.attending", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("cli.run._note_cost", lambda *_: None)
+    ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
+    monkeypatch.setattr("provision.account.caller", lambda _: ours)
+    return names
+
+
+def finished(plan: LaunchPlan) -> RunResult:
+    now = datetime.now(UTC)
+    return RunResult(
+        run_id=plan.run_id,
+        status="done",
+        exit_code=0,
+        first_failed_rank=None,
+        first_failed_node=None,
+        reason="",
+        last_lines=(),
+        started=now,
+        ended=now,
+    )
+
+
+def running(monkeypatch: pytest.MonkeyPatch, end: Callable[[LaunchPlan], RunResult]) -> None:
+    """The run ends as `end` says; what it does on nodes is tested elsewhere."""
+
+    async def run(plan: LaunchPlan, *_: object) -> RunResult:
+        return end(plan)
+
+    monkeypatch.setattr("engine.session.run", run)
+
+
+def test_the_cluster_goes_before_the_result_is_printed(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running(monkeypatch, finished)
+    seen: list[list[str]] = []
+    monkeypatch.setattr("cli.run_view.RunView.end", lambda *_: seen.append(list(removed)))
+    assert gpuctl_run(DESTROYED, "--on-stop", "destroy").exit_code == 0
+    assert seen == [["demo"]]
+
+
+def test_a_run_that_goes_on_keeps_its_cluster(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def go_on(plan: LaunchPlan) -> RunResult:
+        raise RunGoesOn(plan, "nobody reads its output")
+
+    running(monkeypatch, go_on)
+    done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
+    assert isinstance(done.exception, RunGoesOn)
+    assert removed == []
+
+
+def test_a_run_that_is_lost_does_not(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(plan: LaunchPlan) -> RunResult:
+        raise RunLost("node0 was lost", "")
+
+    running(monkeypatch, lose)
+    done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
+    assert isinstance(done.exception, RunLost)
+    assert removed == ["demo"]
+
+
+def test_a_removal_that_fails_is_told_behind_the_result(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> Teardown:
+        raise CloudError("AWS still has VPC vpc-1", "repeat `gpuctl down demo` later")
+
+    running(monkeypatch, finished)
+    monkeypatch.setattr("cli.down.remove", fail)
+    done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
+    assert "Run job-" in done.stdout.splitlines()[-1]
+    assert isinstance(done.exception, CloudError)
+    assert str(done.exception) == (
+        "AWS still has VPC vpc-1; repeat `gpuctl down demo` later; its nodes power off by"
+        " themselves within 3 minutes, what is beside them bills on"
+    )
+
+
+def test_whose_credentials_could_not_remove_the_cluster_runs_nothing(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = Caller("999999999999", "arn:aws:iam::999999999999:user/ben")
+    monkeypatch.setattr("provision.account.caller", lambda _: theirs)
+    done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith("cluster 'demo' is in AWS account 123456789012, these")
+    assert runs(cluster) == 0

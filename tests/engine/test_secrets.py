@@ -7,7 +7,7 @@ import pytest
 
 from config.errors import InputError
 from engine.plan import ImagePlan, LaunchPlan
-from engine.secrets import resolve
+from engine.secrets import credentials, resolve
 from tests.engine.conftest import LocalCluster, make_plan
 
 VALUE = "geheim-0123456789"
@@ -98,3 +98,27 @@ def test_only_the_job_has_the_value(cluster: LocalCluster) -> None:
     assert [cluster.output(rank) for rank in (0, 1)] == ["is ***\n", "is ***\n"]
     for path in cluster.folder.rglob("*"):
         assert not path.is_file() or VALUE.encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("aws_session_token", True),
+        ("PULUMI_CONFIG_PASSPHRASE", True),
+        ("GH_TOKEN", True),
+        ("KUBECONFIG", True),
+        ("HF_TOKEN", False),
+        ("WANDB_API_KEY", False),
+        ("NGC_API_KEY", False),
+        ("MY_AWS_KEY", False),
+    ],
+)
+def test_credentials_of_the_persons_own_are_known_by_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_one: bool
+) -> None:
+    wanted = make_plan(env={"TOKEN": {"secret": name}})
+    monkeypatch.delenv(name, raising=False)
+    assert credentials(wanted) == ()  # it can only come from a file that is there for runs
+    monkeypatch.setenv(name, VALUE)
+    assert credentials(wanted) == ((name,) if is_one else ())

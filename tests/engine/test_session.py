@@ -21,7 +21,7 @@ from engine.history import History
 from engine.places import run_folder
 from engine.plan import LaunchPlan, launch_plan, new_run_id
 from engine.record import evidence_folder, recorded_events
-from engine.session import ClusterBusy
+from engine.session import ClusterBusy, RunGoesOn
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import TOOLS, make_inventory, make_run
@@ -31,7 +31,10 @@ class LocalConnections:
     """Commands for nodes, executed here."""
 
     cut_after: int | None = None
-    """Lines after which the connection breaks, once."""
+    """Lines after which the connection breaks."""
+
+    stays_cut = False
+    """Whether it breaks each time."""
 
     broken_off: int = 0
     """Characters of the next line that still come."""
@@ -59,7 +62,7 @@ class LocalConnections:
         try:
             async for line in process.stdout:
                 if self.cut_after == 0:
-                    self.cut_after = None
+                    self.cut_after = 0 if self.stays_cut else None
                     yield line.decode()[: self.broken_off]
                     raise NodeError("node0: the connection was lost", "")
                 if self.cut_after is not None:
@@ -111,10 +114,7 @@ def text(events: list[Event], rank: int) -> list[str]:
 
 
 def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
-    plan = job(
-        "echo '8 2 float sum -1 1 2 3 0 4 5 6 0'; echo bye; exit $((DSTACK_NODE_RANK * 7))",
-        on_stop="destroy",
-    )
+    plan = job("echo '8 2 float sum -1 1 2 3 0 4 5 6 0'; echo bye; exit $((DSTACK_NODE_RANK * 7))")
     events: list[Event] = []
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append))
     assert (result.status, result.exit_code, result.first_failed_node) == ("failed", 7, "node1")
@@ -188,6 +188,51 @@ def test_ctrl_c_stops_the_run(connections: LocalConnections, tmp_path: Path) -> 
         assert text(events, 0) == text(events, 1) == ["runs", "saved"]
 
     asyncio.run(interrupt())
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [
+        (BrokenPipeError(), "nobody reads its output"),
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (RunError("the journal cannot be written", "make room"), "the journal cannot be written"),
+    ],
+)
+def test_trouble_of_the_clients_own_leaves_the_run_alone(
+    connections: LocalConnections, tmp_path: Path, trouble: Exception, why: str
+) -> None:
+    plan = job("echo runs; sleep 1000")
+
+    def see(event: Event) -> None:
+        if isinstance(event, Output):
+            raise trouble
+
+    with pytest.raises(RunGoesOn) as left:
+        asyncio.run(session.run(plan, INVENTORY, tmp_path, see))
+    assert str(left.value) == (
+        f"run {plan.run_id} goes on without this client: {why};"
+        f" `gpuctl logs {plan.run_id} -f` follows it, `gpuctl stop {plan.run_id}` ends it"
+    )
+    assert asyncio.run(session.stop(plan.run_id, INVENTORY, tmp_path)).status == "stopped"
+
+
+def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
+    connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "RECONNECT_S", 0)
+    connections.cut_after, connections.stays_cut = 1, True
+    plan = job("sleep 1000")
+    with pytest.raises(RunGoesOn, match="does not answer: node0: the connection was lost"):
+        asyncio.run(session.run(plan, INVENTORY, tmp_path, lambda _: None))
+    connections.cut_after = None
+    assert asyncio.run(session.stop(plan.run_id, INVENTORY, tmp_path)).status == "stopped"
+
+
+def test_who_is_left_alone_is_told_what_ends_the_bill() -> None:
+    plan = job("true", on_stop="destroy")
+    assert RunGoesOn(plan, "x").hint.endswith(
+        "; at its end the nodes power off, and `gpuctl down demo` removes the rest"
+    )
 
 
 def test_busy_cluster(connections: LocalConnections, tmp_path: Path) -> None:

@@ -310,32 +310,39 @@ def test_script_and_environment_leave_no_file(cluster: LocalCluster) -> None:
     assert b"geheim" not in os.environb.values()
 
 
-@pytest.mark.parametrize(
-    ("on_stop", "acknowledged", "off"),
-    [
-        ("destroy", False, True),
-        ("destroy", True, False),
-        ("keep", False, False),
-    ],
-)
+@pytest.mark.parametrize(("on_stop", "off"), [("destroy", True), ("keep", False)])
 def test_unattended_destroy(
-    cluster: LocalCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    on_stop: str,
-    acknowledged: bool,
-    off: bool,
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, on_stop: str, off: bool
 ) -> None:
     monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
 
     async def end() -> None:
         supervisor = cluster.supervisor(make_plan(nodes=1, on_stop=on_stop))
         await supervisor.run()
-        if acknowledged:
-            supervisor.acknowledge()
         await supervisor.power_off_unattended()
 
     asyncio.run(end())
     assert cluster.launcher.powered_off is off
+
+
+def test_a_client_that_destroys_has_time_as_long_as_it_says_that_it_is_at_it(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.2)
+    monkeypatch.setattr(supervising, "LEASE_S", 1.5)
+
+    async def end() -> None:
+        supervisor = cluster.supervisor(make_plan(nodes=1, on_stop="destroy"))
+        await supervisor.run()
+        ending = asyncio.ensure_future(supervisor.power_off_unattended())
+        for _ in range(3):
+            supervisor.acknowledge()
+            await asyncio.sleep(0.5)
+        assert not cluster.launcher.powered_off
+        await ending
+
+    asyncio.run(end())
+    assert cluster.launcher.powered_off
 
 
 def test_a_flaw_in_attending_to_a_node_ends_the_run_and_is_told(

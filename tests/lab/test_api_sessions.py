@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from infra import identity
 from tests.lab.world import World, refused, world
 
 POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
@@ -38,8 +39,13 @@ def online(here: World) -> list[str]:
 def test_an_instance_whose_role_may_is_online_and_reached(here: World) -> None:
     (may,) = here.run(**profile(here, "may", POLICY))
     (may_not,) = here.run(**profile(here, "may-not"))
+    own = profile(here, "own")
+    here.client("iam").put_role_policy(
+        RoleName="own", PolicyName="p", PolicyDocument=json.dumps(identity.POLICY)
+    )
+    (may_too,) = here.run(**own)
     (has_none,) = here.run()
-    assert online(here) == [may]
+    assert online(here) == sorted([may, may_too])
     told = here.client("ssm").start_session(Target=may, **SSH)
     address = here.instance(may)["PrivateIpAddress"]
     assert told["StreamUrl"] == f"lab://{address}:22/{told['SessionId']}"
@@ -49,7 +55,7 @@ def test_an_instance_whose_role_may_is_online_and_reached(here: World) -> None:
             here.client("ssm").start_session(Target=instance, **SSH)
 
     here.ec2.terminate_instances(InstanceIds=[may])
-    assert online(here) == []
+    assert online(here) == [may_too]
     with refused("TargetNotConnected", f"{may} is not connected."):
         here.client("ssm").start_session(Target=may, **SSH)
 

@@ -1,7 +1,10 @@
 """A fleet comes whole or not at all: Pulumi's engine against the lab's API, without machines."""
 
 import json
+import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,8 +110,11 @@ def test_a_fleet_goes_whole_to_the_first_zone_that_has_room(fleet: Upped) -> Non
     assert claim["PlacementGroupArn"].endswith(":placement-group/gpuctl-demo")
     assert (claim["State"], claim["EndDateType"]) == ("cancelled", "limited")
     assert (claim["EndDate"] - claim["CreateDate"]).total_seconds() == pytest.approx(1200, abs=5)
-    assert {tag["Key"]: tag["Value"] for tag in claim["Tags"]} == {
+    tags = {tag["Key"]: tag["Value"] for tag in claim["Tags"]}
+    assert re.fullmatch("[0-9a-f]{8}", tags.pop("gpuctl:id"))
+    assert tags == {
         "gpuctl:cluster": "demo",
+        "gpuctl:owner": "arn:aws:sts::123456789012:user/moto",
         "Name": "demo-claim",
     }
     assert [(p.subject, p.state, p.detail) for p in fleet.told if p.stage == "capacity"] == [
@@ -176,6 +182,20 @@ def test_more_nodes_than_there_is_room_for_touch_no_node_that_runs(fleet: Upped)
     with pytest.raises(claim.NoCapacity, match=r"^no zone has 2 x p4d.24xlarge whole"):
         fleet.up(4)
     assert {one["InstanceId"] for one in fleet.running} == before
+
+
+def test_somebody_elses_cluster_of_the_same_name_is_left_alone(
+    fleet: Upped, tmp_path: Path
+) -> None:
+    """The second one had looked before the first one's existed."""
+    fleet.up(2)
+    running, there = [one["InstanceId"] for one in fleet.running], fleet.left
+    target = replace(fleet.here.target, state=tmp_path / "another person's")
+    other = Upped(replace(fleet.here, target=target), fleet.engine)
+    with pytest.raises(InfraError) as refused:
+        other.up(1)
+    assert refused.value.code == "InvalidPlacementGroup.Duplicate"
+    assert ([one["InstanceId"] for one in fleet.running], fleet.left) == (running, there)
 
 
 def test_wait_tries_the_zones_again_and_tells(

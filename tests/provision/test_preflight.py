@@ -1,5 +1,6 @@
 """Preflight asks a real API; everything that is wrong is told at once."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -46,7 +47,13 @@ def test_nothing_is_left_open(target: Target) -> None:
     assert found.image.root_device == "/dev/sda1"
     assert found.bastion_image.name.startswith("debian-12")
     assert found.ssh_from == "198.18.255.1/32"
-    assert found.tags == {"team": "a", "gpuctl:cluster": "demo"}
+    assert found.tags == {
+        "team": "a",
+        "gpuctl:cluster": "demo",
+        "gpuctl:id": found.id,
+        "gpuctl:owner": "arn:aws:sts::123456789012:user/moto",
+    }
+    assert re.fullmatch("[0-9a-f]{8}", found.id)
     assert found.public_key in found.user_data
     assert found.public_key in found.bastion_user_data
     key = target.clusters / "demo" / "id_ed25519"
@@ -54,7 +61,10 @@ def test_nothing_is_left_open(target: Target) -> None:
 
 
 def test_a_second_resolution_is_the_same(target: Target) -> None:
-    assert resolve(cluster(), target) == resolve(cluster(), target)
+    """But for the id: of a cluster that was only planned nothing is remembered."""
+    first, second = (resolve(cluster(), target) for _ in range(2))
+    assert first.id != second.id
+    assert first.model_copy(update={"tags": second.tags}) == second
 
 
 def test_another_count_of_nodes_changes_no_node(target: Target) -> None:

@@ -1,7 +1,10 @@
 """Records and locks on this machine."""
 
+import contextlib
 import multiprocessing
+import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from multiprocessing.context import SpawnProcess
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import InputError
+from config.errors import InputError, StateError
 from config.target import Target
 from infra.layout import interfaces
 from nodes.inventory import Bastion, Inventory, save
@@ -164,3 +167,67 @@ def test_a_second_command_is_told_who_changes_the_cluster(
     assert not is_locked("demo", target(tmp_path))
     with cluster_lock("demo", "gpuctl down", target(tmp_path)):
         assert is_locked("demo", target(tmp_path))
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    here = target(tmp_path)
+    for name in ("demo", "other"):
+        record.write(a_record(name), here)
+    broken = record.folder("demo", here) / "cluster.json"
+    broken.write_text(broken.read_text()[:100])
+    assert [known.name for known in record.records(here)] == ["other"]
+    (complaint,) = record.unreadable(here)
+    assert str(complaint).startswith(f"the record {broken} cannot be read: ")
+    assert complaint.hint == "move it away; `gpuctl down demo` then removes the cluster by its tags"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "full"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+@pytest.mark.lab
+def test_a_full_disk_keeps_the_record_that_was_there(full: Path) -> None:
+    here = target(full)
+    record.write(a_record(), here)
+    with (full / "others").open("ab", buffering=0) as others, contextlib.suppress(OSError):
+        while others.write(b"x" * 4096):
+            pass
+    with pytest.raises(StateError) as refused:
+        record.write(a_record().now("ready"), here)
+    path = record.folder("demo", here) / "cluster.json"
+    assert str(refused.value) == (
+        f"{path} cannot be written: No space left on device;"
+        " make room on that disk; `gpuctl status` tells what exists and bills"
+    )
+    assert record.read("demo", here) == a_record()
+    assert [one.name for one in path.parent.iterdir()] == ["cluster.json"]
+
+
+def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
+    old = os.umask(0)
+    try:
+        here = target(tmp_path / "state")
+        record.write(a_record(), here)
+    finally:
+        os.umask(old)
+    path = record.folder("demo", here) / "cluster.json"
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("provision.lock.fcntl.flock", refuse)
+    here = target(tmp_path)
+    with pytest.raises(StateError) as refused, cluster_lock("demo", "gpuctl up", here):
+        pass
+    assert str(refused.value) == (
+        f"{tmp_path}/clusters/demo/lock cannot be locked: No locks available;"
+        " keep gpuctl's state on a disk of this machine: set XDG_STATE_HOME"
+    )

@@ -74,7 +74,7 @@ def demo(region: str, tmp_path: Path) -> Iterator[Target]:
     ec2: EC2Client = client(target, "ec2")
     make_cluster(ec2, image_id(client(target, "ssm"), BASTION_IMAGE), "demo")
     yield target
-    sweep(target, "demo", silent)
+    sweep(target, "demo", "", silent)
 
 
 def test_what_others_hang_on_is_removed_again_until_they_are_gone(demo: Target, aws: Aws) -> None:
@@ -88,7 +88,7 @@ def test_what_others_hang_on_is_removed_again_until_they_are_gone(demo: Target, 
         "DetachInternetGateway": ("IncorrectState", 2),
         "DeleteSecurityGroup": ("DependencyViolation", RETRIES - 1),
     }
-    removed = sweep(demo, "demo", silent)
+    removed = sweep(demo, "demo", "", silent)
     assert find_all(demo, "demo") == []
     assert {"subnet", "placement group", "elastic IP", "VPC", "internet gateway"} <= {
         subject.rpartition(" ")[0] for subject in removed
@@ -103,7 +103,7 @@ def test_what_stays_in_use_fails_after_everything_else_is_gone(demo: Target, aws
     aws.refusals = {"DeleteKeyPair": ("ResourceInUse", ALWAYS)}
     reports: list[Progress] = []
     with pytest.raises(CloudError) as caught:
-        sweep(demo, "demo", reports.append)
+        sweep(demo, "demo", "", reports.append)
     said = "AWS refused DeleteKeyPair: ResourceInUse: Not now"
     assert (caught.value.message, caught.value.code) == (said, "ResourceInUse")
     assert aws.count("DeleteKeyPair") == RETRIES
@@ -121,7 +121,7 @@ def test_every_refusal_is_reported(demo: Target, aws: Aws) -> None:
         "DeleteLaunchTemplate": ("UnauthorizedOperation", ALWAYS),
     }
     with pytest.raises(CloudError) as caught:
-        sweep(demo, "demo", silent)
+        sweep(demo, "demo", "", silent)
     assert caught.value.message.splitlines() == [
         "AWS refused DeleteLaunchTemplate: UnauthorizedOperation: Not now",
         "AWS refused DeleteKeyPair: UnauthorizedOperation: Not now",
@@ -138,7 +138,7 @@ def test_what_is_gone_already_counts_as_removed(demo: Target, aws: Aws) -> None:
         "DeleteKeyPair": ("InvalidKeyPair.NotFound", 1),
         "DeletePlacementGroup": ("InvalidPlacementGroup.Unknown", 1),
     }
-    removed = sweep(demo, "demo", silent)
+    removed = sweep(demo, "demo", "", silent)
     assert {"key pair", "placement group"} <= {one.rpartition(" ")[0] for one in removed}
     # They were there, in truth: the next pass found and removed them, after a pause.
     assert aws.count("DeletePlacementGroup") == 2
@@ -162,7 +162,7 @@ def test_instances_and_gateways_have_ended_before_what_they_hang_on_is_removed(
         return told
 
     aws.answers = {"DescribeInstances": watched, "DeleteSubnet": noted}
-    sweep(demo, "demo", silent)
+    sweep(demo, "demo", "", silent)
     ended = len(aws.calls) - aws.calls[::-1].index("TerminateInstances")
     first = min(aws.calls.index(name) for name in ("DeleteNetworkInterface", "DeleteSubnet"))
     assert "DescribeInstances" in aws.calls[ended:first]
@@ -179,7 +179,7 @@ def test_an_instance_that_does_not_end_fails_after_20_minutes(demo: Target, aws:
 
     aws.answers = {"DescribeInstances": never}
     with pytest.raises(CloudError) as caught:
-        sweep(demo, "demo", silent)
+        sweep(demo, "demo", "", silent)
     assert caught.value.message.startswith(
         "AWS did not finish within 20 minutes: Waiter InstanceTerminated failed: Max attempts"
     )
@@ -194,9 +194,9 @@ def test_what_comes_back_after_every_pass_is_named(
     """An answer of AWS that lags behind for ever: sweep ends, and says what it saw."""
     ghosts = [Resource("key pair", name, "demo", "demo", "", {}) for name in ("one", "two")]
     passes: list[str] = []
-    monkeypatch.setattr(removal, "find_all", lambda target, cluster: ghosts)
+    monkeypatch.setattr(removal, "find_all", lambda *_, **__: ghosts)
     with pytest.raises(CloudError) as caught:
-        sweep(target, "demo", lambda report: passes.append(report.state))
+        sweep(target, "demo", "", lambda report: passes.append(report.state))
     assert str(caught.value) == (
         "AWS still has key pair one, key pair two; repeat `gpuctl down demo` later"
     )

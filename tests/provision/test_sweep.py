@@ -1,5 +1,6 @@
 """What carries a cluster's tag is found, told and removed, and nothing else is."""
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from botocore.exceptions import ClientError
 from config.errors import InputError
 from config.progress import Progress, silent
 from config.target import Target
+from infra.identity import POLICY
 from provision import record
 from provision.aws import client
 from provision.images import BASTION_IMAGE, image_id
@@ -133,6 +135,9 @@ def make_identity(target: Target, name: str) -> str:
     iam.attach_role_policy(
         RoleName=called, PolicyArn="arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
     )
+    iam.put_role_policy(
+        RoleName=called, PolicyName="session-manager", PolicyDocument=json.dumps(POLICY)
+    )
     iam.create_instance_profile(InstanceProfileName=called, Path=path, Tags=tags)
     iam.add_role_to_instance_profile(InstanceProfileName=called, RoleName=called)
     return called
@@ -162,7 +167,7 @@ def test_every_kind_is_found_and_removed_and_neighbours_stay(
     others = find_all(empty_region, "other")
     reports: list[Progress] = []
 
-    removed = sweep(empty_region, "demo", reports.append)
+    removed = sweep(empty_region, "demo", "", reports.append)
 
     assert [f"{left.kind} {left.id}" for left in find_all(empty_region, "demo")] == []
     assert {subject.rpartition(" ")[0] for subject in removed} == set(KINDS)
@@ -170,7 +175,7 @@ def test_every_kind_is_found_and_removed_and_neighbours_stay(
     assert [r.id for r in find_all(empty_region, "other")] == [r.id for r in others]
     assert other in {r.id for r in others}
     assert len(ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.1.0.0/16"]}])["Vpcs"])
-    assert sweep(empty_region, "demo", silent) == ()
+    assert sweep(empty_region, "demo", "", silent) == ()
     roles = client(empty_region, "iam").list_roles(PathPrefix="/gpuctl/")["Roles"]
     assert {role["RoleName"] for role in roles} == {elsewhere, "gpuctl-us-east-1-other"}
 
@@ -212,7 +217,7 @@ def test_status_joins_records_with_what_exists(
     empty_region: Target, ec2: "EC2Client", ami: str
 ) -> None:
     earlier = make_cluster(ec2, ami, "demo", nodes=("node1", "node2"))
-    sweep(empty_region, "demo", silent)
+    sweep(empty_region, "demo", "", silent)
     created = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
     record.write(a_record().now("ready").model_copy(update={"created": created}), empty_region)
     time.sleep(max(0.0, (created - datetime.now(UTC)).total_seconds()))
