@@ -29,9 +29,10 @@ class Record:
 
     def append(self, line: str) -> None:
         """The line is in the copy, at `offset`, which is now behind it."""
-        data = line.encode() + b"\n"
+        data, written = line.encode() + b"\n", 0
         try:
-            os.pwrite(self._file, data, self.offset)
+            while written < len(data):  # a disk that becomes full takes the beginning
+                written += os.pwrite(self._file, data[written:], self.offset + written)
         except OSError as error:
             raise RunError(
                 f"{self._path} cannot be written: {error.strerror}", "make room on the disk"

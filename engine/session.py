@@ -261,7 +261,7 @@ class _Session:
         """Put the agent on the head: unpacked for itself, and as an archive for the others."""
         archive = f"{bundle.path}.pyz"
         await connections.put(self._head, bundle.data, archive, 0o644)
-        unpack = f"umask 022; {receive_agent(bundle.path, len(bundle.data))}"
+        unpack = f"umask 022; {receive_agent(bundle.path, bundle.data)}"
         command = f"{{ {unpack}; }} < {archive}"
         return await connections.run(self._head, command, timeout=_CALL_S)
 

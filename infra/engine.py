@@ -81,7 +81,7 @@ def cached(_: Reporter) -> Engine:
 def engine_at_hand() -> Engine | None:
     """Return an engine that needs not be made first, or None."""
     for way in (on_path, cached):
-        with suppress(InfraError):
+        with suppress(InfraError):  # the next way, or none at hand
             return way(silent)
     return None
 
@@ -202,7 +202,7 @@ def _checked_version(path: Path) -> str | None:
     status = path.stat()
     mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
     seen = path.parent.parent / f"checked.{platform.node()}"
-    with suppress(OSError):
+    with suppress(OSError):  # never asked before
         before, _, version = seen.read_text().partition("\n")
         if before == mark and fits(version):
             return version
@@ -225,7 +225,7 @@ def _made(
         try:
             return cached(report)  # another process made it while we waited
         except InfraError:
-            pass
+            pass  # it is still to be made
         report(Progress("engine", _SUBJECT, "start", source))
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".making-") as folder:
             root = Path(folder) / "root"
@@ -237,7 +237,7 @@ def _made(
             version = engine_version(root / "bin" / "pulumi")
             if not fits(version):
                 raise InfraError(f"it gave an engine that says {version}", "report it")
-            shutil.rmtree(final, ignore_errors=True)
+            shutil.rmtree(final, ignore_errors=True)  # rename complains of what stays
             root.rename(final)
     return Engine(_cached_path(), version or "", source)
 
@@ -259,5 +259,5 @@ def _only_one(folder: Path, report: Reporter) -> Iterator[None]:
             report(Progress("engine", _SUBJECT, "running", "another gpuctl is making it"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         for left in folder.glob(".making-*"):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(left, ignore_errors=True)  # of a maker that was killed: room alone
         yield

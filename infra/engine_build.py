@@ -43,7 +43,7 @@ def build_engine(version: str, root: Path, report: Reporter) -> None:
     if go.is_relative_to(go_folder()):
         # Nobody else on this machine has a use for a gigabyte of compiled packages.
         for folder in ("build", "path"):
-            shutil.rmtree(go_folder() / folder, ignore_errors=True)
+            shutil.rmtree(go_folder() / folder, ignore_errors=True)  # room alone
 
 
 def _environment(go: Path, temporary: Path) -> dict[str, str]:

@@ -185,9 +185,10 @@ class Stack:
 
     def remove(self) -> None:
         """Pulumi knows the cluster no more; its resources must be gone before."""
-        with self._errors(Watch("remove")), suppress(StackNotFoundError):
+        with self._errors(Watch("remove")), suppress(StackNotFoundError):  # as wanted
             self._operations().workspace.remove_stack(self.name)
         self._stack = None
+        # Settings and plans, without a secret; a stack of the name begins anew all the same.
         shutil.rmtree(folder(self.name, self._target), ignore_errors=True)
 
     def _operations(self) -> Operations:
@@ -213,7 +214,7 @@ class Stack:
         """Wait until the engine in the other thread has ended; stop it if it still works."""
         while not working.done():
             self._operations().engine.interrupt()
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt):  # handed on: the engine is asked to end once more
                 wait([working])
                 self._stack = None  # its engine takes no more commands
 

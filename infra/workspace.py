@@ -97,7 +97,7 @@ class Operations(automation.Stack):
 
     def make(self) -> None:
         """Make the stack if there is none."""
-        with suppress(errors.StackAlreadyExistsError):
+        with suppress(errors.StackAlreadyExistsError):  # as wanted
             self.workspace.create_stack(self.name)
 
     def outputs(self) -> automation.OutputMap:
@@ -185,7 +185,7 @@ def _passphrase(path: Path) -> str:
     try:
         os.link(temporary, path)  # the first of two clients wins, and never half a file
     except FileExistsError:
-        pass
+        pass  # the other one's is read below
     finally:
         temporary.unlink()
     return path.read_text()

@@ -59,7 +59,7 @@ def processes(places: Places, machine: str) -> set[int]:
     for hierarchy in hierarchies():
         # Groups come and go while they are read; os.walk passes over those that went.
         for group, _, _ in os.walk(hierarchy / places.cgroup / machine):
-            with suppress(OSError):
+            with suppress(OSError):  # the group has gone, and what was in it
                 found.update(int(pid) for pid in Path(group, "cgroup.procs").read_text().split())
     return found - {0}
 
@@ -69,7 +69,7 @@ def kill(places: Places, machine: str, timeout: float = 10.0) -> None:
     deadline = time.monotonic() + timeout
     while left := processes(places, machine):
         for pid in left:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # it has ended
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise LabError(

@@ -62,7 +62,7 @@ def _links(leader: int | None) -> list[str]:
 
 def _status(pid: int) -> dict[str, str]:
     """Return the fields of /proc/PID/status; none when the process is gone."""
-    with suppress(OSError):
+    with suppress(OSError):  # it has ended
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return {}
@@ -73,7 +73,7 @@ def _stacks(places: Places, instance_id: str) -> str:
     texts = []
     for pid in sorted(cgroups.processes(places, instance_id)):
         status = _status(pid)
-        with suppress(OSError):
+        with suppress(OSError):  # it has ended
             stack = Path(f"/proc/{pid}/stack").read_text()
             texts.append(f"{pid} {status.get('Name')} {status.get('State')}\n{stack}")
     return "\n".join(texts)[-_SIZE:]

@@ -132,7 +132,7 @@ def make_frameworks(build: Build) -> None:
     shutil.rmtree(root / "var/lib/apt/lists")
     call("chroot", root, "hardlink", "/opt")  # wheels hold copies where there were links
     for path in _NOT_NEEDED:
-        shutil.rmtree(root / path, ignore_errors=True)
+        shutil.rmtree(root / path, ignore_errors=True)  # room alone
     (root / "etc/resolv.conf").unlink()
 
 

@@ -90,7 +90,7 @@ def remove_interrupted() -> None:
     """Remove what `interrupted` returns."""
     if not interrupted():
         return
-    with suppress(BlockingIOError), _alone():
+    with suppress(BlockingIOError), _alone():  # another process makes one: it clears
         for path in _left():
             remove(path)
 

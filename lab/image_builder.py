@@ -133,7 +133,7 @@ def _wait(worker: int, flavour: str, patience: float) -> bool:
 
 def _kill_others() -> None:
     """Kill every other process of the namespace, and wait until none is left."""
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):  # there is none
         os.kill(-1, signal.SIGKILL)
     with suppress(ChildProcessError):  # all that were orphaned are our children now
         while True:
@@ -162,7 +162,7 @@ def _work(flavour: str, folder: Path, base: list[Path]) -> NoReturn:
 
 def _say(**said: str) -> None:
     """Write one line to the maker, which may be gone."""
-    with suppress(BrokenPipeError):
+    with suppress(BrokenPipeError):  # who is gone is told nothing
         os.write(1, (json.dumps(said) + "\n").encode())
 
 

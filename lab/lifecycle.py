@@ -95,7 +95,7 @@ def stop(places: Places, report: Reporter) -> None:
         for path in (places.record, places.capacity, places.faults):
             path.unlink(missing_ok=True)
         for folder in ("clusters", "pulumi"):
-            shutil.rmtree(places.state / folder, ignore_errors=True)
+            shutil.rmtree(places.state / folder, ignore_errors=True)  # its next start clears it
         if not places.is_default:
             for empty in (places.machines, places.file_systems, places.disk):
                 with suppress(OSError):  # not there

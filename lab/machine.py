@@ -273,7 +273,7 @@ def remove(places: Places, instance_id: str) -> None:
     while (folder / "root").is_mount():
         if not succeeds("umount", folder / "root"):
             call("umount", "--lazy", folder / "root")
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # `lab stop` removes what stays
     cgroups.remove(places, instance_id)
 
 

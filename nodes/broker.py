@@ -34,7 +34,7 @@ def main() -> None:
     """Listen, and go on in the background: whoever started this process waits for its end."""
     os.chdir(sys.argv[1])
     handed = json.load(sys.stdin)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # no broker was here before
         Path(SOCKET).unlink()
     listener = socket.socket(socket.AF_UNIX)
     old = os.umask(0o177)
@@ -94,6 +94,7 @@ class Broker:
         self._requests.add(task)
         self._used = time.time()
         try:
+            # A client that left, or whose words are not these, is answered by the end.
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
                 if (await reader.readline()).decode().strip() != self._stamp:
                     self._useless.set()  # of nodes, or of a gpuctl, that are no more
@@ -116,7 +117,7 @@ class Broker:
             leaving.cancel()
             if not answer.done():
                 answer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):  # by us, its client has left
                 await answer
 
     async def _answer(self, request: Message, data: bytes, writer: asyncio.StreamWriter) -> None:

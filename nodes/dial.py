@@ -116,7 +116,7 @@ def _dial(folder: str, mark: str) -> socket.socket | None:
             connection.settimeout(None)
             return connection
     except OSError:
-        pass
+        pass  # it ends just now: another one is started
     connection.close()
     return None
 

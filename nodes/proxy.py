@@ -37,7 +37,7 @@ class Proxy:
 
     async def complaint(self) -> str:
         """The last that it said, waited for a moment; empty where it said nothing."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError):  # it is still at work, and has said nothing
             async with asyncio.timeout(5):
                 await self._listening
         return self._said[-1].removeprefix("gpuctl: error: ") if self._said else ""
@@ -45,7 +45,7 @@ class Proxy:
     async def end(self) -> None:
         """It has ended."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
                 self._process.terminate()
         await self._process.wait()
         self._listening.cancel()

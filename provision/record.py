@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AwareDatetime
 
-from config.errors import InputError
+from config.errors import InputError, StateError
 from config.files import write_whole
 from config.resolved import Resolved, Value
 from config.target import Target
@@ -121,8 +121,19 @@ def _try(name: str, target: Target) -> ClusterRecord | InputError | None:
 
 
 def forget(name: str, target: Target) -> None:
-    """Nothing on this machine remembers the cluster: its keys are gone too."""
-    shutil.rmtree(folder(name, target), ignore_errors=True)
+    """Forget the cluster on this machine, its keys too; StateError where they cannot be removed."""
+    problems: list[OSError] = []
+
+    def note(_: object, __: str, info: Any) -> None:
+        if not isinstance(info[1], FileNotFoundError):  # its broker removes its own files
+            problems.append(info[1])
+
+    place = folder(name, target)
+    shutil.rmtree(place, onerror=note)
+    if problems:
+        raise StateError(
+            f"{place} cannot be removed: {problems[0].strerror}", "remove it: it has a private key"
+        )
 
 
 def load_inventory(name: str, target: Target) -> Inventory:

@@ -33,7 +33,7 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """The message is on its way; a worker that is gone takes none."""
-        with contextlib.suppress(ConnectionError, RuntimeError):
+        with contextlib.suppress(ConnectionError, RuntimeError):  # `ended` tells that it is gone
             self._stdin.write(json.dumps(message).encode() + b"\n")
 
     async def events(self) -> AsyncIterator[Message]:
@@ -47,7 +47,7 @@ class Channel:
             if not line:
                 return
             self.reached.set()
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # words of a login on the way, not of the worker
                 event = json.loads(line)
                 if isinstance(event, dict) and isinstance(event.get("kind"), str):
                     yield event
@@ -55,7 +55,7 @@ class Channel:
     def give_up(self, reason: str) -> None:
         """The way to the worker is cut, which ends the worker too; `ended` tells `reason`."""
         self._given_up = self._given_up or reason
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             self._process.kill()
 
     async def ended(self) -> str:
@@ -75,7 +75,7 @@ class Channel:
 
     async def close(self) -> None:
         """Cut the way if it is open, and return when its process has ended."""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             self._process.kill()
         self._stdin.close()
         await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=1)

@@ -188,7 +188,7 @@ def data_folders(mounts: bytes) -> list[str]:
 
 def _describes_gpus(folder: Path) -> bool:
     """Whether a file of CDI there speaks of NVIDIA's GPUs."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # what cannot be read names no GPUs
         return any(
             stat.S_ISREG(file.stat().st_mode) and "nvidia.com/gpu" in file.read_text()
             for file in folder.iterdir()

@@ -31,7 +31,7 @@ async def serve(
     import asyncio
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError):  # a client that left asks nothing
             word = (await reader.readline()).decode().strip()
             if word == "follow":
                 journal.add_follower(writer)

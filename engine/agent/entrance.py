@@ -84,7 +84,7 @@ class Entrance:
         """Nothing can enter any more; what was made in the run's folder is gone."""
         self._listener.close()
         (self._folder / SOCKET).unlink(missing_ok=True)
-        shutil.rmtree(self._folder / "bin", ignore_errors=True)
+        shutil.rmtree(self._folder / "bin", ignore_errors=True)  # programs without a secret
 
     def _listen(self) -> None:
         while True:
@@ -96,6 +96,7 @@ class Entrance:
 
     def _attend(self, connection: socket.socket) -> None:
         """One that enters, from its request to its end."""
+        # Who left, or sent what is no request, sees the connection end.
         with connection, contextlib.suppress(OSError, ValueError, KeyError):
             _, streams, _, _ = socket.recv_fds(connection, 1, 3, socket.MSG_CMSG_CLOEXEC)
             try:
@@ -119,7 +120,7 @@ class Entrance:
             return None
         try:
             process = self._spawn(request, streams)
-        except OSError as error:
+        except (OSError, ValueError, KeyError) as error:  # no such place, or no whole request
             self._room.release()
             _tell(streams, str(error))
             return None
@@ -165,22 +166,22 @@ class Entrance:
 
 
 def _end_when_left(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the caller was killed: as if it had left
         connection.recv(1)  # nothing is sent: this is the caller's end, or ours
     if process.poll() is not None:
         return
     _kill(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it is killed below
         process.wait(STOP_GRACE_S)
     _kill(process.pid, signal.SIGKILL)
 
 
 def _kill(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError):  # the group is empty
         os.killpg(group, number)
 
 
 def _tell(streams: list[int], text: str) -> None:
     """The caller's stderr has the text."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # nobody reads it any more
         os.write(streams[2], f"ssh of gpuctl: {text}\n".encode())

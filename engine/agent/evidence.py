@@ -59,7 +59,7 @@ def _text_of(source: asyncio.Future[str]) -> str:
 
 def write(folder: Path, node: str, source: str, text: str) -> None:
     """Write a source's text to its file; a disk that is full or read-only must not fail the run."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # not a run's business
         place = folder / FOLDER / node
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         (place / f"{source}.txt").write_text(text, encoding="utf-8")
@@ -69,7 +69,7 @@ def load() -> str:
     """Return this machine's load, and its pressure where the kernel measures it (PSI)."""
     texts = []
     for path in (Path("/proc/loadavg"), *sorted(Path("/proc/pressure").glob("*"))):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # an older kernel has no PSI
             texts.append(f"{path}\n{path.read_text()}")
     return "\n".join(texts)
 
@@ -122,7 +122,7 @@ async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
         ended = f"\n(not done within {LIMIT_S:g} s)\n"
     finally:  # also where the run ends first, and nobody waits for this any more
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             process.kill()
         with contextlib.suppress(asyncio.TimeoutError):  # what hangs in the kernel may go on
             await asyncio.wait_for(process.wait(), _CLOSE_S)
@@ -155,6 +155,6 @@ async def _connect(ip: str) -> str:
     except (OSError, ValueError) as error:
         text += f"sshd: {error}\n"
     writer.close()
-    with contextlib.suppress(OSError, asyncio.TimeoutError):
+    with contextlib.suppress(OSError, asyncio.TimeoutError):  # all was said that is said
         await asyncio.wait_for(writer.wait_closed(), _CLOSE_S)
     return text

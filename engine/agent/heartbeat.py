@@ -300,7 +300,7 @@ class _Asking:
                 if self._reports in readable:
                     return
                 if self._beats in readable:
-                    with contextlib.suppress(OSError):
+                    with contextlib.suppress(OSError):  # the network is down: silence tells
                         self._take(self._beats.recv(64))
             if self._watch.look(time.monotonic()):
                 self._reports.send(b"silent")
@@ -326,7 +326,7 @@ def raise_priority() -> None:
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except OSError:  # a container without CAP_SYS_NICE, or real-time groups without a share
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # then at a job's own priority
             os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
 
 
@@ -343,5 +343,5 @@ def _close_all_but(*kept: socket.socket) -> None:
     numbers = {each.fileno() for each in kept}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no objects: they would open more
         if int(name) not in numbers:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # listdir's own, closed by now
                 os.close(int(name))

@@ -84,7 +84,7 @@ class Journal:
     def _make_room(self, error: OSError) -> None:
         """Give up the reserve, so that what decides can still be written; say so first."""
         self.complaint = os.strerror(error.errno or 0)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it was never made: no room is kept
             self._reserve.unlink()
         text = f"the run's output is not kept any more: {self.complaint}"
         self.append("disk_full", rank=0, text=text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import sys
 from pathlib import Path
@@ -27,16 +28,20 @@ def ssh_to(ip: str, command: str) -> list[str]:
     return [*_SSH, *MULTIPLEXED, f"root@{ip}", command]
 
 
-def receive_agent(agent: str, size: int) -> str:
-    """The shell command that takes the agent's archive from its stdin and unpacks it to a folder.
+def receive_agent(agent: str, data: bytes) -> str:
+    """Return the shell command that takes the agent's archive, `data`, from its stdin.
 
-    Unpacked, because Python keeps compiled modules beside those of a folder, and compiles those of
-    an archive at each start. An agent that is there already stays.
+    It unpacks it to a folder, if every byte has come as it was sent. Unpacked, because Python keeps
+    compiled modules beside those of a folder, and compiles those of an archive at each start. An
+    agent that is there already stays.
     """
     folder, part = shlex.quote(agent), shlex.quote(agent) + ".$$"
+    size, digest = len(data), hashlib.sha256(data).hexdigest()
     return (
         f"if [ -d {folder} ]; then head -c {size} > /dev/null; else"
         f" mkdir -p {shlex.quote(str(Path(agent).parent))} && head -c {size} > {part}.pyz"
+        f" && {{ echo '{digest}  '{part}.pyz | sha256sum --check --status"
+        f" || {{ rm -f {part}.pyz; echo 'the agent came with other bytes' >&2; exit 1; }}; }}"
         f" && python3 -IS -m zipfile -e {part}.pyz {part} && rm -f {part}.pyz"
         f" && {{ mv -T {part} {folder} 2> /dev/null || rm -rf {part}; }}; fi"
     )
@@ -81,7 +86,7 @@ class Units:
         data = self._archive.read_bytes()
         # head reads exactly the agent's bytes from the pipe; what follows is the worker's stdin.
         command = (
-            f"{_REACHED} && umask 022 && {receive_agent(str(self._agent), len(data))}"
+            f"{_REACHED} && umask 022 && {receive_agent(str(self._agent), data)}"
             f" && exec {shlex.join(self._unit(rank, 'python3'))}"
         )
         process = await self._spawn(with_master(self._ips[rank], ssh_to(self._ips[rank], command)))

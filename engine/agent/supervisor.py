@@ -109,7 +109,7 @@ class Supervisor:
             tasks = [life, *nodes, *self._letting_go]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)  # `_crash` has told each
             await self._workers.close()
             self._heartbeats.close()
         self._journal.append(
@@ -266,7 +266,7 @@ class Supervisor:
         except OSError as error:  # no ssh, no systemd-run
             reason = f"its worker cannot be launched: {error}"
         if rank in self._told:
-            pass
+            pass  # told already
         elif self._state.verdict:
             idle = self._state.nodes[rank].phase in ("launching", "prepared")
             reason = "never started" if idle else reason

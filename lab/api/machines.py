@@ -164,6 +164,7 @@ class BootedMachines:
 
     def remove_file_system(self, file_system_id: str) -> None:
         """Its folder is gone; what a machine still has mounted is empty."""
+        # Room alone: `lab stop` removes what stays.
         shutil.rmtree(self._places.file_systems / file_system_id, ignore_errors=True)
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:

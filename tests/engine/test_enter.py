@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -213,6 +214,20 @@ def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     )
     entrance.signal(signal.SIGTERM)
     assert first.wait(10) == 143
+    assert ssh(folder.parent, "node0", "true").returncode == 0
+    entrance.close()
+
+
+def test_requests_that_are_none_take_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entrance = Entrance(folder.parent, Host(), NODES, 0)
+    monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
+    entrance.open(Host().environment())
+    for request in ({"do": "run"}, {"do": "run", "host": "node0", "command": "nul \0"}):
+        with socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(folder.parent / enter.SOCKET))
+            socket.send_fds(caller, [b"x"], [0, 1, 2])
+            caller.sendall(json.dumps(request).encode() + b"\n")
+            assert caller.recv(16) == b"255"
     assert ssh(folder.parent, "node0", "true").returncode == 0
     entrance.close()
 

@@ -9,7 +9,7 @@ from engine.bundle import agent_bundle
 
 def received(folder: Path, data: bytes) -> bytes:
     """What is left on stdin for the worker behind the agent."""
-    command = f"umask 022 && {receive_agent(str(folder), len(data))} && exec cat"
+    command = f"umask 022 && {receive_agent(str(folder), data)} && exec cat"
     sent = data + b'{"do": 1}\n'
     done = subprocess.run(["sh", "-c", command], input=sent, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -24,6 +24,16 @@ def test_the_agent_is_unpacked_once_and_what_follows_is_the_workers(tmp_path: Pa
     (folder / "kept").touch()
     assert received(folder, data) == b'{"do": 1}\n'
     assert (folder / "kept").exists()
+
+
+def test_an_agent_that_came_with_other_bytes_does_not_run(tmp_path: Path) -> None:
+    folder, data = tmp_path / "agent-1", agent_bundle().data
+    command = f"{receive_agent(str(folder), data)} && exec cat"
+    sent = data[:-1] + bytes([data[-1] ^ 1]) + b'{"do": 1}\n'
+    done = subprocess.run(["sh", "-c", command], input=sent, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"the agent came with other bytes\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_unpacked_agent_runs_and_keeps_itself_compiled(tmp_path: Path) -> None:

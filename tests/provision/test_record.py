@@ -231,3 +231,26 @@ def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.Mon
         f"{tmp_path}/clusters/demo/lock cannot be locked: No locks available;"
         " keep gpuctl's state on a disk of this machine: set XDG_STATE_HOME"
     )
+
+
+def test_keys_that_cannot_be_removed_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = target(tmp_path)
+    record.write(a_record(), here)
+    place = record.folder("demo", here)
+    (place / "id_ed25519").touch()
+
+    def refuse(path: object, *_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("os.unlink", refuse)
+    with pytest.raises(StateError) as told:
+        record.forget("demo", here)
+    monkeypatch.undo()
+    assert str(told.value) == (
+        f"{place} cannot be removed: Read-only file system; remove it: it has a private key"
+    )
+    record.forget("demo", here)
+    assert not place.exists()
+    record.forget("demo", here)
