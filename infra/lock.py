@@ -19,6 +19,7 @@ _HOLDER = re.compile(r"created by (?P<user>\S*)@(?P<host>\S+) \(pid (?P<pid>\d+)
 _STOP_S = 120.0  # what is under way in the engine ends first: an instance that terminates
 _POLL_S = 0.5
 _PROGRAM = "pulumi"
+_LONGEST_DAYS = 10_000
 _ROUNDING = timedelta(seconds=2)  # both times are in whole seconds
 
 
@@ -77,8 +78,13 @@ def holders(message: str) -> tuple[Holder, ...]:
 
 
 def _elapsed(text: str) -> timedelta:
-    """The time that ps(1) gives as `[[DD-]HH:]MM:SS`."""
+    """Return the time that ps(1) gives as `[[DD-]HH:]MM:SS`.
+
+    Of a process that has just started it may give the time less than nothing, as 136 years.
+    """
     days, _, clock = text.rpartition("-")
+    if int(days or 0) > _LONGEST_DAYS:
+        return timedelta()
     hours, minutes, seconds = (["0", *clock.split(":")])[-3:]
     return timedelta(
         days=int(days or 0), hours=int(hours), minutes=int(minutes), seconds=int(seconds)

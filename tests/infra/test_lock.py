@@ -73,7 +73,13 @@ def test_a_pid_that_is_another_program_by_now_holds_nothing(
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("00:07", 7), ("12:03", 723), ("02:00:01", 7201), ("3-01:00:00", 3 * 86400 + 3600)],
+    [
+        ("00:07", 7),
+        ("12:03", 723),
+        ("02:00:01", 7201),
+        ("3-01:00:00", 3 * 86400 + 3600),
+        ("49710-06:28:15", 0),
+    ],
 )
 def test_the_age_of_a_process_is_read_as_ps_writes_it(text: str, seconds: int) -> None:
     assert _elapsed(text) == timedelta(seconds=seconds)
