@@ -24,6 +24,9 @@ from lab.limits import locked_memory
 from lab.namespaces import announce
 from lab.places import Places
 
+ANNOUNCEMENTS, ANNOUNCE_INTERVAL_S = 2, 2.0
+"""Of a machine's address (RFC 5227, section 1.1: ANNOUNCE_NUM, ANNOUNCE_INTERVAL)."""
+
 DRIVER = "595.91.07"
 """NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
 
@@ -241,13 +244,15 @@ class Machine:
 
         An address that EC2 gives out again belongs to another interface. Without this the
         neighbours would go on sending to a dead machine's, for seconds, until they ask again.
+        Twice, as RFC 5227 has it: the bridge's side of the link may not be up at the first one.
         """
+        left = ANNOUNCEMENTS
         with suppress(LabError):  # a machine that ended meanwhile has nothing to announce
-            while self.running:
+            while self.running and left:
                 leader = find_leader(self._process.pid) if self._process else None
-                if leader is not None and announce(leader, self.spec.private_ip):
-                    return
-                self._ended.wait(0.2)
+                sent = leader is not None and announce(leader, self.spec.private_ip)
+                left -= sent
+                self._ended.wait(ANNOUNCE_INTERVAL_S if sent else 0.2)
 
     def _takes_power_off(self) -> bool:
         """Whether the machine's process 1 has come as far as to listen for its signal.

@@ -75,8 +75,8 @@ class Channel:
 
     async def close(self) -> None:
         """Cut the way if it is open, and return when its process has ended."""
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
-            self._process.kill()
+        if not self._given_up:  # a second signal would take its exit status from those who wait
+            self.give_up("the run is over")
         self._stdin.close()
         await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=1)
         self._complaining.cancel()
