@@ -10,7 +10,7 @@ import sys
 from typing import Any, TextIO
 
 is_raw = False
-"""Whether control characters pass as they are: the option --raw."""
+"""True where control characters pass as they are (the option --raw)."""
 
 # Colours pass (SGR). C0 but for tab and newline, DEL and C1; and what turns the direction of text.
 _CONTROLS = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

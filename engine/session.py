@@ -179,7 +179,7 @@ class _Session:
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
         self.was_asked = False
-        """Whether the head was asked to start the run; it may run, whatever came back."""
+        """True once the head was asked to start the run, which may run then whatever came back."""
 
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """The supervisor runs on the head, and has plan and secrets; the history knows the run."""

@@ -39,7 +39,7 @@ class Holder:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is an engine that still runs on this machine.
+        """True while it is an engine that runs on this machine.
 
         A pid is used again: whoever has it now holds the lock only if it is Pulumi's program and
         was started before the lock was made.

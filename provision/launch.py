@@ -141,7 +141,7 @@ class Launch:
         return self.resolved.model_copy(update={"zone": zone})
 
     def _give_back(self, error: GpuctlError, report: Reporter) -> None:
-        """Remove what was made; `error`, which will be told, says what stays and what it costs."""
+        """Remove what was made; the hint of `error` then names what stays, and what that costs."""
         try:
             self.stack.destroy(report)
             if not getattr(error, "code", "").endswith(".Duplicate"):  # another's, of the same name

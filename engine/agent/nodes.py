@@ -31,7 +31,7 @@ class Node:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its job has, or the node itself."""
+        """True when its job has ended, or the node is gone."""
         return self.phase in ENDED
 
 

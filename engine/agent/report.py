@@ -40,7 +40,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether output has to wait."""
+        """True while output has to wait."""
         if self._room.acquire(blocking=False):
             self._room.release()
             return False

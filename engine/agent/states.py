@@ -172,7 +172,7 @@ class State:
 
     @property
     def is_first_wave_ready(self) -> bool:
-        """Whether those that the others wait for are ready, or have ended."""
+        """True when all that the others wait for are ready, or have ended."""
         waiting = ("launching", "prepared", "started")
         late = self.nodes.count(*waiting)
         if self.startup_order == "master-first":

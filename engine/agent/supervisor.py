@@ -109,7 +109,7 @@ class Supervisor:
             tasks = [life, *nodes, *self._letting_go]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # `_crash` has told each
+            await asyncio.gather(*tasks, return_exceptions=True)  # `_crash` has logged each
             await self._workers.close()
             self._heartbeats.close()
         self._journal.append(
@@ -138,7 +138,7 @@ class Supervisor:
             self._lose(rank, f"was lost: gpuctl failed ({type(error).__name__}: {error})")
 
     async def power_off_unattended(self) -> None:
-        """Where the run says `destroy`, power the nodes off when no client is at it any more."""
+        """Power the nodes off, if the run says `destroy` and no client is destroying them."""
         if self._plan["on_stop"] != "destroy":
             return
         loop = asyncio.get_running_loop()
