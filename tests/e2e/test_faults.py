@@ -129,8 +129,10 @@ REFUSED_AT_LAUNCH = {
     r" larger network\.cidr, or a subnet with free addresses",
     ("capacity", "1"): NOWHERE,
     ("no-capacity", *(f"us-east-1{zone}" for zone in "abcdef")): NOWHERE,
-    ("api-error", "12", "UnauthorizedOperation"): ".*UnauthorizedOperation: .*; let an"
-    " administrator allow this action for these credentials",
+    # Behind all that preflight asks; and of a kind that no question takes for an answer, as those
+    # do that say "may not be checked" of what these credentials may not ask.
+    ("api-error", "45", "OptInRequired"): ".*OptInRequired: .*; enable the region, or subscribe to"
+    " the image, in the AWS console.*",
 }
 """By fault: the line, as a regular expression."""
 
