@@ -44,6 +44,7 @@ class Holder:
         A pid is used again: whoever has it now holds the lock only if it is Pulumi's program and
         was started before the lock was made.
         """
+        now = datetime.now(UTC)  # before ps is asked: on a busy machine that takes seconds
         shown = subprocess.run(
             ["ps", "-o", "stat=,etime=,comm=", "-p", str(self.pid)],
             capture_output=True,
@@ -52,7 +53,7 @@ class Holder:
         ).stdout.split(maxsplit=2)
         if len(shown) != 3 or shown[0].startswith("Z"):  # an engine that ended unawaited
             return False
-        started = datetime.now(UTC) - _elapsed(shown[1])
+        started = now - _elapsed(shown[1])
         locked = datetime.fromisoformat(self.since)
         return Path(shown[2].strip()).name == _PROGRAM and started <= locked + _ROUNDING
 
