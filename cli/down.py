@@ -42,10 +42,13 @@ def remove(
     from engine.history import History
     from nodes.dial import end as end_broker
     from provision.down import down as take_down
+    from provision.record import read
 
     target = here.cluster_target(cluster)
     end_broker(str(target.clusters / cluster))
     teardown = take_down(cluster, target, view.report, cluster_id)
+    if read(cluster, target) is not None:
+        return teardown  # another's of that name is gone: ours stays, and so do its runs
     with History(target.runs) as history:
         for run in history.runs():
             if run.cluster == cluster and not run.is_over:

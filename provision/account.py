@@ -25,12 +25,16 @@ def caller(target: Target) -> Caller:
     return Caller(who["Account"], who["Arn"])
 
 
+OTHER_ACCOUNT = "use that account's: --profile, or AWS_PROFILE"
+"""What to do where a cluster is in another account than that of the credentials."""
+
+
 def check_account(name: str, account: str, ours: str) -> None:
     """Raise InputError where the cluster is in another account than that of the credentials."""
     if account != ours:
         raise InputError(
             f"cluster '{name}' is in AWS account {account}, these credentials are of {ours}",
-            "use that account's: --profile, or AWS_PROFILE",
+            OTHER_ACCOUNT,
         )
 
 

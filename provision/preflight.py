@@ -201,8 +201,10 @@ def _marks(before: Resolved | None, who: Caller) -> dict[str, str]:
     """Return the tags that tell this cluster from all others; it keeps those that it has."""
     # A session's name may hold what a tag's value may not (Tag restrictions of EC2's user guide).
     owner = re.sub(r"[^\w .:/=+@-]", "_", who.arn)
-    new = {ID_TAG: random.token_hex(4), OWNER_TAG: owner}
-    return {name: before.tags.get(name, value) if before else value for name, value in new.items()}
+    if before is None:
+        return {ID_TAG: random.token_hex(4), OWNER_TAG: owner}
+    # One of an early gpuctl stays without: other tags of its template would replace every node.
+    return {name: before.tags[name] for name in (ID_TAG, OWNER_TAG) if name in before.tags}
 
 
 def _before(cluster: Cluster, target: Target) -> Resolved | None:

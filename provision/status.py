@@ -7,7 +7,7 @@ from typing import Literal
 
 from config.resolved import OWNER_TAG
 from config.target import Target
-from provision.account import caller
+from provision.account import OTHER_ACCOUNT, caller
 from provision.aws import client
 from provision.cost import price_of, spent_usd
 from provision.interruptions import TAKEN_BACK, notices
@@ -124,7 +124,7 @@ def _elsewhere(known: dict[str, ClusterRecord], target: Target) -> list[ClusterS
             spent_usd=None,
             problems=(
                 f"it is in AWS account {record.account}, these credentials are of {ours};"
-                " use that account's: --profile, or AWS_PROFILE",
+                f" {OTHER_ACCOUNT}",
             ),
         )
         for record in others

@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 import provision.down
 from cli.main import app
 from config.target import Target
+from engine.history import History
 from provision import record
 from provision.aws import client, forget_clients
+from provision.down import Teardown
 from provision.images import BASTION_IMAGE, image_id
+from tests.engine.conftest import make_plan
 from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
 from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
@@ -98,3 +101,24 @@ def test_the_cost_is_in_the_json(old_cluster: str) -> None:
     assert told["cost_usd"] == pytest.approx(HOURS * (21.957642 + 0.045 + 0.005), rel=0.05)
     assert told["seconds_up"] == pytest.approx(HOURS * 3600, abs=600)
     assert len(told["removed"]) > 10
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_runs_are_lost_with_this_machines_cluster_alone(
+    remembered: Target, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    record.write(a_record().now("ready"), remembered)
+    plan = make_plan(nodes=1)
+    with History(remembered.runs) as history:
+        history.begin(plan)
+
+    def take_down(name: str, *_: object) -> Teardown:
+        if not stays:
+            record.forget(name, remembered)
+        return Teardown(name, (), 1.0, None)
+
+    monkeypatch.setattr("provision.down.down", take_down)
+    done = CliRunner().invoke(app, ["down", "demo", "--id", "aaaa", "--yes"])
+    assert done.exit_code == 0, done.output
+    with History(remembered.runs) as history:
+        assert history.find(plan.run_id).is_over is not stays

@@ -152,3 +152,4 @@ def test_the_id_is_made_once() -> None:
     assert _marks(None, Caller("1", "arn"))["gpuctl:id"] != first["gpuctl:id"]
     before = a_record().resolved.model_copy(update={"tags": first})
     assert _marks(before, Caller("1", BEN)) == first
+    assert _marks(a_record().resolved, Caller("1", BEN)) == {}  # an early gpuctl made it
