@@ -160,13 +160,12 @@ def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: s
 
 def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:
     """The ARN of the cluster's placement group, None where it has none."""
-    name = resolved.cluster.name
+    marks = {CLUSTER_TAG: resolved.cluster.name}
+    if resolved.id:  # one of an early gpuctl has none
+        marks[ID_TAG] = resolved.id
     with aws_errors():
         groups = ec2.describe_placement_groups(
-            Filters=[
-                {"Name": f"tag:{CLUSTER_TAG}", "Values": [name]},
-                {"Name": f"tag:{ID_TAG}", "Values": [resolved.id]},
-            ]
+            Filters=[{"Name": f"tag:{tag}", "Values": [value]} for tag, value in marks.items()]
         )["PlacementGroups"]
     return next((g["GroupArn"] for g in groups if g.get("State") == "available"), None)
 

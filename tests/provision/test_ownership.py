@@ -13,6 +13,7 @@ from config.target import Target
 from provision import record
 from provision.account import Caller
 from provision.aws import client, forget_clients
+from provision.claim import _group
 from provision.down import _chosen, down
 from provision.preflight import _marks
 from provision.record import ClusterRecord
@@ -153,3 +154,24 @@ def test_the_id_is_made_once() -> None:
     before = a_record().resolved.model_copy(update={"tags": first})
     assert _marks(before, Caller("1", BEN)) == first
     assert _marks(a_record().resolved, Caller("1", BEN)) == {}  # an early gpuctl made it
+
+
+def test_a_claim_lies_in_the_clusters_own_group(empty_region: Target) -> None:
+    ec2 = client(empty_region, "ec2")
+    tags: Any = {"gpuctl:cluster": "demo"}
+    arns = {}
+    for cluster_id in ("", "aaaa"):
+        marks = {**tags, "gpuctl:id": cluster_id} if cluster_id else tags
+        made = ec2.create_placement_group(
+            GroupName=f"gpuctl-{cluster_id or 'early'}",
+            Strategy="cluster",
+            TagSpecifications=[
+                {
+                    "ResourceType": "placement-group",
+                    "Tags": [{"Key": k, "Value": v} for k, v in marks.items()],
+                }
+            ],
+        )
+        arns[cluster_id] = made["PlacementGroup"]["GroupArn"]
+        assert _group(ec2, with_id(cluster_id).resolved) == arns[cluster_id]
+    assert _group(ec2, with_id("bbbb").resolved) is None
