@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +81,13 @@ class Place:
                 continue
         return found
 
+    def await_compiler(self) -> None:
+        """Wait until the build's shell has become `sleep`, which it does after it spoke."""
+        end = time.monotonic() + 30
+        while not any("sleep 1000" in process for process in self.processes()):
+            assert time.monotonic() < end, self.processes()
+            time.sleep(0.01)
+
     @contextmanager
     def making(self) -> Iterator[subprocess.Popen[str]]:
         """`gpuctl lab images stock` while it runs, in the middle of its build."""
@@ -95,7 +103,7 @@ class Place:
         ) as maker:
             try:
                 read_until(maker, "compiling")
-                assert any("sleep 1000" in process for process in self.processes())
+                self.await_compiler()
                 yield maker
             finally:
                 maker.kill()
