@@ -3,10 +3,11 @@
 import ipaddress
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from config.duration import Duration
 from config.faults import Fault, refusal
+from config.models import Model
 
 NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
@@ -93,12 +94,6 @@ FilePath = Annotated[str, AfterValidator(_file_path)]
 Dollars = Annotated[float, Field(ge=0.01, le=1_000_000)]
 Command = Annotated[str, Field(min_length=1, pattern=NO_NUL)]
 Folder = Annotated[str, Field(pattern=FOLDER, max_length=200)]
-
-
-class Model(BaseModel):
-    """A piece of a file that people write: unknown keys are mistakes, values never change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Placement(Model):

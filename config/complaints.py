@@ -4,8 +4,7 @@ One function per type of error that our models can raise, in `_TRANSLATIONS`; py
 never reaches a user. They see the model, the document and one error, and know nothing of lines.
 """
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from types import UnionType
@@ -18,10 +17,10 @@ from pydantic_core import ErrorDetails
 from config import cluster, run
 from config.env import SECRET_TAG, TEXT_TAG, Secret
 from config.faults import REFUSED, Fault, Path, spelled
+from config.hints import choice_hint, names_hint, quoted, spoken
 from config.marked_yaml import Document
 
 _KEY = "[key]"  # what pydantic puts behind the key in `loc` when the key itself is wrong
-_LONGEST_QUOTE = 40
 _FORMS = cluster.FORMS | run.FORMS
 
 
@@ -36,35 +35,6 @@ def faults_of(
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)
         yield from _TRANSLATIONS[details["type"]](place)
-
-
-def names_hint(name: str, allowed: Iterable[str]) -> str:
-    """The nearest allowed name, or all of them."""
-    names = tuple(allowed)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else f"allowed here: {', '.join(names)}"
-
-
-def spoken(value: Any, written: str = "") -> str:
-    """The value as a person would say it; `written` is how it stands in the file."""
-    if value is None:
-        return "empty"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    text = written or str(value)
-    if isinstance(value, str):
-        return _quoted(text)
-    return f"the {'boolean' if isinstance(value, bool) else 'number'} {text}"
-
-
-def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
-    """The nearest of the allowed values and all of them, or just all."""
-    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
-    if near:
-        return f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"
-    return f"use {', '.join(allowed[:-1])} or {allowed[-1]}" if allowed[1:] else f"use {allowed[0]}"
 
 
 @dataclass(frozen=True)
@@ -97,10 +67,6 @@ class _Place:
         yield Fault(code, message, hint, self.at, self.on_key)
 
 
-def _quoted(text: str) -> str:
-    return f"'{text}'" if len(text) <= _LONGEST_QUOTE else f"'{text[: _LONGEST_QUOTE - 1]}…'"
-
-
 def _unknown(place: _Place) -> Iterator[Fault]:
     allowed = tuple(_model_at(place.model, place.at[:-1]).model_fields)
     key = str(place.at[-1])
@@ -110,7 +76,7 @@ def _unknown(place: _Place) -> Iterator[Fault]:
         hint = "gpuctl reads no merge keys: write the keys out"
     elif others and place.model in run.RUN_TYPES.values() and not place.at[1:]:
         hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
-    yield Fault("E101", f"unknown key {_quoted(key)}", hint, place.at, on_key=True)
+    yield Fault("E101", f"unknown key {quoted(key)}", hint, place.at, on_key=True)
 
 
 def _missing(place: _Place) -> Iterator[Fault]:
@@ -209,7 +175,7 @@ def _refused(place: _Place) -> Iterator[Fault]:
         at = place.at + fault.at
         message = f"{place.name} is {place.actual}, {fault.message}"
         if place.on_key:
-            message = f"the key {_quoted(str(at[-1]))} {fault.message}"
+            message = f"the key {quoted(str(at[-1]))} {fault.message}"
         elif fault.at:
             message = f"{spelled(at)}: {fault.message}"
         yield changed(fault, message=message, at=at, on_key=place.on_key)

@@ -13,8 +13,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from config.cluster import NO_NUL, Model
+from config.cluster import NO_NUL
 from config.faults import Fault, refusal
+from config.models import Model
 
 NAME_FORM = "[A-Za-z_][A-Za-z0-9_]*"
 _ENV_NAME = re.compile(NAME_FORM)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from config.cluster import Cluster, Model
+from config.cluster import Cluster
 from config.complaints import faults_of
 from config.diagnostics import Diagnostic
 from config.errors import InvalidFiles
@@ -15,6 +15,7 @@ from config.faults import Fault
 from config.kinds import Kind, kind_of
 from config.manifests import run_file
 from config.marked_yaml import Document, read_file
+from config.models import Model
 from config.role_rules import total_nodes
 from config.rules import ambiguous_faults, cluster_faults
 from config.run import RUN_TYPES, Run

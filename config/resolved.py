@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime
 
 from config.cluster import Cluster
+from config.models import Value
 
 CLUSTER_TAG = "gpuctl:cluster"
 """The tag with the cluster's name, on everything."""
@@ -12,12 +13,6 @@ ID_TAG = "gpuctl:id"
 """The tag with the cluster's own id: two people may choose one name in an account."""
 OWNER_TAG = "gpuctl:owner"
 """The tag with the ARN of whoever brought the cluster up."""
-
-
-class Value(BaseModel):
-    """A value that gpuctl made and stores as JSON: read tolerantly, never changed."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class NetworkCard(Value):

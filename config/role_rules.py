@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from config.cluster import FORMS, NAME
-from config.complaints import names_hint
 from config.faults import Fault
+from config.hints import names_hint
 from config.rules import Data
 from config.run import RUN_TYPES, Mpirun
 

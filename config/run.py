@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from config.cluster import Command, Model, Name
+from config.cluster import Command, Name
 from config.duration import Duration
 from config.env import NAME_FORM, Env, Secret
+from config.models import Model
 
 RunType = Literal[
     "task", "mpi", "nccl-tests", "ddp", "torchrun", "horovod", "deepspeed", "ps-worker", "ray"

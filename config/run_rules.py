@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from config.complaints import choice_hint, spoken
 from config.faults import Fault, Path, spelled
+from config.hints import choice_hint, spoken
 from config.marked_yaml import Ambiguous
 from config.owned import owner
 from config.role_rules import role_faults

@@ -5,7 +5,8 @@ from typing import Any, Literal
 from pydantic.json_schema import models_json_schema
 
 from config.catalogue import catalogue, instance_type_pattern
-from config.cluster import Cluster, Model
+from config.cluster import Cluster
+from config.models import Model
 from config.run import RUN_TYPES, Run
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -8,11 +8,11 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from config.complaints import names_hint
 from config.diagnostics import Diagnostic
 from config.errors import InputError
 from config.faults import Fault
 from config.folders import config_home
+from config.hints import names_hint
 from config.kinds import kind_of
 from config.layers import laid_over
 from config.marked_yaml import Ambiguous, Document, read_file

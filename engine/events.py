@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from config.resolved import Value
+from config.models import Value
 
 
 class RunNode(Value):

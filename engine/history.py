@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from config.errors import InputError, RunError
-from config.resolved import Value
+from config.models import Value
 from engine.nccl_tests import Row
 from engine.plan import LaunchPlan
 from engine.result import RunResult

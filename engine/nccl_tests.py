@@ -7,7 +7,7 @@ a count; -S appends a time, -I four columns to each half, mpirun and srun put ta
 
 import re
 
-from config.resolved import Value
+from config.models import Value
 from engine.events import Event, Output
 from engine.lines import WholeLines
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from config.resolved import Value
+from config.models import Value
 from config.run import Run, RunType
 from engine.environment import node_environment, variables_of
 from engine.modes import MODES

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
-from config.resolved import Value
+from config.models import Value
 from engine.events import Event, Output, RunFinished, RunStarted
 from engine.lines import WholeLines
 

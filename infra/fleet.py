@@ -1,6 +1,6 @@
 """What the program made, as the rest of gpuctl needs it."""
 
-from config.resolved import Value
+from config.models import Value
 
 
 class FleetNode(Value):

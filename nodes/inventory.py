@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from config.files import write_whole
-from config.resolved import Value
+from config.models import Value
 
 
 class Node(Value):

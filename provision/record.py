@@ -15,7 +15,8 @@ from pydantic import AwareDatetime
 
 from config.errors import InputError, StateError
 from config.files import write_whole
-from config.resolved import Resolved, Value
+from config.models import Value
+from config.resolved import Resolved
 from config.target import Target
 from nodes.inventory import Inventory
 

@@ -7,8 +7,8 @@ every mode holds for it. Its values keep their place in the manifest.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from config.complaints import spoken
 from config.diagnostics import Diagnostic
+from config.hints import spoken
 from config.manifests.manifest import Manifest
 from config.manifests.mpijob import mpijob
 from config.manifests.run_file import document_with

@@ -5,8 +5,8 @@ from collections.abc import Collection
 from typing import Any
 
 from config.cluster import FORMS, NAME
-from config.complaints import choice_hint, spoken
 from config.faults import Fault, Path, spelled
+from config.hints import choice_hint, spoken
 from config.manifests.run_file import Placed
 from config.marked_yaml import Ambiguous, Document
 from config.rules import ambiguous_faults

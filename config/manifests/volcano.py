@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from config.complaints import names_hint, spoken
 from config.faults import Path
+from config.hints import names_hint, spoken
 from config.manifests.container import Container, container_of_pod, require_command
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, mpi_run

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from config.cluster import Command
-from config.resolved import Value
+from config.models import Value
 from config.run import Run, Torchrun
 from engine.hostfile import host_list
 from nodes.inventory import Node

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from config.resolved import Value
+from config.models import Value
 
 
 class NetworkPlan(Value):
