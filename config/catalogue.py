@@ -85,34 +85,38 @@ class CatalogueEntry(Fact):
     price_usd_h: float | None
 
 
-SIZE = r"(nano|micro|small|medium|large|[0-9]{0,3}xlarge|metal(-[0-9]{1,3}xl)?)"
-ACCELERATED = r"(p|g|gr|trn)[0-9]"
-"""What families with GPUs or Trainium begin with: their names are checked against what is known."""
+INSTANCE_TYPE = (
+    r"^[a-z][a-z0-9]*(-[a-z0-9]+)*"
+    r"\.(nano|micro|small|medium|large|[0-9]{0,3}xlarge|metal(-[0-9]{1,3}xl)?)$"
+)
+"""The form of an instance type's name. Only EC2 knows whether the type exists, and where."""
 
-OTHER_ACCELERATED = ("g3", "g3s", "g4ad", "g5g", "g6f", "gr6f", "p2", "p3", "trn2u")
+_ACCELERATED = r"(p|g|gr|trn)[0-9]"
+"""What families with GPUs or Trainium begin with."""
+
+_NOT_KEPT = ("g3", "g3s", "g4ad", "g5g", "g6f", "gr6f", "p2", "p3", "trn2u")
 """Families of EC2 with accelerators and without EFA, or not for sale to all; not in the file
 (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html; from memory)."""
 
 
 def is_instance_type(name: str) -> bool:
-    """Whether EC2 may have such a type: in a family known here, or in one without accelerators.
+    """Return whether the name has the form of an EC2 instance type."""
+    return re.fullmatch(INSTANCE_TYPE, name) is not None
 
-    A type of an accelerated family that is not known is rather a mistake of the pen; whether a
-    type exists, and where, is told by EC2 alone.
+
+def may_be_misspelled(name: str) -> bool:
+    """Return whether the name is of an accelerated type that the catalogue does not have.
+
+    It may be newer than the catalogue, or a typing mistake.
     """
-    return re.fullmatch(instance_type_pattern(), name) is not None
+    if name in catalogue() or not re.match(_ACCELERATED, name):
+        return False
+    return name.partition(".")[0] not in _NOT_KEPT
 
 
 def families() -> tuple[str, ...]:
-    """The families of the catalogue, in its order."""
+    """Return the families of the catalogue, in its order."""
     return tuple(dict.fromkeys(known.partition(".")[0] for known in catalogue()))
-
-
-def instance_type_pattern() -> str:
-    """What `is_instance_type` says, as a regular expression."""
-    known = "|".join((*families(), *OTHER_ACCELERATED))
-    other = rf"(?!{ACCELERATED})[a-z][a-z0-9]*(-[a-z0-9]+)*"
-    return rf"^(({known})|{other})\.{SIZE}$"
 
 
 @cache

@@ -40,7 +40,7 @@ CODES: dict[str, Code] = {
     "E201": Code("A value that is not among the allowed ones.", "strategy: clustre"),
     "E202": Code("A number out of its range, or a list with too few entries.", "nodes: 0"),
     "E203": Code("A text in the wrong form.", "name: My Cluster"),
-    "E204": Code("What no EC2 instance type is called, as far as known.", "p5.48xlage"),
+    "E204": Code("Not the form of an EC2 instance type's name.", "p5.48xlage"),
     "E205": Code("Not an IPv4 range, or one of the wrong size.", "cidr: 10.0.0.0/8"),
     "E206": Code("A tag key that AWS or gpuctl uses itself.", "aws:owner: me"),
     "E207": Code(
@@ -100,4 +100,10 @@ CODES: dict[str, Code] = {
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("A template of your own hides one of gpuctl's.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),
+    "W205": Code(
+        "A type with accelerators that gpuctl's catalogue does not have.",
+        "p5f.48xlarge",
+        "It may be a typing mistake, or newer than the catalogue.",
+        "Compare it with the nearest names; a type that EC2 offers works.",
+    ),
 }

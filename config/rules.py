@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from config.catalogue import catalogue, families, is_instance_type, nearest
+from config.catalogue import catalogue, families, is_instance_type, may_be_misspelled, nearest
 from config.cluster import ZONE
 from config.faults import Fault, Path, spelled
 from config.marked_yaml import Ambiguous
@@ -46,11 +46,15 @@ def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
 
 def _instance_type(data: Data) -> Iterator[Fault]:
     name = data.get("instance_type")
-    if not isinstance(name, str) or isinstance(name, Ambiguous) or is_instance_type(name):
+    if not isinstance(name, str) or isinstance(name, Ambiguous):
         return
     near = nearest(name)
     hint = f"nearest: {', '.join(near)}" if near else f"known families: {', '.join(families())}"
-    yield Fault("E204", f"unknown instance type '{name}'", hint, ("instance_type",))
+    if not is_instance_type(name):
+        yield Fault("E204", f"unknown instance type '{name}'", hint, ("instance_type",))
+    elif may_be_misspelled(name):
+        message = f"gpuctl's catalogue has no instance type '{name}'; `gpuctl plan` asks EC2"
+        yield Fault("W205", message, hint, ("instance_type",))
 
 
 def _capacity(data: Data) -> Iterator[Fault]:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic.json_schema import models_json_schema
 
-from config.catalogue import catalogue, instance_type_pattern
+from config.catalogue import INSTANCE_TYPE, catalogue
 from config.cluster import Cluster
 from config.models import Model
 from config.run import RUN_TYPES, Run
@@ -29,7 +29,7 @@ def _cluster_schema() -> dict[str, Any]:
     kind_field = schema["properties"]["instance_type"]
     kind_field["anyOf"] = [
         {"type": "string", "enum": list(catalogue())},
-        {"type": "string", "pattern": instance_type_pattern()},
+        {"type": "string", "pattern": INSTANCE_TYPE},
     ]
     del kind_field["type"]
     return schema

@@ -2,7 +2,14 @@
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from config.catalogue import BASTION_TYPE, catalogue, is_instance_type, nearest, price_usd_h
+from config.catalogue import (
+    BASTION_TYPE,
+    catalogue,
+    is_instance_type,
+    may_be_misspelled,
+    nearest,
+    price_usd_h,
+)
 
 
 def test_facts_agree_with_describe_instance_types() -> None:
@@ -36,7 +43,16 @@ def test_nearest_names_come_most_alike_first() -> None:
     assert nearest("h100") == ()
 
 
-def test_any_type_of_ec2_passes_and_a_slip_of_the_pen_does_not() -> None:
+def test_any_type_of_ec2_passes_and_what_has_no_such_form_does_not() -> None:
     assert [name for name in INSTANCE_TYPES if not is_instance_type(name)] == []
-    slips = ("p5.48xlage", "p4x.24xlarge", "h100", "c5", "c5.lrage", "P5.48xlarge", "g5.", "")
+    new = ("p7.48xlarge", "g8.2xlarge", "trn3.48xlarge", "p6e-gb200.36xlarge")
+    assert [name for name in new if not is_instance_type(name)] == []
+    slips = ("p5.48xlage", "h100", "c5", "c5.lrage", "P5.48xlarge", "g5.", "")
     assert [name for name in slips if is_instance_type(name)] == []
+
+
+def test_only_accelerated_types_may_be_misspelled() -> None:
+    asked = ("p4x.24xlarge", "p7.48xlarge", "p6e-gb200.36xlarge", "p5.96xlarge")
+    assert [name for name in asked if not may_be_misspelled(name)] == []
+    fine = ("p5.48xlarge", "p3.16xlarge", "g4ad.4xlarge", "c9.large", "hpc7a.96xlarge", "t3.small")
+    assert [name for name in fine if may_be_misspelled(name)] == []

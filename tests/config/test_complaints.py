@@ -222,6 +222,13 @@ CASES: list[tuple[str, list[str]]] = [
     ),
     (CLUSTER + "network: {access: ssm}\n", []),
     (
+        "name: demo\nnodes: 2\ninstance_type: p7.48xlarge\n",
+        [
+            "3:16: W205 gpuctl's catalogue has no instance type 'p7.48xlarge'; `gpuctl plan` asks"
+            " EC2; nearest: p5.48xlarge, g7.48xlarge, p5e.48xlarge"
+        ],
+    ),
+    (
         CLUSTER + "network: {ssh_from: 0.0.0.0/0}\n",
         [
             "4:21: W202 'network.ssh_from' lets the whole world try to ssh in; leave it out for"

@@ -70,7 +70,7 @@ def test_bad_cluster_lines(line: str) -> None:
 
 
 def test_unknown_instance_types_are_underlined() -> None:
-    assert not is_valid("cluster", CLUSTER.replace("p4d", "p4x"))
+    assert not is_valid("cluster", CLUSTER.replace("p4d.24xlarge", "p4d.24xlage"))
     assert is_valid("cluster", CLUSTER.replace("p4d.24xlarge", "c6i.large"))
 
 
