@@ -169,6 +169,21 @@ class Network(Model):
         """Whether the nodes go into a network that is not the cluster's own."""
         return self.vpc is not None or self.subnet is not None
 
+    @property
+    def has_bastion(self) -> bool:
+        """Whether people get in through a machine with a public address."""
+        return self.access == "bastion"
+
+    @property
+    def nodes_are_public(self) -> bool:
+        """Whether each node has a public address, and so a way out without a NAT gateway."""
+        return self.access == "elastic-ip"
+
+    @property
+    def uses_session_manager(self) -> bool:
+        """Whether people get in through AWS's Session Manager, without any open port."""
+        return self.access == "ssm"
+
 
 class Root(Model):
     """A node's root volume, an encrypted gp3.

@@ -31,7 +31,7 @@ def access(network: Network, named: Named) -> Access:
     Source: AWS, "Get started with EFA and NCCL", step 1 (EC2 User Guide, 2026-11-20).
     """
     resolved = named.resolved
-    bastion = _bastion(network, named) if resolved.cluster.network.access == "bastion" else None
+    bastion = _bastion(network, named) if resolved.cluster.network.has_bastion else None
     source, ssh = _way_in(resolved, bastion)
     nodes = ec2.SecurityGroup(
         "nodes",
@@ -50,7 +50,7 @@ def access(network: Network, named: Named) -> Access:
             ),
             _everything(
                 "to the world"
-                if resolved.cluster.network.access == "elastic-ip" or resolved.existing_network
+                if resolved.cluster.network.nodes_are_public or resolved.existing_network
                 else "to the world through NAT",
                 cidr_blocks=[_WORLD],
             ),
@@ -73,7 +73,7 @@ def _way_in(
     resolved: Resolved, bastion: ec2.SecurityGroup | None
 ) -> tuple[str, list[ec2.SecurityGroupIngressArgs]]:
     """Who may ssh to the nodes, in words and as rules."""
-    if resolved.cluster.network.access == "ssm":
+    if resolved.cluster.network.uses_session_manager:
         return "Session Manager", []
     if bastion is None:
         return "ssh from the caller", [_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])]

@@ -36,7 +36,7 @@ def instance_profile(named: Named) -> iam.InstanceProfile | None:
     in two regions have roles of their own, and each is found again.
     """
     resolved = named.resolved
-    if resolved.cluster.network.access != "ssm":
+    if not resolved.cluster.network.uses_session_manager:
         return None
     name = f"gpuctl-{resolved.region}-{resolved.cluster.name}"
     path = f"/gpuctl/{resolved.region}/"

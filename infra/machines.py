@@ -73,7 +73,7 @@ def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...
     ("InvalidParameterCombination: The associatePublicIPAddress parameter cannot be specified when
     launching with multiple network interfaces", 2026-11-20).
     """
-    if named.resolved.cluster.network.access != "elastic-ip":
+    if not named.resolved.cluster.network.nodes_are_public:
         return ()
     return tuple(
         ec2.Eip(

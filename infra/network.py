@@ -45,7 +45,7 @@ def network(named: Named) -> Network:
         opts=named.options(),
     )
     ranges = carve(cidr)
-    is_direct = named.resolved.cluster.network.access == "elastic-ip"
+    is_direct = named.resolved.cluster.network.nodes_are_public
     public = _subnet("public", str(ranges.private if is_direct else ranges.public), vpc, named)
     internet = ec2.InternetGateway(
         "internet",

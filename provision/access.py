@@ -12,7 +12,7 @@ from infra.addresses import carve
 
 def elastic_ips(cluster: Cluster) -> int:
     """How many the cluster needs: each node's own, or that of a NAT gateway of its own."""
-    if cluster.network.access == "elastic-ip":
+    if cluster.network.nodes_are_public:
         return cluster.nodes
     return 0 if cluster.network.exists else 1
 
@@ -51,7 +51,7 @@ def check_addresses(cluster: Cluster, taken: int) -> None:
 
 def ssh_from_of(cluster: Cluster, target: Target, before: Resolved | None) -> str:
     """Who may ssh in, as a range, empty for nobody; InputError where that cannot be known."""
-    if cluster.network.access == "ssm":
+    if cluster.network.uses_session_manager:
         return ""
     asked = cluster.network.ssh_from
     if asked is not None:

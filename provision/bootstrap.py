@@ -71,7 +71,7 @@ def bootstrap(
     its type should be, with a line for each failed check.
     """
     inventory = inventory_of(resolved, fleet, folder)
-    if resolved.cluster.network.access == "ssm":
+    if resolved.cluster.network.uses_session_manager:
         inventory = inventory.model_copy(update={"proxy": target.session_proxy})
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     ec2 = client(target, "ec2")

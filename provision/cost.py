@@ -27,12 +27,13 @@ def hourly_usd(resolved: Resolved) -> float | None:
 
 def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
     """What the way in and out consists of, in words, each with its dollars per hour."""
-    access = resolved.cluster.network.access
-    has_nat = access != "elastic-ip" and resolved.existing_network is None
-    count = {"bastion": 1, "elastic-ip": resolved.cluster.nodes}.get(access, 0) + has_nat
+    network = resolved.cluster.network
+    has_nat = not network.nodes_are_public and resolved.existing_network is None
+    public_nodes = resolved.cluster.nodes if network.nodes_are_public else 0
+    count = network.has_bastion + public_nodes + has_nat
     addresses = f"{count} public address{'es' if count > 1 else ''}"
     parts: list[tuple[str, float | None]] = []
-    if access == "bastion":
+    if network.has_bastion:
         parts.append(("bastion", resolved.bastion_price_usd_h))
     if has_nat:
         parts.append(("NAT gateway", resolved.nat_price_usd_h))

@@ -116,7 +116,7 @@ def choose(
     chosen, complaints = _for_nodes(found, wanted, before)
     problems += complaints
     bastion = ""
-    if wanted.cluster.network.access == "bastion":
+    if wanted.cluster.network.has_bastion:
         try:
             bastion = _for_bastion(found, wanted, chosen, before)
         except InputError as error:
@@ -229,7 +229,7 @@ def _for_nodes(
 ) -> tuple[list[Subnet], list[InputError]]:
     """The subnets for the nodes, one per zone; a named one is told everything that is wrong."""
     cluster, needed = wanted.cluster, wanted.cluster.nodes * wanted.addresses
-    route: Route = "public" if cluster.network.access == "elastic-ip" else "out"
+    route: Route = "public" if cluster.network.nodes_are_public else "out"
     named = cluster.network.subnet
     if before is not None and before.existing_network is not None:
         named = before.existing_network.subnets[before.zone]

@@ -69,7 +69,7 @@ def check_vcpus(cluster: Cluster, instance: InstanceType, ask: Clients) -> None:
     spot = cluster.capacity.type == "spot"
     quota = _vcpu_quota(ask.quotas, instance.name, spot)
     needed = cluster.nodes * instance.vcpus
-    if not spot and cluster.network.access == "bastion" and quota.counts(BASTION_TYPE):
+    if not spot and cluster.network.has_bastion and quota.counts(BASTION_TYPE):
         needed += BASTION_VCPUS
     used = _used_vcpus(ask.ec2, quota, cluster.name, spot)
     if used + needed > quota.value:

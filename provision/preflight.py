@@ -282,7 +282,7 @@ def _zones(
     """The zones that may take the cluster, best first: its own alone if it has one."""
     name, wanted = cluster.instance_type, cluster.capacity.zones
     fitting = sorted(offers[name])
-    if cluster.network.access == "bastion" and not cluster.network.exists:
+    if cluster.network.has_bastion and not cluster.network.exists:
         fitting = sorted(offers[name] & offers[BASTION_TYPE])
     if not fitting:
         raise InputError(f"no zone of {region} offers {name}", "choose another region or type")
@@ -300,7 +300,7 @@ def _check_entry(
     cluster: Cluster, zones: tuple[str, ...] | None, offers: dict[str, frozenset[str]] | None
 ) -> None:
     """The bastion can be made in the zone that a reservation has chosen."""
-    has_bastion = cluster.network.access == "bastion" and not cluster.network.exists
+    has_bastion = cluster.network.has_bastion and not cluster.network.exists
     if has_bastion and zones and offers is not None and zones[0] not in offers[BASTION_TYPE]:
         raise InputError(
             f"capacity.id: {cluster.capacity.id} is in {zones[0]}, which does not offer the"

@@ -91,7 +91,7 @@ def plugin_problem(command: Sequence[str]) -> str:
 
 def check_plugin(cluster: Cluster, target: Target) -> None:
     """Raise InputError if the cluster's nodes are reached by a plugin that cannot be used."""
-    if cluster.network.access == "ssm" and (problem := plugin_problem(target.session_plugin)):
+    if cluster.network.uses_session_manager and (problem := plugin_problem(target.session_plugin)):
         raise InputError(f"network.access is ssm, but {problem}", INSTALL)
 
 
