@@ -7,9 +7,9 @@ differs. What stands above the marker in a page is written by hand and kept.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from config.launchers import OPEN_MPI_INTERFACES
 from config.owned import OWNED, Owned
 from config.reference import DOCS
-from engine.modes.mpirun import OPEN_MPI_DEFAULTS
 from engine.network.reference import presets_reference
 from engine.rules import RULES
 
@@ -75,7 +75,7 @@ def _environment() -> Iterator[str]:
     yield "interfaces themselves.\n"
     yield "| variable | value |"
     yield "| --- | --- |"
-    yield from (f"| `{name}` | `{value}` |" for name, value in OPEN_MPI_DEFAULTS.items())
+    yield from (f"| `{name}` | `{value}` |" for name, value in OPEN_MPI_INTERFACES.items())
     yield ""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from config.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
 from config.manifests.container import Container, require_command
 from config.manifests.manifest import Manifest
 from config.manifests.run_file import Placed
@@ -16,7 +17,6 @@ from config.manifests.run_file import Placed
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 
 _HOSTFILE = "/etc/mpi/hostfile"
-_TREE = 64  # nodes that Open MPI enters from node 0; above, nodes enter nodes, which has hung
 
 # By the names of both Open MPI 4 and 5, each of which ignores the other's. An operator's users
 # are not root and have one network interface; here it is root, and docker0 is alike on every node.
@@ -26,16 +26,16 @@ _AS_ROOT = {
     "PRTE_ALLOW_RUN_AS_ROOT": "1",
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-_INTERFACES = {"OMPI_MCA_btl_tcp_if_exclude": "lo,docker0"}
 
 # The run's folder is known on the node alone, so these are no variables of the run file.
-_AGENT = """\
-gpuctl_agent="$GPUCTL_RUN_FOLDER/bin/ssh"
-export PATH="$GPUCTL_RUN_FOLDER/bin:$PATH"
-export OMPI_MCA_plm_rsh_agent="$gpuctl_agent" PRTE_MCA_plm_ssh_agent="$gpuctl_agent"
-export HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC="$gpuctl_agent"
-export I_MPI_HYDRA_BOOTSTRAP=ssh I_MPI_HYDRA_BOOTSTRAP_EXEC="$gpuctl_agent"\
-"""
+_AGENT = "\n".join(
+    (
+        'gpuctl_agent="$GPUCTL_RUN_FOLDER/bin/ssh"',
+        'export PATH="$GPUCTL_RUN_FOLDER/bin:$PATH"',
+        " ".join(("export", *(f'{name}="$gpuctl_agent"' for name in OPEN_MPI_AGENT))),
+        *(f'export {kind}=ssh {program}="$gpuctl_agent"' for kind, program in HYDRA_AGENT),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
     own_interfaces = launcher.mentions("btl_tcp_if_")
     master = {
         **_AS_ROOT,
-        **({} if own_interfaces else _INTERFACES),
+        **({} if own_interfaces else OPEN_MPI_INTERFACES),
         **launcher.env,
         **job.launcher_env,
     }
@@ -109,16 +109,7 @@ def operator_env(implementation: str, slots: int, nodes: int) -> dict[str, str]:
         return {"I_MPI_HYDRA_HOST_FILE": _HOSTFILE, "I_MPI_PERHOST": str(slots)}
     if implementation == "MPICH":
         return {"HYDRA_HOST_FILE": _HOSTFILE}
-    found = {}
-    for family in ("OMPI_MCA_orte", "PRTE_MCA_prte"):
-        found[f"{family}_default_hostfile"] = _HOSTFILE
-        found[f"{family}_keep_fqdn_hostnames"] = "true"
-        found[f"{family}_set_default_slots"] = str(slots)
-    if nodes > _TREE:
-        for agent in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh"):
-            found[f"{agent}_no_tree_spawn"] = "1"
-            found[f"{agent}_num_concurrent"] = str(nodes)
-    return found
+    return open_mpi_hosts(_HOSTFILE, slots, nodes)
 
 
 def _image(manifest: Manifest, job: MpiJob) -> dict[str, Placed]:

@@ -8,19 +8,16 @@ would carry the head's whole environment to every rank, is told to carry none.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from config.launchers import (
+    OPEN_MPI_AGENT,
+    OPEN_MPI_INTERFACES,
+    open_mpi_hosts,
+)
 from config.run import Mpirun, Run
 from engine.hostfile import host_list, hostfile, hydra_hostfile
 from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.places import hostfile_path, remote_agent_path
 from engine.script import WAIT, call, tell_rank
-
-TREE = 64
-"""How many nodes Open MPI enters from node 0; above, nodes enter nodes unless it is told otherwise
-(routed_radix of Open MPI 4, rml_base_radix of PRRTE, 2026-11-20)."""
-
-OPEN_MPI_DEFAULTS = {"OMPI_MCA_btl_tcp_if_exclude": "lo,docker0"}
-"""What Open MPI gets unless the run file says otherwise: docker0 has the same address on every node
-(dstack's example of an MPI task, 2026-11-20)."""
 
 _FIND = """\
 for gpuctl_mpirun in {candidates}; do
@@ -85,31 +82,16 @@ def open_mpi_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, s
 
     For what calls mpirun in its own way: the command of the mode says the same explicitly.
     """
-    where, agent = hostfile_path(job.run_id), remote_agent_path(job.run_id)
-    per_node = str(max(slots.values()))
-    found = {
-        "OMPI_MCA_orte_default_hostfile": where,
-        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
-        "OMPI_MCA_orte_set_default_slots": per_node,
-        "OMPI_MCA_plm_rsh_agent": agent,
-        "PRTE_MCA_prte_default_hostfile": where,
-        "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
-        "PRTE_MCA_prte_set_default_slots": per_node,
-        "PRTE_MCA_plm_ssh_agent": agent,
-    }
-    if len(job.nodes) > TREE:
-        for plm in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh"):
-            found[f"{plm}_no_tree_spawn"] = "1"
-            found[f"{plm}_num_concurrent"] = str(len(job.nodes))
-    return found
+    found = open_mpi_hosts(hostfile_path(job.run_id), max(slots.values()), len(job.nodes))
+    return found | dict.fromkeys(OPEN_MPI_AGENT, remote_agent_path(job.run_id))
 
 
 def open_mpi_defaults(run: Run) -> dict[str, str]:
-    """OPEN_MPI_DEFAULTS where the run uses Open MPI and chooses no interfaces itself."""
+    """OPEN_MPI_INTERFACES where the run uses Open MPI and chooses no interfaces itself."""
     if not isinstance(run, Mpirun) or run.implementation != "openmpi":
         return {}
     said = [*run.env, *(name for role in run.roles.values() for name in role.env), *run.mpirun_args]
-    return {} if any("btl_tcp_if_" in word for word in said) else OPEN_MPI_DEFAULTS
+    return {} if any("btl_tcp_if_" in word for word in said) else OPEN_MPI_INTERFACES
 
 
 def _open_mpi(job: Job[Mpirun], slots: Mapping[str, int]) -> str:

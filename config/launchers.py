@@ -1,0 +1,48 @@
+"""What launchers of MPI are told by variables: one table for runs, manifests and containers.
+
+Open MPI 4 (ORTE) and 5 (PRRTE) have different names for the same parameter, and each ignores the
+other's. MPICH and Intel MPI share Hydra, under different names.
+"""
+
+OPEN_MPI_TREE_LIMIT = 64
+"""How many nodes Open MPI enters from node 0; above, nodes enter nodes unless it is told otherwise,
+which has hung (routed_radix of Open MPI 4, rml_base_radix of PRRTE; open-mpi/ompi#4578,
+openpmix/prrte#476; 2026-11-20)."""
+
+OPEN_MPI_INTERFACES = {"OMPI_MCA_btl_tcp_if_exclude": "lo,docker0"}
+"""What Open MPI gets unless the file chooses interfaces: docker0 has the same address on every node
+(dstack's example of an MPI task, 2026-11-20)."""
+
+OPEN_MPI_AGENT = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
+"""The variables that name the program by which Open MPI enters other nodes."""
+
+HYDRA_AGENT = (
+    ("HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"),
+    ("I_MPI_HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP_EXEC"),
+)
+"""Pairs of variables: the launcher's kind, and its program."""
+
+
+def agent_variables(agent: str) -> dict[str, str]:
+    """Return the variables with which every launcher enters other nodes through `agent`.
+
+    `engine/agent/container.py` sets the same ones: it runs on nodes and imports nothing of ours.
+    """
+    found = dict.fromkeys(OPEN_MPI_AGENT, agent)
+    for kind, program in HYDRA_AGENT:
+        found |= {kind: "ssh", program: agent}
+    return found
+
+
+def open_mpi_hosts(hostfile: str, slots: int, nodes: int) -> dict[str, str]:
+    """Return the variables that give Open MPI its hostfile and `slots` ranks on a node."""
+    found = {}
+    for family in ("OMPI_MCA_orte", "PRTE_MCA_prte"):
+        found[f"{family}_default_hostfile"] = hostfile
+        found[f"{family}_keep_fqdn_hostnames"] = "true"
+        found[f"{family}_set_default_slots"] = str(slots)
+    if nodes > OPEN_MPI_TREE_LIMIT:
+        for launcher in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh"):
+            found[f"{launcher}_no_tree_spawn"] = "1"
+            found[f"{launcher}_num_concurrent"] = str(nodes)
+    return found
