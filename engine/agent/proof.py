@@ -1,10 +1,14 @@
 """Whether the fast network was used, read from NCCL's own lines as they pass.
 
 NCCL and its plugin fall back to sockets without an error, and a run is then several times slower
-than what was paid for. What they print tells it: which network each process took, how many
+than what was paid for. What they print shows it: which network each process took, how many
 interfaces it found, and whether a connection reaches the GPU without the host's memory. The formats
-are NCCL's (init.cc, transport/net.cc, debug.cc) and aws-ofi-nccl's, before and after 1.15
-(docs/rdma.md, 2026-11-20).
+are NCCL's (init.cc, transport/net.cc, net_ib, debug.cc of 2.12 to 2.30) and aws-ofi-nccl's, before
+and after 1.15 (docs/rdma.md, 2026-11-22).
+
+Several processes that write into one pipe tear each other's lines: stdio writes 4096 bytes at a
+time. No fault follows from a line that may be torn: a form that names a fallback is matched to its
+end, and what only lacks something (`/GDRDMA`) is counted until it is certain.
 """
 
 from __future__ import annotations
@@ -12,26 +16,38 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from engine.agent.findings import Finding, hosts_of
 from engine.agent.journal import Message
 
 HEAD = 300  # of a line, how much before NCCL's own words is looked at for the host
+CERTAIN = 4  # connections of one process that lack GPUDirect RDMA: more than one tear explains
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NCCL = re.compile(r"NCCL (?:INFO|WARN) ")
-_HOST = re.compile(r"([^\s:\[\]<>()]+):\d+:\d+ \[-?\d+\]")
+_HOST = re.compile(r"([^\s:\[\]<>()]+):(\d+):\d+ \[-?\d+\]")
 _NETWORK = re.compile(r"Using network (\S[^\n]*)")
-_CONNECTION = re.compile(r"\[(?:send|receive)\] via NET/([^/]+)/\d+(?:\(\d+\))?(/GDRDMA)?")
+_WAY = r"via NET/([^/]+)/(\d+)(?:\(\d+\))?"
+_CONNECTION = re.compile(
+    r"(?:(?:Channel|Ring) \d+(?:/\d+)? : \d+(?:\[\w+\])? -> \d+(?:\[\w+\])? )?"
+    rf"\[(?:send|receive)\] {_WAY}(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?"
+)
+_DIRECT = re.compile(rf"{_WAY}/GDRDMA")
 _PROVIDER = re.compile(
-    r"NET/OFI Selected provider is ([^\s,]+)(?:, fabric is ([\w-]+))? \(found (\d+) nics?\)",
+    r"NET/OFI Selected provider is ([^\s,]+)(?:, fabric is ([\w-]+))?(?: \(found (\d+) nics?\))?$",
     re.IGNORECASE,
 )
-_DEVICE = re.compile(r"\[\d+\]([\w.-]+):\d+/(IB|RoCE)")
+_PROVIDERS = re.compile(
+    r"(efa|tcp|udp|sockets|verbs|shm|sm2|net|psm[23]?|opx|cxi|gni|usnic|ucx|lpp|mlx)(;\w+)*"
+)
+_DEVICE = re.compile(r"\[(\d+)\](?:=\{\[\d+\] )?[\w.-]+:[\d:]+/(IB|RoCE)")
 _TESTED = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device")
 
 _LIBFABRIC = re.compile(r"(AWS )?Libfabric|OFI", re.IGNORECASE)
-_VERBS = re.compile(r"IB(ext(_v\d+)?)?")
+_VERBS = re.compile(r"IB(ext(_v\d+)?)?|NCCL RDMA Plugin( v\d+)?")
 _NETWORKS = {"efa": _LIBFABRIC, "infiniband": _VERBS, "roce": _VERBS}
 _TITLES = {"efa": "EFA", "infiniband": "InfiniBand", "roce": "RoCE"}
+_LAYERS = {"infiniband": "IB", "roce": "RoCE"}
+_OTHERS = {"IB": "InfiniBand", "RoCE": "RoCE"}
 
 _DEVICES_OF_EFA = "`fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
 _PLUGIN = "LD_LIBRARY_PATH there: it needs aws-ofi-nccl (/opt/amazon/ofi-nccl/lib)"
@@ -41,30 +57,39 @@ _CAUSES = (
     (re.compile(r"NET/OFI No eligible providers were found"), _DEVICES_OF_EFA),
     (re.compile(r"NET/OFI OFI fi_getinfo\(\) call failed: [^\n]*"), _DEVICES_OF_EFA),
     (re.compile(r"NET/OFI aws-ofi-nccl initialization failed"), _DEVICES_OF_EFA),
-    (re.compile(r"NET/Plugin ?: Could not find: libnccl-net\S*"), _PLUGIN),
+    (
+        re.compile(
+            r"NET/Plugin ?: (?:Could not find:(?: [\w-]+(?:\.so)?)+|No plugin found(?: \(\S+\))?"
+            r"|Plugin load \(\S+\) returned \d+)"
+        ),
+        _PLUGIN,
+    ),
     (re.compile(r"NET/IB : No device found"), _DEVICES_OF_IB),
 )
-"""Lines that tell why NCCL falls back, and what to look at then; the first told counts."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a line showed about a node: `level` is proof, warning or fault."""
-
-    level: str
-    rank: int
-    text: str
+"""Lines that say why NCCL falls back, and what to look at then; the first one counts."""
 
 
 @dataclass
 class _Seen:
-    """What a node's lines have shown up to now."""
+    """What a node's lines have shown up to now.
+
+    `provider` is libfabric's, `layers` are link layers by the device's number. `direct` and
+    `indirect` count connections with and without GPUDirect RDMA by process.
+    """
 
     name: str
-    interfaces: str = ""
+    provider: str = ""
+    interfaces: int = 0
+    few: str = ""
+    layers: dict[int, str] = field(default_factory=dict)
+    unknown: str = ""
     cause: str = ""
     look_at: str = ""
     proven: bool = False
+    direct: dict[str, int] = field(default_factory=dict)
+    indirect: dict[str, int] = field(default_factory=dict)
+    example: str = ""
+    reporters: set[str] = field(default_factory=set)  # of too few interfaces
     told: set[str] = field(default_factory=set)
 
 
@@ -88,11 +113,11 @@ class Proof:
         self._interfaces: int = network["interfaces"]
         self._gpudirect: bool = network.get("gpudirect", False)
         self._seen = [_Seen(node["name"]) for node in nodes]
-        self._hosts: dict[str, int] = {}
-        for rank, node in enumerate(nodes):
-            address = node["private_ip"]
-            for host in (node["name"], address, "ip-" + address.replace(".", "-")):
-                self._hosts[host] = rank
+        self._hosts = hosts_of(nodes)
+        self._knows_hosts = False
+        self._writers: dict[int, set[str]] = {}  # processes of NCCL in a node's output
+        self._printing = 0
+        self._orphans = 0  # ends `/GDRDMA` of lines whose beginning was torn off
         working = sum(node.get("processes", 0) > 0 for node in nodes)
         self._wanted_hosts = working or len(nodes)
         self._gpus = int(nodes[0].get("environment", {}).get("GPUCTL_GPUS_PER_NODE", 0))
@@ -109,13 +134,21 @@ class Proof:
         """
         if self._verify == "off":
             return []
-        words = _NCCL.search(text)
-        if words:
-            if not self._promise:
-                return []
-            about = self._node(_host(text[: words.start()]), rank)
-            return self._read(about, _COLOUR.sub("", text[words.end() :]).strip())
-        return self._read_table(rank, text)
+        if "/GDRDMA" in text:
+            self._orphans += text.count("/GDRDMA") - len(_DIRECT.findall(text))
+        words = None
+        for words in _NCCL.finditer(text):  # noqa: B007  the last one: what is before it was torn
+            pass
+        if words is None:
+            return self._read_table(rank, text)
+        if not self._promise:
+            return []
+        about, process = self._about(text[: words.start()], rank)
+        if about is None:
+            return []
+        self._printing = rank
+        self._writers.setdefault(rank, set()).add(process)
+        return self._read(about, process, _COLOUR.sub("", text[words.end() :]).strip())
 
     def at_end(self) -> list[Finding]:
         """What only the end shows: that something never came. To be asked when all went well."""
@@ -126,54 +159,73 @@ class Proof:
             findings += self._end_table(rank)
         if len(self._tested_on) == 1 and self._tested_ranks > 1:
             findings += self._trap(next(iter(self._tested_on)), self._tested_ranks)
+        if self._promise:
+            for rank in range(len(self._seen)):
+                findings += self._end_node(rank)
+            findings += self._end_gpudirect()
         if self._verify == "require" and self._promise:
-            unproven = [rank for rank, seen in enumerate(self._seen) if not seen.proven]
-            title = _TITLES[self._promise]
-            if len(unproven) == len(self._seen):
-                text = (
-                    f"no line of NCCL shows {title}, which `verify: require` asks for; look at"
-                    " whether the job uses NCCL, has NCCL_DEBUG=INFO, and prints what NCCL says"
-                )
-                findings.append(self._fault(0, text))
-            elif unproven:
-                names = ", ".join(self._seen[rank].name for rank in unproven)
-                text = f"no line of NCCL shows {title} on {names}"
-                findings.append(Finding("warning", unproven[0], text))
+            findings += self._require()
         return findings
 
-    def _node(self, host: str, printed_on: int) -> int:
-        known = self._hosts.get(host, self._hosts.get(host.partition(".")[0]))
-        return printed_on if known is None else known
+    def _require(self) -> list[Finding]:
+        unproven = [seen.name for seen in self._seen if not seen.proven]
+        title = _TITLES[self._promise]
+        if not unproven:
+            return []
+        where = f" on {', '.join(unproven)}" if len(unproven) < len(self._seen) else ""
+        text = (
+            f"no line of NCCL shows {title}{where}, which `verify: require` asks for; look at"
+            " whether the job uses NCCL there, has NCCL_DEBUG=INFO, and prints what NCCL says"
+        )
+        return [self._fault(self._rank(unproven[0]), text)]
 
-    def _read(self, rank: int, words: str) -> list[Finding]:
+    def _rank(self, name: str) -> int:
+        return next(rank for rank, seen in enumerate(self._seen) if seen.name == name)
+
+    def _about(self, before: str, printed_on: int) -> tuple[int | None, str]:
+        """The node, and the process, that NCCL's prefix names; None where the prefix is torn.
+
+        A host that nobody knows, a container's, is the node's that printed the line: unless the
+        run's hosts are known by their names.
+        """
+        found = _HOST.findall(_COLOUR.sub("", before[-HEAD:]))
+        host, process = found[-1] if found else ("", "")
+        rank = self._hosts.get(host, self._hosts.get(host.partition(".")[0]))
+        if rank is None and host:  # behind a line that was torn there
+            ends = [name for name in self._hosts if host.endswith(name)]
+            rank = self._hosts[max(ends, key=len)] if ends else None
+        if rank is not None:
+            self._knows_hosts = True
+            return rank, f"{rank}:{process}"
+        return (None if self._knows_hosts else printed_on), f"{host}:{process}"
+
+    def _read(self, rank: int, process: str, words: str) -> list[Finding]:
         """One line of NCCL's about node `rank`, without what stands before its own words."""
+        seen = self._seen[rank]
         for pattern, look_at in _CAUSES:
             cause = pattern.search(words)
-            if cause and not self._seen[rank].cause:
-                self._seen[rank].cause, self._seen[rank].look_at = cause[0], look_at
+            if cause and not seen.cause:
+                seen.cause, seen.look_at = cause[0], look_at
         network = _NETWORK.match(words)
         if network:
             return self._check_network(rank, network[1].strip(), words)
-        provider = _PROVIDER.search(words)
+        provider = _PROVIDER.match(words)
         if provider and self._promise == "efa":
-            return self._check_provider(rank, provider)
+            return self._check_provider(rank, process, provider)
         if words.startswith("NET/IB : Using"):
-            devices = _DEVICE.findall(words)
-            if devices:
-                self._seen[rank].interfaces = f"{len(devices)} {devices[0][1]} devices, "
-        connection = _CONNECTION.search(words)
+            seen.layers.update((int(number), layer) for number, layer in _DEVICE.findall(words))
+        connection = _CONNECTION.fullmatch(words)
         if connection:
-            return self._check_connection(rank, connection[1], bool(connection[2]), words)
+            return self._check_connection(rank, process, connection, words)
         return []
 
     def _check_network(self, rank: int, network: str, words: str) -> list[Finding]:
-        if _NETWORKS[self._promise].fullmatch(network):
-            return []
-        known = network == "Socket" or any(one.fullmatch(network) for one in _NETWORKS.values())
         seen, title = self._seen[rank], _TITLES[self._promise]
-        if not known:
-            text = f"{seen.name}: NCCL's network {network} is not known to be {title}"
-            return self._once(rank, "network", Finding("warning", rank, text))
+        if _NETWORKS[self._promise].fullmatch(network):
+            return self._prove(rank) if seen.provider == "efa" or seen.layers else []
+        if network != "Socket" and not any(one.fullmatch(network) for one in _NETWORKS.values()):
+            seen.unknown = network
+            return []
         actual = "sockets" if network == "Socket" else f"NCCL's network {network}"
         default = _DEVICES_OF_EFA if self._promise == "efa" else _DEVICES_OF_IB
         why = f", after `{seen.cause}`" if seen.cause else ""
@@ -183,43 +235,121 @@ class Proof:
         )
         return self._once(rank, "network", self._fault(rank, text))
 
-    def _check_provider(self, rank: int, provider: re.Match[str]) -> list[Finding]:
-        seen, name, found = self._seen[rank], provider[1], int(provider[3])
-        if name.lower() != "efa":
+    def _check_provider(self, rank: int, process: str, provider: re.Match[str]) -> list[Finding]:
+        seen, name, found = self._seen[rank], provider[1].lower(), provider[3]
+        if not _PROVIDERS.fullmatch(name):
+            return []
+        if seen.provider in ("", "efa"):  # of several processes, one that is not EFA counts
+            seen.provider = name
+        if name != "efa":
             text = (
-                f"{seen.name} uses libfabric's provider {name} instead of EFA: `{provider[0]}`;"
-                f" look at FI_PROVIDER, and {_DEVICES_OF_EFA}"
+                f"{seen.name} uses libfabric's provider {provider[1]} instead of EFA:"
+                f" `{provider[0]}`; look at FI_PROVIDER, and {_DEVICES_OF_EFA}"
             )
             return self._once(rank, "network", self._fault(rank, text))
-        seen.interfaces = f"{found} interfaces, "
-        if found >= self._interfaces:
+        if found is None:
             return []
-        text = (
+        if int(found) >= self._interfaces:
+            seen.interfaces = int(found)
+            return []
+        seen.reporters.add(process)
+        alone = len(self._writers[self._printing]) == 1
+        seen.few = (
             f"{seen.name} uses {found} of {self._interfaces} EFA interfaces: `{provider[0]}`;"
             f" look at {_DEVICES_OF_EFA}"
         )
-        return self._once(rank, "interfaces", self._fault(rank, text))
+        return self._few(rank) if alone or len(seen.reporters) > 1 else []
 
-    def _check_connection(self, rank: int, network: str, direct: bool, words: str) -> list[Finding]:
+    def _few(self, rank: int) -> list[Finding]:
+        """Fewer interfaces than the node has: said by the only process that prints there, by two,
+        or denied by none.
+        """
+        return self._once(rank, "interfaces", self._fault(rank, self._seen[rank].few))
+
+    def _check_connection(
+        self, rank: int, process: str, connection: re.Match[str], words: str
+    ) -> list[Finding]:
+        network, device, direct = connection.groups()
         if not _NETWORKS[self._promise].fullmatch(network):
             return self._check_network(rank, network, words)
+        seen = self._seen[rank]
+        found = self._prove(rank, int(device))
+        if direct and seen.proven:
+            seen.direct[process] = seen.direct.get(process, 0) + 1
+            text = f"{seen.name} uses GPUDirect RDMA"
+            return found + self._once(rank, "direct", Finding("proof", rank, text))
+        if direct:
+            return found
+        seen.indirect[process] = seen.indirect.get(process, 0) + 1
+        seen.example = seen.example or words
+        if seen.indirect[process] >= CERTAIN and not seen.direct and not self._orphans:
+            found += self._tell_indirect(rank)
+        return found
+
+    def _prove(self, rank: int, device: int | None = None) -> list[Finding]:
+        """The node uses what was promised, unless its provider or its devices say otherwise."""
         seen, title = self._seen[rank], _TITLES[self._promise]
-        if self._gpudirect and not direct:
-            cause = (
-                "`cat /sys/class/infiniband/*/device/p2p` there, and whether NVIDIA's driver was"
-                " loaded before EFA's"
-                if self._promise == "efa"
-                else "whether the module nvidia_peermem is loaded there, and NCCL_NET_GDR_LEVEL"
-            )
-            text = (
-                f"{seen.name} goes through the host's memory, without GPUDirect RDMA: `{words}`;"
-                f" look at {cause}"
-            )
-            return self._once(rank, "gpudirect", self._fault(rank, text))
+        if "network" in seen.told:
+            return []
+        if self._promise == "efa":
+            if seen.provider != "efa" and (seen.provider or not self._interfaces):
+                return []
+            count = f": {seen.interfaces} interfaces" if seen.interfaces else ""
+        else:
+            layers = set(seen.layers.values())
+            layer = seen.layers.get(-1 if device is None else device)
+            layer = layer or (layers.pop() if len(layers) == 1 else None)
+            if layer not in (None, _LAYERS[self._promise]):
+                text = f"{seen.name} uses {_OTHERS[str(layer)]}, not {title}: its devices say so"
+                return self._once(rank, "layer", Finding("warning", rank, text))
+            if layer is None and device is None:
+                return []
+            count = f": {len(seen.layers)} {layer} devices" if layer else ""
         seen.proven = True
-        how = "GPUDirect RDMA" if direct else "through the host's memory"
-        proof = Finding("proof", rank, f"{seen.name} uses {title}: {seen.interfaces}{how}")
-        return self._once(rank, "proof", proof)
+        return self._once(rank, "proof", Finding("proof", rank, f"{seen.name} uses {title}{count}"))
+
+    def _end_node(self, rank: int) -> list[Finding]:
+        seen, found = self._seen[rank], []
+        if seen.few and not seen.interfaces:
+            found += self._few(rank)
+        if seen.provider == "efa":
+            found += self._prove(rank)
+        if seen.unknown and not seen.proven and "network" not in seen.told:
+            text = (
+                f"{seen.name}: NCCL's network {seen.unknown} is not known to be"
+                f" {_TITLES[self._promise]}"
+            )
+            found += self._once(rank, "network", Finding("warning", rank, text))
+        return found
+
+    def _end_gpudirect(self) -> list[Finding]:
+        """Connections without GPUDirect RDMA, less those whose end was torn off and came later."""
+        found: list[Finding] = []
+        counts = [sum(seen.indirect.values()) for seen in self._seen]
+        if sum(counts) > self._orphans:
+            most, torn = max(counts), any(len(one) > 1 for one in self._writers.values())
+            for rank, count in enumerate(counts):
+                # Few beside many direct ones may be put together from lines of two nodes.
+                few = torn and self._seen[rank].direct and count < CERTAIN
+                if not few and (count > self._orphans or count == most):
+                    found += self._tell_indirect(rank)
+        return found
+
+    def _tell_indirect(self, rank: int) -> list[Finding]:
+        seen = self._seen[rank]
+        if "network" in seen.told:
+            return []
+        text = f"{seen.name} goes through the host's memory, without GPUDirect RDMA"
+        if not self._gpudirect:
+            return self._once(rank, "gpudirect", Finding("proof", rank, text))
+        cause = (
+            "`cat /sys/class/infiniband/*/device/p2p` there, and whether NVIDIA's driver was"
+            " loaded before EFA's"
+            if self._promise == "efa"
+            else "whether the module nvidia_peermem is loaded there, and NCCL_NET_GDR_LEVEL"
+        )
+        fault = self._fault(rank, f"{text}: `{seen.example}`; look at {cause}")
+        return self._once(rank, "gpudirect", fault)
 
     def _read_table(self, rank: int, text: str) -> list[Finding]:
         """A line of nccl-tests' header about a rank, or the line that ends the header."""
@@ -247,7 +377,7 @@ class Proof:
         if self._trap_told or self._wanted_hosts < 2:
             return []
         self._trap_told = True
-        rank = self._node(host, 0)
+        rank = self._hosts.get(host, self._hosts.get(host.partition(".")[0], 0))
         text = (
             f"all {ranks} ranks of nccl-tests ran on {self._seen[rank].name} ({host}), of"
             f" {self._wanted_hosts} nodes: the launcher ignored the hostfile; look at what mpirun"
@@ -264,9 +394,3 @@ class Proof:
             return []
         self._seen[rank].told.add(topic)
         return [finding]
-
-
-def _host(before: str) -> str:
-    """The host in `HOST:PID:TID [gpu] `, whatever a launcher put in front; empty without one."""
-    found = _HOST.findall(_COLOUR.sub("", before[-HEAD:]))
-    return found[-1] if found else ""

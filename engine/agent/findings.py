@@ -1,0 +1,25 @@
+"""What output showed about a node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.agent.journal import Message
+
+
+class Finding(NamedTuple):
+    """What output showed about a node: `level` is proof, warning or fault."""
+
+    level: str
+    rank: int
+    text: str
+
+
+def hosts_of(nodes: list[Message]) -> dict[str, int]:
+    """Return the rank of a node by each name that it may have in output."""
+    found = {}
+    for rank, node in enumerate(nodes):
+        address = node["private_ip"]
+        for host in (node["name"], address, "ip-" + address.replace(".", "-")):
+            found[host] = rank
+    return found
