@@ -1,4 +1,4 @@
-"""A run on the terminal: output by rank as it comes, a table of results at the end."""
+"""A run on the terminal: output by rank as it comes, tables of results at the end."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.events import Event, NetworkSeen, NodeInterrupted, Output, RankStarted
-    from engine.nccl_tests import Row
     from engine.plan import LaunchPlan
     from engine.result import RunResult
 
@@ -51,8 +50,10 @@ class RunView:
             self._rank_started(event)
         elif event.kind == "network_seen":
             self._network_seen(event)
-        elif event.kind == "evidence":
-            pass  # `end` says where it is
+        elif event.kind == "output_judged":
+            say(f"-- {event.level}: {event.text}")
+        elif event.kind in ("evidence", "table_written"):
+            pass  # `end` says where it is, and shows the table
         elif event.kind == "node_interrupted":
             say(f"-- {interruption(event, self._name(event.rank))}")
         else:
@@ -72,8 +73,10 @@ class RunView:
         """
         if self._as_json:
             return
-        if self._tables.rows:
-            say("\n" + "\n".join(table(self._tables.rows)))
+        from cli.tables import table_lines
+
+        for table in self._tables.tables:
+            say("\n" + "\n".join(table_lines(table, self._name(table.facts.rank))))
         say("")
         say("\n".join(verdict(result)))
         if evidence is not None:
@@ -99,25 +102,25 @@ class RunView:
             say(f"-- network {event.level}: {event.text}")
             return
         name = self._name(event.rank)
-        self._proofs.setdefault(event.text.removeprefix(name), []).append(name)
-        if sum(map(len, self._proofs.values())) == len(self._plan.nodes):
-            self._tell_proofs()
+        text = event.text.removeprefix(name)
+        self._proofs.setdefault(text, []).append(name)
+        if len(self._proofs[text]) == len(self._plan.nodes):
+            self._tell_proofs(text)
 
-    def _tell_proofs(self) -> None:
+    def _tell_proofs(self, *texts: str) -> None:
         from nodes.names import fold
 
-        for text, names in self._proofs.items():
-            say(f"-- network: {fold(names)}{text}")
-        self._proofs.clear()
+        for text in texts or tuple(self._proofs):
+            say(f"-- network: {fold(self._proofs.pop(text))}{text}")
 
     def end_json(
         self, result: "RunResult", cost_usd: float | None, evidence: "Path | None"
     ) -> None:
-        """Print result, rows, what the fleet cost if it is gone, and the folder with evidence of
+        """Print result, tables, what the fleet cost if it is gone, and the folder with evidence of
         lost nodes if there is any, as one JSON document on stdout.
         """
         value = result.model_dump(mode="json")
-        value["rows"] = [row.model_dump(mode="json") for row in self._tables.rows]
+        value["tables"] = [table.model_dump(mode="json") for table in self._tables.tables]
         value["cost_usd"] = cost_usd
         value["evidence"] = evidence
         say_json(value)
@@ -127,9 +130,10 @@ def verdict(result: "RunResult") -> list[str]:
     """How the run ended; for a failure who failed first, and its last lines."""
     took = f"{(result.ended - result.started).total_seconds():.1f}s"
     head = f"Run {result.run_id}: {result.status} in {took}, exit code {result.exit_code}"
+    warnings = [f"Warning: {text}" for text in result.warnings]
     if result.status == "done":
-        return [head]
-    lines = [f"{head}: {result.reason}"]
+        return [*warnings, head]
+    lines = [*warnings, f"{head}: {result.reason}"]
     if result.last_lines:
         lines.append(f"Last lines of rank {result.first_failed_rank}:")
         lines += [f"  {line}" for line in result.last_lines]
@@ -174,17 +178,3 @@ def told(event: "Event") -> str:
         case _:
             text = event.kind.replace("_", " ")
     return text
-
-
-def table(rows: "Sequence[Row]") -> list[str]:
-    """nccl-tests' rows: size, out-of-place algbw and busbw in GB/s, wrong values."""
-    head = f"{'size':>12} {'type':>8} {'time':>12} {'algbw':>9} {'busbw':>9} {'wrong':>6}"
-    units = f"{'bytes':>12} {'':>8} {'us':>12} {'GB/s':>9} {'GB/s':>9} {'':>6}"
-    lines = [head, units]
-    for row in rows:
-        wrong = "N/A" if row.wrong is None else str(row.wrong)
-        lines.append(
-            f"{row.size:>12} {row.dtype:>8} {row.time_us:>12.1f} {row.algbw:>9.2f} "
-            f"{row.busbw:>9.2f} {wrong:>6}"
-        )
-    return lines

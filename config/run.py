@@ -138,8 +138,9 @@ class Run(Model):
     )
     verify: Literal["off", "warn", "require"] | None = Field(
         default=None,
-        description="What NCCL's lines must show of RDMA; by default a line that shows a fallback"
-        " fails the run, `require` also fails a run without any such line.",
+        description="What output may say of network and numbers; by default NCCL's line that shows"
+        " a fallback and wrong data of nccl-tests fail the run, `require` also fails it where a node"
+        " shows no RDMA, `warn` shows all of it, `off` looks at nothing.",
     )
     order: Literal["topology", "launch"] = Field(
         default="topology",

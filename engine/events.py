@@ -32,6 +32,7 @@ class RunStarted(Value):
     startup_order: str
     stop_criteria: str
     on_stop: Literal["keep", "destroy"]
+    programs: tuple[str, ...] = ()
     nodes: tuple[RunNode, ...]
 
 
@@ -74,6 +75,28 @@ class NetworkSeen(Value):
     rank: int
     level: Literal["proof", "warning", "fault"]
     text: str
+
+
+class OutputJudged(Value):
+    """What output of the node `rank` says against the run, in one line.
+
+    `warning`: the run goes on and may be done; `fault`: the run ends as failed.
+    """
+
+    kind: Literal["output_judged"] = "output_judged"
+    time: float
+    rank: int
+    level: Literal["warning", "fault"]
+    text: str
+
+
+class TableWritten(Value):
+    """What a program of nccl-tests wrote on the node `rank` as JSON, without its environment."""
+
+    kind: Literal["table_written"] = "table_written"
+    time: float
+    rank: int
+    document: dict[str, Any]
 
 
 class Output(Value):
@@ -200,6 +223,8 @@ Event = (
     | NodeReady
     | RankStarted
     | NetworkSeen
+    | OutputJudged
+    | TableWritten
     | Output
     | NodeExited
     | NodeStopped

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,24 +11,10 @@ from typing import Literal, Self
 
 from config.errors import InputError, RunError
 from config.models import Value
-from engine.nccl_tests import Row
+from engine.history_schema import SCHEMA_VERSION, STEPS
+from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.plan import LaunchPlan
 from engine.result import RunResult
-
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE runs (
-  run_id TEXT PRIMARY KEY, name TEXT NOT NULL, cluster TEXT NOT NULL, nodes INTEGER NOT NULL,
-  on_stop TEXT NOT NULL, status TEXT NOT NULL, exit_code INTEGER, first_failed_rank INTEGER,
-  reason TEXT NOT NULL, started TEXT NOT NULL, ended TEXT, cost_usd REAL
-);
-CREATE TABLE rows (
-  run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE, number INTEGER NOT NULL,
-  rank INTEGER NOT NULL, size INTEGER NOT NULL, count INTEGER NOT NULL, dtype TEXT NOT NULL,
-  redop TEXT, root INTEGER, time_us REAL NOT NULL, algbw REAL NOT NULL, busbw REAL NOT NULL,
-  wrong INTEGER, in_place TEXT NOT NULL, PRIMARY KEY (run_id, number)
-);
-"""
 
 
 class RunRecord(Value):
@@ -51,6 +37,15 @@ class RunRecord(Value):
     def is_over(self) -> bool:
         """Whether its end was seen."""
         return self.status != "running"
+
+
+class KeptFinding(Value):
+    """What output showed: of the network (`network_seen`) or of the numbers (`output_judged`)."""
+
+    kind: str
+    level: str
+    rank: int
+    text: str
 
 
 class History:
@@ -124,19 +119,28 @@ class History:
         """What the run's cluster cost from its launch to its end is known."""
         self._write("UPDATE runs SET cost_usd = ? WHERE run_id = ?", [(cost_usd, run_id)])
 
-    def add_rows(self, run_id: str, first: int, rows: Iterable[Row]) -> None:
-        """Rows `first`, `first` + 1, … of the run are kept; those that are there stay."""
+    def keep_table(self, run_id: str, number: int, table: Table, first: int = 0) -> None:
+        """The run's table is known, with `table.rows`, of which the first has the number `first`.
+
+        What is known already is replaced.
+        """
+        facts = table.facts.model_dump_json(exclude_defaults=True)
+        self._write("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", [(run_id, number, facts)])
         self._write(
-            "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
-                    *(run_id, first + index, row.rank, row.size, row.count, row.dtype),
-                    *(row.redop, row.root, row.time_us, row.algbw, row.busbw, row.wrong),
-                    row.in_place.model_dump_json(),
+                    *(run_id, number, first + index, row.size, row.count, row.dtype),
+                    *(row.redop, row.root, _text(row.out_of_place), _text(row.in_place), row.at),
                 )
-                for index, row in enumerate(rows)
+                for index, row in enumerate(table.rows)
             ],
         )
+
+    def keep_finding(self, run_id: str, number: int, finding: KeptFinding) -> None:
+        """The finding is known; `number` counts those of the run."""
+        values = (run_id, number, finding.kind, finding.level, finding.rank, finding.text)
+        self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", [values])
 
     def runs(self) -> tuple[RunRecord, ...]:
         """All runs, newest first."""
@@ -144,16 +148,34 @@ class History:
             found = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
         return tuple(RunRecord.model_validate(dict(row)) for row in found)
 
-    def rows(self, run_id: str) -> tuple[Row, ...]:
-        """The run's rows in the order in which they were printed."""
+    def tables(self, run_id: str) -> tuple[Table, ...]:
+        """The run's tables in the order in which they began."""
+        with self._errors():
+            tables = self._database.execute(
+                "SELECT number, facts FROM tables WHERE run_id = ? ORDER BY number", (run_id,)
+            ).fetchall()
+            rows = self._database.execute(
+                "SELECT * FROM rows WHERE run_id = ? ORDER BY in_table, number", (run_id,)
+            ).fetchall()
+        of_table: dict[int, list[Row]] = {}
+        for row in rows:
+            of_table.setdefault(row["in_table"], []).append(_row(row))
+        return tuple(
+            Table(
+                facts=Facts.model_validate_json(table["facts"]),
+                rows=tuple(of_table.get(table["number"], ())),
+            )
+            for table in tables
+        )
+
+    def findings(self, run_id: str) -> tuple[KeptFinding, ...]:
+        """What the run's output showed, in the order in which it was found."""
         with self._errors():
             found = self._database.execute(
-                "SELECT * FROM rows WHERE run_id = ? ORDER BY number", (run_id,)
+                "SELECT kind, level, rank, text FROM findings WHERE run_id = ? ORDER BY number",
+                (run_id,),
             ).fetchall()
-        return tuple(
-            Row.model_validate({**row, "in_place": json.loads(row["in_place"])})
-            for row in map(dict, found)
-        )
+        return tuple(KeptFinding.model_validate(dict(row)) for row in found)
 
     def find(self, run_id_or_name: str) -> RunRecord:
         """The run with this id, or the newest with this name; InputError names those there are."""
@@ -177,13 +199,15 @@ class History:
                 f"{self._path} has version {version}, this gpuctl knows {SCHEMA_VERSION}",
                 "use the newer gpuctl that wrote it",
             )
-        if version == 0:
+        while version < SCHEMA_VERSION:
             with self._transaction():
-                # Another process may have made it while this one waited for the lock.
-                if self._database.execute("PRAGMA user_version").fetchone()[0] == 0:
-                    for statement in _SCHEMA.split(";"):
+                # Another process may have done it while this one waited for the lock.
+                version = self._database.execute("PRAGMA user_version").fetchone()[0]
+                if version < SCHEMA_VERSION:
+                    for statement in STEPS[version].split(";"):
                         self._database.execute(statement)
-                    self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    version = SCHEMA_VERSION
+                    self._database.execute(f"PRAGMA user_version = {version}")
 
     def _write(self, statement: str, values: list[tuple[object, ...]]) -> None:
         with self._errors(), self._transaction():
@@ -209,3 +233,14 @@ class History:
                 f"{self._path} cannot be used: {error}",
                 "move it away; gpuctl then starts a new history",
             ) from error
+
+
+def _text(half: Timing | None) -> str | None:
+    return None if half is None else half.model_dump_json(exclude_defaults=True)
+
+
+def _row(row: sqlite3.Row) -> Row:
+    fields = {name: row[name] for name in Row.model_fields}
+    for half in ("out_of_place", "in_place"):
+        fields[half] = None if row[half] is None else json.loads(row[half])
+    return Row.model_validate(fields)

@@ -1,135 +1,168 @@
-"""Rows of nccl-tests' tables, read from a job's output as it passes.
+"""nccl-tests' tables of a run, collected from its events: what the history keeps and people see.
 
-Tolerant, because the format changed four times (nccl-tests' history, 2021 to 2.19, read
-2026-11-20): redop and root come and go, `error` was a largest difference before it became `#wrong`,
-a count; -S appends a time, -I four columns to each half, mpirun and srun put tags in front.
+What is read of a line is engine/agent/tables.py's: the supervisor judges by the same.
 """
 
-import re
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from pydantic import Field
 
 from config.models import Value
-from engine.events import Event, Output
+from engine.agent.table_json import merge, read
+from engine.agent.table_rows import Row as ReadRow
+from engine.agent.tables import Table as ReadTable
+from engine.agent.tables import TableReader
+from engine.events import Event, Output, RunFinished, RunStarted, TableWritten
 from engine.lines import WholeLines
-
-_TAG = re.compile(r"^\s*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:)\s?")
-_TYPE = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|fp?8_?e\dm\d")
-_WORD = re.compile(r"[a-z]+")
-_INTEGER = re.compile(r"-?\d+")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIME = re.compile(r"\d{2}:\d{2}:\d{2}")
 
 
 class Timing(Value):
     """One half of a row: time in microseconds, bandwidths in GB/s.
 
-    `wrong` is how many values were wrong; None where they were not checked, or not counted.
+    `wrong` is how many values were wrong; None where they were not checked, or not counted: older
+    tables say the largest difference instead, `error`. `iterations` is what `-I 1` adds (shortest,
+    longest, 99th percentile in microseconds, spread in percent).
     """
 
     time_us: float
     algbw: float
     busbw: float
     wrong: int | None
+    error: float | None = None
+    iterations: tuple[float, ...] = ()
 
 
-class Row(Timing):
-    """A row: its own timing is out-of-place. `size` in bytes, `count` in elements.
+class Row(Value):
+    """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
 
-    `redop` and `root` are None where the table has no such column. `rank` is the node's that
-    printed it.
+    `redop` and `root` are None where the table has no such column; `at` is the time that `-S` adds.
     """
 
-    rank: int
     size: int
     count: int
     dtype: str
     redop: str | None
     root: int | None
-    in_place: Timing
+    out_of_place: Timing | None
+    in_place: Timing | None
+    at: str = ""
+
+
+class TestedRank(Value):
+    """A rank of a table: its host, and the PCI address of its device."""
+
+    rank: int
+    group: int = 0
+    pid: int
+    host: str
+    device: int
+    pci: str
+    name: str
+
+
+class Facts(Value):
+    """What a table says beside its rows; `rank` is that of the node that printed it.
+
+    Versions are empty and `flags` are missing where nothing told them (flags: min_bytes, max_bytes,
+    step, factor, warmup, iterations, aggregated, checks, graph, unalign, threads, gpus).
+    `out_of_bounds` and `average_busbw` are None without a footer, `ended_at` is the size at which a
+    table broke off, `lost` how many rows were printed and not found whole.
+    """
+
+    rank: int
+    collective: str
+    nccl_tests: str = ""
+    nccl: str = ""
+    plugin: str = ""
+    driver: str = ""
+    flags: dict[str, int] = Field(default={})
+    ranks: tuple[TestedRank, ...] = ()
+    is_checked: bool = True
+    out_of_bounds: int | None = None
+    average_busbw: float | None = None
+    ended_at: int | None = None
+    lost: int = 0
+    from_json: bool = False
+    begun: datetime | None = None
+
+
+class Table(Value):
+    """One table of a run."""
+
+    facts: Facts
+    rows: tuple[Row, ...]
 
 
 class TableParser:
-    """Finds rows in a run's events; `rows` has all so far, as they came."""
+    """Finds tables in a run's events, in the order in which they began."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
         self._lines = WholeLines()
-        self._differences: set[int] = set()
+        self._reader = TableReader()
 
-    def feed(self, event: Event) -> tuple[Row, ...]:
-        """The rows that `event` completes."""
-        if not isinstance(event, Output):
+    def feed(self, event: Event) -> tuple[int, ...]:
+        """Return the numbers of the tables that `event` adds to or changes."""
+        if isinstance(event, RunStarted):
+            self._reader = TableReader(event.programs)
+        elif isinstance(event, Output):
+            return self._read(self._lines.feed(event))
+        elif isinstance(event, RunFinished):
+            self._read(self._lines.rest())
+            return tuple(range(len(self._reader.tables)))
+        elif isinstance(event, TableWritten):
+            return self._read_json(event)
+        return ()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables so far."""
+        return tuple(self.table(number) for number in range(len(self._reader.tables)))
+
+    def table(self, number: int, first: int = 0) -> Table:
+        """Return the table with this number, as far as it goes, with its rows from `first` on."""
+        table = self._reader.tables[number]
+        return Table(facts=_facts(table), rows=tuple(map(_row, table.rows[first:])))
+
+    def _read(self, lines: tuple[Output, ...]) -> tuple[int, ...]:
+        changed = [
+            self._reader.feed(line.rank, line.stream, line.text, line.time) for line in lines
+        ]
+        tables = [table for table in changed if table is not None]
+        return tuple(sorted({self._number(table) for table in tables}))
+
+    def _read_json(self, event: TableWritten) -> tuple[int, ...]:
+        try:
+            told = read(event.document, event.rank)
+        except (KeyError, TypeError, ValueError, IndexError):  # of a version to come
             return ()
-        found = []
-        for line in self._lines.feed(event):
-            text = _TAG.sub("", line.text)
-            if text.lstrip().startswith("#"):
-                self._note_header(line.rank, text)
-            elif (
-                row := parse_row(text, line.rank, line.rank not in self._differences)
-            ) is not None:
-                found.append(row)
-        self.rows.extend(found)
-        return tuple(found)
+        return (self._number(merge(self._reader.tables, told)),)
 
-    def _note_header(self, rank: int, text: str) -> None:
-        columns = text.replace("#wrong", " #wrong").split()
-        if "busbw" in columns:
-            if "error" in columns:
-                self._differences.add(rank)
-            else:
-                self._differences.discard(rank)
+    def _number(self, table: ReadTable) -> int:
+        return next(n for n, one in enumerate(self._reader.tables) if one is table)
 
 
-def parse_row(text: str, rank: int, counts_wrong: bool) -> Row | None:
-    """The row that `text` is, or None. `counts_wrong`: its table has `#wrong`, not `error`."""
-    tokens = text.split()
-    if len(tokens) < 7 or not _TYPE.fullmatch(tokens[2]):
-        return None
-    if not (tokens[0].isdecimal() and tokens[1].isdecimal()):
-        return None
-    rest = tokens[3:]
-    if len(rest) > 2 and _DATE.fullmatch(rest[-2]) and _TIME.fullmatch(rest[-1]):
-        rest = rest[:-2]
-    redop = rest.pop(0) if _WORD.fullmatch(rest[0]) else None
-    # Columns of timings come in fours; what is left over is the root.
-    root = None
-    if len(rest) % 4 == 1 and _INTEGER.fullmatch(rest[0]):
-        root = int(rest.pop(0))
-    halves = _halves(rest, counts_wrong)
-    if halves is None:
-        return None
-    return Row(
-        **halves[0].model_dump(),
-        rank=rank,
-        size=int(tokens[0]),
-        count=int(tokens[1]),
-        dtype=tokens[2],
-        redop=redop,
-        root=root,
-        in_place=halves[1],
+def _facts(table: ReadTable) -> Facts:
+    return Facts(
+        rank=table.printed_on,
+        collective=table.collective,
+        nccl_tests=table.nccl_tests,
+        nccl=table.nccl,
+        plugin=table.plugin,
+        driver=table.driver,
+        flags=table.flags,
+        ranks=tuple(TestedRank(**asdict(rank)) for rank in table.ranks),
+        is_checked=table.is_checked,
+        out_of_bounds=table.out_of_bounds,
+        average_busbw=table.average_busbw,
+        ended_at=table.ended_at,
+        lost=table.lost,
+        from_json=table.has_json,
+        begun=datetime.fromtimestamp(table.begun, UTC) if table.begun else None,
     )
 
 
-def _halves(columns: list[str], counts_wrong: bool) -> tuple[Timing, Timing] | None:
-    """Out-of-place and in-place; None when the columns are something else."""
-    if len(columns) not in (8, 16):
-        return None
-    middle = len(columns) // 2
-    try:
-        return _timing(columns[:middle], counts_wrong), _timing(columns[middle:], counts_wrong)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _timing(columns: list[str], counts_wrong: bool) -> Timing:
-    time_us, algbw, busbw = (float(text) for text in columns[:3])
-    wrong = _wrong(columns[3], counts_wrong)
-    return Timing(time_us=time_us, algbw=algbw, busbw=busbw, wrong=wrong)
-
-
-def _wrong(text: str, counts_wrong: bool) -> int | None:
-    """A count may be printed as 1.2e+07; ValueError for what is neither a number nor N/A."""
-    if text == "N/A":
-        return None
-    value = float(text)
-    return int(value) if counts_wrong else None
+def _row(row: ReadRow) -> Row:
+    fields = asdict(row)
+    del fields["is_joined"]
+    return Row.model_validate(fields)

@@ -3,13 +3,14 @@
 What `--dry-run` prints is what the agent on the head node gets; nothing is decided later.
 """
 
+import re
 import secrets
 from typing import Literal
 
 from pydantic import Field
 
 from config.models import Value
-from config.run import Run, RunType
+from config.run import NcclTests, Run, RunType
 from engine.environment import node_environment, variables_of
 from engine.modes import MODES
 from engine.modes.job import Job, Launch, ReadyPlan, nodes_wanted, roles_of
@@ -62,8 +63,9 @@ class LaunchPlan(Value):
     `cluster_ips` are all nodes of the cluster, those that this run leaves idle included: what
     powers off when the run says `destroy` and no client is there to do it. `is_spot`: AWS may take
     the nodes back. With `workers-done` the run is over when every node whose role is `worker` has
-    exited with 0. `dashboard` is a URL on the head, as the nodes see it; empty without one.
-    `warnings` are for the person who starts the run.
+    exited with 0. `programs` are those of nccl-tests that the commands name, in order.
+    `dashboard` is a URL on the head, as the nodes see it; empty without one. `warnings` are for
+    the person who starts the run.
     """
 
     schema_version: int = 2
@@ -82,6 +84,7 @@ class LaunchPlan(Value):
     cluster_ips: tuple[str, ...]
     is_spot: bool = False
     dashboard: str = ""
+    programs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -121,6 +124,7 @@ def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
         is_spot=inventory.is_spot,
         dashboard=launch.dashboard,
+        programs=_programs(run),
         warnings=warnings(preset, _own_names(run)),
     )
 
@@ -152,6 +156,21 @@ def _own_names(run: Run) -> dict[str, object]:
     for role in run.roles.values():
         names.update(role.env)
     return names
+
+
+_PROGRAM = re.compile(
+    r"\b((?:all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter|scatter"
+    r"|sendrecv)_perf)\b"
+)
+
+
+def _programs(run: Run) -> tuple[str, ...]:
+    """nccl-tests' programs in the order in which the run's commands name them."""
+    if isinstance(run, NcclTests):
+        return tuple(f"{collective}_perf" for collective in run.collectives)
+    own = getattr(run, "commands", None) or ()
+    commands = [*own, *(text for role in run.roles.values() for text in role.commands or ())]
+    return tuple(name for text in commands for name in _PROGRAM.findall(text))
 
 
 def _image(run: Run) -> ImagePlan | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from config.models import Value
-from engine.events import Event, Output, RunFinished, RunStarted
+from engine.events import Event, NetworkSeen, Output, OutputJudged, RunFinished, RunStarted
 from engine.lines import WholeLines
 
 LAST_LINES = 20
@@ -15,10 +15,11 @@ LAST_LINES = 20
 class RunResult(Value):
     """How a run ended.
 
-    `exit_code` is the job's own where the job failed (128 + N for signal N), 0 when done, 130 when
-    stopped, 124 when a time limit was reached, 125 when a node failed, 1 when other ranks started
-    than were planned, or on another network. `last_lines` are those of the node that failed first,
-    of both streams as they came.
+    `exit_code` is the job's own where the job failed (128 + N for signal N), 0 when done, 130
+    when stopped, 124 when a time limit was reached, 125 when a node failed, 1 when other ranks
+    started than were planned, or on another network, and when data were wrong. `last_lines` are
+    those of the node that failed first, of both streams as they came. `warnings` are what
+    output showed that fails no run.
     """
 
     run_id: str
@@ -28,6 +29,7 @@ class RunResult(Value):
     first_failed_node: str | None
     reason: str
     last_lines: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     started: datetime
     ended: datetime
 
@@ -38,6 +40,7 @@ class ResultOf:
     def __init__(self) -> None:
         self._lines = WholeLines()
         self._last: dict[int, deque[str]] = {}
+        self._warnings: list[str] = []
         self._started: RunStarted | None = None
         self._finished: RunFinished | None = None
 
@@ -47,6 +50,8 @@ class ResultOf:
             self._started = event
         elif isinstance(event, RunFinished):
             self._finished = event
+        elif isinstance(event, (NetworkSeen, OutputJudged)) and event.level == "warning":
+            self._warnings.append(event.text)
         elif isinstance(event, Output):
             self._keep(self._lines.feed(event))
 
@@ -64,6 +69,7 @@ class ResultOf:
             first_failed_rank=rank,
             first_failed_node=None if rank is None else names[rank],
             reason=self._finished.reason,
+            warnings=tuple(self._warnings),
             last_lines=() if rank is None else tuple(self._last.get(rank, ())),
             started=datetime.fromtimestamp(self._started.time, UTC),
             ended=datetime.fromtimestamp(self._finished.time, UTC),

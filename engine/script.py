@@ -5,9 +5,24 @@ from collections.abc import Sequence
 
 from engine.places import failed_path, ranks_path
 
-# The status that the entry ended with is read before anything else can change it. `set -e` is not
-# used: an entry may have control flow of its own, in which a failing command is an answer.
-_HEAD = 'gpuctl_next() { local status=$?; if [ "$status" -ne 0 ]; then exit "$status"; fi; }\n'
+# The status that the entry ended with is read before anything else can change it. Neither `set -e`
+# nor `pipefail` is used: an entry may have control flow of its own, in which a failing command is
+# an answer, and `yes | head` is fine (docs/decisions/209). So a part of a pipe that failed while
+# the pipe did not is reported, but for 141: its reader had enough.
+_HEAD = r"""gpuctl_next() {
+  local status=$1 entry=$2 part=0 of
+  shift 2
+  if [ "$status" -ne 0 ]; then exit "$status"; fi
+  [ $# -gt 1 ] && [ "${!#}" = 0 ] || return 0
+  for of in "$@"; do
+    part=$((part + 1))
+    case "$of" in 0 | 141) continue ;; esac
+    printf 'gpuctl: in a pipe of entry %s of the commands, part %s of %s ended with %s, %s\n' \
+      "$entry" "$part" "$#" "$of" \
+      'and the pipe with 0; `set -o pipefail` before it makes that a failure' >&2
+  done
+}
+"""
 
 WAIT = "exec sleep infinity\n"
 """The script of a node on which a launcher starts the ranks."""
@@ -19,7 +34,10 @@ def job_script(commands: Sequence[str]) -> str:
     Variables, functions and the folder carry over from entry to entry.
     """
     # The empty line ends an entry whose last line ends in a backslash.
-    return _HEAD + "".join(f"{command.rstrip()}\n\ngpuctl_next\n" for command in commands)
+    return _HEAD + "".join(
+        f'{command.rstrip()}\n\ngpuctl_next $? {entry} "${{PIPESTATUS[@]}}"\n'
+        for entry, command in enumerate(commands, 1)
+    )
 
 
 def tell_rank(run_id: str, rank: str, size: str) -> str:

@@ -28,7 +28,7 @@ from engine.events import (
     parse_event,
 )
 from engine.history import History
-from engine.nccl_tests import TableParser
+from engine.kept_results import KeptResults
 from engine.places import run_folder
 from engine.plan import LaunchPlan
 from engine.record import Record, evidence_folder, recorded_events, write_evidence
@@ -175,7 +175,7 @@ class _Session:
         self._on_event = on_event
         self._head = inventory.nodes[0]
         self._result_of = ResultOf()
-        self._tables = TableParser()
+        self._results = KeptResults(run_id)
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
         self.was_asked = False
@@ -357,10 +357,7 @@ class _Session:
         if isinstance(event, Evidence):
             folder = evidence_folder(self._runs, self._run_id)
             write_evidence(folder, event.node, event.source, event.text)
-        first = len(self._tables.rows)
-        rows = self._tables.feed(event)
-        if rows:
-            history.add_rows(self._run_id, first, rows)
+        self._results.see(event, history)
         self._on_event(event)
 
 

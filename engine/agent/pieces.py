@@ -21,3 +21,9 @@ class Pieces:
             return text
         self._begun[key] = text
         return None
+
+    def rest(self) -> list[tuple[int, str, str]]:
+        """Return what never got an end, as rank, stream and text; nothing is held afterwards."""
+        rest = [(rank, stream, text) for (rank, stream), text in self._begun.items()]
+        self._begun.clear()
+        return rest

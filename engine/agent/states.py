@@ -141,12 +141,16 @@ class Finish(Action):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the run ends, by what happened first; only a `done` can still become a failure."""
+    """How the run ends, by what happened first; only a `done` can still become a failure.
+
+    `is_jobs_own`: the job ended by itself with a status that is not 0.
+    """
 
     status: str
     exit_code: int
     first_failed_rank: int | None
     reason: str
+    is_jobs_own: bool = False
 
 
 @dataclass(frozen=True)
@@ -309,7 +313,7 @@ def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
         # A rank that misses another often fails before that one's own end is known.
         for other in (node for node in state.nodes if node.notice):
             reason += f"; AWS takes {other.name}'s spot instance back: {other.notice}"
-        return Verdict("failed", event.code, event.rank, reason)
+        return Verdict("failed", event.code, event.rank, reason, is_jobs_own=True)
     awaited = event.rank in state.first_wave and state.nodes.count("prepared") > 0
     if awaited and before.nodes[event.rank].phase != "ready":
         reason = f"{name} exited with 0 before it was ready"

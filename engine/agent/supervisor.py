@@ -16,14 +16,12 @@ from typing import Any
 from engine.agent import evidence, heartbeat
 from engine.agent.heartbeat import HeartbeatServer, time_of_day
 from engine.agent.journal import Journal, Message
+from engine.agent.judge import Heard, Judge
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.nodes import Node, Nodes
-from engine.agent.pieces import Pieces
-from engine.agent.proof import Finding, Proof
 from engine.agent.redaction import Redaction
 from engine.agent.states import (
     NODE_FAILED,
-    WRONG_RUN,
     Action,
     DurationOver,
     Event,
@@ -65,7 +63,7 @@ class Supervisor:
         self._journal, self._launcher = journal, launcher
         nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
-        self._proof, self._pieces = Proof(plan["network"], plan["nodes"]), Pieces()
+        self._judge = Judge(plan)
         self._workers = Workers(
             launcher, self._order, self._take, lambda: bool(self._state.verdict)
         )
@@ -151,11 +149,12 @@ class Supervisor:
     def _description(self) -> dict[str, Any]:
         """What a reader of the journal needs to know of the plan; no environment, no script."""
         fields = ("run_id", "name", "cluster", "startup_order", "stop_criteria", "on_stop")
+        programs = self._plan.get("programs", ())
         nodes = [
             {key: node[key] for key in ("rank", "name", "private_ip", "role")}
             for node in self._plan["nodes"]
         ]
-        return {**{key: self._plan[key] for key in fields}, "nodes": nodes}
+        return {**{key: self._plan[key] for key in fields}, "programs": programs, "nodes": nodes}
 
     async def _until_finished(self) -> Verdict:
         loop = asyncio.get_running_loop()
@@ -172,20 +171,18 @@ class Supervisor:
                 return self._confirm(self._state.verdict)
 
     def _confirm(self, verdict: Verdict) -> Verdict:
-        """The verdict, with what only the end of a good run shows of its network."""
-        if verdict.status != "done":
-            return verdict
-        findings = self._proof.at_end()
-        for finding in findings:
-            self._tell(finding)
-        faults = [finding for finding in findings if finding.level == "fault"]
-        if not faults:
-            return verdict
-        return Verdict("failed", WRONG_RUN, faults[0].rank, faults[0].text)
+        """The verdict, with what output shows against the run."""
+        heard, verdict = self._judge.end(verdict)
+        self._tell(heard)
+        return verdict
 
-    def _tell(self, finding: Finding) -> None:
-        fields = {"rank": finding.rank, "level": finding.level, "text": finding.text}
-        self._journal.append("network_seen", **fields)
+    def _tell(self, heard: list[Heard]) -> None:
+        """What output showed is in the journal, and ends the run if it must."""
+        for kind, finding, ends_run in heard:
+            rank, text = finding.rank, finding.text
+            self._journal.append(kind, rank=rank, level=finding.level, text=text)
+            if ends_run:
+                self._inbox.put_nowait(NetworkFault(rank, text))
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Start):
@@ -325,23 +322,15 @@ class Supervisor:
         """What the journal has got of a node counts for the run."""
         rank: int = fields["rank"]
         if kind == "output":
-            self._look_at(fields)
+            self._tell(self._judge.hear(fields))
+        elif kind == "table_written":
+            self._tell(self._judge.read_json(rank, fields["document"]))
         elif kind == "node_ready":
             self._inbox.put_nowait(Ready(rank))
         elif kind == "rank_started":
             self._inbox.put_nowait(RankStarted(rank, fields["process"], fields["size"]))
         elif kind == "node_interrupted":
             self._inbox.put_nowait(Interrupted(rank, fields["action"], fields["at"]))
-
-    def _look_at(self, output: Message) -> None:
-        """What a line of output shows of the network is told, and ends the run if it must."""
-        line = self._pieces.line(output)
-        if line is None:
-            return
-        for finding in self._proof.feed(output["rank"], output["stream"], line):
-            self._tell(finding)
-            if finding.level == "fault":
-                self._inbox.put_nowait(NetworkFault(finding.rank, finding.text))
 
     def _exited(self, rank: int, fields: Message) -> None:
         """A job that ended because we told it to is stopped, whatever it says about it."""

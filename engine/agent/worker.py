@@ -19,6 +19,7 @@ import time
 from io import RawIOBase
 from pathlib import Path
 
+from engine.agent import table_json
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.heartbeat import HeartbeatClient
@@ -228,6 +229,8 @@ class Worker:
         code = self._job.wait()
         self._drain()
         self._ranks.drain()
+        for document in table_json.collect(self._folder):
+            self._report.send("table_written", document=document)
         if code < 0:
             self._report.send("node_exited", exit_code=128 - code, signal=-code)
         else:

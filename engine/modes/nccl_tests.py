@@ -3,7 +3,7 @@
 from config.run import NcclTests
 from engine.modes.job import Job, Launch
 from engine.modes.mpirun import mpirun_launch, rank_prelude
-from engine.places import rank_script_path
+from engine.places import rank_script_path, run_folder
 from engine.script import call
 
 FOLDERS = ("/root/nccl-tests/build", "/opt/nccl-tests/build", "/usr/local/cuda*/efa/test-cuda*")
@@ -22,14 +22,27 @@ the image or the nodes' setup has to bring nccl-tests" >&2
 }}
 """
 
+# The first rank writes what the program tells as JSON, where it can: 2.17.3 and later have -J. The
+# worker brings the file back, without the environment that is in it (engine/agent/table_json.py).
+_JSON = """\
+gpuctl_json=()
+if [ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK-0}}}}" = 0 ] \\
+  && [[ "$("$gpuctl_program" -h 2>&1)" = *output_file* ]]; then
+  gpuctl_json=(-J {folder}/nccl-tests-"$2".json)
+fi
+"""
+
 
 def launch(job: Job[NcclTests]) -> Launch:
     """Each rank has one GPU. The head looks for every program before the first one runs."""
     programs = [f"{collective}_perf" for collective in job.run.collectives]
     look = "".join(f"{call('gpuctl_find', program)} >/dev/null || exit\n" for program in programs)
     ranks = "".join(
-        call("gpuctl_ranks", "bash", rank_script_path(job.run_id), program) + " || exit\n"
-        for program in programs
+        call(
+            "gpuctl_ranks", "bash", rank_script_path(job.run_id), program, f"{number:02}-{program}"
+        )
+        + " || exit\n"
+        for number, program in enumerate(programs)
     )
     run = job.run
     words = [
@@ -38,6 +51,7 @@ def launch(job: Job[NcclTests]) -> Launch:
     ]
     rank = (
         f"{rank_prelude(job)}{_FIND}"
-        f'gpuctl_program=$(gpuctl_find "$1") || exit\nexec "$gpuctl_program" {call(*words)}\n'
+        f'gpuctl_program=$(gpuctl_find "$1") || exit\n{_JSON.format(folder=run_folder(job.run_id))}'
+        f'exec "$gpuctl_program" {call(*words)} "${{gpuctl_json[@]}}"\n'
     )
     return mpirun_launch(job, _FIND + look + ranks, [rank] * len(job.nodes))

@@ -1,5 +1,6 @@
 """What is known of runs after their fleets are gone."""
 
+import shutil
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,8 +9,8 @@ import pytest
 
 from config.errors import InputError, RunError
 from engine.events import RunFinished, RunStarted
-from engine.history import History
-from engine.nccl_tests import Row, Timing
+from engine.history import History, KeptFinding
+from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.record import Record, recorded_events
 from engine.result import RunResult
 from tests.engine.conftest import make_plan
@@ -29,22 +30,25 @@ def result(run_id: str) -> RunResult:
     )
 
 
-ROWS = tuple(
-    Row(
-        rank=0,
-        size=size,
-        count=2,
-        dtype="float",
-        redop="sum",
-        root=-1,
-        time_us=1.5,
-        algbw=2.5,
-        busbw=3.5,
-        wrong=None,
-        in_place=Timing(time_us=1, algbw=2, busbw=3, wrong=0),
+def table(*sizes: int) -> Table:
+    return Table(
+        facts=Facts(rank=0, collective="all_reduce", flags={"checks": 1}, average_busbw=3.5),
+        rows=tuple(
+            Row(
+                size=size,
+                count=2,
+                dtype="float",
+                redop="sum",
+                root=-1,
+                out_of_place=Timing(time_us=1.5, algbw=2.5, busbw=3.5, wrong=None),
+                in_place=Timing(time_us=1, algbw=2, busbw=3, wrong=0),
+            )
+            for size in sizes
+        ),
     )
-    for size in (8, 16, 32)
-)
+
+
+PROOF = KeptFinding(kind="network_seen", level="proof", rank=1, text="node1 uses EFA")
 
 
 def test_a_run_from_begin_to_end(tmp_path: Path) -> None:
@@ -52,8 +56,11 @@ def test_a_run_from_begin_to_end(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.begin(plan)
         assert not history.find("job").is_over
-        history.add_rows(plan.run_id, 0, ROWS[:2])
-        history.add_rows(plan.run_id, 1, ROWS[1:])  # a second client saw row 1 too
+        history.keep_table(plan.run_id, 0, table(8, 16))
+        history.keep_table(plan.run_id, 0, table(16, 32), first=1)  # a second client saw 16 too
+        history.keep_table(plan.run_id, 1, table(64))
+        history.keep_finding(plan.run_id, 0, PROOF)
+        history.keep_finding(plan.run_id, 0, PROOF)
         history.finish(result(plan.run_id))
         history.set_cost(plan.run_id, 1.25)
         history.finish(result(plan.run_id))
@@ -62,7 +69,35 @@ def test_a_run_from_begin_to_end(tmp_path: Path) -> None:
         assert (record.status, record.exit_code, record.first_failed_rank) == ("failed", 7, 1)
         assert (record.nodes, record.on_stop, record.cost_usd) == (2, "destroy", 1.25)
         assert record.is_over
-        assert history.rows(plan.run_id) == ROWS
+        assert history.tables(plan.run_id) == (table(8, 16, 32), table(64))
+        assert history.findings(plan.run_id) == (PROOF,)
+        history.drop(plan.run_id)
+        assert history.tables(plan.run_id) == ()
+        assert history.findings(plan.run_id) == ()
+
+
+def test_a_database_of_0_1_0_opens_and_keeps_its_runs(tmp_path: Path) -> None:
+    """The file was made by that version's own schema, and rows that its own code wrote."""
+    shutil.copy(Path(__file__).parent / "runs-0.1.0.sqlite", tmp_path / "runs.sqlite")
+    for _ in range(2):  # it migrates once
+        with History(tmp_path) as history:
+            first, second = history.runs()
+            assert (first.run_id, first.status, first.cost_usd) == (
+                "nccl-tests-4f2a1c",
+                "done",
+                1.5,
+            )
+            assert (second.run_id, second.status) == ("train-00beef", "failed")
+            (kept,) = history.tables(first.run_id)
+            assert (kept.facts.rank, kept.facts.collective) == (0, "nccl-tests")
+            assert [row.size for row in kept.rows] == [8, 1048576]
+            assert kept.rows[1].out_of_place == Timing(
+                time_us=51.5, algbw=20.25, busbw=38.5, wrong=0
+            )
+            assert kept.rows[1].in_place == Timing(time_us=50.5, algbw=20.5, busbw=39.0, wrong=None)
+            assert history.tables(second.run_id) == ()
+            history.begin(make_plan())
+            history.drop("job-000001")
 
 
 def test_name_means_the_newest_run(tmp_path: Path) -> None:
@@ -92,7 +127,7 @@ def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> N
     with pytest.raises(RunError) as error:
         History(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}/runs.sqlite has version 9, this gpuctl knows 1;"
+        f"{tmp_path}/runs.sqlite has version 9, this gpuctl knows 2;"
         " use the newer gpuctl that wrote it"
     )
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, surely" * 100)

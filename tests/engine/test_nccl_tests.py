@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.agent.table_rows import Shape, parse_row
 from engine.events import Output
-from engine.nccl_tests import Row, TableParser, Timing, parse_row
+from engine.nccl_tests import Row, TableParser, Timing
 
 
 def out(text: str, rank: int = 0, ends_line: bool = True) -> Output:
@@ -13,7 +14,9 @@ def out(text: str, rank: int = 0, ends_line: bool = True) -> Output:
 
 
 def row(text: str) -> Row:
-    (found,) = TableParser().feed(out(text))
+    parser = TableParser()
+    assert parser.feed(out(text)) == (0,)
+    (found,) = parser.tables[0].rows
     return found
 
 
@@ -23,16 +26,12 @@ P4DE = "  2147483648     536870912     float     sum      -1    51406   41.77   
 @pytest.mark.parametrize("tag", ["", "0: ", " 12:   ", "[1,0]<stdout>:", "[1,15]<stderr>: "])
 def test_row_behind_tags(tag: str) -> None:
     assert row(f"{tag}{P4DE}    51407   41.78   78.34      2") == Row(
-        rank=0,
         size=2147483648,
         count=536870912,
         dtype="float",
         redop="sum",
         root=-1,
-        time_us=51406,
-        algbw=41.77,
-        busbw=78.33,
-        wrong=0,
+        out_of_place=Timing(time_us=51406, algbw=41.77, busbw=78.33, wrong=0),
         in_place=Timing(time_us=51407, algbw=41.78, busbw=78.34, wrong=2),
     )
 
@@ -42,7 +41,7 @@ def test_row_behind_tags(tag: str) -> None:
     [
         (  # all_reduce up to 2.11
             "1073741824 268435456 float sum 8142.6 131.87 230.77 2e-07 8141.2 131.89 230.81 2e-07",
-            *("sum", None, 8142.6, 230.77, (0, 0)),
+            *("sum", None, 8142.6, 230.77, (None, None)),
         ),
         (  # broadcast up to 2.11
             "8 2 float 0 45.82 0.00 0.00 N/A 38.17 0.00 0.00 N/A",
@@ -79,19 +78,29 @@ def test_formats(
     wrong: tuple[int | None, int | None],
 ) -> None:
     found = row(text)
-    assert (found.redop, found.root, found.time_us, found.busbw) == (redop, root, time_us, busbw)
-    assert (found.wrong, found.in_place.wrong) == wrong
+    assert found.out_of_place is not None
+    assert found.in_place is not None
+    own = found.out_of_place
+    assert (found.redop, found.root, own.time_us, own.busbw) == (redop, root, time_us, busbw)
+    assert (own.wrong, found.in_place.wrong) == wrong
 
 
-def test_error_column_is_no_count() -> None:
+HALVES = "time algbw busbw error time algbw busbw error"
+
+
+def test_error_column_is_a_difference_and_no_count() -> None:
     parser = TableParser()
-    old = "#  size count type redop time algbw busbw error time algbw busbw error"
-    parser.feed(out(old))
-    (found,) = parser.feed(out("8 2 float sum 1 2 3 2e-07 4 5 6 1e+02"))
-    assert (found.wrong, found.in_place.wrong) == (None, None)
-    parser.feed(out("# size count type redop root time algbw busbw#wrong time algbw busbw #wrong"))
-    (found,) = parser.feed(out("8 2 float sum -1 1 2 3 100 4 5 6 1e+02"))
-    assert (found.wrong, found.in_place.wrong) == (100, 100)
+    parser.feed(out(f"#  size count type redop {HALVES}"))
+    parser.feed(
+        out("# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20")
+    )
+    parser.feed(out(f"#  size count type redop {HALVES}"))
+    parser.feed(out("8 2 float sum 1 2 3 2e-07 4 5 6 1e+02"))
+    (found,) = parser.tables[-1].rows
+    assert found.out_of_place is not None
+    assert found.in_place is not None
+    assert (found.out_of_place.wrong, found.out_of_place.error) == (None, 2e-07)
+    assert (found.in_place.wrong, found.in_place.error) == (None, 100)
 
 
 def test_row_that_comes_in_pieces_between_other_output() -> None:
@@ -100,9 +109,10 @@ def test_row_that_comes_in_pieces_between_other_output() -> None:
     assert parser.feed(out(P4DE[:half], ends_line=False)) == ()
     assert parser.feed(out("node1:77 NCCL INFO Channel 00/0", rank=1)) == ()
     assert parser.feed(out(P4DE[half:], ends_line=False)) == ()
-    (found,) = parser.feed(out(" 51407 41.78 78.34 0"))
-    assert (found.size, found.busbw) == (2147483648, 78.33)
-    assert parser.rows == [found]
+    assert parser.feed(out(" 51407 41.78 78.34 0")) == (0,)
+    (found,) = parser.tables[0].rows
+    assert found.out_of_place is not None
+    assert (found.size, found.out_of_place.busbw) == (2147483648, 78.33)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +134,8 @@ def test_row_that_comes_in_pieces_between_other_output() -> None:
         "8 2 float 1 2 3 0",
         "8 2 float sum -1 1 2 3 0 1 2 3 0 1 2 3 0",
         "8 2 float sum x 1 2 3 0 1 2 3 0",
+        "48576 262144 float sum -1 1 2 3 0 1 2 3 0",  # of 1048576, its first digits torn off
+        "8 2 float sum -1 1 2 3 0",  # torn behind its first half
         "x 2 float sum -1 1 2 3 0 1 2 3 0",
         "8 2 float sum -1 1 2 3 0 1 2 3 0 2026-11-20",
         "8 2 float sum -1 1 2 3 0 1 2 3 0 2026-11-20 soon",
@@ -135,16 +147,22 @@ def test_what_is_no_row(text: str) -> None:
 
 @given(st.text(max_size=200), st.booleans())
 def test_no_text_upsets_it(text: str, counts: bool) -> None:
-    parse_row(text, 0, counts)
+    parse_row(text, Shape(counts))
+    parser = TableParser()
+    parser.feed(out(text))
+    parser.feed(out(f"#{text}"))
 
 
 NUMBER = st.floats(0, 1e9).map(lambda value: f"{value:.2f}")
 
 
 @given(st.integers(1, 2**40), st.lists(NUMBER, min_size=6, max_size=6), st.text(" \t", min_size=1))
-def test_any_spacing(size: int, numbers: list[str], space: str) -> None:
+def test_any_spacing(count: int, numbers: list[str], space: str) -> None:
     columns = [*numbers[:3], "0", *numbers[3:], "N/A"]
-    found = row(space.join([str(size), "2", "double", "sum", "-1", *columns]))
-    assert found.size == size
-    assert [found.time_us, found.algbw, found.busbw] == [float(n) for n in numbers[:3]]
-    assert found.in_place.busbw == float(numbers[5])
+    found = row(space.join([str(count * 8), str(count), "double", "sum", "-1", *columns]))
+    own, in_place = found.out_of_place, found.in_place
+    assert own is not None
+    assert in_place is not None
+    assert found.size == count * 8
+    assert [own.time_us, own.algbw, own.busbw] == [float(n) for n in numbers[:3]]
+    assert in_place.busbw == float(numbers[5])

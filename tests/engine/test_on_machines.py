@@ -58,10 +58,11 @@ def test_seed_job(inventory: Inventory, tmp_path: Path) -> None:
     assert "node1" in text
     assert (result.ended - result.started).total_seconds() < 20
     with History(tmp_path) as history:
-        rows = history.rows(result.run_id)
+        (table,) = history.tables(result.run_id)
         assert history.find("job").status == "done"
-    assert [row.size for row in rows] == [8 << i for i in range(14)]
-    assert {row.wrong for row in rows} == {0}
+    assert table.facts.collective == "all_reduce"
+    assert [row.size for row in table.rows] == [8 << i for i in range(14)]
+    assert {half and half.wrong for row in table.rows for half in (row.out_of_place,)} == {0}
     assert_nothing_left(inventory)
     folder = f"/var/lib/gpuctl/runs/{result.run_id}"
     assert on(inventory, 0, f"ls {folder}").split() == [

@@ -122,7 +122,11 @@ def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
     assert list(recorded_events(tmp_path, plan.run_id)) == events
     with History(tmp_path) as history:
         assert history.find(plan.run_id).exit_code == 7
-        assert [row.busbw for row in history.rows(plan.run_id)][:1] == [3]
+        tables = history.tables(plan.run_id)
+    assert [table.facts.rank for table in tables] == [0, 1]
+    own = tables[0].rows[0].out_of_place
+    assert own is not None
+    assert own.busbw == 3
 
 
 def test_evidence_of_a_lost_node_comes_with_the_journal(

@@ -1,0 +1,172 @@
+"""Whether the numbers that nccl-tests printed may be believed: wrong data never pass as a success.
+
+Exit statuses do not tell: a job that pipes into `tee` ends with that one's.
+"""
+
+from __future__ import annotations
+
+from engine.agent.findings import Finding, hosts_of
+from engine.agent.journal import Message
+from engine.agent.table_json import merge, read
+from engine.agent.table_rows import Half, Row
+from engine.agent.tables import Table, TableReader, TestFailure
+
+WRONG = "wrong data: "
+
+
+class Numbers:
+    """Reads a run's output. `plan` is a LaunchPlan as JSON data.
+
+    A fault fails the run; with `verify: warn` it is a warning, with `off` nothing is looked at.
+    """
+
+    def __init__(self, plan: Message) -> None:
+        self._verify: str = plan["network"]["verify"]
+        self._names = [node["name"] for node in plan["nodes"]]
+        self._hosts = hosts_of(plan["nodes"])
+        self._reader = TableReader(tuple(plan.get("programs", ())))
+        self._told: set[tuple[object, ...]] = set()
+        self._failed_tests: set[Finding] = set()
+
+    def feed(self, rank: int, stream: str, text: str) -> list[Finding]:
+        """Return what the line, printed on node `rank`, shows: wrong data, or a test that failed.
+
+        The run goes on: the sizes that follow tell how much is wrong.
+        """
+        if self._verify == "off":
+            return []
+        failures = len(self._reader.failures)
+        tables = len(self._reader.tables)
+        table = self._reader.feed(rank, stream, text)
+        found = [self._failed(rank, one) for one in self._reader.failures[failures:]]
+        if table is not None:
+            found += self._wrong(table)
+        if len(self._reader.tables) > tables:
+            found += self._close(rank)
+        return self._new(found)
+
+    def gravity(self, fault: Finding) -> int:
+        """Return 0 for wrong data, 1 for a test that failed, 2 for any other fault."""
+        if fault.text.startswith(WRONG):
+            return 0
+        return 1 if fault in self._failed_tests else 2
+
+    def add_json(self, rank: int, document: Message) -> list[Finding]:
+        """Return what a program's own JSON shows, written on node `rank`."""
+        if self._verify == "off":
+            return []
+        try:
+            told = read(document, rank)
+        except (KeyError, TypeError, ValueError, IndexError):
+            return []
+        return self._new(self._wrong(merge(self._reader.tables, told)))
+
+    def at_end(self) -> list[Finding]:
+        """Return what only the end shows: tables that broke off, rows that were not found."""
+        if self._verify == "off":
+            return []
+        return self._new([one for table in self._reader.tables for one in self._ended(table)])
+
+    def _close(self, rank: int) -> list[Finding]:
+        """Judge the tables before the last one of a node: a run may print any number of them."""
+        found = []
+        before = (one for one in reversed(self._reader.tables[:-1]) if one.printed_on == rank)
+        for table in before:
+            if table.is_judged:
+                break
+            found += self._ended(table)
+            table.is_judged = True
+            table.rows.clear()
+        return found
+
+    def _ended(self, table: Table) -> list[Finding]:
+        where, found = self._where(table), []
+        if table.is_judged:
+            return []
+        if table.copies > 1:
+            text = (
+                f"{table.copies} tables of {where} were printed at once: each of these programs"
+                " tested alone, without the others; nccl-tests has to be built with MPI=1"
+            )
+            found.append(Finding("warning", table.printed_on, text))
+        if table.ended_at is not None:
+            last = max(table.sizes() or [0])
+            text = (
+                f"{where} is incomplete: it ended at {size_text(table.ended_at)} of"
+                f" {size_text(last)}"
+            )
+            found.append(self._fault(table.printed_on, text))
+        if table.lost:
+            rows = "1 row" if table.lost == 1 else f"{table.lost} rows"
+            text = f"{where}: {rows} could not be read, other output went through them"
+            found.append(Finding("warning", table.printed_on, text))
+        return found
+
+    def _new(self, found: list[Finding]) -> list[Finding]:
+        new = [one for one in found if one not in self._told]
+        self._told.update(new)
+        return new
+
+    def _wrong(self, table: Table) -> list[Finding]:
+        found = []
+        for row in table.rows[-1:] if not table.has_footer else table.rows:
+            for half, name in ((row.out_of_place, "out-of-place"), (row.in_place, "in-place")):
+                if self._is_wrong(table, row, half):
+                    assert half is not None
+                    text = (
+                        f"{WRONG}{self._where(table)} has {_values(half.wrong)} at"
+                        f" {size_text(row.size)}, {name} ({_test(row)})"
+                    )
+                    found.append(self._fault(table.printed_on, text))
+        if table.out_of_bounds and not found:
+            text = (
+                f"{WRONG}{self._where(table)} ended with `Out of bounds values :"
+                f" {table.out_of_bounds} FAILED`"
+            )
+            found.append(self._fault(table.printed_on, text))
+        if table.too_slow:
+            text = (
+                f"{self._where(table)}: its average bus bandwidth of {table.average_busbw:g} GB/s"
+                " is below NCCL_TESTS_MIN_BW"
+            )
+            found.append(self._fault(table.printed_on, text))
+        return found
+
+    def _is_wrong(self, table: Table, row: Row, half: Half | None) -> bool:
+        if half is None or not half.wrong or not table.is_checked:
+            return False
+        # What was put together from torn pieces counts only where the footer does not deny it.
+        return not (row.is_joined and table.out_of_bounds in (None, 0))
+
+    def _failed(self, rank: int, failure: TestFailure) -> Finding:
+        about = self._hosts.get(failure.host, self._hosts.get(failure.host.partition(".")[0], rank))
+        fault = self._fault(about, f"{self._names[about]}: {failure.text}")
+        self._failed_tests.add(fault)
+        return fault
+
+    def _where(self, table: Table) -> str:
+        return f"{table.collective} on {self._names[table.printed_on]}"
+
+    def _fault(self, rank: int, text: str) -> Finding:
+        return Finding("warning" if self._verify == "warn" else "fault", rank, text)
+
+
+def size_text(size: int) -> str:
+    """Return bytes as nccl-tests' flags have them, where that is exact: `64M (67108864 bytes)`."""
+    for unit, bytes_ in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if size and size % bytes_ == 0:
+            return f"{size // bytes_}{unit} ({size} bytes)"
+    return f"{size} bytes"
+
+
+def _values(count: int | None) -> str:
+    return "1 wrong value" if count == 1 else f"{count} wrong values"
+
+
+def _test(row: Row) -> str:
+    of = [row.dtype]
+    if row.redop not in (None, "none"):
+        of.append(str(row.redop))
+    if row.root not in (None, -1):
+        of.append(f"root {row.root}")
+    return ", ".join(of)

@@ -1,0 +1,136 @@
+"""nccl-tests' own JSON (`-J FILE.json`, since 2.17.3), brought back and read as a table.
+
+Formats: src/util.cu of nccl-tests 2.17.3 to 2.19.6, JSON_FILE_VERSION 1 to 3 (2026-11-22).
+Its `env` is the whole environment of the process, secrets among it: that never leaves the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine.agent.table_rows import Half, Row
+from engine.agent.tables import Table, TableRank, nccl_version
+
+PREFIX = "nccl-tests-"
+_MOST = 512 * 1024  # bytes of one event; a larger table is read from the text
+_ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
+
+
+def collect(folder: Path) -> list[dict[str, Any]]:
+    """Return the documents that programs left in a run's folder, by name, and remove them.
+
+    What is broken off, or too large, is left out: the text has the same rows.
+    """
+    found = []
+    for path in sorted(folder.glob(f"{PREFIX}*.json*")):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+            if isinstance(document, dict):
+                kept = _without_surplus(document)
+                if len(json.dumps(kept)) <= _MOST:
+                    found.append(kept)
+        with contextlib.suppress(OSError):  # the run's folder goes on without it
+            path.unlink()
+    return found
+
+
+def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document without environment, and without each single iteration's time."""
+    kept = {name: value for name, value in document.items() if name != "env"}
+    for row in kept.get("results", ()):
+        for half in ("out_of_place_per_iter", "in_place_per_iter"):
+            if isinstance(row.get(half), dict):
+                row[half] = {name: row[half].get(name) for name in _ITERATIONS}
+    return kept
+
+
+def read(document: dict[str, Any], printed_on: int) -> Table:
+    """Return the document's table; ValueError, KeyError or TypeError where it is something else."""
+    config = document["config"]
+    factor = "step_factor" in config
+    table = Table(printed_on, program=Path(document["args"][0]).name)
+    table.nccl = nccl_version(int(document["nccl_version"]))
+    table.flags = {
+        "threads": config["nthreads"],
+        "gpus": config["ngpus"],
+        "min_bytes": config["minimum_bytes"],
+        "max_bytes": config["maximum_bytes"],
+        "step": config["step_factor" if factor else "step_bytes"],
+        "factor": int(factor),
+        "warmup": config["warmup_iters"],
+        "iterations": config["iterations"],
+        "aggregated": config["aggregated_iterations"],
+        "checks": config["validation"],
+        "graph": config["graph"],
+    }
+    table.ranks = [
+        TableRank(
+            *(one["rank"], one["group"], one["pid"], one["hostname"], one["device"]),
+            *(one["device_hex"], one["device_info"]),
+        )
+        for one in config.get("devices", ())
+    ]
+    table.rows = [_row(one) for one in document["results"]]
+    if "out_of_bounds" in document:
+        table.out_of_bounds = int(document["out_of_bounds"]["count"])
+    for name, key in (  # 2.17.3 to 2.17.8 misspell both
+        ("average_bus_bandwidth", "bandwidth"),
+        ("average_bus_bandwidith", "bandwidith"),
+    ):
+        if name in document:
+            table.average_busbw = float(document[name][key])
+            table.too_slow = document[name]["okay"] == "false"
+    return table
+
+
+def _row(one: dict[str, Any]) -> Row:
+    return Row(
+        size=int(one["size"]),
+        count=int(one["count"]),
+        dtype=str(one["type"]),
+        redop=str(one["redop"]),
+        root=int(one["root"]),
+        out_of_place=_half(one, "out_of_place"),
+        in_place=_half(one, "in_place"),
+    )
+
+
+def _half(row: dict[str, Any], name: str) -> Half | None:
+    half = row.get(name)
+    if half is None:
+        return None
+    time_us = half["time"] if "time" in half else half["cpu_time"]
+    wrong = half["nwrong"]
+    iterations = row.get(f"{name}_per_iter") or {}
+    return Half(
+        *(float(time_us), float(half["alg_bw"]), float(half["bus_bw"])),
+        wrong=None if wrong is None else int(wrong),
+        iterations=tuple(float(iterations[key]) for key in _ITERATIONS if key in iterations),
+    )
+
+
+def merge(tables: list[Table], told: Table) -> Table:
+    """Lay the document's table over the text's, and return it; it joins `tables` without one."""
+    same = (table for table in tables if table.program == told.program and not table.has_json)
+    table = next(same, None)
+    if table is None:
+        table = told
+        tables.append(table)
+    table.has_json = True
+    if len(told.rows) >= len(table.rows):
+        stamps = {(row.size, row.dtype, row.redop, row.root): row.at for row in table.rows}
+        table.rows = [
+            replace(row, at=stamps.get((row.size, row.dtype, row.redop, row.root), ""))
+            for row in told.rows
+        ]
+    table.flags = {**table.flags, **told.flags}
+    table.ranks = told.ranks or table.ranks
+    table.nccl = told.nccl
+    if told.has_footer:
+        table.out_of_bounds = told.out_of_bounds
+        table.average_busbw, table.too_slow = told.average_busbw, told.too_slow
+    return table

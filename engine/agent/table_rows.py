@@ -1,0 +1,195 @@
+"""A row of nccl-tests' tables: behind whatever a launcher prints, whole or torn by other output.
+
+A row in the middle of which NCCL prints (it connects while the first size runs) comes in parts. The
+size of a row is that of its elements, for one rank or for all: what says otherwise has lost its
+first digits, and is no row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_WIDTHS = {
+    **{"int8": 1, "uint8": 1, "f8e4m3": 1, "f8e5m2": 1, "fp8_e4m3": 1, "fp8_e5m2": 1},
+    **{"half": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float": 4},
+    **{"int64": 8, "uint64": 8, "double": 8},
+}
+_TYPE = "|".join(_WIDTHS)
+_HEAD = re.compile(rf"(?<![\w.+-])(\d+)[ \t]+(\d+)[ \t]+({_TYPE})(?=\s|$)")
+_REDOP = re.compile(r"[a-z]+")
+_INTEGER = re.compile(r"-?\d+")
+_STAMP = re.compile(r"\s+(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})\s*$")
+_ALONE = re.compile(r"\s*(?:[a-z]+)?\s*(?:-?\d+)? {30,}\S")  # in the place of out-of-place: blanks
+_COLUMN = r"(?:N/A|[-+]?\d[\d.]*(?:e[-+]?\d+)?)(?![\d:/\[\]()=<>-])"
+_BEGUN = re.compile(
+    rf"\s*(\d+)[ \t]+(?:\d+)[ \t]+(?:{_TYPE})(?:[ \t]+[a-z]+(?=[ \t]))?(?:[ \t]+{_COLUMN})*[ \t]*"
+)
+_MORE = re.compile(rf"[ \t]*(?:{_COLUMN}[ \t]+)*(?:{_COLUMN}[ \t]*)?")
+
+_PREFIXES = tuple(
+    re.compile(rf"\s*(?:{form})")
+    for form in (
+        # Open MPI's --tag-output and --timestamp-output, PRRTE's with its namespace or host and pid
+        r"(?:\w{3} \w{3} [ \d]\d \d{2}:\d{2}:\d{2}(?:\.\d+)? \d{4}:? ?)?"
+        r"(?:\[[\w.@-]*,?\d+\](?:\[[^\]\s]*\])?)?<std(?:out|err)>:? ?",
+        r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}[.,\d]*(?:Z|[+-]\d{2}:?\d{2})?[:,|]* ",
+        r"\[\w+\d\]: ?",  # torchrun --tee: [default0]:
+        r"\(\w*[^()]*pid=\d+[^()]*\) ?",  # Ray: (task pid=4100, ip=10.0.0.6)
+        r"\[\d+\] ",  # Hydra: mpiexec -l
+        r" *\d+: ?",  # srun -l
+        r"[A-Za-z0-9][\w.-]*: (?=\s|#|\d)",  # pdsh, of DeepSpeed
+    )
+)  # sources: docs/nccl-tests.md
+
+
+@dataclass(frozen=True)
+class Half:
+    """One half of a row: time in microseconds, bandwidths in GB/s.
+
+    `wrong` is how many values were wrong, None where it says N/A or the column is `error`;
+    `error` is then the largest difference. `iterations` is what `-I 1` adds: shortest, longest and
+    99th percentile of an iteration in microseconds, and their spread in percent.
+    """
+
+    time_us: float
+    algbw: float
+    busbw: float
+    wrong: int | None
+    error: float | None = None
+    iterations: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
+
+    `redop` and `root` are None where the table has no such column; `at` is the time that `-S` adds.
+    `is_joined`: it was torn, and put together again.
+    """
+
+    size: int
+    count: int
+    dtype: str
+    redop: str | None
+    root: int | None
+    out_of_place: Half | None
+    in_place: Half | None
+    at: str = ""
+    is_joined: bool = False
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a table's header says of its columns: `#wrong` or `error`, and those of `-I 1`.
+
+    `counts_wrong` is None where no header was seen.
+    """
+
+    counts_wrong: bool | None = None
+    per_iteration: bool = False
+
+
+@dataclass
+class Fragment:
+    """The beginning of a row whose rest comes behind other output; `size` is its first column."""
+
+    size: int
+    text: str
+
+    def add(self, text: str, shape: Shape) -> Row | None:
+        """Return the row where `text` completes it; other output in between is passed over."""
+        more = _MORE.match(text)
+        if more is None or not more[0].strip():
+            return None
+        self.text += more[0]
+        row = parse_row(self.text, shape)
+        return None if row is None else replace(row, is_joined=True)
+
+
+def without_prefix(text: str) -> str:
+    """Return the line without colours, and without what a launcher puts in front."""
+    text = _COLOUR.sub("", text) if "\x1b" in text else text
+    for _ in range(3):
+        for prefix in _PREFIXES:
+            found = prefix.match(text)
+            if found and found.end() < len(text):
+                text = text[found.end() :]
+                break
+        else:
+            break
+    return text
+
+
+def parse_row(text: str, shape: Shape = Shape()) -> Row | None:
+    """Return the row with which `text` ends, or None."""
+    for head in _HEAD.finditer(text):
+        row = _row(head, text[head.end() :], shape)
+        if row is not None:
+            return row
+    return None
+
+
+def begins_row(text: str) -> Fragment | None:
+    """Return what `text` has of a row that is torn behind its type; None for any other text."""
+    begun = _BEGUN.match(text)
+    return Fragment(int(begun[1]), begun[0]) if begun else None
+
+
+def _row(head: re.Match[str], rest: str, shape: Shape) -> Row | None:
+    stamp = _STAMP.search(rest)
+    if stamp:
+        rest = rest[: stamp.start()]
+    columns = rest.split()
+    if not columns:
+        return None
+    redop = columns.pop(0) if _REDOP.fullmatch(columns[0]) else None
+    # Columns of timings come in fours; what is left over is the root.
+    root = None
+    if len(columns) % 4 == 1 and _INTEGER.fullmatch(columns[0]):
+        root = int(columns.pop(0))
+    size, count, dtype = int(head[1]), int(head[2]), head[3]
+    if not _is_consistent(size, count, dtype):
+        return None
+    try:
+        halves = _halves(columns, shape, _ALONE.match(rest) is not None)
+    except (ValueError, OverflowError):
+        return None
+    if halves is None:
+        return None
+    return Row(size, count, dtype, redop, root, *halves, at=stamp[1] if stamp else "")
+
+
+def _is_consistent(size: int, count: int, dtype: str) -> bool:
+    """Whether `size` is that of `count` elements, once or for every rank.
+
+    A count may be 0: of parts smaller than 16 bytes, and of alltoallv's pattern in a file.
+    """
+    own = count * _WIDTHS[dtype]
+    return own == 0 or (size >= own and size % own == 0)
+
+
+def _halves(
+    columns: list[str], shape: Shape, is_alone: bool
+) -> tuple[Half | None, Half | None] | None:
+    """Return out-of-place and in-place; a row with one half has the latter (2.17.3 and later)."""
+    width = 8 if shape.per_iteration or len(columns) == 16 else 4
+    if is_alone and len(columns) == width:
+        return None, _half(columns, shape)
+    if len(columns) != 2 * width:
+        return None
+    return _half(columns[:width], shape), _half(columns[width:], shape)
+
+
+def _half(columns: list[str], shape: Shape) -> Half:
+    time_us, algbw, busbw = (float(text) for text in columns[:3])
+    iterations = tuple(float(text) for text in columns[4:])
+    if columns[3] == "N/A":
+        return Half(time_us, algbw, busbw, None, iterations=iterations)
+    value = float(columns[3])
+    if shape.counts_wrong is False or (shape.counts_wrong is None and value != int(value)):
+        return Half(time_us, algbw, busbw, None, value, iterations)
+    if value != int(value) or value < 0:
+        raise ValueError(columns[3])
+    return Half(time_us, algbw, busbw, int(value), iterations=iterations)

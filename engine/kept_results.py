@@ -1,0 +1,28 @@
+"""What a run's output showed, put into the history as it comes: tables, and findings."""
+
+from engine.events import Event, NetworkSeen, Output, OutputJudged
+from engine.history import History, KeptFinding
+from engine.nccl_tests import TableParser
+
+
+class KeptResults:
+    """The results of one run; the same events, seen again, change nothing."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._tables = TableParser()
+        self._rows: dict[int, int] = {}
+        self._findings = 0
+
+    def see(self, event: Event, history: History) -> None:
+        """Keep what the event shows."""
+        if isinstance(event, (NetworkSeen, OutputJudged)):
+            fields = event.model_dump(include={"kind", "level", "rank", "text"})
+            history.keep_finding(self._run_id, self._findings, KeptFinding(**fields))
+            self._findings += 1
+        for number in self._tables.feed(event):
+            # Lines only add rows; a program's own JSON, and the end, may change those before.
+            first = self._rows.get(number, 0) if isinstance(event, Output) else 0
+            table = self._tables.table(number, first)
+            history.keep_table(self._run_id, number, table, first)
+            self._rows[number] = first + len(table.rows)
