@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define CONFIGURATION "/etc/gpuctl-lab/nccl-tests-cpu.conf"
+#define FAULTS "/etc/gpuctl-lab/faults.json" /* {"wrong-value-at": 1048576} */
 #define ROOT 0
 #define PRINT(...) do { if (rank == 0) printf(__VA_ARGS__); } while (0)
 #define COMPLAIN(...) do { if (rank == 0) fprintf(stderr, __VA_ARGS__); } while (0)
@@ -223,12 +224,12 @@ static const Collective *find_collective(const char *name) {
 /* ---- How large a buffer may be: the configured ceiling, or less where memory is short. ---- */
 
 static size_t number_in(const char *file, const char *key, size_t missing) {
-  char line[256];
-  size_t length = strlen(key), found = missing;
+  char line[256], *at;
+  size_t found = missing;
   FILE *stream = fopen(file, "r");
   while (stream && fgets(line, sizeof line, stream))
-    if (strncmp(line, key, length) == 0)
-      found = strtoull(line + length + strspn(line + length, " =:"), NULL, 10);
+    if ((at = strstr(line, key)) && (at += strlen(key)))
+      found = strtoull(at + strspn(at, " =:\""), NULL, 10);
   if (stream) fclose(stream);
   return found;
 }
@@ -250,24 +251,25 @@ typedef struct {
 } Measurement;
 
 static void fill(const Collective *c, float *input, size_t count) {
-  for (size_t i = 0, n = c->in_parts ? count * ranks : count; i < n; i++)
-    input[i] = value(rank, i);
+  for (size_t i = 0, n = c->in_parts ? count * ranks : count; i < n; i++) input[i] = value(rank, i);
 }
 
-/* One rank's data are broken on purpose, to see that it is found. */
-static void corrupt(float *recv, size_t results) {
+/* One value is broken on purpose, to see that it is found: of a rank, or as a machine's fault. */
+static void corrupt(float *send, float *recv, size_t results, size_t bytes) {
   const char *victim = getenv("NCCL_TESTS_CPU_CORRUPT");
-  if (victim && atoi(victim) == rank && results) recv[results / 2] += 1;
+  bool faulty = send && local_rank == 0 && bytes == number_in(FAULTS, "wrong-value-at", -1);
+  if (results && (faulty || (victim && atoi(victim) == rank))) recv[results / 2] += 1;
 }
 
 static long long count_wrong(const Collective *c, float *send, float *recv, size_t count) {
   size_t results = c->root_only && rank != ROOT ? 0 : c->out_parts ? count * ranks : count;
+  size_t bytes = (c->out_parts || c->in_parts ? count * ranks : count) * sizeof(float);
   long long wrong = 0, all;
   for (long check = 0; check < checks; check++) {
-    memset(recv, 0xff, (c->out_parts || c->in_parts ? count * ranks : count) * sizeof(float));
+    memset(recv, 0xff, bytes);
     fill(c, send ? send : c->own_part ? recv + rank * count : recv, count);
     c->run(send, recv, count);
-    corrupt(recv, results);
+    corrupt(send, recv, results, bytes);
     for (size_t i = 0; i < results; i++) wrong += recv[i] != c->expects(i, count);
   }
   MPI_Allreduce(&wrong, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -352,8 +354,7 @@ static int run_size(const Collective *c, size_t bytes, double *total) {
   Measurement in_place = measure(c, NULL, recv, count);
   print_measurement(in_place);
   PRINT("\n");
-  free(send);
-  free(recv);
+  free(send), free(recv);
   *total += out_of_place.busbw + in_place.busbw;
   return (out_of_place.wrong > 0) + (in_place.wrong > 0);
 }
@@ -386,8 +387,7 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
-  MPI_Comm_rank(local, &local_rank);
-  MPI_Comm_size(local, &local_ranks);
+  MPI_Comm_rank(local, &local_rank), MPI_Comm_size(local, &local_ranks);
   const Collective *collective = find_collective(basename(argv[0]));
   int status = parse_flags(argc, argv) - 1;
   if (status < 0 && collective) status = run(collective);

@@ -49,10 +49,18 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
     assert what_bills(gpuctl, "main") == {}
 
     run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
-    rows = gpuctl.json("--lab", "results", run_id)["rows"]
+    (table,) = gpuctl.json("--lab", "results", run_id)["tables"]
+    facts, rows = table["facts"], table["rows"]
     assert [row["size"] for row in rows][:3] == [8, 16, 32]
-    assert all(row["wrong"] == 0 for row in rows)
-    assert f"{rows[-1]['size']:>12}" in gpuctl("--lab", "results", "nccl-tests")
+    assert all(row[half]["wrong"] == 0 for row in rows for half in ("out_of_place", "in_place"))
+    assert (facts["collective"], facts["out_of_bounds"], len(facts["ranks"])) == (
+        "all_reduce",
+        0,
+        16,
+    )
+    shown = gpuctl("--lab", "results", "nccl-tests")
+    assert shown.startswith(f"Run {run_id}: done, exit code 0\nTransport: ")
+    assert f"{rows[-1]['size']:>12}" in shown
     assert "Out of bounds values : 0 OK" in gpuctl("--lab", "logs", run_id, "--rank", "0")
 
 

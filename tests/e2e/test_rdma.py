@@ -86,11 +86,14 @@ def test_ranks_go_by_the_topology_or_by_the_launch(
 def test_lines_of_efa_prove_it_on_every_node(gpuctl: Gpuctl, cluster: str, tmp_path: Path) -> None:
     commands = [SAY, EFA, "say Using network Libfabric", CHANNEL, "env | grep ^NCCL_"]
     output = run(gpuctl, tmp_path, commands, verify="require")
-    proof = "uses EFA: 4 interfaces, GPUDirect RDMA"
     assert sorted(seen(gpuctl)) == [
-        (0, "proof", f"node0 {proof}"),
-        (1, "proof", f"node2 {proof}"),
+        (rank, "proof", f"{node} uses {what}")
+        for rank, node in enumerate(("node0", "node2"))
+        for what in ("EFA: 4 interfaces", "GPUDirect RDMA")
     ]
+    assert "Transport: node[0,2] uses EFA: 4 interfaces; node[0,2] uses GPUDirect RDMA\n" in gpuctl(
+        "--lab", "results", "rdma-job"
+    )
     assert "NCCL_DEBUG=INFO" in output
     assert "NCCL_SOCKET_IFNAME=^docker,lo,veth" in output
 
@@ -166,3 +169,38 @@ def test_all_ranks_of_a_task_on_one_node_fail_it(
     assert text.startswith("all 4 ranks of nccl-tests ran on node0 (ip-")
     assert "of 2 nodes: the launcher ignored the hostfile" in text
     assert "# Out of bounds values : 0 OK" in output  # the program itself saw nothing wrong
+
+
+FAULT = "/etc/gpuctl-lab/faults.json"
+PROGRAM = "/root/nccl-tests/build/all_reduce_perf -b 256K -e 1M -f 2 -w 1 -n 1"
+TEE = (
+    'if [ "$GPUCTL_NODE_RANK" = 0 ]; then mpirun --allow-run-as-root --oversubscribe'
+    " --hostfile $DSTACK_HOSTFILE --mca plm_rsh_agent $GPUCTL_RUN_FOLDER/bin/ssh -n 4 -N 2"
+    f" --mca btl_tcp_if_exclude lo,docker0 {PROGRAM} | tee /tmp/log; else sleep infinity; fi"
+)
+
+
+def test_one_wrong_value_fails_a_run_whose_pipe_ended_well(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    fault = '{\\"wrong-value-at\\": 524288}'
+    gpuctl("--lab", "ssh", cluster, "node2", f'echo "{fault}" > {FAULT}')
+    try:
+        output = run(gpuctl, tmp_path, [TEE], stop_criteria="master-done", code=1)
+        named = (
+            "wrong data: all_reduce on node0 has 1 wrong value at 512K (524288 bytes),"
+            " out-of-place (float, sum)"
+        )
+        (entry,) = gpuctl.json("--lab", "ps")[:1]
+        assert (entry["status"], entry["exit_code"], entry["reason"]) == ("failed", 1, named)
+        told = " ".join(output.split())
+        assert f"-- fault: {named}" in told
+        assert "part 1 of 2 ended with 1, and the pipe with 0" in told
+        warned = run(gpuctl, tmp_path, [TEE], stop_criteria="master-done", verify="warn")
+        assert f"Warning: {named}" in " ".join(warned.split())
+        ignored = run(gpuctl, tmp_path, [TEE], stop_criteria="master-done", verify="off")
+        assert "wrong data" not in ignored
+    finally:
+        gpuctl("--lab", "ssh", cluster, "node2", f"rm -f {FAULT}")
+    shown = gpuctl("--lab", "results", entry["run_id"])
+    assert shown.startswith(f"Run {entry['run_id']}: failed, exit code 1: {named}\n")
