@@ -27,8 +27,8 @@ def table_lines(table: "Table", node: str) -> list[str]:
     for row in table.rows:
         op = row.redop if row.redop not in (None, "none") else ""
         texts = (_half(one, table.facts.is_checked) for one in (row.out_of_place, row.in_place))
-        lines.append(f"{row.size:>12} {row.dtype:>8} {op:>4}  {'  '.join(texts)}".rstrip())
-    return lines + _footer(table.facts)
+        lines.append(f"{row.size:>12} {row.dtype:>8} {op:>4}  {'  '.join(texts)}")
+    return [*map(str.rstrip, lines), *_footer(table.facts)]
 
 
 def transport_lines(findings: "Iterable[KeptFinding]", names: "list[str]") -> list[str]:

@@ -139,8 +139,8 @@ class Run(Model):
     verify: Literal["off", "warn", "require"] | None = Field(
         default=None,
         description="What output may say of network and numbers; by default NCCL's line that shows"
-        " a fallback and wrong data of nccl-tests fail the run, `require` also fails it where a node"
-        " shows no RDMA, `warn` shows all of it, `off` looks at nothing.",
+        " a fallback and wrong data of nccl-tests fail the run, `require` also fails it where a"
+        " node shows no RDMA, `warn` shows all of it, `off` looks at nothing.",
     )
     order: Literal["topology", "launch"] = Field(
         default="topology",

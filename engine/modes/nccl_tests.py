@@ -28,7 +28,7 @@ _JSON = """\
 gpuctl_json=()
 if [ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK-0}}}}" = 0 ] \\
   && [[ "$("$gpuctl_program" -h 2>&1)" = *output_file* ]]; then
-  gpuctl_json=(-J {folder}/nccl-tests-"$2".json)
+  gpuctl_json=(-J {folder}/nccl-tests-"$1".json)
 fi
 """
 
@@ -38,11 +38,8 @@ def launch(job: Job[NcclTests]) -> Launch:
     programs = [f"{collective}_perf" for collective in job.run.collectives]
     look = "".join(f"{call('gpuctl_find', program)} >/dev/null || exit\n" for program in programs)
     ranks = "".join(
-        call(
-            "gpuctl_ranks", "bash", rank_script_path(job.run_id), program, f"{number:02}-{program}"
-        )
-        + " || exit\n"
-        for number, program in enumerate(programs)
+        call("gpuctl_ranks", "bash", rank_script_path(job.run_id), program) + " || exit\n"
+        for program in programs
     )
     run = job.run
     words = [

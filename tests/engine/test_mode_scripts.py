@@ -165,6 +165,22 @@ def test_a_rank_of_nccl_tests_gets_the_sizes(node: Node) -> None:
     assert (status, lines) == (0, ["all_reduce_perf -b 1M -e 2G -f 4 -g 1 -n 20 -w 5 -c 0"])
 
 
+@pytest.mark.parametrize(("rank", "asked"), [("0", True), ("3", False)])
+def test_the_first_rank_asks_for_json_where_the_program_has_it(
+    node: Node, rank: str, asked: bool
+) -> None:
+    usage = "[-J,--output_file <file> write output to filepath, if accessible.]"
+    node.has("all_reduce_perf", "", f'if [ "$1" = -h ]; then echo "{usage}"; else echo "$*"; fi\n')
+    plan = planned(type="nccl-tests", min_bytes="8", max_bytes="16")
+    script = node.here(plan.nodes[0].files[f"{run_folder(RUN)}/rank.sh"])
+    status, lines = node.execute(
+        f"set -- all_reduce_perf\n{script}", plan, 0, OMPI_COMM_WORLD_RANK=rank
+    )
+    json = " -J <run>/nccl-tests-all_reduce_perf.json"
+    flags = "-b 8 -e 16 -f 2 -g 1 -n 20 -w 5 -c 1"
+    assert (status, lines) == (0, [flags + (json if asked else "")])
+
+
 def test_torchrun_or_its_module(node: Node) -> None:
     plan = planned(type="torchrun")
     node.has("python3", "", '[ "$1" = -c ] || echo "python3 $*"\n')

@@ -1,0 +1,102 @@
+"""nccl-tests' tables and the transport, as `gpuctl results` shows them."""
+
+from pathlib import Path
+
+from cli.tables import table_lines, transport_lines
+from engine.history import History, KeptFinding
+from engine.nccl_tests import Facts, Row, Table, Timing
+from tests.cli.test_command import gpuctl
+from tests.engine.conftest import make_plan
+from tests.engine.test_history import result
+
+
+def half(busbw: float, wrong: int | None = 0, error: float | None = None) -> Timing:
+    return Timing(time_us=51.25, algbw=1, busbw=busbw, wrong=wrong, error=error)
+
+
+def row(out: Timing | None, into: Timing | None, redop: str = "sum") -> Row:
+    return Row(
+        size=1048576,
+        count=262144,
+        dtype="float",
+        redop=redop,
+        root=-1,
+        out_of_place=out,
+        in_place=into,
+    )
+
+
+def table(*rows: Row, **facts: object) -> Table:
+    known = {"rank": 0, "collective": "all_reduce", **facts}
+    return Table(facts=Facts.model_validate(known), rows=rows)
+
+
+def test_both_halves_and_what_was_not_checked() -> None:
+    lines = table_lines(
+        table(
+            row(half(1.5), half(2.5, wrong=3)),
+            row(half(1.5), half(2.5, wrong=None), redop="none"),
+            row(None, half(2.5)),
+            nccl_tests="2.19.6",
+            nccl="2.28.9",
+            average_busbw=2.0,
+            out_of_bounds=1,
+        ),
+        "node0",
+    )
+    assert lines == [
+        "all_reduce on node0: nccl-tests 2.19.6, NCCL 2.28.9",
+        f"{'out-of-place':>53}{'in-place':>38}",
+        "        size     type   op        time    algbw    busbw     wrong"
+        "        time    algbw    busbw     wrong",
+        "       bytes                        us     GB/s     GB/s          "
+        "          us     GB/s     GB/s",
+        "     1048576    float  sum        51.2     1.00     1.50         0"
+        "        51.2     1.00     2.50         3",
+        "     1048576    float             51.2     1.00     1.50         0"
+        "        51.2     1.00     2.50 unchecked",
+        "     1048576    float  sum           -        -        -         -"
+        "        51.2     1.00     2.50         0",
+        "Average bus bandwidth: 2 GB/s",
+        "Out of bounds values: 1, failed",
+    ]
+
+
+def test_a_difference_is_shown_as_one_and_zeros_without_a_check_are_unchecked() -> None:
+    old = table_lines(table(row(half(1, None, 2e-07), half(2, None, 5e-07))), "node0")
+    assert "error" in old[2]
+    assert "2e-07" in old[4]
+    unchecked = table_lines(table(row(half(1), half(2)), is_checked=False), "node0")
+    assert unchecked[4].count("unchecked") == 2
+    broken = table_lines(table(ended_at=64, lost=2), "node0")
+    assert broken[-2:] == ["Incomplete: it ended at 64 bytes", "Rows that could not be read: 2"]
+
+
+def test_transport_folds_the_nodes() -> None:
+    def proof(rank: int, text: str) -> KeptFinding:
+        return KeptFinding(
+            kind="network_seen", level="proof", rank=rank, text=f"node{rank} uses {text}"
+        )
+
+    findings = [proof(rank, text) for text in ("EFA", "GPUDirect RDMA") for rank in (0, 1)]
+    warning = KeptFinding(kind="output_judged", level="warning", rank=0, text="node0: careful")
+    assert transport_lines([*findings, warning], ["node0", "node1"]) == [
+        "Transport: node[0-1] uses EFA; node[0-1] uses GPUDirect RDMA",
+        "Warning: node0: careful",
+    ]
+    assert transport_lines([], []) == ["Transport: NCCL printed nothing that shows it"]
+
+
+def test_results_begin_with_status_and_transport(tmp_path: Path) -> None:
+    plan = make_plan()
+    with History(tmp_path / ".local/state/gpuctl/aws/runs") as history:
+        history.begin(plan)
+        history.keep_table(plan.run_id, 0, table(row(half(1), half(2))))
+        history.finish(result(plan.run_id))
+    done = gpuctl("results", "job", home=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == [
+        "Run job-000001: failed, exit code 7: node1 exited with 7",
+        "Transport: NCCL printed nothing that shows it",
+    ]
+    assert "all_reduce on node0" in lines
