@@ -170,7 +170,9 @@ AWS_CODES: dict[str, AwsCode] = {
     "AccessDeniedException": AwsCode("The credentials may not do this.", "no", _PERMISSION),
     "AuthFailure": AwsCode("The credentials are not valid.", "no", _CREDENTIALS),
     "InvalidClientTokenId": AwsCode("The access key does not exist.", "no", _CREDENTIALS),
+    "UnrecognizedClientException": AwsCode("The access key does not exist.", "no", _CREDENTIALS),
     "SignatureDoesNotMatch": AwsCode("The secret key is not the key's.", "no", _CREDENTIALS),
+    "InvalidSignatureException": AwsCode("The secret key is not the key's.", "no", _CREDENTIALS),
     "ExpiredToken": AwsCode("The session of the credentials is over.", "no", _CREDENTIALS),
     "ExpiredTokenException": AwsCode("The session of the credentials is over.", "no", _CREDENTIALS),
     "RequestExpired": AwsCode(

@@ -18,6 +18,7 @@ from threading import Event
 
 from config.errors import LabError
 from lab import state
+from lab.access_key import AccessKey
 from lab.api.machines import BootedMachines
 from lab.api.metadata import MetadataServer
 from lab.api.server import ApiServer
@@ -63,10 +64,11 @@ def _bring_up(lab: ExitStack, places: Places) -> state.Record:
     lab.callback(network.down)
     network.up()
     machines = BootedMachines(network)
+    key = AccessKey.new()
     api = ApiServer(
+        key,
         machines,
         places.capacity,
-        ("127.0.0.1", network.slot.host_address),
         faults=places.faults,
         public_range=network.slot.public_range,
     )
@@ -77,21 +79,23 @@ def _bring_up(lab: ExitStack, places: Places) -> state.Record:
     record = state.Record(
         pid=os.getpid(),
         api_url=api.url,
-        provider_address=f"127.0.0.1:{_start_provider(lab, api.url, places)}",
+        provider_address=f"127.0.0.1:{_start_provider(lab, api.url, key, places)}",
         since=datetime.now(UTC).isoformat(timespec="seconds"),
+        key=key,
     )
     state.publish(record, places)
     lab.callback(places.record.unlink, missing_ok=True)  # first to go: nobody new comes
     return record
 
 
-def _start_provider(lab: ExitStack, endpoint: str, places: Places) -> int:
+def _start_provider(lab: ExitStack, endpoint: str, key: AccessKey, places: Places) -> int:
     """Start the Pulumi provider; return its port on loopback."""
     provider = subprocess.Popen(
         [sys.executable, "-m", "lab.provider", "--endpoint", endpoint],
         stdin=subprocess.PIPE,  # it ends when this closes, should we be killed
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, **key.environment},
         cwd=Path(__file__).parents[1],
         start_new_session=True,
     )

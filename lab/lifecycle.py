@@ -38,13 +38,6 @@ START_SECONDS = 180.0
 STOP_SECONDS = 60.0
 """How long the daemon may take to remove everything before it is killed."""
 
-_CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "lab",
-    "AWS_SECRET_ACCESS_KEY": "lab",  # the lab checks none
-    # boto3 must never look for others: the address it asks for them belongs to no lab.
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
-
 
 @dataclass(frozen=True)
 class LabStatus:
@@ -144,7 +137,7 @@ def target(places: Places, region: str, backend: str | None = None) -> Target:
         region=region,
         state=places.state,
         endpoint=record.api_url,
-        environment=dict(_CREDENTIALS),
+        environment=record.key.environment,
         provider_address=record.provider_address,
         caller_address=net.slot.host_address,
         session_plugin=(sys.executable, session_manager_plugin.__file__, places.namespace),
@@ -194,7 +187,8 @@ def _answer(answers: IO[str], log: Path) -> dict[str, str]:
 def _environment() -> dict[str, str]:
     """The daemon's environment: nobody's AWS credentials or profile."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    return {**kept, **_CREDENTIALS, "AWS_CONFIG_FILE": os.devnull}
+    files = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+    return {**kept, **files, "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 def _end_daemon(places: Places) -> None:

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import IO
 
 from config.errors import LabError
+from config.files import write_whole
+from lab.access_key import AccessKey
 from lab.places import Places
 
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
@@ -21,19 +23,18 @@ _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, p
 
 @dataclass(frozen=True)
 class Record:
-    """A lab that is ready. `since` is an ISO 8601 time in UTC."""
+    """A lab that is ready. `since` is an ISO 8601 time in UTC; `key` signs requests to its API."""
 
     pid: int
     api_url: str
     provider_address: str
     since: str
+    key: AccessKey
 
 
 def publish(record: Record, places: Places) -> None:
-    """Write the record, whole or not at all."""
-    temporary = places.record.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(record), indent=2) + "\n")
-    temporary.replace(places.record)
+    """Write the record, whole or not at all, for its owner alone."""
+    write_whole(places.record, json.dumps(asdict(record), indent=2) + "\n")
 
 
 def daemon_pid(places: Places) -> int | None:
@@ -54,8 +55,9 @@ def record(places: Places) -> Record | None:
     if daemon_pid(places) is None:
         return None
     try:
-        return Record(**json.loads(places.record.read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        found = json.loads(places.record.read_text())
+        return Record(**{**found, "key": AccessKey(**found["key"])})
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 

@@ -180,10 +180,12 @@ UNIVERSAL = frozenset(
     {
         "AuthFailure",
         "InvalidClientTokenId",
+        "UnrecognizedClientException",
         "ExpiredToken",
         "ExpiredTokenException",
         "RequestExpired",
         "SignatureDoesNotMatch",
+        "InvalidSignatureException",
         "NoCredentials",
         "EndpointConnection",
     }

@@ -2,9 +2,13 @@
 
 import os
 
+from lab.access_key import AccessKey
 from lab.places import Places
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw")
+
+KEY = AccessKey("testing", "testing")
+"""What regions of tests, which have no machines, are signed with."""
 
 
 def lab_for(purpose: str) -> Places:

@@ -1,9 +1,10 @@
 """The lab's API alone, without machines: `python -m lab.api --port 5000`.
 
-Any credentials and any region do:
+Any region does. The server takes the access key of its environment, and clients sign with it:
 
-    AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab AWS_ENDPOINT_URL=http://127.0.0.1:5000 \
-    AWS_EC2_METADATA_DISABLED=true aws ec2 describe-images
+    export AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab AWS_EC2_METADATA_DISABLED=true
+    python -m lab.api --port 5000 &
+    AWS_ENDPOINT_URL=http://127.0.0.1:5000 aws ec2 describe-images
 
 The first line on standard output is the URL; it serves until SIGINT or SIGTERM.
 """
@@ -13,6 +14,8 @@ import signal
 import sys
 from pathlib import Path
 
+from config.errors import LabError
+from lab.access_key import AccessKey
 from lab.api.server import ApiServer
 
 
@@ -23,10 +26,14 @@ def main() -> None:
     parser.add_argument("--capacity", type=Path, help="JSON table of capacity per zone and type")
     parser.add_argument("--faults", type=Path, help="JSON table of what to refuse (lab.api.faults)")
     arguments = parser.parse_args()
+    try:
+        key = AccessKey.of_environment()
+    except LabError as error:
+        parser.error(str(error))
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with ApiServer(
-        port=arguments.port, capacity=arguments.capacity, faults=arguments.faults
+        key, port=arguments.port, capacity=arguments.capacity, faults=arguments.faults
     ) as api:
         sys.stdout.write(f"{api.url}\n")
         sys.stdout.flush()

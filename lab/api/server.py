@@ -3,14 +3,16 @@
 moto keeps one world per process, so one ApiServer lives in a process at a time; starting one
 starts an empty world. For tests and trials without machines:
 
-    with ApiServer() as api:
-        boto3.client("ec2", endpoint_url=api.url, region_name="us-east-1", ...)
+    with ApiServer(AccessKey("lab", "secret")) as api:
+        boto3.client("ec2", endpoint_url=api.url, region_name="us-east-1", aws_access_key_id="lab",
+                     aws_secret_access_key="secret")
 
-or, as a process of its own, `python -m lab.api --port 5000`.
+or, as a process of its own, `python -m lab.api --port 5000`. Every request must be signed with the
+server's key (`lab.api.signature`).
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Network
 from pathlib import Path
 from threading import Thread
@@ -32,7 +34,8 @@ from moto.ssm.models import ssm_backends
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from config.errors import LabError
-from lab.api import pricing, quotas
+from lab.access_key import AccessKey
+from lab.api import pricing, quotas, signature
 from lab.api.backend import LabBackend
 from lab.api.faults import Faults
 from lab.api.file_systems import EfsBackend, FsxBackend
@@ -48,18 +51,35 @@ from lab.slots import Slot
 SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
 """What moto answers, with the lab's own parts; Service Quotas and Pricing are the lab's alone."""
 
+_LOOPBACK = "127.0.0.1"
+"""Machines do not reach the API: in the lab no instance has credentials to use it with."""
+
 SHUTDOWN_POLL_SECONDS = 0.1
 """How soon a server notices that it is to end; requests are awaited, not polled for."""
 
 
 class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is untyped here
-    """moto's application, for the services that the lab has and nothing else of moto."""
+    """moto's application, for the services that the lab has and nothing else of moto.
 
-    faults = Faults()
+    Requests that `key` did not sign are refused, moto's own paths (`/moto-api/`) among them.
+    """
+
+    def __init__(self, key: AccessKey, faults: Faults) -> None:
+        super().__init__(create_backend_app)
+        self._key = key
+        self._faults = faults
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
+        if refused := signature.refusal(environ, self._key):
+            headers = [
+                ("Content-Type", refused.content_type),
+                ("Content-Length", str(len(refused.body))),
+                ("x-amzn-ErrorType", refused.code),  # where services in JSON with paths say it
+            ]
+            start_response(refused.status, headers)
+            return [refused.body]
         service, region = _scope(environ)
         if service in SERVICES:
             answer: Iterable[bytes] = super().__call__(environ, start_response)
@@ -88,7 +108,7 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         try:
             if service == "pricing":
                 return pricing.answer(action, request)
-            return quotas.answer(action, request, self.faults, region)
+            return quotas.answer(action, request, self._faults, region)
         except quotas.NotFound:
             return _error("NoSuchResourceException", "The specified quota does not exist.")
         except KeyError:
@@ -114,18 +134,18 @@ class _QuietHandler(MotoRequestHandler):  # type: ignore[misc]  # moto is untype
 
 
 class ApiServer:
-    """The API, on one port of each address, until closed.
+    """The API, on one port of loopback, until closed.
 
-    `machines` None: instances without machines (tests of the API alone). `capacity` is the table
-    of `lab.api.region.Capacity`, `faults` that of `lab.api.faults`. Public addresses come from
-    `public_range`.
+    Only requests that `key` signed are answered. `machines` None: instances without machines
+    (tests of the API alone). `capacity` is the table of `lab.api.region.Capacity`, `faults` that of
+    `lab.api.faults`. Public addresses come from `public_range`.
     """
 
     def __init__(
         self,
+        key: AccessKey,
         machines: Machines | None = None,
         capacity: Path | None = None,
-        addresses: Sequence[str] = ("127.0.0.1",),
         port: int = 0,
         *,
         faults: Path | None = None,
@@ -141,41 +161,30 @@ class ApiServer:
             )
         )
         self.metadata = Metadata(_instances)
-        application = _Services(create_backend_app)
-        application.faults = told
-        self._servers: list[BaseWSGIServer] = []
-        self._interruptions: Interruptions | None = None
-        for address in addresses:
-            try:
-                server = make_server(
-                    address, port, application, threaded=True, request_handler=_QuietHandler
-                )
-            except (OSError, SystemExit) as error:
-                self.close()
-                raise LabError(
-                    f"the lab's API cannot listen on {address}:{port}: {error}",
-                    "end what listens there, or take another port",
-                ) from None
-            self._servers.append(server)
-            port = int(server.server_address[1])
-            Thread(
-                target=server.serve_forever,
-                args=(SHUTDOWN_POLL_SECONDS,),
-                name=f"api {address}",
-                daemon=True,
-            ).start()
-        self.port = port
-        self.url = f"http://{addresses[0]}:{port}"
+        try:
+            self._server: BaseWSGIServer = make_server(
+                _LOOPBACK, port, _Services(key, told), threaded=True, request_handler=_QuietHandler
+            )
+        except (OSError, SystemExit) as error:
+            raise LabError(
+                f"the lab's API cannot listen on {_LOOPBACK}:{port}: {error}",
+                "end what listens there, or take another port",
+            ) from None
+        self.port = int(self._server.server_address[1])
+        self.url = f"http://{_LOOPBACK}:{self.port}"
+        Thread(
+            target=self._server.serve_forever,
+            args=(SHUTDOWN_POLL_SECONDS,),
+            name="api",
+            daemon=True,
+        ).start()
         self._interruptions = Interruptions(_regions)
 
     def close(self) -> None:
         """Nothing listens any more."""
-        if self._interruptions:
-            self._interruptions.close()
-        for server in self._servers:
-            server.shutdown()
-            server.server_close()
-        self._servers = []
+        self._interruptions.close()
+        self._server.shutdown()
+        self._server.server_close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,18 +4,20 @@ from typing import Any
 
 import boto3
 
+from lab import state
 from tests.e2e.conftest import Gpuctl
 
 
 def ec2(gpuctl: Gpuctl) -> Any:
     """A boto3 client of the lab's EC2."""
-    status = gpuctl.json("lab", "status")
+    record = state.record(gpuctl.lab)
+    assert record, "the lab is down"
     return boto3.client(
         "ec2",
         region_name="us-east-1",
-        endpoint_url=status["api_url"],
-        aws_access_key_id="lab",
-        aws_secret_access_key="lab",
+        endpoint_url=record.api_url,
+        aws_access_key_id=record.key.key_id,
+        aws_secret_access_key=record.key.secret,
     )
 
 

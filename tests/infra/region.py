@@ -20,16 +20,13 @@ from config.cluster import Cluster
 from config.resolved import Image, InstanceType, NetworkCard, Resolved
 from config.target import Target
 from infra.layout import interfaces
+from tests.labs import KEY
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 REGION = "us-east-1"
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+CREDENTIALS = KEY.environment
 PUBLIC_KEY = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFnZ3JlZ2F0ZS1rZXktZm9yLXRlc3RzLW9ubHkwMDAw gpuctl"
 )
@@ -163,8 +160,8 @@ def client(target: Target) -> "EC2Client":
         "ec2",
         endpoint_url=target.endpoint,
         region_name=target.region,
-        aws_access_key_id="testing",
-        aws_secret_access_key="testing",
+        aws_access_key_id=KEY.key_id,
+        aws_secret_access_key=KEY.secret,
     )
 
 

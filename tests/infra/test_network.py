@@ -18,6 +18,7 @@ from infra.workspace import workspace
 from tests import golden
 from tests.infra.region import Region, client, instance_type, resolved
 from tests.infra.somebodys_network import SomebodysNetwork
+from tests.labs import KEY
 
 GOLDEN = Path(__file__).parent / "golden"
 TYPES = sorted(catalogue())
@@ -165,8 +166,8 @@ def _roles(here: Region) -> list[str]:
         "iam",
         endpoint_url=here.target.endpoint,
         region_name="us-east-1",
-        aws_access_key_id="testing",
-        aws_secret_access_key="testing",
+        aws_access_key_id=KEY.key_id,
+        aws_secret_access_key=KEY.secret,
     )
     roles = [r["RoleName"] for r in iam.list_roles()["Roles"] if r["Path"].startswith("/gpuctl/")]
     profiles = iam.list_instance_profiles()["InstanceProfiles"]

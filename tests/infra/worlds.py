@@ -15,9 +15,11 @@ Begin = Callable[[str, ExitStack], str]
 
 
 def _api(capacity: str, there: ExitStack) -> str:
+    from lab.access_key import AccessKey
     from lab.api.server import ApiServer
 
-    return there.enter_context(ApiServer(capacity=Path(capacity))).url
+    key = AccessKey.of_environment()
+    return there.enter_context(ApiServer(key, capacity=Path(capacity))).url
 
 
 def _provider(endpoint: str, there: ExitStack) -> str:

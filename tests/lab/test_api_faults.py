@@ -13,6 +13,7 @@ from botocore.config import Config
 from config.errors import InputError
 from lab.api import faults
 from tests.lab.world import World, refused, world
+from tests.labs import KEY
 
 Told = Callable[..., World]
 
@@ -95,8 +96,8 @@ def test_every_third_call_is_throttled_and_clients_go_on(told: Told) -> None:
     with refused("RequestLimitExceeded", "Request limit exceeded.", 503):
         region.ec2.describe_vpcs()
     patient = boto3.client(
-        "ec2", endpoint_url=region.url, region_name="us-east-1", aws_access_key_id="lab",
-        aws_secret_access_key="lab", config=Config(retries={"mode": "standard"}),
+        "ec2", endpoint_url=region.url, region_name="us-east-1", aws_access_key_id=KEY.key_id,
+        aws_secret_access_key=KEY.secret, config=Config(retries={"mode": "standard"}),
     )  # fmt: skip
     for _ in range(4):
         patient.describe_vpcs()

@@ -1,5 +1,6 @@
 """The server: which services, which images, and no answer that a client cannot read."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.lab.world import World, refused, world
+from tests.labs import KEY
 
 PARAMETERS = {
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id": (
@@ -71,10 +73,26 @@ def test_a_new_server_is_a_new_world() -> None:
 
 
 def test_the_api_alone_as_a_process() -> None:
-    process = subprocess.Popen([sys.executable, "-m", "lab.api"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lab.api"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **KEY.environment},
+    )
     with process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert World(url).run()
         process.terminate()
         assert process.wait(10) == 0
+
+
+def test_the_api_alone_wants_a_key_too() -> None:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    command = [sys.executable, "-m", "lab.api"]
+    done = subprocess.run(command, capture_output=True, text=True, env=bare, check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "error: AWS_ACCESS_KEY_ID is not set; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to"
+        " what clients of this API sign with\n"
+    )

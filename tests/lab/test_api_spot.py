@@ -13,6 +13,7 @@ from werkzeug.test import Client, TestResponse
 from lab.api import faults
 from lab.api.server import ApiServer
 from tests.lab.world import World
+from tests.labs import KEY
 
 SPOT = {"MarketType": "spot"}
 TOKEN = "/latest/api/token"
@@ -21,7 +22,7 @@ TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ApiServer]:
-    with ApiServer(faults=tmp_path / "faults.json") as made:
+    with ApiServer(KEY, faults=tmp_path / "faults.json") as made:
         yield made
 
 

@@ -6,6 +6,7 @@ import pytest
 from config.progress import silent
 from lab import amis, image, lifecycle
 from lab.api.server import ApiServer
+from tests.labs import KEY
 
 AMI = "ami-03a850a064635dbc8"
 
@@ -34,13 +35,13 @@ def test_its_recipe_is_dlamis_and_the_frameworks() -> None:
 
 
 def test_the_api_offers_it_as_an_image_of_the_account() -> None:
-    with ApiServer() as api:
+    with ApiServer(KEY) as api:
         ec2 = boto3.client(
             "ec2",
             region_name="us-east-1",
             endpoint_url=api.url,
-            aws_access_key_id="lab",
-            aws_secret_access_key="lab",  # the lab checks none
+            aws_access_key_id=KEY.key_id,
+            aws_secret_access_key=KEY.secret,
         )
         (told,) = ec2.describe_images(ImageIds=[AMI])["Images"]
     assert told["Name"] == "gpuctl lab frameworks"

@@ -19,7 +19,7 @@ from config.progress import Progress, silent
 from lab import leftovers, lifecycle, prerequisites, state
 from lab.places import DEFAULT, Places
 from tests.lab.world import World, layout, refused
-from tests.labs import lab_for
+from tests.labs import KEY, lab_for
 
 HERE = """
 import json, pathlib, sys, time
@@ -69,7 +69,9 @@ def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
         assert daemon.stdout is not None
         assert daemon.stdout.readline() == "held\n"
         assert state.record(places) is None  # it lives, and is not ready
-        state.publish(state.Record(daemon.pid, "http://127.0.0.1:1", "127.0.0.1:2", "now"), places)
+        record = state.Record(daemon.pid, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY)
+        state.publish(record, places)
+        assert state.record(places) == record
         assert state.daemon_pid(places) == daemon.pid
         assert lifecycle.target(places, "eu-west-1").endpoint == "http://127.0.0.1:1"
         daemon.kill()
@@ -79,15 +81,15 @@ def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
 
 def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Places) -> None:
     with state.hold_alive(places):
-        state.publish(state.Record(1, "http://127.0.0.1:1", "127.0.0.1:2", "now"), places)
+        state.publish(state.Record(1, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY), places)
         answer = subprocess.run(
             [sys.executable, "-c", READER, str(places.runtime.parent)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     assert json.loads(answer.stdout) == {
         "environment": {
-            "AWS_ACCESS_KEY_ID": "lab",
-            "AWS_SECRET_ACCESS_KEY": "lab",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
             "AWS_EC2_METADATA_DISABLED": "true",
         },
         "caller_address": "198.19.47.1",
@@ -98,7 +100,7 @@ def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Pl
 READER = f"""{HERE}
 target = lifecycle.target(lab, "us-east-1")
 names = ("environment", "caller_address", "provider_address")
-print(json.dumps({{name: getattr(target, name) for name in names}}))
+print(json.dumps({{name: getattr(target, name) for name in names}}, default=dict))
 """
 
 
@@ -137,6 +139,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[lifecycle.L
     assert lifecycle.status(LAB) == lifecycle.LabStatus(up=False, name=LAB.name)
 
 
+def region() -> World:
+    """Enter the lab's region with the key that the lab made for itself."""
+    record = state.record(LAB)
+    assert record
+    return World(record.api_url, record.key)
+
+
 def until(condition: Callable[[], bool], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -157,8 +166,7 @@ def user_data(*commands: str, **more: object) -> str:
 
 @pytest.mark.lab
 def test_a_fleet_boots_runs_its_user_data_and_goes(lab: lifecycle.LabStatus) -> None:
-    assert lab.api_url is not None
-    world = World(lab.api_url)
+    world = region()
     world.ec2.create_placement_group(GroupName="demo")
     template = world.template(
         NetworkInterfaces=world.p4d()[:4],
@@ -213,8 +221,8 @@ def test_two_starts_at_once_are_one_lab(lab: lifecycle.LabStatus) -> None:
 
 @pytest.mark.lab
 def test_what_a_crashed_lab_left_is_cleared(lab: lifecycle.LabStatus, tmp_path: Path) -> None:
-    assert lab.api_url and lab.pid and lab.provider_address
-    (instance,) = World(lab.api_url).run()
+    assert lab.pid and lab.provider_address
+    (instance,) = region().run()
     until(lambda: instance in lifecycle.status(LAB).machines)
     os.kill(lab.pid, signal.SIGKILL)
     until(lambda: not lifecycle.status(LAB).up)

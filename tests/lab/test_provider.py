@@ -18,9 +18,10 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 from lab.api.server import ApiServer
 from lab.provider.server import serve
 from lab.provider.values import UNKNOWN, from_struct, to_struct
+from tests.labs import KEY
 
 VPC = "aws:ec2/vpc:Vpc"
-KEY = "aws:ec2/keyPair:KeyPair"
+KEY_PAIR = "aws:ec2/keyPair:KeyPair"
 GROUP = "aws:ec2/placementGroup:PlacementGroup"
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 INSTANCE = "aws:ec2/instance:Instance"
@@ -29,15 +30,14 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 @pytest.fixture
 def api() -> Iterator[ApiServer]:
-    with ApiServer() as server:
+    with ApiServer(KEY) as server:
         yield server
 
 
 @pytest.fixture
 def provider(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in KEY.environment.items():
+        monkeypatch.setenv(name, value)
     server, port = serve(api.url)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = provider_pb2_grpc.ResourceProviderStub(channel)

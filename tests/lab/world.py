@@ -11,8 +11,10 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from lab.access_key import AccessKey
 from lab.api.machines import Machines
 from lab.api.server import ApiServer
+from tests.labs import KEY
 
 DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
 
@@ -20,8 +22,9 @@ DLAMI = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-
 class World:
     """A VPC with one subnet in us-east-1a, and the DLAMI."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: AccessKey = KEY) -> None:
         self.url = url
+        self.key = key
         self.ec2: Any = self.client("ec2")
         self.image = self.client("ssm").get_parameter(Name=DLAMI)["Parameter"]["Value"]
         self.vpc = self.ec2.create_vpc(CidrBlock="10.213.0.0/16")["Vpc"]["VpcId"]
@@ -30,13 +33,14 @@ class World:
             GroupName="nodes", Description="nodes", VpcId=self.vpc
         )["GroupId"]
 
-    def client(self, service: str, region: str = "us-east-1") -> Any:
+    def client(self, service: str, region: str = "us-east-1", key: AccessKey | None = None) -> Any:
+        key = key or self.key
         return boto3.client(  # type: ignore[call-overload]
             service,
             endpoint_url=self.url,
             region_name=region,
-            aws_access_key_id="lab",
-            aws_secret_access_key="lab",
+            aws_access_key_id=key.key_id,
+            aws_secret_access_key=key.secret,
             config=Config(retries={"total_max_attempts": 1}),
         )
 
@@ -94,7 +98,7 @@ class World:
 def world(
     machines: Machines | None = None, capacity: Path | None = None, faults: Path | None = None
 ) -> Iterator[World]:
-    with ApiServer(machines, capacity, faults=faults) as api:
+    with ApiServer(KEY, machines, capacity, faults=faults) as api:
         yield World(api.url)
 
 

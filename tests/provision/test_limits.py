@@ -22,6 +22,7 @@ from provision.limits import Quota
 from provision.preflight import Complaints, resolve
 from provision.resources import Resource
 from tests.infra.region import CREDENTIALS, child
+from tests.labs import KEY
 
 Tell = Callable[..., None]
 
@@ -78,7 +79,7 @@ def complaint(target: Target, **changes: Any) -> GpuctlError:
 def ec2(target: Target) -> Any:
     return boto3.client(
         "ec2", endpoint_url=target.endpoint, region_name=target.region,
-        aws_access_key_id="a", aws_secret_access_key="b",
+        aws_access_key_id=KEY.key_id, aws_secret_access_key=KEY.secret,
     )  # fmt: skip
 
 

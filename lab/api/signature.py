@@ -1,0 +1,171 @@
+"""The check of each request's signature, and AWS's refusals of requests that fail it.
+
+The rules: "Elements of an AWS API request signature" and "Troubleshoot Signature Version 4 signed
+requests", IAM User Guide; codes and HTTP statuses: "Common Error Types", EC2 API Reference (read
+2026-11-22). botocore computes the signature here as it does for clients.
+"""
+
+import hmac
+import io
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from xml.sax.saxutils import escape
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from lab.access_key import AccessKey
+
+OLDEST_S = 300.0
+"""How far a request's date may be from now: "within five minutes of the time stamp"."""
+
+_HEADER = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=(?P<id>[^/]+)/(?P<date>\d{8})/(?P<region>[^/]+)/"
+    r"(?P<service>[^/]+)/aws4_request, ?SignedHeaders=(?P<signed>[^,]+), ?"
+    r"Signature=(?P<signature>[0-9a-f]{64})"
+)
+_DATE = "%Y%m%dT%H%M%SZ"
+
+
+@dataclass(frozen=True)
+class _Reason:
+    """A reason to refuse: the code of EC2, of other services in XML, and of those in JSON."""
+
+    ec2: str
+    xml: str
+    json: str
+    text: str
+    ec2_text: str = "AWS was not able to validate the provided access credentials"
+
+
+_MISSING = _Reason(
+    "AuthFailure",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "Request is missing Authentication Token",
+    "AWS was not able to authenticate the request: access credentials are missing",
+)
+_UNKNOWN_KEY = _Reason(
+    "AuthFailure",
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "The security token included in the request is invalid.",
+)
+_EXPIRED = _Reason(
+    "RequestExpired",
+    "RequestExpired",
+    "InvalidSignatureException",
+    "Signature expired: the request's date is more than five minutes from now.",
+    "Request has expired.",
+)
+_MISMATCH = _Reason(
+    "AuthFailure",
+    "SignatureDoesNotMatch",
+    "InvalidSignatureException",
+    "The request signature we calculated does not match the signature you provided. Check your AWS"
+    " Secret Access Key and signing method. Consult the service documentation for details.",
+)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The answer to a request that nobody with the key has signed."""
+
+    status: str
+    content_type: str
+    body: bytes
+    code: str
+
+
+def refusal(environ: dict[str, Any], key: AccessKey) -> Refused | None:
+    """Return AWS's refusal of a WSGI request that `key` did not sign as it is, None otherwise.
+
+    The body is read once, here: whoever answers reads the bytes that were signed.
+    """
+    reason = _reason(environ, key)
+    return None if reason is None else _answer(environ, reason)
+
+
+def _reason(environ: dict[str, Any], key: AccessKey) -> _Reason | None:
+    said = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
+    if said is None:
+        return _MISSING
+    # Bytes: compare_digest takes no text beyond ASCII.
+    if not hmac.compare_digest(said["id"].encode(), key.key_id.encode()):
+        return _UNKNOWN_KEY
+    date = environ.get("HTTP_X_AMZ_DATE", "")
+    if not _is_recent(date) or date[:8] != said["date"]:
+        return _EXPIRED
+    body = _take_body(environ)
+    signed = {name: _header(environ, name) for name in said["signed"].split(";")}
+    if not _required(environ) <= signed.keys() or None in signed.values():
+        return _MISMATCH
+    if environ.get("HTTP_X_AMZ_CONTENT_SHA256", sha256(body).hexdigest()) != (
+        sha256(body).hexdigest()
+    ):
+        return _MISMATCH
+    url = f"http://{environ.get('HTTP_HOST', '')}{environ.get('REQUEST_URI', '')}"
+    request = AWSRequest(environ["REQUEST_METHOD"], url, headers=signed, data=body)
+    request.context["timestamp"] = date
+    signer = SigV4Auth(Credentials(key.key_id, key.secret), said["service"], said["region"])
+    text = signer.string_to_sign(request, signer.canonical_request(request))
+    same = hmac.compare_digest(signer.signature(text, request), said["signature"])
+    return None if same else _MISMATCH
+
+
+def _is_recent(date: str) -> bool:
+    try:
+        at = datetime.strptime(date, _DATE).replace(tzinfo=UTC)
+    except ValueError:
+        return False
+    return abs((datetime.now(UTC) - at).total_seconds()) <= OLDEST_S
+
+
+def _take_body(environ: dict[str, Any]) -> bytes:
+    """Read the body and put it back, so that nothing behind it can be read later."""
+    length = environ.get("CONTENT_LENGTH") or "0"
+    body: bytes = environ["wsgi.input"].read(int(length)) if length.isdigit() else b""
+    environ["wsgi.input"] = io.BytesIO(body)
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ.pop("HTTP_TRANSFER_ENCODING", None)  # chunks are no part of any AWS client's request
+    environ.pop("wsgi.input_terminated", None)
+    return body
+
+
+def _required(environ: dict[str, Any]) -> set[str]:
+    """Return the headers that a signature must cover: the host and all of AWS's own."""
+    names = {name[5:].lower().replace("_", "-") for name in environ if name[:5] == "HTTP_"}
+    return {"host", *(name for name in names if name.startswith("x-amz-"))}
+
+
+def _header(environ: dict[str, Any], name: str) -> str | None:
+    wsgi = name.upper().replace("-", "_")
+    plain = wsgi in ("CONTENT_TYPE", "CONTENT_LENGTH")
+    found = environ.get(wsgi if plain else f"HTTP_{wsgi}")
+    return None if found is None else str(found)
+
+
+def _answer(environ: dict[str, Any], reason: _Reason) -> Refused:
+    """Return the refusal in the protocol of the service that the request means."""
+    said = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
+    service = said["service"] if said else "ec2"
+    if service in ("sts", "iam"):
+        error = f"<Type>Sender</Type>{_xml(reason.xml, reason.text)}"
+        body = f"<ErrorResponse><Error>{error}</Error><RequestId>lab</RequestId></ErrorResponse>"
+        return Refused("403 Forbidden", "text/xml", body.encode(), reason.xml)
+    if service != "ec2" or "HTTP_X_AMZ_TARGET" in environ:
+        told = json.dumps({"__type": reason.json, "message": reason.text})
+        return Refused("403 Forbidden", "application/x-amz-json-1.1", told.encode(), reason.json)
+    error = f"<Error>{_xml(reason.ec2, reason.ec2_text)}</Error>"
+    body = f"<Response><Errors>{error}</Errors><RequestID>lab</RequestID></Response>"
+    status = "400 Bad Request" if reason is _EXPIRED else "401 Unauthorized"
+    return Refused(status, "text/xml", body.encode(), reason.ec2)
+
+
+def _xml(code: str, text: str) -> str:
+    return f"<Code>{escape(code)}</Code><Message>{escape(text)}</Message>"
