@@ -98,9 +98,13 @@ def _folder(lab: "Places | None", name: str) -> str:
 
 
 def _is_up(lab: "Places") -> bool:
+    from config.errors import LabError
     from lab.state import record
 
-    return record(lab) is not None
+    try:
+        return record(lab) is not None
+    except LabError:  # the parser's command explains
+        return False
 
 
 def _fail(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from lab import slots
 from lab.host import call
-from lab.places import Places, everywhere
+from lab.places import Places, everywhere, make_private
 
 NAMESPACES = Path("/run/netns")
 """`ip netns` mounts it for the first namespace, and leaves it."""
@@ -34,7 +34,7 @@ def remember(places: Places) -> bool:
     """Keep how the host was before any lab; return whether it forwarded packets then."""
     with slots.exclusively():
         former = _former(places) or _of_another(places) or _now()
-        places.runtime.mkdir(parents=True, exist_ok=True)
+        make_private(places.runtime)
         _file(places).write_text(json.dumps(former))
     return former["ip_forward"] == "1"
 

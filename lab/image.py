@@ -24,7 +24,7 @@ from config.errors import LabError
 from config.progress import Progress, Reporter
 from lab import frameworks, image_recipes
 from lab.image_builder import build_image, remove
-from lab.places import images
+from lab.places import images, make_private
 
 Flavour = Literal["stock", "dlami", "frameworks"]
 
@@ -129,7 +129,8 @@ def _remove_former(flavour: Flavour, path: Path) -> None:
 @contextmanager
 def _alone(on_wait: Callable[[], None] | None = None) -> Iterator[IO[str]]:
     """Hold the lock on the images; wait for it after `on_wait`, without it BlockingIOError."""
-    images().mkdir(parents=True, exist_ok=True, mode=0o700)
+    images().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(images())
     with (images() / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

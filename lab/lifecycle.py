@@ -30,7 +30,7 @@ from lab import (
     session_manager_plugin,
     state,
 )
-from lab.places import DEFAULT, Places, everywhere
+from lab.places import DEFAULT, Places, everywhere, make_private
 
 START_SECONDS = 180.0
 """How long the daemon may take to be ready; images are there before it starts."""
@@ -147,7 +147,7 @@ def target(places: Places, region: str, backend: str | None = None) -> Target:
 
 def _start_daemon(places: Places) -> None:
     """Start the daemon and wait until it is ready; LabError with its reason when it cannot be."""
-    places.log.parent.mkdir(parents=True, exist_ok=True)
+    make_private(places.runtime)
     reading, writing = os.pipe()
     with places.log.open("w") as log, os.fdopen(reading) as answers:
         daemon = subprocess.Popen(

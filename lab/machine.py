@@ -22,7 +22,7 @@ from lab.host import call, succeeds
 from lab.image import Flavour, image_path
 from lab.limits import locked_memory
 from lab.namespaces import announce
-from lab.places import Places
+from lab.places import Places, make_private
 
 ANNOUNCEMENTS, ANNOUNCE_INTERVAL_S = 2, 2.0
 """Of a machine's address (RFC 5227, section 1.1: ANNOUNCE_NUM, ANNOUNCE_INTERVAL)."""
@@ -37,11 +37,14 @@ _POWER_OFF = signal.SIGRTMIN + 3
 """What systemd-nspawn sends to a machine's systemd, which takes it by signalfd (systemd(1))."""
 
 # A process enters its groups and the namespace before it becomes systemd-nspawn. `ip netns exec`
-# would do for the namespace, but it hides the cgroups under a fresh /sys.
+# would do for the namespace, but it hides the cgroups under a fresh /sys. The first argument is the
+# machine's root. The host has it mounted without setuid and devices, which systemd-nspawn would
+# pass on: in a mount namespace of its own, and there alone, the machine has both.
 _ENTER = """
 for group in $GROUPS_OF_MACHINE; do echo $$ > "$group/cgroup.procs" || exit 1; done
 unset GROUPS_OF_MACHINE
-exec nsenter --net=/run/netns/%s "$@"
+exec nsenter --net=/run/netns/%s unshare --mount --propagation=slave sh -c '
+    mount -o remount,bind,suid,dev "$0" && exec "$@"' "$@"
 """
 
 
@@ -161,14 +164,16 @@ class Machine:
                 f"the image {self.spec.flavour} is not there",
                 "`gpuctl lab start` and `gpuctl --lab up` make what they need",
             )
+        make_private(self._folder)
         for part in ("root", "upper", "work", "containers"):
-            (self._folder / part).mkdir(parents=True, exist_ok=True)
+            (self._folder / part).mkdir(exist_ok=True)
         root = self._folder / "root"
         if not root.is_mount():
             # Volatile: nothing is synced, packages install faster; the disk need not outlive us.
             # (nspawn's --suppress-sync would refuse O_SYNC, with which runc opens its log.)
             layers = f"lowerdir={image},upperdir={self._folder}/upper,workdir={self._folder}/work"
-            layers += ",volatile"
+            # On the host nobody gains rights by a program of a machine; inside, `_ENTER` allows it.
+            layers += ",volatile,nosuid,nodev"
             hint = f"{self._places.machines} must be on a disk that carries overlays (ext4, xfs)"
             call("mount", "-t", "overlay", self._places.namespace, "-o", layers, root, hint=hint)
 
@@ -191,10 +196,11 @@ class Machine:
 
     def _start(self) -> None:
         groups = cgroups.create(self._places, self.spec.instance_id)
-        self._places.file_systems.mkdir(parents=True, exist_ok=True)
+        make_private(self._places.file_systems)
+        root = str(self._folder / "root")
         with (self._folder / "console").open("ab") as console:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", _ENTER % self._places.namespace, "sh", *self._nspawn()],
+                ["/bin/sh", "-c", _ENTER % self._places.namespace, "sh", root, *self._nspawn()],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

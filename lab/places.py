@@ -5,11 +5,15 @@ that labs know nothing of each other. What the host has only once (addresses, ro
 shared out by `lab.slots`.
 """
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from config.errors import InputError
+from config.errors import InputError, LabError
 from config.folders import cache_home, state_home
 
 DEFAULT = "default"
@@ -127,13 +131,43 @@ class Places:
 
 def everywhere() -> tuple[Places, ...]:
     """Return the default lab and every other that has a folder on this machine, by name."""
-    names = {
-        folder.name
-        for parent in (_NAMED_RUNTIMES, _NAMED_DISKS)
-        for folder in (parent.iterdir() if parent.is_dir() else ())
-        if folder.is_dir() and _NAME.fullmatch(folder.name)
-    }
+    with for_root_alone():
+        names = {
+            folder.name
+            for parent in (_NAMED_RUNTIMES, _NAMED_DISKS)
+            for folder in (parent.iterdir() if parent.is_dir() else ())
+            if folder.is_dir() and _NAME.fullmatch(folder.name)
+        }
     return (Places(DEFAULT), *(Places(name) for name in sorted(names - {DEFAULT})))
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, and those of labs above it, and let their owner alone in.
+
+    Folders that exist are closed too: earlier versions made them for everybody.
+    """
+    for each in (*reversed(folder.parents), folder):
+        if each == folder or any(each.is_relative_to(top) for top in (_NAMED_RUNTIMES, _DISK)):
+            each.mkdir(mode=0o700, exist_ok=True)
+            each.chmod(0o700)
+
+
+def open_private(path: Path) -> IO[str]:
+    """Open a lock that its owner alone can open: whoever can read a file can lock it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "w")
+
+
+@contextmanager
+def for_root_alone() -> Iterator[None]:
+    """Raise LabError where the folders of labs are closed to this process's user."""
+    try:
+        yield
+    except PermissionError as error:
+        raise LabError(
+            f"{error.filename} is closed to you", "labs belong to root: run gpuctl as root"
+        ) from None
 
 
 def images() -> Path:

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from config.errors import LabError
-from lab.places import Places, everywhere
+from lab.places import Places, everywhere, make_private, open_private
 
 EVERY_LAB = IPv4Network("198.18.0.0/15")
 """RFC 2544: set aside for tests, routed nowhere."""
@@ -79,7 +79,7 @@ PROTOCOLS = tuple(Slot(number).route_protocol for number in range(_NAMED + 1))
 @contextmanager
 def exclusively() -> Iterator[None]:
     """Be the only process that changes what labs share."""
-    with _LOCK.open("a") as lock:
+    with open_private(_LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -106,7 +106,7 @@ def take(places: Places) -> Slot:
                 f"{_NAMED} labs besides the default one are on this machine, the most it takes",
                 "see `gpuctl lab status` and stop one: `gpuctl --lab-name NAME lab stop`",
             )
-        places.runtime.mkdir(parents=True, exist_ok=True)
+        make_private(places.runtime)
         partial = _file(places).with_suffix(f".{os.getpid()}")
         partial.write_text(str(free[0]))
         partial.replace(_file(places))

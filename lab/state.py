@@ -16,7 +16,7 @@ from typing import IO
 from config.errors import LabError
 from config.files import write_whole
 from lab.access_key import AccessKey
-from lab.places import Places
+from lab.places import Places, for_root_alone, make_private, open_private
 
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
@@ -41,7 +41,7 @@ def daemon_pid(places: Places) -> int | None:
     """Return the living daemon's process id, ready or not; None when there is none."""
     question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        with places.alive.open("rb") as lock:
+        with for_root_alone(), places.alive.open("rb") as lock:
             # Asks who holds the lock without taking it, which could keep a daemon from starting.
             answer = fcntl.fcntl(lock, fcntl.F_GETLK, question)
     except FileNotFoundError:
@@ -63,8 +63,8 @@ def record(places: Places) -> Record | None:
 
 def hold_alive(places: Places) -> IO[str]:
     """Be the lab's daemon until the file is closed; LabError when another process is."""
-    places.runtime.mkdir(parents=True, exist_ok=True)
-    lock = places.alive.open("w")
+    make_private(places.runtime)
+    lock = open_private(places.alive)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -79,8 +79,9 @@ def hold_alive(places: Places) -> IO[str]:
 def changing(places: Places) -> Iterator[None]:
     """Be the only process that starts or stops the lab; others wait for their turn."""
     try:
-        places.changing.parent.mkdir(exist_ok=True)
-        lock = places.changing.open("a")
+        if not places.is_default:
+            make_private(places.changing.parent)
+        lock = open_private(places.changing)
     except OSError as error:
         raise LabError(
             f"cannot open {places.changing}: {error.strerror}", "the lab needs root on Linux"

@@ -11,6 +11,7 @@ from typing import Protocol
 from config.errors import LabError
 from lab.machine import Machine, MachineSpec
 from lab.network import Network
+from lab.places import make_private
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,8 @@ class BootedMachines:
 
     def add_file_system(self, file_system_id: str) -> None:
         """Its folder is there, which every machine sees."""
-        (self._places.file_systems / file_system_id).mkdir(parents=True, exist_ok=True)
+        make_private(self._places.file_systems)
+        (self._places.file_systems / file_system_id).mkdir(exist_ok=True)
 
     def remove_file_system(self, file_system_id: str) -> None:
         """Its folder is gone; what a machine still has mounted is empty."""

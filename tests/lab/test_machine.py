@@ -32,6 +32,30 @@ def test_cloud_init_runs_the_user_data(machine: Booted) -> None:
     assert machine.output("cat /var/lib/cloud/data/instance-id").strip() == "i-00000000000000004"
 
 
+def test_the_host_shows_the_machine_to_root_alone(machine: Booted, places: Places) -> None:
+    folder = places.machines / machine.machine.spec.instance_id
+    for path in (folder, places.machines, places.file_systems, places.disk, places.runtime):
+        assert path.stat().st_mode & 0o777 == 0o700, path
+    for path in (folder / "console", folder / "root" / "etc" / "passwd", folder / "upper"):
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--clear-groups", "ls", path],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.stderr == f"ls: cannot access '{path}': Permission denied\n"
+
+
+def test_a_program_of_the_machine_gives_nobody_rights_on_the_host(
+    machine: Booted, places: Places
+) -> None:
+    root = places.machines / machine.machine.spec.instance_id / "root"
+    options = subprocess.check_output(["findmnt", "-no", "OPTIONS", root], text=True).split(",")
+    assert {"nosuid", "nodev"} <= set(options)
+    # Inside, setuid programs and device nodes work as they do on any machine.
+    machine.output("cp /usr/bin/id /usr/local/bin/root-id && chmod u+s /usr/local/bin/root-id")
+    assert machine.output("runuser -u nobody -- root-id -un") == "root\n"
+    assert machine.output("mknod /null c 1 3 && echo lost > /null && cat /null") == ""
+
+
 def test_console_shows_the_host_keys_that_sshd_has(machine: Booted) -> None:
     console = machine.machine.console()
     begin, end = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"

@@ -1,5 +1,6 @@
 """Names of labs, and what follows from them: nothing that two labs share."""
 
+import os
 from ipaddress import IPv4Network
 from itertools import combinations
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import InputError, LabError
-from lab import places, slots
+from lab import places, slots, state
 from lab.places import DEFAULT, Places
 from lab.slots import Slot
 
@@ -94,3 +95,51 @@ def test_more_labs_than_addresses_are_refused() -> None:
         "16 labs besides the default one are on this machine, the most it takes;"
         " see `gpuctl lab status` and stop one: `gpuctl --lab-name NAME lab stop`"
     )
+
+
+def test_folders_of_labs_let_nobody_but_their_owner_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = tmp_path / "var" / "gpuctl-lab"
+    monkeypatch.setattr(places, "_DISK", disk)
+    machine = disk / "labs" / "b" / "machines" / "i-1"
+    machine.parent.mkdir(parents=True)
+    for folder in (disk, machine.parent):
+        folder.chmod(0o755)  # as earlier versions made them
+    before = mode(disk.parent)
+    places.make_private(machine)
+    ours = (disk, disk / "labs", disk / "labs" / "b", machine.parent, machine)
+    assert [mode(folder) for folder in ours] == [0o700] * 5
+    assert mode(disk.parent) == before
+
+
+def test_nobody_else_can_hold_a_lock_of_labs(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch(mode=0o644)
+    places.open_private(lock).close()
+    assert mode(lock) == 0o600
+    places.open_private(tmp_path / "new").close()
+    assert mode(tmp_path / "new") == 0o600
+
+
+@pytest.mark.usefixtures("labs")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user for a moment")
+def test_other_users_are_told_whose_labs_are() -> None:
+    lab = Places("b")
+    slots.take(lab)
+    state.hold_alive(lab).close()
+    os.seteuid(65534)
+    try:
+        with pytest.raises(LabError) as asked:
+            state.record(lab)
+        with pytest.raises(LabError) as listed:
+            places.everywhere()
+    finally:
+        os.seteuid(0)
+    advice = "is closed to you; labs belong to root: run gpuctl as root"
+    assert str(asked.value) == f"{lab.alive} {advice}"
+    assert str(listed.value).endswith(advice)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
