@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -73,13 +74,14 @@ def _bring_up(lab: ExitStack, places: Places) -> state.Record:
         public_range=network.slot.public_range,
     )
     lab.callback(api.close)
+    network.guard(api.port)
     lab.callback(machines.close)
     metadata = MetadataServer(network.listen(METADATA_ADDRESS, 80), api.metadata)
     lab.callback(metadata.close)
     record = state.Record(
         pid=os.getpid(),
         api_url=api.url,
-        provider_address=f"127.0.0.1:{_start_provider(lab, api.url, key, places)}",
+        provider_address=f"127.0.0.1:{_start_provider(lab, api, network, key)}",
         since=datetime.now(UTC).isoformat(timespec="seconds"),
         key=key,
     )
@@ -88,10 +90,26 @@ def _bring_up(lab: ExitStack, places: Places) -> state.Record:
     return record
 
 
-def _start_provider(lab: ExitStack, endpoint: str, key: AccessKey, places: Places) -> int:
-    """Start the Pulumi provider; return its port on loopback."""
-    provider = subprocess.Popen(
-        [sys.executable, "-m", "lab.provider", "--endpoint", endpoint],
+def _start_provider(lab: ExitStack, api: ApiServer, network: Network, key: AccessKey) -> int:
+    """Start the Pulumi provider; return its port on loopback, which is guarded before."""
+    with socket.socket() as held:
+        # The provider shares the port with us (gRPC sets this option), and nobody else can take it.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+        port = int(held.getsockname()[1])
+        network.guard(port)
+        provider = _provider(api.url, port, key)
+        lab.callback(_end, provider)
+        assert provider.stdout is not None
+        if provider.stdout.readline().strip() != str(port):
+            log = network.places.log
+            raise LabError("the lab's Pulumi provider did not start", f"see {log}")
+    return port
+
+
+def _provider(endpoint: str, port: int, key: AccessKey) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lab.provider", "--endpoint", endpoint, "--port", str(port)],
         stdin=subprocess.PIPE,  # it ends when this closes, should we be killed
         stdout=subprocess.PIPE,
         text=True,
@@ -99,12 +117,6 @@ def _start_provider(lab: ExitStack, endpoint: str, key: AccessKey, places: Place
         cwd=Path(__file__).parents[1],
         start_new_session=True,
     )
-    lab.callback(_end, provider)
-    assert provider.stdout is not None
-    line = provider.stdout.readline().strip()
-    if not line.isdigit():
-        raise LabError("the lab's Pulumi provider did not start", f"see {places.log}")
-    return int(line)
 
 
 def _end(provider: subprocess.Popen[str]) -> None:

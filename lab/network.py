@@ -12,6 +12,7 @@ only DNS and the web's ports through. So two labs may use the same private range
 
 import ipaddress
 import json
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ METADATA_ADDRESS = "169.254.169.254"
 BRIDGE = "br0"
 
 _INSIDE_LINK = "uplink"
+_GUARDED = "guarded"
 _EVERY_LINK = "gpuctl-lab*"
 """The links of all labs on the host, as nftables matches them."""
 
@@ -156,6 +158,11 @@ class Network:
                     f"stop the lab and start it again: `{self.places.command('stop')}`",
                 ) from None
 
+    def guard(self, port: int) -> None:
+        """Refuse connections to the port of loopback to every other user, until `down`."""
+        table = ("ip", self.places.table)
+        call("nft", "add", "element", *table, _GUARDED, f"{{ {port} }}")
+
     def _used_ranges(self) -> list[tuple[IPv4Network, str]]:
         """Return every range that a VPC of this lab must not take, and whose it is."""
         routes = json.loads(call("ip", "-4", "-json", "route", "show", "table", "main"))
@@ -241,6 +248,35 @@ table ip {self.places.table} {{
 }}
 """
 
+    def _fences(self, servers: str) -> str:
+        """Return chains that keep strangers out of the lab, and the lab out of the host.
+
+        Neighbours of the host are stopped before its routing: Linux answers on any link to every
+        address that it has. Machines reach nothing of the host but a resolver. Of the host's users
+        only the lab's own opens connections to machines and to the ports of `guard`; packets of
+        the kernel's own have no user and pass.
+        """
+        link, user = self.slot.host_link, f"meta skuid != {os.getuid()}"
+        return f"""
+    set {_GUARDED} {{
+        type inet_service;
+    }}
+    chain arrivals {{
+        type filter hook prerouting priority raw;
+        iifname != {{ "lo", "{link}" }} ip daddr {self.slot.range} drop
+    }}
+    chain input {{
+        type filter hook input priority filter;
+        iifname "{link}" ct state established,related accept
+        iifname "{link}" meta l4proto {{ tcp, udp }} th dport 53 {servers} accept
+        iifname "{link}" drop
+    }}
+    chain output {{
+        type filter hook output priority filter;
+        oifname "{link}" ct state new {user} reject
+        oifname "lo" tcp dport @{_GUARDED} {user} reject with tcp reset
+    }}"""
+
     def _host_rules(self, dns: tuple[str, ...], host_forwarded: bool) -> str:
         """Let names and packages leave the lab and answers enter it, and nothing else pass.
 
@@ -253,6 +289,7 @@ table ip {self.places.table} {{
         link = self.slot.host_link
         return f"""
 table ip {self.places.table} {{
+{self._fences(servers)}
     chain forward {{
         type filter hook forward priority filter; policy {"accept" if host_forwarded else "drop"};
         iifname "{link}" tcp flags syn tcp option maxseg size set rt mtu

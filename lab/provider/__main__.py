@@ -19,14 +19,15 @@ def main() -> None:
     """The provider has served until it was told to stop."""
     parser = argparse.ArgumentParser(prog="python -m lab.provider")
     parser.add_argument("--endpoint", required=True, help="where the lab's API is")
-    endpoint = parser.parse_args().endpoint
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
+    given = parser.parse_args()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's: it stops the engine
     parent = os.getppid()
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=_until_closed, args=(stop,), daemon=True).start()
-    server, port = serve(endpoint)
+    server, port = serve(given.endpoint, given.port)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     while not stop.wait(1.0):

@@ -214,15 +214,19 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
 
-def serve(endpoint: str) -> tuple[grpc.Server, int]:
-    """The provider serves on a port of loopback, which is returned."""
+def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
+    """Serve the provider on the port of loopback, 0 for any free one; return server and port.
+
+    The engine connects to 127.0.0.1 and shows nothing by which the provider would know it (sdk/go,
+    provider_plugin.go and plugin.go at v3.258.0). `lab.network` keeps other users from the port.
+    """
     server = grpc.server(
         ThreadPoolExecutor(_WORKERS),
         # Launch templates with 32 interfaces, times hundreds of nodes, stay far below this.
         options=[("grpc.max_receive_message_length", 64 << 20)],
     )
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, port
 

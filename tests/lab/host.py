@@ -38,3 +38,14 @@ def on_its_own_host(test: Callable[[], None]) -> Callable[[], None]:
         assert done.returncode == 0, done.stdout + done.stderr
 
     return run
+
+
+NOBODY = 65534
+
+
+def connects_as(user: int, address: str, port: int) -> bool:
+    """Whether a connection of this user comes about. bash: all users may read it."""
+    connect = f"exec 3<> /dev/tcp/{address}/{port}"
+    become = ("setpriv", f"--reuid={user}", "--clear-groups")
+    done = subprocess.run([*become, "bash", "-c", connect], capture_output=True, check=False)
+    return done.returncode == 0

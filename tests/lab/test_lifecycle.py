@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from config.errors import LabError
 from config.progress import Progress, silent
 from lab import leftovers, lifecycle, prerequisites, state
 from lab.places import DEFAULT, Places
+from tests.lab.host import NOBODY, connects_as
 from tests.lab.world import World, layout, refused
 from tests.labs import KEY, lab_for
 
@@ -204,6 +206,20 @@ def test_a_fleet_boots_runs_its_user_data_and_goes(lab: lifecycle.LabStatus) -> 
     until(lambda: lifecycle.status(LAB).machines == ())
     assert "user data ran on" in console(world, stays)  # its last words stay
     world.ec2.delete_placement_group(GroupName="demo")
+
+
+@pytest.mark.lab
+def test_other_users_reach_neither_api_nor_provider(lab: lifecycle.LabStatus) -> None:
+    for address in (str(lab.api_url).removeprefix("http://"), str(lab.provider_address)):
+        host, _, port = address.rpartition(":")
+        assert connects_as(0, host, int(port))
+        assert not connects_as(NOBODY, host, int(port))
+    assert LAB.record.stat().st_mode & 0o777 == 0o600
+    key = region().key
+    assert key.secret not in LAB.log.read_text()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            assert key.secret not in process.read_bytes().decode(errors="replace")
 
 
 def console(world: World, instance: str) -> str:

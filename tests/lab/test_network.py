@@ -14,11 +14,14 @@ from lab.host import call
 from lab.network import METADATA_ADDRESS, Network
 from lab.places import DEFAULT, Places
 from lab.slots import Slot
-from tests.lab.host import on_its_own_host
+from tests.lab.host import NOBODY, connects_as, on_its_own_host
 from tests.labs import lab_for
 
 FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 
+
+OUTSIDE = "203.0.113.2"
+"""The first neighbour's address (RFC 5737: for documentation, nobody's)."""
 
 PLACES, SLOT = Places(DEFAULT), Slot(0)
 
@@ -102,6 +105,53 @@ def test_a_host_that_forwarded_nothing_forwards_for_every_lab_and_for_nobody_els
     with _listening("outside", 80):
         assert _connects(labs[1].places.namespace, "outside", 80)
         assert not _connects("stranger", "outside", 80)
+
+
+@pytest.mark.lab
+@on_its_own_host
+def test_neighbours_of_the_host_reach_no_address_of_the_lab() -> None:
+    call("ip", "link", "set", "lo", "up")
+    made = Network.claim(PLACES)
+    made.up()
+    _add_neighbours("outside")
+    host, machine = SLOT.host_address, str(SLOT.public_range[4])
+    call("ip", "-n", PLACES.namespace, "address", "add", f"{machine}/32", "dev", network.BRIDGE)
+    with _listening("", 80, host), _listening(PLACES.namespace, 80, machine):
+        assert _connects("", host, 80)
+        assert _connects("", machine, 80)
+        for address in (host, machine):
+            assert not _connects("outside", address, 80)
+    with _listening("", 80, "203.0.113.1"):
+        assert _connects("outside", "203.0.113.1", 80), "what is not the lab's stays open"
+
+
+@pytest.mark.lab
+@on_its_own_host
+def test_machines_reach_no_service_of_the_host() -> None:
+    made = Network.claim(PLACES)
+    made.up()
+    _add_neighbours("outside")
+    for address in (SLOT.host_address, "203.0.113.1"):
+        with _listening("", 80, address):
+            assert not _connects(PLACES.namespace, address, 80)
+
+
+@pytest.mark.lab
+@on_its_own_host
+def test_other_users_of_the_host_reach_no_guarded_port_and_no_machine() -> None:
+    call("ip", "link", "set", "lo", "up")
+    made = Network.claim(PLACES)
+    made.up()
+    made.guard(5001)
+    machine = str(SLOT.public_range[4])
+    call("ip", "-n", PLACES.namespace, "address", "add", f"{machine}/32", "dev", network.BRIDGE)
+    with _listening("", 5001, "127.0.0.1"), _listening(PLACES.namespace, 80, machine):
+        assert connects_as(0, "127.0.0.1", 5001)
+        assert connects_as(0, machine, 80)
+        assert not connects_as(NOBODY, "127.0.0.1", 5001)
+        assert not connects_as(NOBODY, machine, 80)
+    with _listening("", 5002, "127.0.0.1"):
+        assert connects_as(NOBODY, "127.0.0.1", 5002), "other ports stay open to all"
 
 
 @pytest.mark.lab
@@ -198,28 +248,35 @@ def _add_neighbours(*names: str) -> None:
 
 
 @contextmanager
-def _listening(name: str, port: int) -> Iterator[None]:
-    argv = ["nsenter", f"--net=/run/netns/{name}", sys.executable, "-c", LISTENS, str(port)]
+def _listening(name: str, port: int, address: str = OUTSIDE) -> Iterator[None]:
+    """Accept connections in the namespace, on the host where it has no name."""
+    argv = [*_inside(name), sys.executable, "-c", LISTENS, address, str(port)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "listening\n"
-        yield
-        process.kill()
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 LISTENS = """
 import socket, sys, time
-listening = socket.create_server(("203.0.113.2", int(sys.argv[1])), backlog=16)
+listening = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=16)
 print("listening", flush=True)
 time.sleep(60)
 """
 
 
+def _inside(name: str) -> list[str]:
+    return ["nsenter", f"--net=/run/netns/{name}"] if name else []
+
+
 def _connects(name: str, to: str, port: int) -> bool:
     """Whether a connection from the namespace comes about; packets that are dropped say nothing."""
-    assert to == "outside"
-    code = f"import socket; socket.create_connection(('203.0.113.2', {port}), 1)"
-    argv = ["nsenter", f"--net=/run/netns/{name}", sys.executable, "-c", code]
+    address = OUTSIDE if to == "outside" else to
+    code = f"import socket; socket.create_connection(({address!r}, {port}), 1)"
+    argv = [*_inside(name), sys.executable, "-c", code]
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
