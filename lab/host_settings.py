@@ -1,10 +1,12 @@
 """What labs change of the host and share: forwarding, inotify, the folder of network namespaces.
 
 Each lab that is up keeps a copy of how the host was before the first of them, so that the last
-one to go can put it back, in whatever order they go and after a crash.
+one to go can put it back, in whatever order they go and after a crash. Forwarding stays on where
+others on the host may have come to need it.
 """
 
 import json
+import logging
 from pathlib import Path
 from typing import TypedDict
 
@@ -12,10 +14,16 @@ from lab import slots
 from lab.host import call
 from lab.places import Places, everywhere, make_private
 
+log = logging.getLogger(__name__)
+
 NAMESPACES = Path("/run/netns")
 """`ip netns` mounts it for the first namespace, and leaves it."""
 
 _FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+_FORWARDED_KINDS = frozenset({"bridge", "veth", "macvlan", "ipvlan", "tun", "wireguard"})
+"""Links of docker, podman and libvirt are bridges and veth, of VPNs tun and wireguard. Nothing says
+who switched forwarding on, or who needs it: whoever has such a link is taken to."""
+
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _INOTIFY_NEEDED = 8192
 """All machines of all labs are one user to the kernel, root, which may have 128 by default. The
@@ -63,10 +71,26 @@ def give_back(places: Places) -> None:
             return
         _file(places).unlink()
         if _of_another(places) is None:
-            _FORWARD.write_text(former["ip_forward"] + "\n")
+            _give_back_forwarding(former["ip_forward"])
             _INOTIFY.write_text(former["inotify"] + "\n")
             if not former["namespaces"] and _namespaces_mounted() and not any(NAMESPACES.iterdir()):
                 call("umount", NAMESPACES)
+
+
+def _give_back_forwarding(former: str) -> None:
+    """Write the earlier value, unless that stops packets of somebody who came meanwhile."""
+    others = _links_of_others() if former == "0" else ()
+    if others:
+        log.info("net.ipv4.ip_forward stays 1: %s may need it", ", ".join(others))
+    else:
+        _FORWARD.write_text(former + "\n")
+
+
+def _links_of_others() -> tuple[str, ...]:
+    """Return the host's links of containers, virtual machines and VPNs; labs' own are gone."""
+    links = json.loads(call("ip", "-details", "-json", "link", "show"))
+    kinds = {link["ifname"]: link.get("linkinfo", {}).get("info_kind") for link in links}
+    return tuple(sorted(name for name, kind in kinds.items() if kind in _FORWARDED_KINDS))
 
 
 def _now() -> Former:

@@ -90,6 +90,19 @@ def test_the_last_lab_puts_the_host_back() -> None:
 
 @pytest.mark.lab
 @on_its_own_host
+def test_forwarding_stays_on_for_others_who_came_while_the_lab_was_up() -> None:
+    for kind in (("bridge",), ("veth", "peer", "name", "other")):
+        FORWARD.write_text("0\n")
+        made = Network.claim(PLACES)
+        made.up()
+        call("ip", "link", "add", "name", "docker0", "type", *kind)
+        made.down()
+        assert (FORWARD.read_text(), network.traces(PLACES)) == ("1\n", ())
+        call("ip", "link", "delete", "docker0")
+
+
+@pytest.mark.lab
+@on_its_own_host
 def test_a_host_that_forwarded_nothing_forwards_for_every_lab_and_for_nobody_else() -> None:
     FORWARD.write_text("0\n")
     labs = [Network.claim(Places(name)) for name in (DEFAULT, "b")]
