@@ -1,7 +1,7 @@
 """Pulumi's engine, the `pulumi` command: found, or made when it is not there.
 
 PyPI's `pulumi` is the SDK alone; the engine is a Go program. It is looked for on PATH and in our
-cache, then downloaded as Pulumi's Automation API does, then built from pinned Go modules.
+cache, then downloaded as Pulumi released it, then built from Go modules; both are pinned.
 """
 
 import fcntl
@@ -87,7 +87,7 @@ def engine_at_hand() -> Engine | None:
 
 
 def downloaded(report: Reporter) -> Engine:
-    """The engine, downloaded into the cache as the Automation API does."""
+    """The engine of the pinned release, downloaded into the cache."""
     return _made("download", download_engine, report)
 
 

@@ -2,11 +2,9 @@
 
 Behind a closed network the Go module proxy is often all there is, and it serves Go itself as the
 module `golang.org/toolchain` (https://go.dev/doc/toolchain#download, 2026-11-20). The archives
-are pinned by sha256; each was compared once with its hash in Go's checksum database.
+are pinned in `engine_source/SHA256SUMS`.
 """
 
-import hashlib
-import http.client
 import os
 import platform
 import re
@@ -14,21 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 from pathlib import Path
 
 from config.errors import InfraError
 from config.folders import cache_home
-from config.progress import Progress, Reporter
+from config.progress import Reporter
+from infra.pinned import fetch_pinned, pinned_sha256
 
 SOURCE = Path(__file__).parent / "engine_source"
 VERSION = "1.26.8"
-_SHA256 = {
-    "linux-amd64": "30c2b1bf7dcc88d3eb0a1364e47ddd9128edb3110a30e8a0ef61cd5856b31de7",
-    "linux-arm64": "02b36b6787b3ac767668f630e2998df45a3b1f9ffee08d1bf3ef6487cd658d99",
-}
 _PUBLIC_PROXY = "https://proxy.golang.org"
 _NUMBERS = re.compile(r"go(\d+(?:\.\d+)*)")
 
@@ -112,46 +105,25 @@ def _platform() -> str:
 
 def _fetch(release: Path, report: Reporter) -> None:
     """The pinned release lies unpacked at `release`, or nothing does."""
-    sha256 = _SHA256.get(_platform())
-    if sha256 is None:
+    module = f"v0.0.1-go{VERSION}.{_platform()}"
+    if pinned_sha256(f"{module}.zip") is None:
         raise InfraError(
             f"no Go >= {required_go()} on PATH, and none is pinned for {_platform()}",
             f"install Go >= {required_go()}",
         )
-    module = f"v0.0.1-go{VERSION}.{_platform()}"
-    url = f"{proxy_url()}/golang.org/toolchain/@v/{module}.zip"
+    proxy = proxy_url()
+    if not proxy.startswith(("https://", "http://", "file://")):
+        raise InfraError(f"GOPROXY '{proxy}' is not a URL", f"set it to {_PUBLIC_PROXY}")
+    url = f"{proxy}/golang.org/toolchain/@v/{module}.zip"
+    hint = f"install Go >= {required_go()}, or set GOPROXY to a Go module proxy"
     release.parent.mkdir(parents=True, exist_ok=True)
     for left in release.parent.glob(".fetch-*"):  # of a killed process: the caller holds the lock
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=release.parent, prefix=".fetch-") as folder:
         archive = Path(folder) / "go.zip"
-        _download(url, archive, report)
-        if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
-            raise InfraError(
-                f"{url} is not the pinned archive (sha256 differs)", "check GOPROXY and try again"
-            )
+        fetch_pinned(url, archive, f"go {VERSION}", report, hint)
         _unpack(archive, f"golang.org/toolchain@{module}/", Path(folder) / "go")
         (Path(folder) / "go").rename(release)
-
-
-def _download(url: str, archive: Path, report: Reporter) -> None:
-    if not url.startswith(("https://", "http://", "file://")):
-        raise InfraError(f"GOPROXY '{url}' is not a URL", "set it to https://proxy.golang.org")
-    subject = f"go {VERSION}"
-    try:
-        with urllib.request.urlopen(url, timeout=60) as answer, archive.open("wb") as file:  # noqa: S310
-            size = int(answer.headers.get("Content-Length") or 0) >> 20
-            while block := answer.read(8 << 20):
-                file.write(block)
-                detail = f"{file.tell() >> 20} of {size} MiB"
-                report(Progress("engine", subject, "running", detail))
-    except (OSError, http.client.HTTPException) as error:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise InfraError(
-            f"{url} cannot be fetched ({reason})",
-            f"install Go >= {required_go()}, or set GOPROXY to a Go module proxy",
-        ) from error
-    report(Progress("engine", subject, "done", url))
 
 
 def _unpack(archive: Path, prefix: str, target: Path) -> None:

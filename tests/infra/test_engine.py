@@ -1,5 +1,7 @@
 """The engine is found in order, made whole or not at all; where nothing works one line says so."""
 
+import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -217,11 +219,14 @@ def test_a_closed_network_fails_the_download_at_once(
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
+    machine = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
+    name = f"pulumi-v{VERSION}-{sys.platform}-{machine}.tar.gz"
     started = time.monotonic()
     with pytest.raises(InfraError) as caught:
         download_engine(VERSION, tmp_path, silent)
     assert str(caught.value) == (
-        "get.pulumi.com gave none ([Errno 111] Connection refused); open HTTPS to get.pulumi.com"
+        f"https://get.pulumi.com/releases/sdk/{name} cannot be fetched ([Errno 111] Connection"
+        " refused); open HTTPS to get.pulumi.com"
     )
     assert time.monotonic() - started < 30
 

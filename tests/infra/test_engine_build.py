@@ -11,7 +11,7 @@ import pytest
 
 from config.errors import InfraError
 from config.progress import Progress, silent
-from infra import go_toolchain
+from infra import pinned
 from infra.engine_build import build_engine
 from infra.go_toolchain import VERSION, ensure_go, is_fitting, proxy_url, required_go, version_of
 from tests.infra.test_engine import cache, command
@@ -78,7 +78,9 @@ def module_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         files.writestr(f"{module}/LICENSE", "free")
     monkeypatch.setenv("GOPROXY", f"file://{tmp_path / 'proxy'},direct")
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setattr(go_toolchain, "_SHA256", {f"{sys.platform}-{machine}": sha256})
+    sums = tmp_path / "SHA256SUMS"
+    sums.write_text(f"# ours\n{sha256}  {archive.name}\n")
+    monkeypatch.setattr(pinned, "SUMS", sums)
     return archive
 
 
@@ -96,12 +98,18 @@ def test_a_machine_without_go_fetches_it_once(cache: Path, module_proxy: Path) -
     assert ensure_go(silent) == go
 
 
-def test_another_archive_than_the_pinned_is_refused(cache: Path, module_proxy: Path) -> None:
+def test_another_archive_than_the_pinned_is_removed_and_refused(
+    cache: Path, module_proxy: Path
+) -> None:
+    pinned_sum = hashlib.sha256(module_proxy.read_bytes()).hexdigest()
     module_proxy.write_bytes(module_proxy.read_bytes() + b"\0")
-    with pytest.raises(
-        InfraError, match=r"is not the pinned archive \(sha256 differs\); check GOPROXY"
-    ):
+    actual = hashlib.sha256(module_proxy.read_bytes()).hexdigest()
+    with pytest.raises(InfraError) as caught:
         ensure_go(silent)
+    assert str(caught.value) == (
+        f"file://{module_proxy} is not the pinned file and was removed: sha256 {actual}, not"
+        f" {pinned_sum}; find out who serves another file there, then try again"
+    )
     assert list((cache / "go").iterdir()) == []
 
 
