@@ -22,7 +22,8 @@ IMAGE = (
 PACKAGE = r"^[a-z0-9][a-z0-9+.:~=-]*$"
 BRANCH = r"^[0-9]{3}$"
 VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
-RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+-[0-9]+$"
+RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+-[0-9]+(@[0-9a-f]{40})?$"
+TESTS_RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+(@[0-9a-f]{40})?$"
 NO_NUL = r"^[^\x00]*$"
 FOLDER = r"^/[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 
@@ -38,7 +39,9 @@ FORMS = {
     PACKAGE: "the name of one package of the distribution (htop)",
     BRANCH: "a branch of NVIDIA's driver, quoted: '580'",
     VERSION: "a version of three numbers such as 1.51.0",
-    RELEASE: "a release of NCCL such as 2.30.4-1",
+    RELEASE: "a release of NCCL such as 2.30.4-1, or one with its commit: 2.30.4-1@<40 hex digits>",
+    TESTS_RELEASE: "a release of nccl-tests such as 2.18.3, or one with its commit:"
+    " 2.18.3@<40 hex digits>",
     NO_NUL: "text without NUL characters: no program can be given them",
     FOLDER: "a folder's whole path of letters, digits, '.', '_' and '-', such as /shared",
 }
@@ -257,15 +260,16 @@ class Software(Model):
     )
     nccl: Annotated[str, Field(pattern=RELEASE)] | None = Field(
         default=None,
-        description="Release of NCCL (`2.30.4-1`): a stock image gets it, any other must have it.",
+        description="Release of NCCL (`2.30.4-1`): a stock image gets it, any other must have it."
+        " One that gpuctl does not know yet is named with its commit (`2.31.1-1@…`).",
     )
     openmpi: Literal[4, 5] | None = Field(
         default=None, description="Open MPI that `mpirun` is; by default 4 where there is a choice."
     )
-    nccl_tests: Annotated[str, Field(pattern=VERSION)] | None = Field(
+    nccl_tests: Annotated[str, Field(pattern=TESTS_RELEASE)] | None = Field(
         default=None,
-        description="Version of nccl-tests (`2.18.3`), built on the nodes; by default the image's"
-        " own where it has some.",
+        description="Version of nccl-tests (`2.18.3`, or `2.20.1@…` with its commit), built on the"
+        " nodes; by default the image's own where it has some.",
     )
 
 

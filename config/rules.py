@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from config.catalogue import catalogue, families, is_instance_type, may_be_misspelled, nearest
-from config.cluster import ZONE
+from config.cluster import RELEASE, TESTS_RELEASE, ZONE
 from config.faults import Fault, Path, spelled
 from config.marked_yaml import Ambiguous
+from config.releases import Software, commit, newest
 from config.storage_rules import storage_faults
 
 Data = Mapping[str, Any]
@@ -25,6 +26,7 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
     yield from _network(data)
     yield from _budget(data)
     yield from _pins(data)
+    yield from _commits(data)
     yield from storage_faults(data)
 
 
@@ -130,6 +132,31 @@ def _zones(data: Data) -> Iterator[Fault]:
             message = f"zone '{zone}' is not in region '{region}'"
             hint = f"use zones of {region}, or change the region"
             yield Fault("E208", message, hint, ("capacity", "zones", index))
+
+
+_BUILT: Mapping[Software, tuple[str, str]] = {
+    "nccl": (RELEASE, "nccl"),
+    "nccl_tests": (TESTS_RELEASE, "nccl-tests"),
+}
+"""What nodes may build: the form of its pin, and its repository."""
+
+
+def _commits(data: Data) -> Iterator[Fault]:
+    """What nodes build is taken by its commit, which gpuctl knows of releases up to its own."""
+    software = data.get("software")
+    if not isinstance(software, dict):
+        return
+    for name, (form, repository) in _BUILT.items():
+        pin = software.get(name)
+        if name == "nccl" and data.get("image") != "stock-ubuntu-24.04":
+            continue  # the image has it
+        if isinstance(pin, str) and re.match(form, pin) and commit(name, pin) is None:
+            message = f"'software.{name}' is {pin}, a release whose commit gpuctl does not know"
+            hint = (
+                f"write {pin}@COMMIT with the whole commit of the tag v{pin} in"
+                f" https://github.com/NVIDIA/{repository}, or a known release up to {newest(name)}"
+            )
+            yield Fault("E209", message, hint, ("software", name))
 
 
 GPU_PINS = ("driver", "efa", "nccl", "nccl_tests")

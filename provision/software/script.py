@@ -12,6 +12,7 @@ from pathlib import Path
 
 from config.cluster import Cluster
 from config.errors import InputError
+from config.releases import Software, commit, version
 from infra.user_data import FILE_SYSTEM
 from provision.software.hardware import Hardware
 
@@ -29,7 +30,18 @@ EFA_KEY = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 
 NCCL = "2.30.4-1"
 NCCL_TESTS = "2.18.3"
-"""Used together in AWS's guide and in awsome-distributed-ai's nccl-tests.Dockerfile, 2026-11-20."""
+"""Used together in AWS's guide and in awsome-distributed-ai's nccl-tests.Dockerfile, 2026-11-20.
+Their commits are in `config/releases.txt`."""
+
+CUDA_KEYRING = "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba"
+"""sha256 of cuda-keyring_1.1-1_all.deb for Ubuntu 24.04 on x86_64: Google's installer,
+https://github.com/GoogleCloudPlatform/compute-gpu-installation/blob/9dd41ebea94863d887caf349f76d9ac9edc7f072/linux/cuda_installer/config.py
+(NVIDIA_KEYRING_SHA256_SUMS; read 2026-11-22)."""
+
+FSX_KEY = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
+"""Fingerprint of the key that signs AWS's repository of Lustre clients for Ubuntu. AWS's guide
+prints none; this one is in littlemex's lustre_installer.sh (distributed-ai, commit 52fff76, read
+2026-11-22), the only public source that was found."""
 
 MOUNT = {
     "efs": "nfs4 nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
@@ -136,9 +148,11 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "cuda": CUDA,
         "efa": software.efa or EFA,
         "efa_key": EFA_KEY,
-        "nccl": software.nccl or NCCL,
+        "cuda_keyring": CUDA_KEYRING,
+        "fsx_key": FSX_KEY,
+        "nccl_commit": _commit("nccl", software.nccl or NCCL) if installs else "",
         "openmpi": str(openmpi),
-        "nccl_tests": software.nccl_tests or NCCL_TESTS,
+        "nccl_tests_commit": _commit("nccl_tests", software.nccl_tests or NCCL_TESTS),
         "nccl_tests_asked": software.nccl_tests or "",
         "sm": hardware.sm,
         "scratch": cluster.storage.scratch,
@@ -146,6 +160,14 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "shared_path": shared.path if shared else "",
         "mount": MOUNT[shared.type] if shared else "",
     }
+
+
+def _commit(software: Software, pin: str) -> str:
+    """Return the release's commit; a file that names an unknown one was refused before."""
+    found = commit(software, pin)
+    if found is None:
+        raise InputError(f"software.{software} {pin}: its commit is unknown", "add @COMMIT to it")
+    return found
 
 
 def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
@@ -162,7 +184,7 @@ def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "nvswitch": "yes" if hardware.nvswitch else "",
         "driver": software.driver or (DRIVER if installs else ""),
         "efa": software.efa or (EFA if installs else ""),
-        "nccl": software.nccl or (NCCL if installs else ""),
+        "nccl": version(software.nccl or (NCCL if installs else "")),
         "openmpi": str(software.openmpi or ""),
         "mounts": " ".join(mounts),
     }

@@ -291,6 +291,33 @@ CASES: list[tuple[str, list[str]]] = [
         )
     ),
     (
+        CLUSTER + "image: stock-ubuntu-24.04\nsoftware: {nccl: 2.99.1-1, nccl_tests: 2.99.2}\n",
+        [
+            "5:18: E209 'software.nccl' is 2.99.1-1, a release whose commit gpuctl does not know;"
+            " write 2.99.1-1@COMMIT with the whole commit of the tag v2.99.1-1 in"
+            " https://github.com/NVIDIA/nccl, or a known release up to 2.30.7-1",
+            "5:40: E209 'software.nccl_tests' is 2.99.2, a release whose commit gpuctl does not"
+            " know; write 2.99.2@COMMIT with the whole commit of the tag v2.99.2 in"
+            " https://github.com/NVIDIA/nccl-tests, or a known release up to 2.19.6",
+        ],
+    ),
+    (
+        # What the image brings is checked, not built.
+        CLUSTER + "software: {nccl: 2.99.1-1}\n",
+        [],
+    ),
+    (
+        CLUSTER + f"image: stock-ubuntu-24.04\nsoftware: {{nccl: 2.99.1-1@{'c' * 40}}}\n",
+        [],
+    ),
+    (
+        CLUSTER + "software: {nccl_tests: 2.18.3@f727aa2}\n",
+        [
+            "4:24: E203 'software.nccl_tests' is '2.18.3@f727aa2'; write a release of nccl-tests"
+            " such as 2.18.3, or one with its commit: 2.18.3@<40 hex digits>"
+        ],
+    ),
+    (
         # No type is known of which an id could be the mistake.
         CLUSTER + "capacity: {type: sport, id: cr-0123456789abcdef0}\n",
         [

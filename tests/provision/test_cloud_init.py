@@ -5,7 +5,6 @@ import gzip
 import json
 import shutil
 import subprocess
-import tempfile
 from dataclasses import replace
 from email.message import Message
 from pathlib import Path
@@ -22,7 +21,7 @@ from infra.user_data import LIMIT
 from lab.image import ensure_image
 from provision.cloud_init import bastion_user_data, node_user_data
 from provision.software.hardware import Hardware, hardware
-from provision.software.script import EFA_KEY, STEPS, check_script, setup_script
+from provision.software.script import STEPS, check_script, setup_script
 from tests import golden
 from tests.infra.region import instance_type
 
@@ -206,7 +205,7 @@ class Sandbox:
         self.bin = root / "bin"
         self.bin.mkdir()
         names = "bash cat mkdir printf touch tail grep sed sort head wc find paste ln rm make env"
-        names += " dirname readlink date mktemp gpg gpgv tar gzip awk sleep"
+        names += " dirname readlink date mktemp gpg gpgv tar gzip awk sleep sha256sum nproc"
         for name in names.split():
             if found := shutil.which(name):
                 (self.bin / name).symlink_to(found)
@@ -322,52 +321,6 @@ def test_open_mpi_of_another_version_is_refused(sandbox: Sandbox) -> None:
     done = sandbox.setup(openmpi=5)
     assert done.returncode == 1
     assert "software.openmpi is 5, and this image has no such Open MPI\n" in done.stdout
-
-
-def efa_step(sandbox: Sandbox, signed_by_us: bool) -> "subprocess.CompletedProcess[str]":
-    """The step with a tarball that a key of the test's own has signed."""
-    source = sandbox.root / "source"
-    home = Path(tempfile.mkdtemp())  # short: its agent has a socket there
-    (source / "aws-efa-installer").mkdir(parents=True)
-    installer = source / "aws-efa-installer/efa_installer.sh"
-    installer.write_text('#!/bin/bash\necho "installing $*"\n')
-    installer.chmod(0o755)
-
-    def gpg(*words: str) -> str:
-        command = ["gpg", "--homedir", str(home), "--batch", "--passphrase", "", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    tarball = source / "aws-efa-installer-1.51.0.tar.gz"
-    subprocess.run(["tar", "-czf", tarball, "-C", source, "aws-efa-installer"], check=True)
-    gpg("--quick-generate-key", "test", "ed25519", "sign")
-    gpg("--detach-sign", str(tarball))
-    gpg("--armor", "--output", str(source / "aws-efa-installer.key"), "--export")
-    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=True)
-    listed = gpg("--with-colons", "--fingerprint")
-    ours = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
-    shutil.rmtree(home)
-    sandbox.program("curl", f'cp {source}/"${{!#}}" "$5" 2> /dev/null || cp {source}/"$5" "$5"')
-    (sandbox.bin / "cp").symlink_to(str(shutil.which("cp")))
-    sandbox.program("sysctl", "true")
-    values = (
-        f"gpuctl_efa=1.51.0\ngpuctl_openmpi=5\ngpuctl_efa_key={ours if signed_by_us else EFA_KEY}\n"
-    )
-    (sandbox.root / "etc/sysctl.d").mkdir()
-    return sandbox.run(f"set -e\n{values}{(STEPS / 'efa.sh').read_text()}")
-
-
-def test_the_efa_installer_runs_when_its_signature_is_good(sandbox: Sandbox) -> None:
-    done = efa_step(sandbox, signed_by_us=True)
-    assert "installing -y --mpi=openmpi5\n" in done.stdout, done.stderr
-    assert done.returncode == 0
-
-
-def test_an_efa_installer_that_another_key_signed_does_not_run(sandbox: Sandbox) -> None:
-    done = efa_step(sandbox, signed_by_us=False)
-    assert done.returncode == 1
-    assert done.stdout == (
-        f"aws-efa-installer-1.51.0.tar.gz is not signed by AWS's key {EFA_KEY}: not installed\n"
-    )
 
 
 STAND_INS = Path(__file__).parents[2] / "lab/stand_ins"

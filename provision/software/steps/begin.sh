@@ -43,3 +43,16 @@ gpuctl_install() {
     dnf install -y -q "$@"
   fi
 }
+
+# The commit $2 of the repository $1, and nothing else, is at $3.
+gpuctl_checkout() {
+  rm -rf "$3"
+  git init -q "$3"
+  git -C "$3" fetch -q --depth 1 "$1" "$2"
+  if [ "$(git -C "$3" rev-parse FETCH_HEAD)" != "$2" ]; then
+    echo "$1 gave another commit than $2: not built"
+    rm -rf "$3"
+    exit 1
+  fi
+  git -C "$3" checkout -q FETCH_HEAD
+}

@@ -3,9 +3,16 @@
 if ! command -v mount.lustre; then
   if command -v apt-get > /dev/null; then
     gpuctl_keys=/usr/share/keyrings/fsx-ubuntu-public-key.gpg
-    curl -fsSL --retry 5 \
-      https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc |
-      gpg --batch --yes --dearmor -o $gpuctl_keys
+    gpuctl_url=https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc
+    curl -fsSL --retry 5 "$gpuctl_url" | gpg --batch --yes --dearmor -o $gpuctl_keys
+    # apt trusts every key of the file: it must have this one and no other.
+    gpuctl_seen=$(gpg --batch --with-colons --show-keys $gpuctl_keys |
+      awk -F: '$1 == "pub" { primary = 1 } $1 == "fpr" && primary { print $10; primary = 0 }')
+    if [ "$gpuctl_seen" != "$gpuctl_fsx_key" ]; then
+      rm -f $gpuctl_keys
+      echo "$gpuctl_url is not AWS's key $gpuctl_fsx_key: removed, no Lustre client is installed"
+      exit 1
+    fi
     gpuctl_release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     gpuctl_repository=https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu
     echo "deb [signed-by=$gpuctl_keys] $gpuctl_repository $gpuctl_release main" \

@@ -28,8 +28,7 @@ elif [ -n "$gpuctl_sm" ] && [ -x /usr/local/cuda/bin/nvcc ]; then
   if [ -d /opt/nccl/build ]; then
     gpuctl_arguments=(NCCL_HOME=/opt/nccl/build)
   fi
-  rm -rf /root/nccl-tests
-  git clone -q --depth 1 -b "v$gpuctl_nccl_tests" https://github.com/NVIDIA/nccl-tests.git \
+  gpuctl_checkout https://github.com/NVIDIA/nccl-tests.git "$gpuctl_nccl_tests_commit" \
     /root/nccl-tests
   make -s -C /root/nccl-tests -j "$(nproc)" MPI=1 MPI_HOME="$gpuctl_mpi" \
     CUDA_HOME=/usr/local/cuda "${gpuctl_arguments[@]}" \
