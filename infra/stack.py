@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from infra.lock import holders
 from infra.plan import Plan, is_cloud, plan_of
 from infra.program import OUTPUT, first_step, load_classes, program
 from infra.watch import Watch
-from infra.workspace import Operations, folder, workspace
+from infra.workspace import Operations, folder, remove_folders, workspace
 
 if TYPE_CHECKING:
     from infra.engine import Engine
@@ -184,12 +183,11 @@ class Stack:
             return bool(self._resources())
 
     def remove(self) -> None:
-        """Pulumi knows the cluster no more; its resources must be gone before."""
+        """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
         with self._errors(Watch("remove")), suppress(StackNotFoundError):  # as wanted
             self._operations().workspace.remove_stack(self.name)
         self._stack = None
-        # Settings and plans, without a secret; a stack of the name begins anew all the same.
-        shutil.rmtree(folder(self.name, self._target), ignore_errors=True)
+        remove_folders(self.name, self._target)
 
     def _operations(self) -> Operations:
         if self._stack is None:

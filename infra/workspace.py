@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import threading
@@ -67,11 +68,22 @@ class Workspace(automation.LocalWorkspace):
         shown = self._ask("stack", "output", "--json", "--stack", stack_name)
         return {name: automation.OutputValue(value, secret=False) for name, value in shown.items()}
 
+    def remove_stack(
+        self, stack_name: str, force: bool | None = None, preserve_config: bool | None = None
+    ) -> None:
+        """Remove the stack's state from the backend, earlier states of it too."""
+        del force, preserve_config
+        self._run("stack", "rm", "--yes", "--remove-backups", "--stack", stack_name)
+
     def _ask(self, *arguments: str) -> dict[str, Any]:
-        home = {"PULUMI_HOME": self.pulumi_home or ""}
-        answer = self.pulumi_command.run(list(arguments), self.work_dir, {**home, **self.env_vars})
-        told: dict[str, Any] = json.loads(answer.stdout)
+        told: dict[str, Any] = json.loads(self._run(*arguments))
         return told
+
+    def _run(self, *arguments: str) -> str:
+        home = {"PULUMI_HOME": self.pulumi_home or ""}
+        return self.pulumi_command.run(
+            list(arguments), self.work_dir, {**home, **self.env_vars}
+        ).stdout
 
 
 class Operations(automation.Stack):
@@ -122,18 +134,48 @@ _NO_SUMMARY = automation.UpdateSummary(
 
 def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
     """A workspace for the stack `name`, in its own folder, which exists then."""
-    folder(name, target).mkdir(parents=True, exist_ok=True)
-    backend = urlsplit(target.backend_url)
-    if backend.scheme == "file":
-        Path(url2pathname(backend.path)).expanduser().mkdir(parents=True, exist_ok=True)
+    kept = backend_folder(target)
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
     return Workspace(
         work_dir=str(folder(name, target)),
-        # Plugins weigh hundreds of megabytes: every target shares them.
-        pulumi_home=str(cache_home() / "pulumi"),
+        pulumi_home=str(_home(name, target)),
         env_vars=_environment(target),
         project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
         pulumi_command=EngineCommand(engine),
     )
+
+
+def _home(name: str, target: Target) -> Path:
+    """Make and return the engine's own folder for the stack.
+
+    The engine logs each operation there (`logs/`, https://github.com/pulumi/pulumi/pull/23731,
+    3.258.0 has no way to switch it off) and notes the chosen stack: both go with the stack.
+    Plugins weigh hundreds of megabytes: all stacks share them.
+    """
+    home, plugins = folder(name, target) / "home", cache_home() / "pulumi" / "plugins"
+    home.mkdir(parents=True, exist_ok=True)
+    plugins.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # of an earlier command, or of one that runs too
+        (home / "plugins").symlink_to(plugins)
+    return home
+
+
+def remove_folders(name: str, target: Target) -> None:
+    """Remove what this machine keeps for the stack; its state must be gone from the backend."""
+    shutil.rmtree(folder(name, target), ignore_errors=True)
+    kept = backend_folder(target)
+    for empty in kept.glob(f".pulumi/**/{PROJECT}/{name}") if kept else ():
+        with suppress(OSError):  # another client's lock is in it
+            empty.rmdir()
+
+
+def backend_folder(target: Target) -> Path | None:
+    """Return the folder that is the backend, or None for a backend elsewhere."""
+    backend = urlsplit(target.backend_url)
+    if backend.scheme != "file":
+        return None
+    return Path(url2pathname(backend.path)).expanduser()
 
 
 def backend_url(target: Target) -> str:

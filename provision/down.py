@@ -53,6 +53,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         return _of_another(name, cluster_id, existing, target, report)
     stack = Stack(name, target, find_engine(report))
     if record is None and not existing and not stack.exists():
+        stack.remove()  # a plan that was never carried out, or what the question left here
         tagged = {resource.cluster for resource in find_all(target, None)}
         raise unknown(name, tagged | {known.name for known in records(target)})
     with cluster_lock(name, f"gpuctl down {name}", target), _interruptible(name):

@@ -34,6 +34,10 @@ def test_two_nodes_without_gpus_come_up_run_and_go(gpuctl: Gpuctl) -> None:
         assert f"rank {rank} of 2 on ip-" in output
     assert output.count("reached 10.213.") == 4
     assert what_bills(gpuctl, "smoke") == {}
+    kept = [path for path in gpuctl.state.rglob("*") if not path.is_symlink()]
+    assert [path for path in kept if path.stat().st_mode & 0o077] == []
+    # its runs and what they printed are kept on purpose
+    assert [path for path in kept if "smoke" in path.name and "runs" not in path.parts] == []
 
 
 def test_nothing_is_made_unless_somebody_says_yes(gpuctl: Gpuctl) -> None:

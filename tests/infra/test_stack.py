@@ -62,6 +62,10 @@ def left(here: Region) -> list[Any]:
     ]
 
 
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
 def test_a_cluster_from_nothing_to_nothing(here: Region, stack: Stack) -> None:
     wanted = demo(here)
     assert not stack.exists()
@@ -91,7 +95,11 @@ def test_a_cluster_from_nothing_to_nothing(here: Region, stack: Stack) -> None:
     assert left(here) == []
     assert stack.fleet() is None
     stack.destroy()
+    assert any(here.target.state.glob("pulumi-project/demo/home/logs/*.log"))
     stack.remove()
+    # earlier states, history, plans, the engine's logs: nothing names the cluster any more
+    assert files(here.target.state) == ["passphrase", "pulumi/.pulumi/meta.yaml"]
+    assert list(here.target.state.rglob("demo")) == []
     assert not stack.exists()
     stack.destroy()
 

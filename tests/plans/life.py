@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.load import load_cluster
@@ -41,7 +42,7 @@ AT_ONCE = 3
 
 @dataclass(frozen=True)
 class Life:
-    """`left` is what of the cluster is there at the end."""
+    """`left` is what of the cluster is there at the end, in AWS and on this machine."""
 
     text: str
     planned: list[Node]
@@ -81,13 +82,19 @@ def live(case: Case, target: Target, ec2: "EC2Client") -> Life:
             made = nodes_as_made(ec2, fleet, found)
             changes = stack.preview(found.fleet.resolved).changes if case.is_mode else ()
         left = find(ec2, stack.name)
+        kept = _kept(stack.name, target.state) if case.is_mode else []
     return Life(
         text=text,
         planned=nodes_as_planned(found),
         made=made,
         changes_after=tuple(f"{c.op} {c.type} {c.name}" for c in changes if c.op != "same"),
-        left=[f"{resource.kind} {resource.id}" for resource in left],
+        left=[f"{resource.kind} {resource.id}" for resource in left] + kept,
     )
+
+
+def _kept(name: str, state: Path) -> list[str]:
+    """What `down` leaves of the cluster in the state folder."""
+    return [str(path) for path in state.rglob("*") if path.name.split(".")[0] == name]
 
 
 @contextmanager
