@@ -4,9 +4,14 @@ REMOTE_ROOT = "/var/lib/gpuctl"
 """Everything of gpuctl on a node: `agent-<hash>/`, `runs/<run-id>/`."""
 
 
+def runs_folder() -> str:
+    """Return the folder of all runs on every node."""
+    return f"{REMOTE_ROOT}/runs"
+
+
 def run_folder(run_id: str) -> str:
     """The run's folder on every node."""
-    return f"{REMOTE_ROOT}/runs/{run_id}"
+    return f"{runs_folder()}/{run_id}"
 
 
 def hostfile_path(run_id: str) -> str:

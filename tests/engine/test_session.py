@@ -9,6 +9,7 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from engine import session
 from engine.agent import main as agent_main
 from engine.events import Event, Output
 from engine.history import History
+from engine.holder import Holder, holder
 from engine.places import run_folder
 from engine.plan import LaunchPlan, launch_plan, new_run_id
 from engine.record import evidence_folder, recorded_events
@@ -88,6 +90,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
         yield connections
 
     monkeypatch.setattr(session, "connect", connect)
+    monkeypatch.setattr("engine.holder.connect", connect)
     monkeypatch.setattr("engine.places.REMOTE_ROOT", str(root))
     monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     yield connections
@@ -305,3 +308,52 @@ def test_a_head_that_aws_took_back_is_named_and_not_waited_for(
     with History(tmp_path) as history:
         record = history.find(plan.run_id)
     assert (record.status, record.reason) == ("failed", taken)
+
+
+def test_the_head_says_which_run_holds_the_cluster(
+    connections: LocalConnections, tmp_path: Path
+) -> None:
+    async def ask() -> None:
+        assert await holder(INVENTORY) is None, "no run was here yet"
+        began = asyncio.Event()
+        plan = job("sleep 1000")
+        events: list[Event] = []
+
+        def see(event: Event) -> None:
+            events.append(event)
+            began.set()
+
+        running = asyncio.ensure_future(session.run(plan, INVENTORY, tmp_path, see))
+        await began.wait()
+        since = datetime.fromtimestamp(events[0].time, UTC)
+        assert await holder(INVENTORY) == Holder(run_id=plan.run_id, since=since)
+        (Path(run_folder(plan.run_id)) / "journal.jsonl").rename(tmp_path / "elsewhere")
+        assert await holder(INVENTORY) == Holder(run_id=plan.run_id, since=None)
+        (tmp_path / "elsewhere").rename(Path(run_folder(plan.run_id)) / "journal.jsonl")
+        await session.stop(plan.run_id, INVENTORY, tmp_path)
+        await running
+        assert await holder(INVENTORY) is None
+
+    asyncio.run(ask())
+
+
+def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_seconds(
+    connections: LocalConnections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(node: Node, command: str) -> Completed:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr("engine.holder.ASK_S", 0.1)
+    monkeypatch.setattr(connections, "run", hang)
+    with pytest.raises(NodeError) as silent:
+        asyncio.run(holder(INVENTORY))
+    assert str(silent.value) == "node0 (127.0.0.10) did not answer within 0 s"
+
+    async def lacking(node: Node, command: str) -> Completed:
+        return Completed(127, "", "sh: 1: flock: not found\n")
+
+    monkeypatch.setattr(connections, "run", lacking)
+    with pytest.raises(NodeError) as mute:
+        asyncio.run(holder(INVENTORY))
+    assert str(mute.value) == "node0 (127.0.0.10) cannot tell: sh: 1: flock: not found"
