@@ -26,13 +26,32 @@ def down(
     as_json: JsonOption = False,
 ) -> None:
     """Remove everything of a cluster, also what an interrupted command left."""
+    from cli.terminal import warn
+
     here = session(context)
     here.require_lab()
     which = f" {cluster_id}" if cluster_id else ""
-    confirm(f"Remove cluster {cluster}{which} and everything in it?", yes)
+    held = _held(here, cluster, cluster_id)
+    if held and yes:
+        warn(f"{held}; it ends with the cluster")
+    ends = f"{held}; it ends with the cluster. " if held else ""
+    confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
     with progress(as_json) as view:
         teardown = remove(here, cluster, view, cluster_id)
     show(teardown, as_json)
+
+
+def _held(here: "Session", cluster: str, cluster_id: str | None) -> str:
+    """Say which run holds the cluster that is meant; empty where none does, or nobody answers."""
+    from cli.held import describe, holder_of
+    from provision.record import read
+
+    if cluster_id is not None:
+        record = read(cluster, here.remembered())
+        if record is None or record.id != cluster_id:
+            return ""  # it is another's of that name: no head of it is known here
+    run = holder_of(here, cluster)
+    return describe(here, cluster, run) if run else ""
 
 
 def remove(

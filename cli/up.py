@@ -17,6 +17,7 @@ def up(
     context: typer.Context, file: FileArgument, yes: YesOption = False, as_json: JsonOption = False
 ) -> None:
     """Create or change the cluster of FILE, and wait until it is ready for a run."""
+    from cli.held import refuse_while_held
     from provision import up as life
 
     here = session(context)
@@ -27,8 +28,13 @@ def up(
         fleet_plan = life.plan(cluster, target, view.report)
     if not as_json:
         show(fleet_plan, as_json=False)
-    if not fleet_plan.plan.is_empty:
+    plan = fleet_plan.plan
+    if not plan.only_adds:
+        refuse_while_held(here, cluster.name)
+    if not plan.is_empty:
         confirm(f"Create or change cluster {cluster.name}?", yes)
+    if not plan.only_adds and not yes:  # one may have begun while the person read the plan
+        refuse_while_held(here, cluster.name)
     with progress(as_json) as view:
         here.ensure_image(cluster.image, target.region, view)
         inventory = life.up(fleet_plan, target, view.report)

@@ -57,6 +57,11 @@ class Plan:
         """Whether nothing would change."""
         return all(change.op == "same" for change in self.changes)
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether everything that exists stays as it is."""
+        return all(change.op in ("same", "create") for change in self.changes)
+
 
 def plan_of(events: "Iterable[EngineEvent]") -> Plan:
     """The plan in the events of a preview with refresh."""

@@ -278,8 +278,9 @@ grep -qxF {public} ~/.ssh/authorized_keys || echo {public} >> ~/.ssh/authorized_
 touch /etc/hosts
 others=$(sed '/^# gpuctl: nodes$/,/^# gpuctl: end$/d' /etc/hosts)
 # A node's own name must not mean its loopback to a job: ours come first, and the first counts.
-printf '%s\\n' {hosts} "$others" > /etc/hosts
-chmod 644 /etc/hosts
+printf '%s\\n' {hosts} "$others" > /etc/hosts.gpuctl
+chmod 644 /etc/hosts.gpuctl
+mv /etc/hosts.gpuctl /etc/hosts  # whole at any time: a run may be on the node
 [ ! -f /etc/host.conf ] || sed -i 's/^multi on/multi off/' /etc/host.conf
 command -v mpirun > /dev/null || {{ echo 'mpirun is not on the PATH of ssh' >&2; exit 1; }}
 mpirun --version | head -n 1

@@ -70,8 +70,9 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
         with _told_in(record, stack, target):
             fleet = stack.fleet() if fleet_plan.plan.is_empty else None
             if fleet is None:
-                # Until the nodes are ready again there is nothing to run on.
-                (place / "inventory.json").unlink(missing_ok=True)
+                if not fleet_plan.plan.only_adds:
+                    # Until the nodes are ready again there is nothing to run on.
+                    (place / "inventory.json").unlink(missing_ok=True)
                 fleet = Launch(
                     resolved,
                     fleet_plan.plan,

@@ -1,5 +1,6 @@
 """Jobs that end in other ways than well, on one cluster that stays until the last test."""
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +87,14 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
         process.kill()
     with gpuctl.running("--lab", "logs", "orphan", "-f") as follower:
         read_until(follower, "[0] up")
-        assert gpuctl.json("--lab", "ps")[0]["status"] == "running"
+        known = gpuctl.json("--lab", "ps")[0]
+        assert known["status"] == "running"
+        run = rf"run {known['run_id']} has been on cluster {cluster} since [0-9-]+ [0-9:]+ UTC"
+        changed = cluster_file(tmp_path, cluster, tags={"team": "a"})
+        refused = gpuctl("--lab", "up", str(changed), "--yes", code=2)
+        assert re.search(rf"{run}, and this plan changes or removes what exists; ", refused)
+        refused = gpuctl("--lab", "down", cluster, code=2)
+        assert re.search(rf"{run}; it ends with the cluster\. Remove cluster {cluster} ", refused)
         gpuctl("--lab", "stop", "orphan")
         follower.communicate(timeout=60)
         assert follower.returncode == 0

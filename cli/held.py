@@ -1,0 +1,54 @@
+"""Whether a run holds a cluster, asked before a command takes anything away from it."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cli.session import Session
+    from engine.holder import Holder
+
+
+def holder_of(here: "Session", cluster: str) -> "Holder | None":
+    """Return the run that holds the cluster, or None, also where the head does not answer.
+
+    Then a line of warning says so: a head that is gone must keep nobody from removing the rest.
+    """
+    import asyncio
+
+    from cli.terminal import warn
+    from config.errors import InputError, NodeError
+    from engine.holder import holder
+    from provision.record import load_inventory
+
+    try:
+        inventory = load_inventory(cluster, here.cluster_target(cluster))
+    except (InputError, ValueError):  # it never was ready, or its file is damaged: no head to ask
+        return None
+    try:
+        return asyncio.run(holder(inventory))
+    except NodeError as error:
+        warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
+        return None
+
+
+def describe(here: "Session", cluster: str, run: "Holder") -> str:
+    """Say which run holds the cluster, since when, and whether this machine started it."""
+    from engine.history import History
+
+    since = f" since {run.since:%Y-%m-%d %H:%M:%S} UTC" if run.since else ""
+    with History(here.state / "runs") as history:
+        is_ours = any(known.run_id == run.run_id for known in history.runs())
+    whose = "" if is_ours else ", started from another machine"
+    return f"run {run.run_id} has been on cluster {cluster}{since}{whose}"
+
+
+def refuse_while_held(here: "Session", cluster: str) -> None:
+    """Raise InputError where a run holds the cluster, which is about to be changed."""
+    from config.errors import InputError
+
+    run = holder_of(here, cluster)
+    if run is not None:
+        raise InputError(
+            f"{describe(here, cluster, run)}, and this plan changes or removes what exists",
+            f"stop the run first (`gpuctl stop {run.run_id}`) or wait for its end"
+            f" (`gpuctl logs {run.run_id} -f`)",
+        )

@@ -1,0 +1,45 @@
+"""`up` from the plan to the inventory; what makes machines, and makes them ready, is elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+import provision.up
+from config.progress import silent
+from config.target import Target
+from infra.fleet import Fleet
+from infra.plan import Change, Op, Plan
+from nodes.inventory import save
+from provision import record
+from provision.launch import Launch
+from provision.up import FleetPlan, up
+from tests.engine.conftest import make_inventory
+from tests.infra.region import CREDENTIALS
+from tests.provision.test_record import a_record
+
+NODE = "aws:ec2/instance:Instance"
+FLEET = Fleet(vpc_id="v", subnet_id="s", bastion_id="", bastion_address="", nodes=())
+
+
+@pytest.mark.parametrize(("op", "stays"), [("create", True), ("update", False), ("delete", False)])
+def test_a_run_can_be_stopped_while_nodes_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: Op, stays: bool
+) -> None:
+    """Its commands need the inventory; of nodes that are changed there is none meanwhile."""
+    target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
+    record.write(a_record().now("ready"), target)
+    path = record.folder("demo", target) / "inventory.json"
+    save(make_inventory(1), path)
+    seen: list[bool] = []
+
+    def carry_out(launch: Launch, report: object) -> Fleet:
+        seen.append(path.exists())
+        return FLEET
+
+    monkeypatch.setattr(Launch, "carry_out", carry_out)
+    monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
+    monkeypatch.setattr(provision.up, "bootstrap", lambda *_: make_inventory(2))
+    plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
+    up(FleetPlan(a_record().resolved, plan, None), target, silent)
+    assert seen == [stays]
+    assert len(record.load_inventory("demo", target).nodes) == 2
