@@ -13,6 +13,7 @@ Op = Literal["create", "update", "replace", "delete", "same"]
 
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's sign for "known after apply"
 _MOST_PATHS = 6  # of one property; above that it is shown as a whole
+_FORCES = " (forces replacement)"
 _LONGEST = 60  # of a value in a line: user data would fill the screen
 
 _OPS: Mapping[str, Op] = {
@@ -39,6 +40,13 @@ class Change:
     type: str
     name: str
     details: tuple[str, ...] = ()
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The properties that differ: of a replacement those alone that force it."""
+        forcing = tuple(line for line in self.details if line.endswith(_FORCES))
+        lines = forcing or self.details
+        return tuple(dict.fromkeys(_property(line.partition(": ")[0]) for line in lines))
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ def _details(step: "StepEventMetadata") -> tuple[str, ...]:
         prop = _property(path)
         # 32 network interfaces at six fields each are no lines to read.
         shown = path if per_property[prop] <= _MOST_PATHS else prop
-        forced = " (forces replacement)" if diffs[path].diff_kind.endswith("-replace") else ""
+        forced = _FORCES if diffs[path].diff_kind.endswith("-replace") else ""
         lines[shown] = f"{shown}: {_shown(_at(old, shown))} -> {_shown(_at(new, shown))}{forced}"
     return tuple(lines.values())
 

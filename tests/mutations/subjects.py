@@ -48,6 +48,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "config/templates.py": ("tests/config/test_templates.py", "tests/config/test_complaints.py"),
     "provision/capacity.py": ("tests/provision/test_capacity.py",),
     "provision/limits.py": ("tests/provision/test_limits.py",),
+    "provision/replacements.py": ("tests/provision/test_replacements.py",),
     "provision/sweep.py": ("tests/provision/test_removal.py", "tests/provision/test_sweep.py"),
     **{
         f"engine/modes/{name}.py": _MODES
