@@ -12,9 +12,20 @@ if TYPE_CHECKING:
 
 FileArgument = Annotated[Path, typer.Argument(help="The cluster file.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+RefreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--refresh", help="Renew the user data and settings that machines were launched with."
+    ),
+]
 
 
-def plan(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
+def plan(
+    context: typer.Context,
+    file: FileArgument,
+    refresh: RefreshOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show what `up` would create, change or remove, and the cost per hour of the whole fleet."""
     here = session(context)
     cluster = cluster_of(file)
@@ -22,7 +33,8 @@ def plan(context: typer.Context, file: FileArgument, as_json: JsonOption = False
         here.ensure_lab(view)
         from provision.up import plan as plan_fleet
 
-        fleet_plan = plan_fleet(cluster, here.target(cluster.region), view.report)
+        target = here.target(cluster.region)
+        fleet_plan = plan_fleet(cluster, target, view.report, refresh=refresh)
     show(fleet_plan, as_json)
 
 

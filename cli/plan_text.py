@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cli.terminal import money, price
+from nodes.names import fold
 
 if TYPE_CHECKING:
     from config.resolved import Interface, Resolved
@@ -31,7 +32,8 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines += [f"        {detail}" for detail in change.details]
     if plan.is_empty:
         lines.append("  No changes: the cluster is what the file says.")
-    lines += ["", capacity_line(resolved), *existing_lines(resolved), *network_lines(resolved)]
+    lines += ["", *replaced_lines(fleet), capacity_line(resolved)]
+    lines += [*existing_lines(resolved), *network_lines(resolved)]
     lines += [*storage_lines(resolved), ""]
     counts = Counter(plan.counts)
     lines.append(
@@ -43,6 +45,20 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines.append(total)
     warnings = (*loss_warnings(plan), *resolved.warnings)
     return lines + [f"Warning: {warning}." for warning in warnings]
+
+
+def replaced_lines(fleet: "FleetPlan") -> list[str]:
+    """Why instances are replaced, a line for each reason: `node[0-1] are replaced: image changed`.
+
+    Nothing where none is.
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in fleet.replaced.items():
+        names.setdefault(reason, []).append(name)
+    return [
+        f"{fold(found)} {'is' if len(found) == 1 else 'are'} replaced: {reason}"
+        for reason, found in names.items()
+    ]
 
 
 def capacity_line(resolved: "Resolved") -> str:
@@ -167,6 +183,7 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
             {"op": c.op, "type": c.type, "name": c.name, "details": list(c.details)}
             for c in fleet.plan.changes
         ],
+        "replaced": dict(fleet.replaced),
         "counts": fleet.plan.counts,
         "hourly_usd": fleet.hourly_usd,
         "total_usd": total_usd(resolved, fleet.hourly_usd),

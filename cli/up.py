@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.plan import FileArgument, JsonOption, show
+from cli.plan import FileArgument, JsonOption, RefreshOption, show
 from cli.session import cluster_of, confirm, progress, session
 
 if TYPE_CHECKING:
@@ -14,7 +14,11 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def up(
-    context: typer.Context, file: FileArgument, yes: YesOption = False, as_json: JsonOption = False
+    context: typer.Context,
+    file: FileArgument,
+    yes: YesOption = False,
+    refresh: RefreshOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Create or change the cluster of FILE, and wait until it is ready for a run."""
     from cli.held import refuse_while_held
@@ -25,7 +29,7 @@ def up(
     with progress(as_json) as view:
         here.ensure_lab(view)
         target = here.target(cluster.region)
-        fleet_plan = life.plan(cluster, target, view.report)
+        fleet_plan = life.plan(cluster, target, view.report, refresh=refresh)
     if not as_json:
         show(fleet_plan, as_json=False)
     plan = fleet_plan.plan

@@ -102,6 +102,8 @@ class Resolved(Value):
     that may take the cluster, `zone` first: one for a cluster that exists. `reservation` is what
     the nodes are launched into.
     `existing_network` has a subnet in each of `zones`; None for a network of the cluster's own.
+    `hop_limit` is how many hops away the machines' metadata service answers. `sent` is the nodes'
+    user data as EC2 has it, in base64; empty where nobody has asked yet.
     `price_source` says where the nodes' price is from, `warnings` what could not be asked.
     """
 
@@ -123,6 +125,8 @@ class Resolved(Value):
     public_key: str
     user_data: str
     bastion_user_data: str
+    hop_limit: int = 1
+    sent: str = ""
     tags: dict[str, str]
     price_source: str = ""
     warnings: tuple[str, ...] = ()

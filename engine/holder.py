@@ -5,7 +5,7 @@ import shlex
 from datetime import UTC, datetime
 
 from config.errors import NodeError
-from config.resolved import Value
+from config.models import Value
 from engine.agent.control import JOURNAL
 from engine.agent.main import LOCK
 from engine.events import RunStarted, parse_event

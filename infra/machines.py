@@ -31,7 +31,9 @@ def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | No
         user_data_replace_on_change=True,
         instance_initiated_shutdown_behavior="terminate",
         metadata_options=ec2.InstanceMetadataOptionsArgs(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=resolved.hop_limit,
         ),
         root_block_device=ec2.InstanceRootBlockDeviceArgs(
             volume_type="gp3", encrypted=True, delete_on_termination=True
@@ -116,13 +118,15 @@ def _template(
             )
         ],
         metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=resolved.hop_limit,
         ),
         instance_initiated_shutdown_behavior="terminate",
         instance_market_options=_market(resolved),
         capacity_reservation_specification=_reservation(resolved),
         placement=_placement(named),
-        user_data=_user_data(resolved.user_data, storage),
+        user_data=_user_data(resolved, storage),
         tag_specifications=[
             ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
             for kind in ("instance", "volume", "network-interface")
@@ -137,11 +141,12 @@ def _profile(named: Named) -> ec2.LaunchTemplateIamInstanceProfileArgs | None:
     return None if profile is None else ec2.LaunchTemplateIamInstanceProfileArgs(name=profile.name)
 
 
-def _user_data(text: str, storage: Storage | None) -> pulumi.Input[str]:
+def _user_data(resolved: Resolved, storage: Storage | None) -> pulumi.Input[str]:
     """What the nodes mount is in it as soon as it is known; it stays the same from then on."""
+    text, sent = resolved.user_data, resolved.sent
     if storage is None:
-        return encode(text)
-    return storage.source.apply(lambda source: encode(mounting(text, source)))
+        return encode(text, sent)
+    return storage.source.apply(lambda source: encode(mounting(text, source), sent))
 
 
 def _interfaces(

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import zlib
 
 from config.errors import InputError
 
@@ -11,6 +12,8 @@ with user data input" (EC2 User Guide, 2026-11-20)."""
 
 _PLAIN_LIMIT = LIMIT // 2
 """Up to this size user data stays readable in the console; cloud-init unpacks gzip by itself."""
+
+_GZIP = b"\x1f\x8b"
 
 FILE_SYSTEM = "gpuctl-file-system"
 """Stands in a node's user data for where its shared file system is mounted from.
@@ -26,12 +29,15 @@ def mounting(text: str, source: str) -> str:
     return text.replace(FILE_SYSTEM, source)
 
 
-def encode(text: str) -> str:
-    """`text` in base64, compressed where it is large; the same text always gives the same.
+def encode(text: str, sent: str = "") -> str:
+    """Return `text` in base64, compressed where it is large.
 
-    Raises InputError where even the compressed text is over EC2's limit.
+    It is `sent`, what EC2 has, where that is the same text: another version of zlib compresses it
+    to other bytes. Raises InputError where even the compressed text is over EC2's limit.
     """
     data = text.encode()
+    if sent and _decode(sent) == data:
+        return sent
     if len(data) > _PLAIN_LIMIT:
         data = gzip.compress(data, mtime=0)
     if len(data) > LIMIT:
@@ -40,3 +46,12 @@ def encode(text: str) -> str:
             "shorten `setup`: let a command fetch what is long",
         )
     return base64.b64encode(data).decode()
+
+
+def _decode(sent: str) -> bytes:
+    """Return the text that user data stand for; nothing where they cannot be read."""
+    try:
+        data = base64.b64decode(sent)
+        return gzip.decompress(data) if data.startswith(_GZIP) else data
+    except (ValueError, OSError, EOFError, zlib.error):
+        return b""

@@ -30,22 +30,22 @@ from provision.access import check_access, check_addresses, elastic_ips, ssh_fro
 from provision.account import Caller, caller, check_account
 from provision.asking import asking
 from provision.aws import DENIED, UNIVERSAL, client
-from provision.cloud_init import bastion_user_data, node_user_data
 from provision.existing_network import Found, Wanted, check_kept, choose, look
 from provision.images import BASTION_IMAGE, image, image_id
 from provision.instance_types import instance_type, offers
 from provision.limits import Clients, check_elastic_ips, check_vcpus, check_vpcs
+from provision.pinned import Template, as_launched, launch_template, written
 from provision.prices import Price, check_budget, listed, price
 from provision.record import folder, read
 from provision.reservations import reserved
 from provision.sessions import check_plugin
-from provision.software.hardware import Hardware, hardware
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ssm import SSMClient
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
+_TEMPLATES = "ec2:DescribeLaunchTemplates and ec2:DescribeLaunchTemplateVersions"
 
 T = TypeVar("T")
 
@@ -106,16 +106,18 @@ class _Questions:
     network: Future[Found | None]
     elastic_ips: Future[None]
     vpcs: Future[None]
+    template: Future[Template | None]
     price: Future[Price]
     bastion_price: Future[Price]
     clients: Clients
 
 
-def resolve(cluster: Cluster, target: Target) -> Resolved:
+def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resolved:
     """The cluster with nothing left open; its client key exists afterwards, and nothing else new.
 
     A cluster that exists keeps its zone, its AMIs and its `ssh_from`, unless the file changed
-    there. Raises InputError or CloudError with one line per problem.
+    there; what its machines were launched with (provision/pinned.py) also goes with `refresh`.
+    Raises InputError or CloudError with one line per problem.
     """
     before = _before(cluster, target)
     complaints = Complaints()
@@ -129,6 +131,9 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
             vcpus = pool.submit(check_vcpus, cluster, instance, asked.clients)
             complaints.advise("the vCPU quota", _QUOTAS, vcpus.result)
         node_price, bastion_price = _account_of(asked, complaints, cluster)
+        launched = complaints.advise(
+            "what the nodes were launched with", _TEMPLATES, asked.template.result
+        )
         offers = complaints.catch(asked.offers.result)
         reservation = complaints.catch(asked.reservation.result)
         zones: tuple[str, ...] | None = None
@@ -149,18 +154,14 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
         layout: tuple[Interface, ...] | None = None
         if instance:
             layout = complaints.catch(lambda: _layout(cluster, instance))
-        machine: Hardware | None = None
         taken = sum(interface.type == "interface" for interface in layout or ())
         complaints.catch(lambda: check_addresses(cluster, taken or 1))
         wanted = Wanted(cluster, zones, offers or {}, taken or 1)
         network = _existing_network(asked, complaints, wanted, before)
         zones = tuple(zone for zone in zones or () if not network or zone in network.subnets)
         if instance and layout:
-            machine = hardware(instance, layout)
-            complaints.catch(lambda: _check_size(cluster, machine))
-    if not (who and instance and zones and found and entry and layout and machine) or (
-        ssh_from is None
-    ):
+            complaints.catch(lambda: _check_size(cluster, instance))
+    if not (who and instance and zones and found and entry and layout) or ssh_from is None:
         complaints.check()
         raise AssertionError("a question had no answer, and nobody complained")
     draft = Resolved(
@@ -189,12 +190,8 @@ def resolve(cluster: Cluster, target: Target) -> Resolved:
     complaints.catch(lambda: check_budget(draft))
     complaints.check()
     key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
-    written = {
-        "public_key": key,
-        "user_data": node_user_data(cluster, machine, key),
-        "bastion_user_data": bastion_user_data(cluster, key),
-    }
-    return draft.model_copy(update=written)
+    anew = draft.model_copy(update={"public_key": key, **written(cluster, instance, key)})
+    return as_launched(anew, before, launched, refresh=refresh) if before else anew
 
 
 def _marks(before: Resolved | None, who: Caller) -> dict[str, str]:
@@ -242,6 +239,7 @@ def _ask(
         network=pool.submit(look, ec2, cluster),
         elastic_ips=pool.submit(check_elastic_ips, cluster, elastic_ips(cluster), clients),
         vpcs=pool.submit(check_vpcs, cluster, clients),
+        template=pool.submit(launch_template, ec2, before),
         price=pool.submit(price, cluster.instance_type, pricing, target.region),
         bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
         clients=clients,
@@ -344,9 +342,9 @@ def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gi
         )
 
 
-def _check_size(cluster: Cluster, machine: Hardware) -> None:
+def _check_size(cluster: Cluster, instance: InstanceType) -> None:
     """User data fits, whatever its key and its file system will be."""
-    encode(mounting(node_user_data(cluster, machine, "k" * 100), LONGEST_SOURCE))
+    encode(mounting(written(cluster, instance, "k" * 100)["user_data"], LONGEST_SOURCE))
 
 
 def _layout(cluster: Cluster, instance: InstanceType) -> tuple[Interface, ...]:

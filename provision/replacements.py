@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from config.cluster import Cluster, Model
+from config.cluster import Cluster
+from config.models import Model
 from infra.plan import Change, Plan
 
 _INSTANCE = "aws:ec2/instance:Instance"

@@ -1,8 +1,8 @@
 """A cluster comes up: planned, written down, made, and made ready."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from config.cluster import Cluster
@@ -22,21 +22,27 @@ from provision.launch import Launch
 from provision.lock import cluster_lock
 from provision.preflight import resolve
 from provision.record import ClusterRecord, folder, forget, new_record, read, write
+from provision.replacements import reasons
 from provision.resources import Resource, find_all
 
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """What `up` would do, and what the whole fleet then costs per hour (None: not known)."""
+    """What `up` would do, and what the whole fleet then costs per hour (None: not known).
+
+    `replaced` says why each instance is replaced that is.
+    """
 
     resolved: Resolved
     plan: Plan
     hourly_usd: float | None
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan(cluster: Cluster, target: Target, report: Reporter) -> FleetPlan:
+def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = False) -> FleetPlan:
     """Everything is asked and previewed; in AWS nothing changed.
 
+    With `refresh` what the machines were launched with is renewed (provision/pinned.py).
     Raises InputError or CloudError with every problem at once.
     """
     report(Progress("preflight", cluster.name, "running"))
@@ -44,14 +50,17 @@ def plan(cluster: Cluster, target: Target, report: Reporter) -> FleetPlan:
     engine, early = engine_at_hand(), None
     if engine is None:
         # Complaints come before the minutes in which an engine is made.
-        early, engine = resolve(cluster, target), find_engine(report)
+        early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
     with Stack(cluster.name, target, engine).previewing() as preview, asking(1) as pool:
         found = pool.submit(_unrecorded, cluster.name, target)
-        resolved = early or resolve(cluster, target)
+        resolved = early or resolve(cluster, target, refresh=refresh)
         if found.result() and not Stack(cluster.name, target, engine).exists():
             raise _taken(resolved, found.result())
         report(Progress("preflight", cluster.name, "done", resolved.zone))
-        return FleetPlan(resolved, preview(resolved), hourly_usd(resolved))
+        changes, before = preview(resolved), read(cluster.name, target)
+        was = before.resolved.cluster if before else None
+        why = reasons(changes, was, cluster, refresh=refresh)
+        return FleetPlan(resolved, changes, hourly_usd(resolved), why)
 
 
 def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:

@@ -160,7 +160,7 @@ def file(ready: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def planned(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
     found = FleetPlan(a_record().resolved, plan, None)
-    monkeypatch.setattr("provision.up.plan", lambda *_: found)
+    monkeypatch.setattr("provision.up.plan", lambda *_, **__: found)
 
 
 def test_up_takes_nothing_from_a_run(

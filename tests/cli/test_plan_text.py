@@ -2,9 +2,18 @@
 
 import pytest
 
-from cli.plan_text import capacity_line, existing_lines, network_lines
+from cli.plan_text import (
+    capacity_line,
+    existing_lines,
+    network_lines,
+    plan_json,
+    plan_lines,
+    replaced_lines,
+)
 from config.cluster import Cluster
 from config.resolved import ExistingNetwork, Image, InstanceType, Interface, Resolved
+from infra.plan import Plan
+from provision.up import FleetPlan
 
 
 def resolved(nodes: int, interfaces: tuple[Interface, ...]) -> Resolved:
@@ -82,3 +91,15 @@ def test_the_plan_names_the_subnets_of_a_network_that_exists() -> None:
         "Network: vpc-0a, which exists; the nodes in subnet-0c (us-east-1c) or subnet-0a"
         " (us-east-1a), the bastion in subnet-0b"
     ]
+
+
+def test_the_plan_says_why_nodes_are_replaced() -> None:
+    why = {"node0": "image changed", "node1": "image changed", "bastion": "lifetime changed"}
+    fleet = FleetPlan(resolved(2, P5), Plan(()), None, why)
+    assert replaced_lines(fleet) == [
+        "node[0-1] are replaced: image changed",
+        "bastion is replaced: lifetime changed",
+    ]
+    assert set(replaced_lines(fleet)) <= set(plan_lines(fleet))
+    assert plan_json(fleet)["replaced"] == why
+    assert replaced_lines(FleetPlan(resolved(2, P5), Plan(()), None)) == []

@@ -40,6 +40,7 @@ def test_a_node_more_a_node_that_died_and_a_stock_image(gpuctl: Gpuctl, tmp_path
     output = gpuctl("--lab", "plan", str(other))
     assert "-/+ aws:ec2/instance:Instance" in output
     assert "2 to replace" in output
+    assert "\nnode[0-1] are replaced: instance_type changed\n" in output
     bigger = cluster_file(tmp_path, "grows", nodes=2, **stock)  # the same file
 
     # a node that powers off is terminated in the API, and the next plan makes it alone again

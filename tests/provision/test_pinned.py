@@ -1,0 +1,178 @@
+"""What a cluster was launched with stays where a newer gpuctl would launch it otherwise."""
+
+import base64
+import gzip
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from config.cluster import Cluster
+from config.errors import CloudError
+from config.progress import silent
+from config.resolved import Interface, Resolved
+from config.target import Target
+from infra.engine import Engine
+from infra.stack import Stack
+from infra.user_data import encode
+from provision import pinned, record
+from provision.cloud_init import bastion_user_data, node_user_data
+from provision.preflight import resolve
+from provision.up import plan
+from tests.infra.region import Region, client
+
+FILE = {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
+ONE_INTERFACE = (Interface(card=0, device=0, type="interface"),)
+
+
+def cluster(**changes: Any) -> Cluster:
+    return Cluster.model_validate({**FILE, **changes})
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Until `undo` gpuctl is an older one, that knew less of machines."""
+    monkeypatch.setattr(pinned, "interfaces", lambda *_: ONE_INTERFACE)
+    for kind, made in (("node", node_user_data), ("bastion", bastion_user_data)):
+
+        def write(*known: Any, made: Any = made) -> str:
+            return f"{made(*known)}# as it was\n"
+
+        monkeypatch.setattr(pinned, f"{kind}_user_data", write)
+    return monkeypatch
+
+
+def remember(resolved: Resolved, target: Target) -> Resolved:
+    record.write(record.new_record(resolved, datetime.now(UTC)), target)
+    return resolved
+
+
+def launched(resolved: Resolved) -> tuple[object, ...]:
+    return (
+        *(resolved.user_data, resolved.bastion_user_data),
+        *(resolved.interfaces, resolved.hop_limit),
+    )
+
+
+def test_the_same_file_keeps_what_was_launched(target: Target, older: pytest.MonkeyPatch) -> None:
+    was = remember(resolve(cluster(), target).model_copy(update={"hop_limit": 2}), target)
+    older.undo()
+    for file in (cluster(), cluster(nodes=3, budget={"max_hourly": 1000.0})):
+        again = resolve(file, target)
+        assert launched(again) == launched(was)
+        assert again.warnings == ()
+    fresh = resolve(cluster(), target, refresh=True)
+    assert "# as it was" not in fresh.user_data + fresh.bastion_user_data
+    assert (len(fresh.interfaces), fresh.hop_limit) == (5, 1)
+    assert fresh.id == was.id
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"setup": {"commands": ("true",)}},
+        {"instance_type": "p4de.24xlarge"},
+        {"image": "dlami-ubuntu-22.04"},
+        {"network": {"efa": "off"}},
+    ],
+)
+def test_nodes_that_the_file_changes_are_renewed_as_a_whole(
+    target: Target, older: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    was = remember(resolve(cluster(), target).model_copy(update={"hop_limit": 2}), target)
+    older.undo()
+    now = resolve(cluster(**changes), target)
+    assert now.hop_limit == 1
+    assert "# as it was" not in now.user_data
+    assert (now.interfaces == ONE_INTERFACE) is ("network" in changes)
+    assert now.bastion_user_data == was.bastion_user_data
+
+
+def test_the_bastion_is_renewed_where_the_file_changes_it(
+    target: Target, older: pytest.MonkeyPatch
+) -> None:
+    remember(resolve(cluster(), target), target)
+    older.undo()
+    assert "# as it was" not in resolve(cluster(lifetime={"max": "8h"}), target).bastion_user_data
+
+
+def test_a_file_that_this_gpuctl_refuses_is_another(
+    target: Target, older: pytest.MonkeyPatch
+) -> None:
+    was = resolve(cluster(), target)
+    refused = cluster(instance_type="p3dn.24xlarge", image="stock-ubuntu-24.04")
+    remember(was.model_copy(update={"cluster": refused}), target)
+    older.undo()
+    assert "# as it was" not in resolve(cluster(), target).user_data
+
+
+def test_without_permission_to_ask_for_the_template_the_plan_warns(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(resolve(cluster(), target), target)
+
+    def refuse(*_: object) -> None:
+        raise CloudError("you may not", "", "UnauthorizedOperation")
+
+    monkeypatch.setattr("provision.preflight.launch_template", refuse)
+    assert resolve(cluster(), target).warnings == (
+        "what the nodes were launched with could not be checked"
+        " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"
+        " ec2:DescribeLaunchTemplateVersions)",
+    )
+
+
+def test_a_new_key_is_in_new_user_data(target: Target) -> None:
+    was = remember(resolve(cluster(), target), target)
+    for name in ("id_ed25519", "id_ed25519.pub"):
+        (target.clusters / "demo" / name).unlink(missing_ok=True)
+    now = resolve(cluster(), target)
+    assert now.public_key != was.public_key
+    assert now.public_key in now.user_data
+
+
+def test_user_data_that_ec2_has_are_not_compressed_anew() -> None:
+    text = "#cloud-config\n" + "# a line that is the same each time\n" * 500
+    sent = base64.b64encode(gzip.compress(text.encode(), 1, mtime=0)).decode()
+    assert encode(text) != sent
+    assert encode(text, sent) == sent
+    assert encode("#cloud-config\n", sent) == encode("#cloud-config\n")
+    plain = base64.b64encode(b"#cloud-config\n").decode()
+    assert encode("#cloud-config\n", plain) == plain
+    for broken in ("H4sIAAAA", "no base64!", base64.b64encode(b"\x1f\x8b\x08").decode()):
+        assert encode(text, broken) == encode(text)
+
+
+@pytest.mark.engine
+def test_a_cluster_of_an_early_gpuctl_stays_until_refresh(
+    here: Region, engine: Engine, older: pytest.MonkeyPatch
+) -> None:
+    """Its record has no hop limit: AWS's launch template has."""
+    target = here.target
+    was = remember(resolve(cluster(), target).model_copy(update={"hop_limit": 2}), target)
+    Stack("demo", target, engine).up(was)
+    older.undo()
+    path = record.folder("demo", target) / "cluster.json"
+    early = json.loads(path.read_text())
+    for name in ("hop_limit", "sent"):
+        del early["resolved"][name]
+    path.write_text(json.dumps(early))
+
+    same = plan(cluster(), target, silent)
+    assert (same.plan.is_empty, same.replaced) == (True, {})
+    assert same.resolved.hop_limit == 2
+    (template,) = client(target).describe_launch_template_versions(
+        LaunchTemplateName="gpuctl-demo-nodes"
+    )["LaunchTemplateVersions"]
+    assert same.resolved.sent == template["LaunchTemplateData"]["UserData"]
+
+    fresh = plan(cluster(), target, silent, refresh=True)
+    assert fresh.plan.counts["replace"] == 3
+    why = "--refresh: metadata options, network interfaces, user data changed"
+    assert fresh.replaced == {"bastion": "--refresh: user data changed", "node0": why, "node1": why}
+
+    changed = plan(cluster(image="dlami-ubuntu-22.04"), target, silent)
+    assert changed.replaced == dict.fromkeys(
+        ("node0", "node1"), "image changed; metadata options, network interfaces changed"
+    )
