@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import ec2, what_bills
 
 pytestmark = pytest.mark.lab
@@ -31,7 +31,14 @@ def test_a_node_more_a_node_that_died_and_a_stock_image(gpuctl: Gpuctl, tmp_path
 
     bigger = cluster_file(tmp_path, "grows", nodes=2, **stock)
     before = gpuctl.json("--lab", "status")[0]["nodes"]
-    output = gpuctl("--lab", "up", str(bigger), "--yes")
+    endless = run_file(tmp_path, "endless", ["echo up; sleep infinity"], nodes=1)
+    with gpuctl.running("--lab", "run", str(endless), "--cluster", "grows") as process:
+        read_until(process, "[0] up")
+        output = gpuctl("--lab", "up", str(bigger), "--yes")  # takes nothing from the run
+        gpuctl("--lab", "stop", "endless")
+        rest, _ = process.communicate(timeout=60)
+        assert "stopped" in rest
+        assert process.returncode == 130
     assert "Plan: 1 to create, 0 to change, 0 to replace, 0 to delete." in output
     after = gpuctl.json("--lab", "status")[0]["nodes"]
     assert {n["instance_id"] for n in before} < {n["instance_id"] for n in after}
