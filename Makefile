@@ -45,9 +45,9 @@ lint: install
 
 # Generated pages: the CLI reference, the file references, the tables of diagnostics, modes, presets.
 docs: install
-	@$(RUN)/python -m config.reference
-	@$(RUN)/python -m cli.reference
-	@$(RUN)/python -m engine.reference
+	@$(RUN)/python -m config.file_reference
+	@$(RUN)/python -m cli.command_reference
+	@$(RUN)/python -m engine.mode_reference
 
 # Golden files as the code makes them now; prints what changed, for a review (tests/README.md).
 golden: install

@@ -1,8 +1,8 @@
 """A cluster as a plain Pulumi program: what `benchmarks.fleet` compares gpuctl with.
 
-Written as a person writes it who knows Pulumi and EFA: the resources of `infra.program`, with
-nothing around them. `tests/benchmarks` holds both to the same resources, so that the comparison
-stays one of equals.
+Written as a person writes it who knows Pulumi and EFA: the resources of
+`infra.program.cluster_program`, with nothing around them. `tests/benchmarks` holds both to the same
+resources, so that the comparison stays one of equals.
 """
 
 import warnings
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from pulumi import automation
 
-from config.resolved import Resolved
+from config.cluster.resolved import Resolved
 from config.target import Target
-from infra.addresses import carve
-from infra.user_data import encode
-from infra.workspace import EngineCommand
+from infra.program.subnets import carve
+from infra.program.user_data import encode
+from infra.pulumi_engine.workspace import EngineCommand
 
 if TYPE_CHECKING:
-    from infra.engine import Engine
+    from infra.pulumi_engine.installation import Engine
 
 with warnings.catch_warnings():
     # They warn of their own renamed classes, whether used or not.

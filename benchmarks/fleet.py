@@ -23,18 +23,19 @@ from pathlib import Path
 from unittest import mock
 
 from benchmarks import bare
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
 from config.progress import Reporter, silent
-from config.resolved import Resolved
 from config.target import Target
-from infra.engine import Engine, find_engine
 from infra.fleet import Fleet
+from infra.pulumi_engine.installation import Engine, find_engine
 from lab import lifecycle
 from lab.places import DEFAULT, Places
 from nodes.inventory import Inventory
-from provision import aws, up
-from provision.bootstrap import inventory_of
-from provision.preflight import resolve
+from provision import up
+from provision.aws import clients
+from provision.preflight.preflight import resolve
+from provision.setup.bootstrap import inventory_of
 from tests.infra.region import REGION, region
 
 INSTANCE_TYPE = "p4d.24xlarge"
@@ -57,7 +58,7 @@ def ours(cluster: Cluster, target: Target, engine: Engine) -> Took:
     """By gpuctl, which looks for its engine and asks AWS everything first."""
     del engine
     resolve(cluster, target)  # AWS is always warm; the lab reads its tables at the first question
-    aws.forget_clients()  # a command makes its own
+    clients.forget_clients()  # a command makes its own
     started = time.perf_counter()
     planned = up.plan(cluster, target, silent)
     between = time.perf_counter()

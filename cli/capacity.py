@@ -37,7 +37,7 @@ def capacity(
 def lines(found: "Capacity") -> list[str]:
     """Zones with their spot price, then what is reserved, then what could be."""
     from cli.terminal import money, price
-    from config.catalogue import PRICES_DATE
+    from config.catalogue.instance_types import PRICES_DATE
 
     text = [
         f"{found.instance_type} in {found.region}: on-demand {money(found.on_demand_usd_h)} per"

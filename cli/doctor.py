@@ -50,7 +50,7 @@ def _checks(here: Session) -> "Iterator[Check]":
 
 
 def _engine() -> "Iterator[Check]":
-    from infra.engine import sightings
+    from infra.pulumi_engine.installation import sightings
 
     for sighting in sightings():
         # none is a must: an engine is made where there is none, or none that fits
@@ -68,7 +68,7 @@ def _credentials(here: Session) -> Check:
     if here.lab:
         return Check("credentials", "the lab's own")
     try:
-        from provision.account import caller, found_by
+        from provision.aws.account import caller, found_by
 
         target = here.target()
         who, way = caller(target), found_by(target)
@@ -82,7 +82,7 @@ def _session_plugin(here: Session) -> Check:
     import shutil
 
     from config.target import Target
-    from provision.sessions import INSTALL, dotted, plugin_problem, plugin_version
+    from provision.setup.session_manager import INSTALL, dotted, plugin_problem, plugin_version
 
     command = Target.session_plugin
     name = command[0]

@@ -44,7 +44,7 @@ def down(
 def _held(here: "Session", cluster: str, cluster_id: str | None) -> str:
     """Say which run holds the cluster that is meant; empty where none does, or nobody answers."""
     from cli.held import describe, holder_of
-    from provision.record import read
+    from provision.records.record import read
 
     if cluster_id is not None:
         record = read(cluster, here.remembered())
@@ -61,7 +61,7 @@ def remove(
     from engine.history import History
     from nodes.dial import end as end_broker
     from provision.down import down as take_down
-    from provision.record import read
+    from provision.records.record import read
 
     target = here.cluster_target(cluster)
     end_broker(str(target.clusters / cluster))

@@ -23,7 +23,7 @@ def exec_(
     as_json: JsonOption = False,
 ) -> None:
     """Run a command on every node; the exit code is the largest, 255 for a node out of reach."""
-    from provision.record import load_inventory
+    from provision.records.record import load_inventory
 
     target = session(context).cluster_target(cluster)
     inventory = load_inventory(cluster, target)

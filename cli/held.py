@@ -17,7 +17,7 @@ def holder_of(here: "Session", cluster: str) -> "Holder | None":
     from cli.terminal import warn
     from config.errors import InputError, NodeError
     from engine.holder import holder
-    from provision.record import load_inventory
+    from provision.records.record import load_inventory
 
     try:
         inventory = load_inventory(cluster, here.cluster_target(cluster))

@@ -56,7 +56,7 @@ def set_fault(
     from cli.terminal import say
     from lab.api.faults import parse, read, write
     from lab.lifecycle import target
-    from lab.spot_instances import instance_ids
+    from lab.machines.spot_instances import instance_ids
 
     lab, wanted = session(context).chosen_lab, tuple(arguments or ())
     if name == "spot-interruption":
@@ -155,7 +155,7 @@ def images(
 ) -> None:
     """Make the images that the lab's machines boot, if they are not in the cache."""
     from cli.terminal import say, say_json
-    from lab.image import FLAVOURS, ensure_image
+    from lab.images.image import FLAVOURS, ensure_image
     from lab.prerequisites import require
 
     wanted = [flavour for flavour in FLAVOURS if not flavours or flavour in flavours]

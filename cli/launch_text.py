@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from cli.terminal import say, say_json
 
 if TYPE_CHECKING:
-    from engine.plan import LaunchPlan, NodePlan
+    from engine.launch_plan import LaunchPlan, NodePlan
 
 
 def show(plan: "LaunchPlan", as_json: bool) -> None:

@@ -51,7 +51,7 @@ def logs(
             see(event)
         show(lines.rest())
         return
-    from provision.record import load_inventory
+    from provision.records.record import load_inventory
 
     inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
     asyncio.run(follow_run(entry.run_id, inventory, runs, see))

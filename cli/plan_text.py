@@ -8,8 +8,8 @@ from cli.terminal import money, price
 from nodes.names import fold
 
 if TYPE_CHECKING:
-    from config.resolved import Interface, Resolved
-    from infra.plan import Plan
+    from config.cluster.resolved import Interface, Resolved
+    from infra.pulumi_engine.changes import Plan
     from provision.up import FleetPlan
 
 _FILE_SYSTEMS = ("aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem")
@@ -136,7 +136,7 @@ pricing and billing", 2026-11-20)."""
 
 def cost_line(fleet: "FleetPlan") -> str:
     """What the whole fleet costs per hour, of what that is made, and where it is from."""
-    from provision.cost import access_prices
+    from provision.costs.cost import access_prices
 
     resolved = fleet.resolved
     instance = resolved.instance_type
@@ -152,7 +152,7 @@ def cost_line(fleet: "FleetPlan") -> str:
 def total_line(fleet: "FleetPlan") -> str | None:
     """What the whole fleet costs in all of `lifetime.max`; None where there is none."""
     from config.duration import format_duration
-    from provision.prices import total_usd
+    from provision.costs.prices import total_usd
 
     lifetime = fleet.resolved.cluster.lifetime
     total = total_usd(fleet.resolved, fleet.hourly_usd)
@@ -163,7 +163,7 @@ def total_line(fleet: "FleetPlan") -> str | None:
 
 def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
     """The plan as JSON: every change, the layout of every node, the cost."""
-    from provision.prices import total_usd
+    from provision.costs.prices import total_usd
 
     resolved = fleet.resolved
     return {

@@ -14,10 +14,10 @@ from config.errors import GpuctlError
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
-    from config.run import Run
+    from config.run.run_file import Run
     from config.target import Target
     from engine.events import Event
-    from engine.plan import LaunchPlan
+    from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
     from nodes.inventory import Inventory
     from provision.down import Teardown
@@ -58,7 +58,7 @@ def run(
 
         raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
     there = _saved(inventory) if inventory else _inventory(here, cluster)
-    from engine.plan import launch_plan, new_run_id
+    from engine.launch_plan import launch_plan, new_run_id
 
     plan = launch_plan(wanted, there, new_run_id(wanted.name))
     for text in plan.warnings:
@@ -85,7 +85,7 @@ def _permit(plan: "LaunchPlan", allowed: "Collection[str]") -> None:
 def _wanted(file: Path, on_stop: str | None) -> "Run":
     """The run of the file, --on-stop laid over; its warnings told."""
     from config.errors import InputError
-    from config.load import load_run
+    from config.loading.load import load_run
 
     wanted = load_run(file)
     tell_warnings(file)
@@ -114,7 +114,7 @@ def _saved(path: Path) -> "Inventory":
 def _inventory(here: Session, name: str | None) -> "Inventory":
     """The inventory of the cluster named, or of the only one."""
     from config.errors import InputError
-    from provision.record import load_inventory, records
+    from provision.records.record import load_inventory, records
 
     here.require_lab()
     if name is None:
@@ -195,8 +195,8 @@ def _follow(
 
 def _check_account(cluster: str, target: "Target") -> None:
     """Raise InputError where these credentials could not remove the cluster at the end."""
-    from provision.account import caller, check_account
-    from provision.record import read
+    from provision.aws.account import caller, check_account
+    from provision.records.record import read
 
     record = read(cluster, target)
     if record is not None:
@@ -221,7 +221,7 @@ def _with_image(
     """The plan with its image pulled on all nodes and pinned; what that found is told."""
     if plan.image is None:
         return plan
-    from engine.images import pull
+    from engine.container_images import pull
 
     with progress(as_json) as view:
         pinned = asyncio.run(pull(plan, there, secrets, view.report))

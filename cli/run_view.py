@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.events import Event, NetworkSeen, NodeInterrupted, Output, RankStarted
-    from engine.plan import LaunchPlan
+    from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
 
 _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank

@@ -14,7 +14,7 @@ from config.folders import state_home
 
 if TYPE_CHECKING:
     from cli.progress import ProgressView
-    from config.cluster import Cluster
+    from config.cluster.cluster_file import Cluster
     from config.target import Target
     from lab.places import Places
 
@@ -68,7 +68,7 @@ class Session:
 
             return target(self.lab, chosen or "us-east-1", self.backend)
         if chosen is None:
-            from provision.account import profile_region
+            from provision.aws.account import profile_region
 
             chosen = profile_region(self.profile)
         if chosen is None:
@@ -114,7 +114,7 @@ class Session:
 
         Raises InputError when the lab that it would be in is down.
         """
-        from provision.record import read
+        from provision.records.record import read
 
         self.require_lab()
         record = read(name, self.remembered())
@@ -137,7 +137,7 @@ def session(context: typer.Context) -> Session:
 
 def cluster_of(path: Path) -> "Cluster":
     """The cluster of a file, its warnings told; raises InputError."""
-    from config.load import load_cluster
+    from config.loading.load import load_cluster
 
     cluster = load_cluster(path)
     tell_warnings(path)
@@ -149,7 +149,7 @@ def tell_warnings(path: Path) -> None:
     import sys
 
     from cli.terminal import say
-    from config.load import check
+    from config.loading.load import check
 
     for diagnostic in check(path):
         say(str(diagnostic), sys.stderr)

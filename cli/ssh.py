@@ -20,7 +20,7 @@ def ssh(
     """Open a shell on a node; this process becomes `ssh`."""
     from config.errors import InputError
     from nodes.openssh import openssh_config
-    from provision.record import load_inventory
+    from provision.records.record import load_inventory
 
     target = session(context).cluster_target(cluster)
     inventory = load_inventory(cluster, target)

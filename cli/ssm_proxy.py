@@ -12,6 +12,6 @@ from cli.session import session
 
 def ssm_proxy(context: typer.Context, instance: Annotated[str, typer.Argument()]) -> None:
     """Connect standard input and output with the ssh of an instance; this process becomes that."""
-    from provision.sessions import become_session
+    from provision.setup.session_manager import become_session
 
     become_session(instance, session(context).target())

@@ -22,7 +22,7 @@ def status(
 
     from cli.terminal import say, say_json, warn
     from config.errors import InputError
-    from provision.record import unreadable
+    from provision.records.record import unreadable
 
     here = session(context)
     found: tuple[ClusterStatus, ...] = ()

@@ -16,7 +16,7 @@ def stop(context: typer.Context, run: RunArgument, as_json: JsonOption = False) 
     from config.errors import InputError
     from engine.history import History
     from engine.session import stop as stop_run
-    from provision.record import load_inventory
+    from provision.records.record import load_inventory
 
     here = session(context)
     runs = here.state / "runs"

@@ -6,7 +6,7 @@ from cli.plan import JsonOption
 def templates(as_json: JsonOption = False) -> None:
     """List the run files that `extends: NAME` takes: gpuctl's own, and yours."""
     from cli.terminal import say, say_json
-    from config.templates import templates as all_templates
+    from config.loading.templates import templates as all_templates
 
     found = all_templates()
     if as_json:

@@ -13,7 +13,7 @@ def validate(
 ) -> None:
     """Check cluster and run files; each complaint is one line, exit 2 if there is any."""
     from cli.terminal import say
-    from config.load import check
+    from config.loading.load import check
 
     complaints = []
     for path in files:

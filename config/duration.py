@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from config.faults import Fault, refusal
+from config.findings import Fault, refusal
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])", re.ASCII)

@@ -14,7 +14,7 @@ GpuctlError            what went wrong and what to do, in one line
 
 from collections.abc import Iterable
 
-from config.diagnostics import Diagnostic
+from config.diagnostic import Diagnostic
 
 
 class GpuctlError(Exception):

@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic.json_schema import models_json_schema
 
-from config.catalogue import INSTANCE_TYPE, catalogue
-from config.cluster import Cluster
+from config.catalogue.instance_types import INSTANCE_TYPE, catalogue
+from config.cluster.cluster_file import Cluster
 from config.models import Model
-from config.run import RUN_TYPES, Run
+from config.run.run_file import RUN_TYPES, Run
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -6,8 +6,8 @@ owns. A node that differs from the others has only its own numbers and its role'
 
 from collections.abc import Mapping
 
-from config.env import Secret
-from config.run import Run
+from config.run.env import Secret
+from config.run.run_file import Run
 from engine.modes.job import Job, Variables
 from engine.places import hostfile_path, run_folder
 from nodes.inventory import Inventory

@@ -12,8 +12,8 @@ from typing import Literal, Self
 from config.errors import InputError, RunError
 from config.models import Value
 from engine.history_schema import SCHEMA_VERSION, STEPS
+from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import Facts, Row, Table, Timing
-from engine.plan import LaunchPlan
 from engine.result import RunResult
 
 

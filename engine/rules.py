@@ -1,7 +1,7 @@
 """What a run must be on the nodes that are there: every rule, with its reason and its remedy.
 
 They run before anything else does, so that nothing is paid for that cannot work. What the run file
-alone can tell is checked where it is read (config/run_rules.py); docs/modes.md lists both.
+alone can tell is checked where it is read (config/run/run_rules.py); docs/modes.md lists both.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from config.errors import InputError
-from config.run import Mpirun, Run
+from config.run.run_file import Mpirun, Run
 from engine.modes.job import Variables, nodes_wanted
 from engine.network.presets import Preset, fits, unprovable
 from nodes.inventory import Inventory, Node

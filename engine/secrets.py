@@ -6,7 +6,7 @@ from pathlib import Path
 
 from config.errors import InputError
 from config.folders import config_home
-from engine.plan import LaunchPlan
+from engine.launch_plan import LaunchPlan
 
 _CREDENTIALS = re.compile(
     r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|PULUMI|TF|VAULT|SSH|GPG|KUBE|DOCKER|DATABASE)_.*"

@@ -29,8 +29,8 @@ from engine.events import (
 )
 from engine.history import History
 from engine.kept_results import KeptResults
+from engine.launch_plan import LaunchPlan
 from engine.places import run_folder
-from engine.plan import LaunchPlan
 from engine.record import Record, evidence_folder, recorded_events, write_evidence
 from engine.result import ResultOf, RunResult
 from nodes.answers import Completed

@@ -7,7 +7,7 @@ Parameter names: DLAMI, Canonical and Debian documentation, in use in public rep
 import hashlib
 from dataclasses import dataclass
 
-from lab.image import Flavour
+from lab.images.image import Flavour
 
 
 @dataclass(frozen=True)

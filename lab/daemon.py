@@ -23,7 +23,7 @@ from lab.access_key import AccessKey
 from lab.api.machines import BootedMachines
 from lab.api.metadata import MetadataServer
 from lab.api.server import ApiServer
-from lab.network import METADATA_ADDRESS, Network
+from lab.network.bridge import METADATA_ADDRESS, Network
 from lab.places import Places
 
 PROVIDER_SECONDS = 5.0

@@ -7,7 +7,9 @@ folders, the rest by the lab's own names and by the number on its routes.
 import shutil
 from pathlib import Path
 
-from lab import cgroups, image, machine, network
+from lab.images import image
+from lab.machines import cgroups, machine
+from lab.network import bridge
 from lab.places import Places
 
 
@@ -19,7 +21,7 @@ def found(places: Places) -> tuple[str, ...]:
     machines = tuple(f"machine {name}" for name in _machines(places))
     builds = tuple(f"interrupted image {path.name}" for path in image.interrupted())
     files = tuple(f"file system {path.name}" for path in _file_systems(places))
-    return machines + files + network.traces(places) + builds
+    return machines + files + bridge.traces(places) + builds
 
 
 def clear(places: Places) -> tuple[str, ...]:
@@ -33,7 +35,7 @@ def clear(places: Places) -> tuple[str, ...]:
         machine.remove(places, name)
     for path in _file_systems(places):
         shutil.rmtree(path)  # no machine has it mounted any more
-    network.clear(places)
+    bridge.clear(places)
     image.remove_interrupted()
     return removed
 

@@ -20,16 +20,10 @@ from typing import IO
 from config.errors import LabError
 from config.progress import Progress, Reporter
 from config.target import Target
-from lab import (
-    amis,
-    cgroups,
-    image,
-    leftovers,
-    network,
-    prerequisites,
-    session_manager_plugin,
-    state,
-)
+from lab import amis, leftovers, prerequisites, session_manager_plugin, state
+from lab.images import image
+from lab.machines import cgroups
+from lab.network import bridge
 from lab.places import DEFAULT, Places, everywhere, make_private
 
 START_SECONDS = 180.0
@@ -122,13 +116,13 @@ def present() -> tuple[Places, ...]:
     return tuple(
         lab
         for lab in everywhere()
-        if lab.is_default or state.daemon_pid(lab) or network.of(lab) or leftovers.found(lab)
+        if lab.is_default or state.daemon_pid(lab) or bridge.of(lab) or leftovers.found(lab)
     )
 
 
 def target(places: Places, region: str, backend: str | None = None) -> Target:
     """Return the lab as a target; LabError when it is down."""
-    record, net = state.record(places), network.of(places)
+    record, net = state.record(places), bridge.of(places)
     if record is None or net is None:
         start = places.command("start")
         raise LabError("the lab is not running", f"start it with `{start}`")

@@ -2,7 +2,7 @@
 
 The default lab keeps its places without a name in them; those of a named lab carry its name, so
 that labs know nothing of each other. What the host has only once (addresses, route numbers) is
-shared out by `lab.slots`.
+shared out by `lab.network.slots`.
 """
 
 import os

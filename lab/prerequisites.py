@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import LabError
-from lab import cgroups, network
 from lab.host import SEARCH_PATH
+from lab.machines import cgroups
+from lab.network import bridge
 
 _TOOLS = {
     "mmdebstrap": "mmdebstrap",
@@ -84,7 +85,7 @@ def _missing_tools() -> Iterator[Prerequisite]:
 def _missing_surroundings() -> Iterator[Prerequisite]:
     if not cgroups.hierarchies():
         yield Prerequisite("cgroups", "none is mounted", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-    if not network.resolvers():
+    if not bridge.resolvers():
         yield Prerequisite(
             "DNS",
             "the resolver listens on this machine's loopback alone, where no other can ask it",

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from config.catalogue import nearest, price_usd_h
+from config.catalogue.instance_types import nearest, price_usd_h
 from config.errors import CloudError, InputError
 from config.target import Target
-from provision.asking import asking
-from provision.aws import aws_errors, client
-from provision.instance_types import offers
+from provision.aws.clients import aws_errors, client
+from provision.aws.concurrency import asking
+from provision.aws.instance_types import offers
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

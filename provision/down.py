@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from config.errors import InfraError, InputError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
-from infra.engine import find_engine
-from infra.stack import Stack
-from provision.account import caller, check_account, with_credentials
-from provision.aws import client
-from provision.cost import spent_usd
-from provision.lock import cluster_lock
-from provision.record import ClusterRecord, forget, read, records, unknown, write
-from provision.resources import Resource, find_all, find_instances, of_life_since
-from provision.sweep import sweep
+from infra.pulumi_engine.installation import find_engine
+from infra.pulumi_engine.stack import Stack
+from provision.aws.account import caller, check_account, with_credentials
+from provision.aws.clients import client
+from provision.aws.resources import Resource, find_all, find_instances, of_life_since
+from provision.costs.cost import spent_usd
+from provision.records.cluster_lock import cluster_lock
+from provision.records.record import ClusterRecord, forget, read, records, unknown, write
+from provision.removal.sweep import sweep
 
 
 @dataclass(frozen=True)

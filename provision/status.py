@@ -5,15 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from config.resolved import OWNER_TAG
+from config.cluster.resolved import OWNER_TAG
 from config.target import Target
-from provision.account import OTHER_ACCOUNT, caller
-from provision.aws import client
-from provision.cost import price_of, spent_usd
-from provision.interruptions import TAKEN_BACK, notices
-from provision.lock import is_locked
-from provision.record import ClusterRecord, records
-from provision.resources import (
+from provision.aws.account import OTHER_ACCOUNT, caller
+from provision.aws.clients import client
+from provision.aws.resources import (
     ALIVE,
     KINDS,
     Resource,
@@ -22,6 +18,10 @@ from provision.resources import (
     find_instances,
     of_life_since,
 )
+from provision.aws.spot_notices import TAKEN_BACK, notices
+from provision.costs.cost import price_of, spent_usd
+from provision.records.cluster_lock import is_locked
+from provision.records.record import ClusterRecord, records
 
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone", "elsewhere"]
 

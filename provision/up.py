@@ -5,25 +5,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InputError, Interrupted
 from config.progress import Progress, Reporter
-from config.resolved import Resolved
 from config.target import Target
-from infra.engine import engine_at_hand, find_engine
-from infra.plan import Plan
-from infra.stack import Stack
+from infra.pulumi_engine.changes import Plan
+from infra.pulumi_engine.installation import engine_at_hand, find_engine
+from infra.pulumi_engine.stack import Stack
 from nodes.inventory import Inventory, save
-from provision.account import with_credentials
-from provision.asking import asking
-from provision.bootstrap import bootstrap
-from provision.cost import hourly_usd
-from provision.launch import Launch
-from provision.lock import cluster_lock
-from provision.preflight import resolve
-from provision.record import ClusterRecord, folder, forget, new_record, read, write
-from provision.replacements import reasons
-from provision.resources import Resource, find_all
+from provision.aws.account import with_credentials
+from provision.aws.concurrency import asking
+from provision.aws.resources import Resource, find_all
+from provision.costs.cost import hourly_usd
+from provision.launch.launch import Launch
+from provision.preflight.preflight import resolve
+from provision.preflight.replacements import reasons
+from provision.records.cluster_lock import cluster_lock
+from provision.records.record import ClusterRecord, folder, forget, new_record, read, write
+from provision.setup.bootstrap import bootstrap
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class FleetPlan:
 def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = False) -> FleetPlan:
     """Everything is asked and previewed; in AWS nothing changed.
 
-    With `refresh` what the machines were launched with is renewed (provision/pinned.py).
-    Raises InputError or CloudError with every problem at once.
+    With `refresh` what the machines were launched with is renewed
+    (provision/preflight/launch_pins.py). Raises InputError or CloudError with every problem at
+    once.
     """
     report(Progress("preflight", cluster.name, "running"))
     target = with_credentials(target)

@@ -12,22 +12,23 @@ from pathlib import Path
 from benchmarks import bare
 from benchmarks.fleet import INSTANCE_TYPE, booted, unbooted
 from benchmarks.overheads.row import TIMES, Row, best_of
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
 from config.progress import silent
-from config.resolved import Resolved
-from infra.engine import find_engine
-from infra.layout import interfaces
+from infra.program.interface_layout import interfaces
+from infra.pulumi_engine.installation import find_engine
 from lab import leftovers
 from lab.amis import flavour
-from lab.machine import Machine, MachineSpec
-from lab.network import Network
+from lab.machines.machine import Machine, MachineSpec
+from lab.network.bridge import Network
+from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
-from lab.slots import Slot
 from nodes.keys import ensure_key
-from provision import aws, up
-from provision.cloud_init import bastion_user_data, node_user_data
-from provision.preflight import resolve
-from provision.software.hardware import hardware
+from provision import up
+from provision.aws import clients
+from provision.preflight.preflight import resolve
+from provision.setup.cloud_init import bastion_user_data, node_user_data
+from provision.setup.software.gpu_hardware import hardware
 
 PLANNED = {2: 1.5, 8: 1.5, 64: 1.2}
 """Sizes of the clusters that are planned, and the ratios that are wanted."""
@@ -54,7 +55,7 @@ def plan_rows() -> Iterator[Row]:
 
         def ours(nodes: int) -> float:
             cluster = _cluster(nodes, f"plan-{next(numbers)}")
-            aws.forget_clients()  # a command makes them once
+            clients.forget_clients()  # a command makes them once
             started = time.perf_counter()
             up.plan(cluster, target, silent)
             return time.perf_counter() - started

@@ -7,14 +7,14 @@ every mode holds for it. Its values keep their place in the manifest.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from config.diagnostics import Diagnostic
-from config.hints import spoken
+from config.diagnostic import Diagnostic
+from config.manifests.converted import document_with
 from config.manifests.manifest import Manifest
 from config.manifests.mpijob import mpijob
-from config.manifests.run_file import document_with
 from config.manifests.trainjob import trainjob
 from config.manifests.volcano import volcano_job
-from config.marked_yaml import Document
+from config.yaml.hints import spoken
+from config.yaml.marked_yaml import Document
 
 MANIFESTS: Mapping[tuple[str, str], Callable[[Manifest], dict[str, Any]]] = {
     ("kubeflow.org/v2beta1", "MPIJob"): mpijob,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from config.faults import Path, spelled
+from config.findings import Path, spelled
+from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
-from config.manifests.run_file import Placed
 
 _KNOWN = {
     *("name", "image", "command", "args", "env", "workingDir"),

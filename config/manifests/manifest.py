@@ -4,12 +4,12 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from config.cluster import FORMS, NAME
-from config.faults import Fault, Path, spelled
-from config.hints import choice_hint, spoken
-from config.manifests.run_file import Placed
-from config.marked_yaml import Ambiguous, Document
-from config.rules import ambiguous_faults
+from config.cluster.cluster_file import FORMS, NAME
+from config.cluster.cluster_rules import ambiguous_faults
+from config.findings import Fault, Path, spelled
+from config.manifests.converted import Placed
+from config.yaml.hints import choice_hint, spoken
+from config.yaml.marked_yaml import Ambiguous, Document
 
 _WHY_IGNORED = {
     **dict.fromkeys(

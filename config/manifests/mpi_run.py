@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from config.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
 from config.manifests.container import Container, require_command
+from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
-from config.manifests.run_file import Placed
+from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
 
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 

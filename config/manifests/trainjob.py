@@ -9,11 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from config.hints import choice_hint, spoken
 from config.manifests.container import Container, container_at, require_command
+from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
-from config.manifests.run_file import Placed
+from config.yaml.hints import choice_hint, spoken
 
 
 @dataclass(frozen=True)

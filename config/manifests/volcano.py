@@ -8,12 +8,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from config.faults import Path
-from config.hints import names_hint, spoken
+from config.findings import Path
 from config.manifests.container import Container, container_of_pod, require_command
+from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, mpi_run
-from config.manifests.run_file import Placed
+from config.yaml.hints import names_hint, spoken
 
 _TASKS = ("spec", "tasks")
 _KNOWN = {

@@ -49,7 +49,7 @@ _SYSTEM = (
 
 
 def runtime() -> str:
-    """Docker where its daemon is, else podman; the same rule as in engine/images.py."""
+    """Docker where its daemon is, else podman; the same rule as in engine/container_images.py."""
     return "docker" if _DOCKER.exists() else "podman"
 
 

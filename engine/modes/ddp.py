@@ -1,6 +1,6 @@
 """`type: ddp`: the commands run on every node, workers wait for the master; TI-ONE's names."""
 
-from config.run import Ddp
+from config.run.run_file import Ddp
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, ReadyPlan
 from engine.script import job_script

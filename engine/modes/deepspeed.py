@@ -7,7 +7,7 @@ file has those of the network alone, and each rank gets the variables of its nod
 
 import re
 
-from config.run import DeepSpeed
+from config.run.run_file import DeepSpeed
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.places import (

@@ -4,7 +4,7 @@ horovodrun writes its environment into the arguments of ssh. It is started witho
 variables but its own (`HOROVOD_*`); each rank gets those of its node.
 """
 
-from config.run import Horovod
+from config.run.run_file import Horovod
 from engine.hostfile import host_list, hostfile
 from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.modes.mpirun import open_mpi_environment

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from config.cluster import Command
+from config.cluster.cluster_file import Command
 from config.models import Value
-from config.run import Run, Torchrun
+from config.run.run_file import Run, Torchrun
 from engine.hostfile import host_list
 from nodes.inventory import Node
 

@@ -1,6 +1,6 @@
 """`type: mpi`: mpirun on node 0 starts the commands in every rank."""
 
-from config.run import Mpi
+from config.run.run_file import Mpi
 from engine.modes.job import Job, Launch
 from engine.modes.mpirun import mpirun_launch, rank_prelude
 from engine.places import rank_script_path

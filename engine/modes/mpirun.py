@@ -8,12 +8,12 @@ would carry the head's whole environment to every rank, is told to carry none.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from config.launchers import (
+from config.run.launchers import (
     OPEN_MPI_AGENT,
     OPEN_MPI_INTERFACES,
     open_mpi_hosts,
 )
-from config.run import Mpirun, Run
+from config.run.run_file import Mpirun, Run
 from engine.hostfile import host_list, hostfile, hydra_hostfile
 from engine.modes.job import Job, Launch, Part, led_by_head
 from engine.places import hostfile_path, remote_agent_path

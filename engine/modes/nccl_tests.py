@@ -1,6 +1,6 @@
 """`type: nccl-tests`: the collectives asked for, one mpirun after the other."""
 
-from config.run import NcclTests
+from config.run.run_file import NcclTests
 from engine.modes.job import Job, Launch
 from engine.modes.mpirun import mpirun_launch, rank_prelude
 from engine.places import rank_script_path, run_folder

@@ -2,7 +2,7 @@
 
 import json
 
-from config.run import PsWorker
+from config.run.run_file import PsWorker
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part
 from engine.script import job_script

@@ -2,7 +2,7 @@
 
 import json
 
-from config.run import Ray
+from config.run.run_file import Ray
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, ReadyPlan
 from engine.places import run_folder

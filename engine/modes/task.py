@@ -1,6 +1,6 @@
 """`type: task`: the commands run on every node, as dstack's tasks."""
 
-from config.run import Task
+from config.run.run_file import Task
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, ReadyPlan
 from engine.script import job_script

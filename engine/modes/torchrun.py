@@ -5,7 +5,7 @@ the nodes, which follows the network's. Where ranks may come and go, torch numbe
 (`c10d`), so nothing counts them.
 """
 
-from config.run import Torchrun
+from config.run.run_file import Torchrun
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, nodes_wanted
 from engine.places import rank_script_path

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from config.catalogue import catalogue
-from config.run import Run
+from config.catalogue.instance_types import catalogue
+from config.run.run_file import Run
 from engine.network.promise import NetworkPlan
 from engine.network.settings import HCAS, INTERFACE, SETTINGS, UNWISE, Setting
 from nodes.inventory import Inventory, Node

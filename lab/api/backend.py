@@ -12,7 +12,7 @@ from moto.ec2.models.subnets import Subnet as MotoSubnet
 
 from config.errors import LabError
 from lab.amis import FAMILIES
-from lab.api import images, launch
+from lab.api import ami_parameters, launch
 from lab.api.addresses import Addresses
 from lab.api.capacity_reservations import CapacityReservations
 from lab.api.errors import Refusal, bad_combination, in_use
@@ -67,7 +67,7 @@ class LabBackend(
         self.tags.clear()
         self._launches: dict[str, tuple[launch.Parameters, Reservation]] = {}
         for family in FAMILIES:
-            ami = images.Ami(self, family)
+            ami = ami_parameters.Ami(self, family)
             self.amis[ami.id] = ami
 
     def _load_amis(self) -> None:

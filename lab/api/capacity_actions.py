@@ -7,7 +7,7 @@ from typing import Any
 from moto.core.responses import ActionResult
 from moto.ec2.utils import add_tag_specification, generic_filter
 
-from config.catalogue import catalogue, price_usd_h
+from config.catalogue.instance_types import catalogue, price_usd_h
 from lab.api.errors import Refusal, bad_value
 
 SPOT_SHARE = 0.4

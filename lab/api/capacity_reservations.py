@@ -11,7 +11,7 @@ from typing import Any
 
 from moto.ec2.models.core import TaggedEC2Resource
 
-from config.catalogue import catalogue
+from config.catalogue.instance_types import catalogue
 from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
 from lab.api.faults import ToldReservation
 from lab.api.quotas import check_vcpus

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from config.aws_codes import aws_code
-from config.catalogue import BASTION_TYPE
-from config.cluster import ZONE
+from config.catalogue.aws_codes import aws_code
+from config.catalogue.instance_types import BASTION_TYPE
+from config.cluster.cluster_file import ZONE
 from config.errors import InputError
 from lab.api.errors import Refusal, ServerFault
 

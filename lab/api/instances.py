@@ -13,7 +13,7 @@ from moto.ec2.utils import random_eni_attach_id, random_spot_request_id
 from lab.api.interfaces import InterfaceRequest, NetworkInterface
 from lab.api.launch import Launch
 from lab.api.sessions import profile_of
-from lab.machine import MachineSpec
+from lab.machines.machine import MachineSpec
 
 STATES = {
     "pending": 0,

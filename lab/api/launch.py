@@ -11,9 +11,9 @@ from typing import Any
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from lab.api import interfaces as layouts
+from lab.api.ami_parameters import Ami, bootable
 from lab.api.capacity_reservations import insufficient, reservation_of, room
 from lab.api.errors import Refusal, bad_combination, bad_value
-from lab.api.images import Ami, bootable
 from lab.api.interfaces import InterfaceRequest
 from lab.api.quotas import check_vcpus
 from lab.api.sessions import profile_of

@@ -9,8 +9,8 @@ from threading import Thread
 from typing import Protocol
 
 from config.errors import LabError
-from lab.machine import Machine, MachineSpec
-from lab.network import Network
+from lab.machines.machine import Machine, MachineSpec
+from lab.network.bridge import Network
 from lab.places import make_private
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class NoMachines:
 
 
 class BootedMachines:
-    """Every instance is a machine of `lab.machine` in the lab's network.
+    """Every instance is a machine of `lab.machines.machine` in the lab's network.
 
     Boots, power-offs and removals run in a bounded pool, each after the machine's boot.
     """

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from config.catalogue import BASTION_TYPE, PRICES_DATE, catalogue, price_usd_h
+from config.catalogue.instance_types import BASTION_TYPE, PRICES_DATE, catalogue, price_usd_h
 
 _CPU_PRICES = {
     "c6i.large": 0.085,

@@ -10,7 +10,7 @@ from threading import RLock
 from lab.api.errors import Refusal, ServerFault
 from lab.api.faults import Faults
 from lab.api.machines import Machines, NoMachines
-from lab.slots import Slot
+from lab.network.slots import Slot
 
 
 class PublicAddresses:

@@ -36,17 +36,17 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from config.errors import LabError
 from lab.access_key import AccessKey
 from lab.api import pricing, quotas, signature
+from lab.api.ami_parameters import SsmBackend
 from lab.api.backend import LabBackend
 from lab.api.faults import Faults
 from lab.api.file_systems import EfsBackend, FsxBackend
-from lab.api.images import SsmBackend
 from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
 from lab.api.region import Capacity, Lab, PublicAddresses
 from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
-from lab.slots import Slot
+from lab.network.slots import Slot
 
 SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
 """What moto answers, with the lab's own parts; Service Quotas and Pricing are the lab's alone."""

@@ -218,7 +218,8 @@ def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
     """Serve the provider on the port of loopback, 0 for any free one; return server and port.
 
     The engine connects to 127.0.0.1 and shows nothing by which the provider would know it (sdk/go,
-    provider_plugin.go and plugin.go at v3.258.0). `lab.network` keeps other users from the port.
+    provider_plugin.go and plugin.go at v3.258.0). `lab.network.bridge` keeps other users from the
+    port.
     """
     server = grpc.server(
         ThreadPoolExecutor(_WORKERS),

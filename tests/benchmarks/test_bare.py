@@ -8,9 +8,9 @@ from pulumi.automation import EngineEvent
 
 from benchmarks import bare
 from config.progress import silent
-from infra.engine import find_engine
-from infra.plan import Plan, plan_of
-from infra.stack import Stack
+from infra.pulumi_engine.changes import Plan, plan_of
+from infra.pulumi_engine.installation import find_engine
+from infra.pulumi_engine.stack import Stack
 from tests.infra.region import region, resolved
 
 pytestmark = pytest.mark.engine

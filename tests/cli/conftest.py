@@ -6,7 +6,7 @@ import pytest
 
 from config.target import Target
 from nodes.inventory import Inventory, save
-from provision import record
+from provision.records import record
 from tests.provision.test_record import a_record
 
 

@@ -180,7 +180,7 @@ def test_debug_writes_the_traceback_to_a_file_and_not_to_the_terminal(tmp_path: 
 
 
 def test_the_cli_page_is_what_the_commands_say() -> None:
-    from cli.reference import PAGE, page
+    from cli.command_reference import PAGE, page
 
     assert PAGE.read_text() == page(), "run `make docs`"
 
@@ -288,15 +288,15 @@ def test_doctor_shows_the_version_of_session_managers_plugin(
 def test_a_failure_of_gpuctls_own_is_125_from_run_alone(
     command: str, code: int, before: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import config.load
+    import config.loading.load
     from cli.main import main
     from config.errors import RunError
 
     def fails(_: Path) -> None:
         raise RunError("it broke", "mend it")
 
-    monkeypatch.setattr(config.load, "load_run", fails)
-    monkeypatch.setattr(config.load, "check", fails)
+    monkeypatch.setattr(config.loading.load, "load_run", fails)
+    monkeypatch.setattr(config.loading.load, "check", fails)
     monkeypatch.setattr(sys, "argv", ["gpuctl", *before, command, "x.yaml"])
     with pytest.raises(SystemExit) as end:
         main()

@@ -13,10 +13,10 @@ import provision.down
 from cli.main import app
 from config.target import Target
 from engine.history import History
-from provision import record
-from provision.aws import client, forget_clients
+from provision.aws.clients import client, forget_clients
+from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.down import Teardown
-from provision.images import BASTION_IMAGE, image_id
+from provision.records import record
 from tests.engine.conftest import make_plan
 from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS

@@ -16,9 +16,9 @@ from config.target import Target
 from engine import session
 from engine.events import Event, RunStarted
 from engine.session import RunGoesOn
-from infra.plan import Change, Plan
-from provision import record
+from infra.pulumi_engine.changes import Change, Plan
 from provision.down import Teardown
+from provision.records import record
 from provision.up import FleetPlan
 from tests.cli.conftest import remember
 from tests.engine.test_session import (

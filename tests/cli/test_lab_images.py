@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import image
+from lab.images import image
 
 ROOT = Path(__file__).parents[2]
 GPUCTL = str(Path(sys.executable).with_name("gpuctl"))

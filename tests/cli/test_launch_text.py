@@ -3,8 +3,8 @@
 import pytest
 
 from cli.launch_text import show
+from engine.launch_plan import ImagePlan, LaunchPlan, NodePlan
 from engine.network.promise import NetworkPlan
-from engine.plan import ImagePlan, LaunchPlan, NodePlan
 
 
 def node(rank: int, role: str, script: str, processes: int = 8) -> NodePlan:

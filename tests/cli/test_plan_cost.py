@@ -1,9 +1,9 @@
 """What a plan says of its cost: per hour, for the lifetime, and where the prices are from."""
 
 from cli.plan_text import cost_line, plan_json, plan_lines
-from config.cluster import Cluster, Lifetime
-from infra.plan import Plan
-from provision.cost import hourly_usd
+from config.cluster.cluster_file import Cluster, Lifetime
+from infra.pulumi_engine.changes import Plan
+from provision.costs.cost import hourly_usd
 from provision.up import FleetPlan
 from tests.cli.test_plan_text import P5, resolved
 

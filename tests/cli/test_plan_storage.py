@@ -1,8 +1,8 @@
 """What a plan says of storage: where it is, and that what is removed is lost."""
 
 from cli.plan_text import loss_warnings, plan_json, plan_lines, storage_lines
-from config.cluster import Cluster
-from infra.plan import Change, Plan
+from config.cluster.cluster_file import Cluster
+from infra.pulumi_engine.changes import Change, Plan
 from provision.up import FleetPlan
 from tests.cli.test_plan_text import P5, resolved
 

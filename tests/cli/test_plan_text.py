@@ -10,9 +10,9 @@ from cli.plan_text import (
     plan_lines,
     replaced_lines,
 )
-from config.cluster import Cluster
-from config.resolved import ExistingNetwork, Image, InstanceType, Interface, Resolved
-from infra.plan import Plan
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import ExistingNetwork, Image, InstanceType, Interface, Resolved
+from infra.pulumi_engine.changes import Plan
 from provision.up import FleetPlan
 
 

@@ -13,14 +13,14 @@ from cli.main import app
 from cli.run import _dashboard
 from cli.session import Session
 from config.errors import CloudError, InputError
-from config.run import Ray
+from config.run.run_file import Ray
 from config.target import Target
 from engine.history import History
-from engine.plan import LaunchPlan, launch_plan
+from engine.launch_plan import LaunchPlan, launch_plan
 from engine.result import RunResult
 from engine.session import RunGoesOn, RunLost
 from lab.places import Places
-from provision.account import Caller
+from provision.aws.account import Caller
 from provision.down import Teardown
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
@@ -113,14 +113,14 @@ def test_a_dry_run_shows_the_secrets_name_and_looks_nothing_up(
 def test_warnings_of_the_plan_are_on_stderr(
     cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import engine.plan
+    import engine.launch_plan
 
-    plan = engine.plan.launch_plan
+    plan = engine.launch_plan.launch_plan
 
     def with_warning(*arguments: Any) -> LaunchPlan:
         return plan(*arguments).model_copy(update={"warnings": ("NCCL_X does harm", "so does Y")})
 
-    monkeypatch.setattr(engine.plan, "launch_plan", with_warning)
+    monkeypatch.setattr(engine.launch_plan, "launch_plan", with_warning)
     done = gpuctl_run("type: task\nname: job\ncommands: [x]\n", "--dry-run", "--json")
     assert done.stderr == "gpuctl: warning: NCCL_X does harm\ngpuctl: warning: so does Y\n"
 
@@ -171,7 +171,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("engine.session.attending", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr("cli.run._note_cost", lambda *_: None)
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
-    monkeypatch.setattr("provision.account.caller", lambda _: ours)
+    monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)
     return names
 
 
@@ -269,7 +269,7 @@ def test_whose_credentials_could_not_remove_the_cluster_runs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theirs = Caller("999999999999", "arn:aws:iam::999999999999:user/ben")
-    monkeypatch.setattr("provision.account.caller", lambda _: theirs)
+    monkeypatch.setattr("provision.aws.account.caller", lambda _: theirs)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert isinstance(done.exception, InputError)
     assert str(done.exception).startswith("cluster 'demo' is in AWS account 123456789012, these")

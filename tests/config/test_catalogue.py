@@ -2,7 +2,7 @@
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from config.catalogue import (
+from config.catalogue.instance_types import (
     BASTION_TYPE,
     catalogue,
     is_instance_type,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from config.codes import CODES
 from config.errors import InvalidFiles
-from config.load import check, load_cluster, load_run
-from config.run import Task
+from config.loading.codes import CODES
+from config.loading.load import check, load_cluster, load_run
+from config.run.run_file import Task
 from tests.config.run_cases import RUN_CASES
 from tests.config.storage_cases import STORAGE_CASES
 

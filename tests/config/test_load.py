@@ -7,14 +7,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.cluster import Cluster
-from config.complaints import TRANSLATED
-from config.env import Secret
+from config.cluster.cluster_file import Cluster
 from config.errors import InputError, InvalidFiles
-from config.kinds import kind_of
-from config.load import check, load_cluster, load_run
-from config.marked_yaml import read_yaml
-from config.run import RUN_TYPES, NcclTests, Task
+from config.loading.kinds import kind_of
+from config.loading.load import check, load_cluster, load_run
+from config.loading.messages import TRANSLATED
+from config.run.env import Secret
+from config.run.run_file import RUN_TYPES, NcclTests, Task
+from config.yaml.marked_yaml import read_yaml
 from tests.config.test_complaints import CLUSTER, RUN
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from cli.main import app
-from config.codes import CODES
-from config.env import Secret
 from config.errors import InvalidFiles
-from config.load import check, load_cluster, load_run
+from config.loading.codes import CODES
+from config.loading.load import check, load_cluster, load_run
 from config.manifests.container import Container
-from config.manifests.run_file import Placed
-from config.marked_yaml import read_yaml
-from config.run import Run, Task
+from config.manifests.converted import Placed
+from config.run.env import Secret
+from config.run.run_file import Run, Task
+from config.yaml.marked_yaml import read_yaml
 from engine.script import job_script
 from tests import golden
 from tests.config.manifest_cases import (

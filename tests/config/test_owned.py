@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.owned import OWNED, owned, owner
-from config.run import RUN_TYPES
+from config.run.owned_variables import OWNED, owned, owner
+from config.run.run_file import RUN_TYPES
 
 
 def test_every_type_has_a_table_without_repetition() -> None:

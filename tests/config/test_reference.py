@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import config
-from config.codes import CODES
-from config.reference import MARKER, pages, with_reference
+from config.file_reference import MARKER, pages, with_reference
+from config.loading.codes import CODES
 
 
 @pytest.mark.parametrize("page", sorted(pages()), ids=lambda path: path.name)
 def test_pages_are_up_to_date(page: Path) -> None:
     text = page.read_text()
     assert text.count(MARKER) == 1
-    assert text == with_reference(text, pages()[page]), "run `python -m config.reference`"
+    assert text == with_reference(text, pages()[page]), "run `python -m config.file_reference`"
 
 
 def test_every_code_in_the_source_is_registered_and_every_registered_one_used() -> None:

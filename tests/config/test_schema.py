@@ -8,9 +8,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from config.kinds import kind_of
-from config.load import check, load_cluster, load_run
-from config.run import RUN_TYPES, Task
+from config.loading.kinds import kind_of
+from config.loading.load import check, load_cluster, load_run
+from config.run.run_file import RUN_TYPES, Task
 from config.schema import json_schema
 from tests.config.test_complaints import CLUSTER, RUN
 

@@ -8,13 +8,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.env import Secret
 from config.errors import InvalidFiles
-from config.layers import laid_over
-from config.load import check, load_run
-from config.marked_yaml import Document, read_yaml
-from config.run import Mpi, Task
-from config.templates import templates
+from config.loading.load import check, load_run
+from config.loading.templates import templates
+from config.run.env import Secret
+from config.run.run_file import Mpi, Task
+from config.yaml.marked_yaml import Document, read_yaml
+from config.yaml.merge import laid_over
 
 STACKS = Path(__file__).parents[2] / "stacks"
 

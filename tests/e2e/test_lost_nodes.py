@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import cgroups
 from lab.host import call
+from lab.machines import cgroups
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 
 pytestmark = pytest.mark.lab

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.amis import FAMILIES
-from lab.image import image_path
+from lab.images.image import image_path
 from tests.e2e.conftest import ROOT, Gpuctl, run_file
 
 pytestmark = pytest.mark.lab

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import slots
+from lab.network import slots
 from tests.e2e.conftest import Gpuctl, cluster_file, run_file
 from tests.e2e.region import ec2, what_bills
 from tests.infra.somebodys_network import SomebodysNetwork

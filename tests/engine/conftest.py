@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from config.run import Task
+from config.run.run_file import Task
 from engine.agent import evidence
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal
@@ -24,7 +24,7 @@ from engine.agent.states import Verdict
 from engine.agent.supervisor import Supervisor
 from engine.bundle import agent_bundle
 from engine.events import Event, Output, parse_event
-from engine.plan import LaunchPlan, launch_plan
+from engine.launch_plan import LaunchPlan, launch_plan
 from nodes.inventory import Bastion, Inventory, Node
 from tests.engine.machines import two_machines
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from config.errors import NodeError
 from config.progress import silent
-from config.run import Task
+from config.run.run_file import Task
 from engine import session
 from engine.events import Event, Output
-from engine.plan import LaunchPlan, launch_plan, new_run_id
+from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
 from engine.result import RunResult
 from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node, save
@@ -46,9 +46,10 @@ def user_data(client: str, cluster: tuple[str, str], host: tuple[str, str]) -> b
 @contextmanager
 def two_machines(folder: Path) -> Iterator[Inventory]:
     """Two machines of the lab that answer, and their inventory; they are gone afterwards."""
-    from lab import image, leftovers
-    from lab.machine import Machine, MachineSpec
-    from lab.network import Network
+    from lab import leftovers
+    from lab.images import image
+    from lab.machines.machine import Machine, MachineSpec
+    from lab.network.bridge import Network
 
     places = lab_for("engine")
     leftovers.clear(places)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.launchers import agent_variables
+from config.run.launchers import agent_variables
 from engine.agent import container
 from engine.agent.container import Container, data_folders
 

@@ -12,10 +12,10 @@ import pytest
 
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter, silent
-from engine import images
-from engine.images import pull, qualified, repository
+from engine import container_images
+from engine.container_images import pull, qualified, repository
+from engine.launch_plan import LaunchPlan
 from engine.network.promise import NetworkPlan
-from engine.plan import LaunchPlan
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import make_inventory, make_plan
@@ -94,7 +94,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     async def connect(inventory: Inventory) -> AsyncIterator[Machine]:
         yield made
 
-    monkeypatch.setattr(images, "connect", connect)
+    monkeypatch.setattr(container_images, "connect", connect)
     return made
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from engine.agent.pieces import LONGEST, Pieces
 from engine.events import NetworkSeen, RankStarted
+from engine.launch_plan import LaunchPlan
 from engine.network.promise import NetworkPlan
-from engine.plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, make_plan
 
 

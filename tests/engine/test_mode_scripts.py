@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from engine.launch_plan import LaunchPlan
 from engine.places import run_folder
-from engine.plan import LaunchPlan
 from tests.engine.test_modes import planned
 
 RUN = "job-000001"

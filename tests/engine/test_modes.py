@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from config.owned import owner
-from config.run import RUN_TYPES, Run
+from config.run.owned_variables import owner
+from config.run.run_file import RUN_TYPES, Run
+from engine.launch_plan import LaunchPlan, launch_plan
 from engine.modes.job import roles_of
 from engine.network.presets import PRESETS
-from engine.plan import LaunchPlan, launch_plan
 from nodes.inventory import Inventory
 from tests import golden
 from tests.engine.conftest import make_inventory

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.plan import launch_plan, new_run_id
+from engine.launch_plan import launch_plan, new_run_id
 from engine.script import job_script
 from tests.engine.conftest import make_inventory, make_run
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config.run import Mpi, NetworkName, Run, Task
+from config.run.run_file import Mpi, NetworkName, Run, Task
 from engine.network.presets import (
     PRESETS,
     PresetName,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.reference import DOCS
-from config.run import RUN_TYPES
-from engine.reference import MARKER, pages, with_reference
+from config.file_reference import DOCS
+from config.run.run_file import RUN_TYPES
+from engine.mode_reference import MARKER, pages, with_reference
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)

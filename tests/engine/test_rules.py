@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from config.errors import InputError
-from config.run import RUN_TYPES
-from engine.plan import launch_plan
+from config.run.run_file import RUN_TYPES
+from engine.launch_plan import launch_plan
 from engine.rules import RULES
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import InputError
-from engine.plan import ImagePlan, LaunchPlan
+from engine.launch_plan import ImagePlan, LaunchPlan
 from engine.secrets import credentials, resolve
 from tests.engine.conftest import LocalCluster, make_plan
 

@@ -20,8 +20,8 @@ from engine.agent import main as agent_main
 from engine.events import Event, Output
 from engine.history import History
 from engine.holder import Holder, holder
+from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
 from engine.places import run_folder
-from engine.plan import LaunchPlan, launch_plan, new_run_id
 from engine.record import evidence_folder, recorded_events
 from engine.session import ClusterBusy, RunGoesOn
 from nodes.answers import Completed

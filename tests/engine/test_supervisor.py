@@ -14,7 +14,7 @@ import pytest
 from engine.agent import heartbeat
 from engine.agent import supervisor as supervising
 from engine.events import NodeExited, NodeLost, NodeStarted, NodeStopped, Output, RunFinished
-from engine.plan import LaunchPlan
+from engine.launch_plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, make_plan
 
 

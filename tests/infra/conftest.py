@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from config.progress import silent
-from infra.engine import Engine, find_engine
+from infra.pulumi_engine.installation import Engine, find_engine
 from tests.infra.region import Region, Worlds
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from config.cluster import Cluster
-from config.resolved import Image, InstanceType, NetworkCard, Resolved
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Image, InstanceType, NetworkCard, Resolved
 from config.target import Target
-from infra.layout import interfaces
+from infra.program.interface_layout import interfaces
 from tests.labs import KEY
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from infra.addresses import carve
+from infra.program.subnets import carve
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ import pytest
 
 from config.errors import InfraError
 from config.progress import Progress, Reporter, silent
-from infra import engine as engine_module
-from infra.engine import (
+from infra.pulumi_engine import installation as engine_module
+from infra.pulumi_engine.download import download_engine
+from infra.pulumi_engine.go_toolchain import SOURCE
+from infra.pulumi_engine.installation import (
     VERSION,
     Engine,
     Way,
@@ -24,8 +26,6 @@ from infra.engine import (
     on_path,
     sightings,
 )
-from infra.engine_download import download_engine
-from infra.go_toolchain import SOURCE
 
 
 @pytest.fixture

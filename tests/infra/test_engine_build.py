@@ -11,9 +11,16 @@ import pytest
 
 from config.errors import InfraError
 from config.progress import Progress, silent
-from infra import pinned
-from infra.engine_build import build_engine
-from infra.go_toolchain import VERSION, ensure_go, is_fitting, proxy_url, required_go, version_of
+from infra.pulumi_engine import pinned_downloads
+from infra.pulumi_engine.build import build_engine
+from infra.pulumi_engine.go_toolchain import (
+    VERSION,
+    ensure_go,
+    is_fitting,
+    proxy_url,
+    required_go,
+    version_of,
+)
 from tests.infra.test_engine import cache, command
 
 __all__ = ["cache"]  # the fixture
@@ -80,7 +87,7 @@ def module_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
     sums = tmp_path / "SHA256SUMS"
     sums.write_text(f"# ours\n{sha256}  {archive.name}\n")
-    monkeypatch.setattr(pinned, "SUMS", sums)
+    monkeypatch.setattr(pinned_downloads, "SUMS", sums)
     return archive
 
 

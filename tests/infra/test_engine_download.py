@@ -15,11 +15,18 @@ import pytest
 
 from config.errors import InfraError
 from config.progress import Progress, silent
-from infra import engine_download, pinned
-from infra.engine import VERSION, Engine, built, downloaded, engine_version, find_engine
-from infra.engine_download import download_engine
-from infra.go_toolchain import VERSION as GO_VERSION
-from infra.pinned import fetch_pinned, pinned_sha256
+from infra.pulumi_engine import download, pinned_downloads
+from infra.pulumi_engine.download import download_engine
+from infra.pulumi_engine.go_toolchain import VERSION as GO_VERSION
+from infra.pulumi_engine.installation import (
+    VERSION,
+    Engine,
+    built,
+    downloaded,
+    engine_version,
+    find_engine,
+)
+from infra.pulumi_engine.pinned_downloads import fetch_pinned, pinned_sha256
 from tests.infra.test_engine import cache, held, stand_in
 
 __all__ = ["cache"]  # the fixture
@@ -36,8 +43,8 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     archive = folder / f"pulumi-v{VERSION}-{sys.platform}-{machine}.tar.gz"
     pack(archive, "pulumi/pulumi")
     pin(archive, tmp_path / "SHA256SUMS")
-    monkeypatch.setattr(pinned, "SUMS", tmp_path / "SHA256SUMS")
-    monkeypatch.setattr(engine_download, "RELEASES", f"file://{folder}")
+    monkeypatch.setattr(pinned_downloads, "SUMS", tmp_path / "SHA256SUMS")
+    monkeypatch.setattr(download, "RELEASES", f"file://{folder}")
     return archive
 
 
@@ -80,7 +87,7 @@ def test_another_file_is_removed_told_and_never_run(
     expected = hashlib.sha256(releases.read_bytes()).hexdigest()
     releases.write_bytes(releases.read_bytes() + b"\0")
     actual = hashlib.sha256(releases.read_bytes()).hexdigest()
-    monkeypatch.setattr("infra.engine.build_engine", stand_in())
+    monkeypatch.setattr("infra.pulumi_engine.installation.build_engine", stand_in())
     reported: list[Progress] = []
     engine = find_engine(reported.append, {"download": downloaded, "build": built})
     assert engine.source == "build"  # from modules that go.sum pins
@@ -108,7 +115,7 @@ def test_where_nothing_else_is_left_it_is_refused_in_one_line(cache: Path, relea
 
 def test_a_release_of_another_layout_is_refused(releases: Path, tmp_path: Path) -> None:
     pack(releases, "bin/pulumi")
-    pin(releases, pinned.SUMS)
+    pin(releases, pinned_downloads.SUMS)
     with pytest.raises(InfraError, match=r"\.tar\.gz has no pulumi/pulumi \("):
         download_engine(VERSION, tmp_path, silent)
 

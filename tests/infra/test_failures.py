@@ -1,6 +1,6 @@
 from pulumi.automation import DiagnosticEvent
 
-from infra.failures import error, failure_of
+from infra.pulumi_engine.failures import error, failure_of
 
 URN = "urn:pulumi:demo::gpuctl::aws:ec2/instance:Instance::node0"
 

@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-from infra.inline_program import inline
+from infra.pulumi_engine.inline_program import inline
 
 
 async def _wait(done: list[str]) -> None:

@@ -18,8 +18,8 @@ from botocore.exceptions import ClientError
 
 from config.errors import InfraError
 from config.progress import Progress
-from infra.engine import Engine
-from infra.stack import Stack
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.stack import Stack
 from tests.infra.region import Region, client, resolved
 from tests.interrupts import INTERRUPTIBLE
 
@@ -194,7 +194,9 @@ def test_ctrl_c_while_aws_is_asked_ends_the_engine_of_the_preview(
         begun.append(child_of(os.getpid(), str(engine.path)))
         asked.set()
 
-    monkeypatch.setattr("infra.stack.load_classes", cluster)  # the first that a program calls
+    monkeypatch.setattr(
+        "infra.pulumi_engine.stack.load_classes", cluster
+    )  # the first that a program calls
     with pytest.raises(KeyboardInterrupt), stack.previewing():
         assert asked.wait(120)
         raise KeyboardInterrupt

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.cluster.resolved import InstanceType, Interface, NetworkCard
 from config.errors import InputError
-from config.resolved import InstanceType, Interface, NetworkCard
-from infra.layout import interfaces
+from infra.program.interface_layout import interfaces
 from tests.infra.region import instance_type
 
 PRIMARY = (0, 0, "interface")

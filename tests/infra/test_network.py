@@ -9,12 +9,12 @@ import boto3
 import pytest
 from pulumi import automation
 
-from config.catalogue import catalogue
-from config.resolved import ExistingNetwork, Resolved
-from infra.engine import Engine
-from infra.layout import interfaces
-from infra.stack import Stack
-from infra.workspace import workspace
+from config.catalogue.instance_types import catalogue
+from config.cluster.resolved import ExistingNetwork, Resolved
+from infra.program.interface_layout import interfaces
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.stack import Stack
+from infra.pulumi_engine.workspace import workspace
 from tests import golden
 from tests.infra.region import Region, client, instance_type, resolved
 from tests.infra.somebodys_network import SomebodysNetwork
@@ -78,10 +78,10 @@ def _fleet_of_all(everything: list[Resolved]) -> None:
         import pulumi
         import pulumi_aws
 
-        from infra.access import access
-        from infra.machines import nodes
-        from infra.naming import Named
-        from infra.network import network
+        from infra.program.instances import nodes
+        from infra.program.security_groups import access
+        from infra.program.tags import Named
+        from infra.program.vpc import network
 
     class Apart(Named):
         """Resources of one cluster among those of others in one stack."""

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pulumi.automation import CommandResult
 
+from config.cluster.resolved import Resolved
 from config.errors import InfraError, InputError
 from config.progress import Progress
-from config.resolved import Resolved
-from infra.engine import Engine
-from infra.plan import Change, Plan
-from infra.stack import Stack
-from infra.workspace import EngineCommand
+from infra.pulumi_engine.changes import Change, Plan
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.stack import Stack
+from infra.pulumi_engine.workspace import EngineCommand
 from tests.infra.region import Region, client, resolved
 
 pytestmark = pytest.mark.engine

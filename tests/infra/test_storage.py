@@ -8,10 +8,10 @@ from typing import Any
 import boto3
 import pytest
 
-from config.resolved import Resolved
-from infra.engine import Engine
-from infra.stack import Stack
-from infra.user_data import FILE_SYSTEM
+from config.cluster.resolved import Resolved
+from infra.program.user_data import FILE_SYSTEM
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.stack import Stack
 from tests import golden
 from tests.infra.region import CREDENTIALS, Region, client, resolved
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from config.errors import InputError
-from infra.user_data import encode
+from infra.program.user_data import encode
 
 
 def test_small_user_data_stays_readable() -> None:

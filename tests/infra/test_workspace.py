@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
-from infra.workspace import backend_url
+from infra.pulumi_engine.workspace import backend_url
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from threading import Event
 import pytest
 
 from config.progress import silent
-from lab import image, leftovers
-from lab.machine import Machine, MachineSpec
-from lab.network import Network
+from lab import leftovers
+from lab.images import image
+from lab.machines.machine import Machine, MachineSpec
+from lab.network.bridge import Network
+from lab.network.slots import Slot
 from lab.places import Places
-from lab.slots import Slot
 from tests.labs import lab_for
 
 VPC = "10.213.0.0/16"

@@ -188,7 +188,7 @@ def test_prices_in_the_shape_of_the_price_list(region: World) -> None:
 
 @pytest.mark.parametrize("name", faults.FAULTS)
 def test_every_fault_has_a_code_in_the_table_of_errors(name: str) -> None:
-    from config.aws_codes import aws_code
+    from config.catalogue.aws_codes import aws_code
 
     assert aws_code(faults.FAULTS[name].code) is not None
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lab.api.machines import NoMachines
-from lab.machine import MachineSpec
+from lab.machines.machine import MachineSpec
 from tests.lab.world import World, refused, world
 
 

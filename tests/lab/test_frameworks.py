@@ -4,8 +4,9 @@ import boto3
 import pytest
 
 from config.progress import silent
-from lab import amis, image, lifecycle
+from lab import amis, lifecycle
 from lab.api.server import ApiServer
+from lab.images import image
 from tests.labs import KEY
 
 AMI = "ami-03a850a064635dbc8"

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from config.progress import Progress, silent
-from lab import image, image_files, image_recipes
+from lab.images import image, image_files, image_recipes
 
 
 @pytest.fixture

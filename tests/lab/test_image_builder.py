@@ -19,7 +19,8 @@ import pytest
 
 from config.errors import LabError
 from config.progress import Progress, silent
-from lab import host, image, image_builder, leftovers
+from lab import host, leftovers
+from lab.images import image, image_builder
 from tests.labs import lab_for
 
 pytestmark = pytest.mark.lab

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from config.progress import silent
-from lab import cgroups, image, leftovers, network
-from lab.network import Network
+from lab import leftovers
+from lab.images import image
+from lab.machines import cgroups
+from lab.network import bridge
+from lab.network.bridge import Network
 from lab.places import Places, images
 from tests.lab.host import on_its_own_host
 from tests.labs import lab_for
@@ -25,11 +28,11 @@ from lab.places import Places
 from tests.lab.conftest import spec
 
 network = Network.claim(Places(sys.argv[2]))
-network.up()
-network.add_vpc("10.213.0.0/16")
-network.add_subnet("10.213.0.0/24")
-machine = spec("stock", "10.213.0.4", Path(sys.argv[1]), network.slot)
-Machine(machine, network.places).boot(print)
+bridge.up()
+bridge.add_vpc("10.213.0.0/16")
+bridge.add_subnet("10.213.0.0/24")
+machine = spec("stock", "10.213.0.4", Path(sys.argv[1]), bridge.slot)
+Machine(machine, bridge.places).boot(print)
 print("booted", flush=True)
 sys.stdin.read()
 """
@@ -65,7 +68,7 @@ def test_a_killed_lab_is_cleared(key: Path, cache: None) -> None:
         assert crashing.stdout.readline() == "booted\n"
         crashing.send_signal(signal.SIGKILL)
 
-    made = network.of(places)
+    made = bridge.of(places)
     assert made is not None
     (images() / "partial-stock-interrupted").mkdir()
     (places.file_systems / "fs-0123abcd").mkdir()
@@ -92,14 +95,14 @@ def test_a_killed_lab_is_cleared(key: Path, cache: None) -> None:
     assert list(places.file_systems.iterdir()) == []
     assert places.name not in Path("/proc/self/mounts").read_text()
     assert not (places.runtime / "network.json").exists()
-    assert not network.is_up(places)
+    assert not bridge.is_up(places)
 
 
 @on_its_own_host
 def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
     before = FORWARD.read_text()
     places = Places("b")
-    code = "from lab.network import Network; from lab.places import Places;"
+    code = "from lab.network.bridge import Network; from lab.places import Places;"
     crashes = f"{code} Network.claim(Places('b')).up(); import os; os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", crashes], check=False)
     assert FORWARD.read_text() == "1\n"

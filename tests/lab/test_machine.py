@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from config.errors import LabError
-from lab import cgroups, limits
-from lab.evidence import evidence
-from lab.machine import Machine
-from lab.network import Network
+from lab.machines import cgroups, host_limits
+from lab.machines.machine import Machine
+from lab.machines.machine_evidence import evidence
+from lab.network.bridge import Network
+from lab.network.slots import Slot
 from lab.places import Places
-from lab.slots import Slot
 from tests.lab.conftest import Boot, Booted, spec
 
 pytestmark = pytest.mark.lab
@@ -180,7 +180,7 @@ def test_public_addresses_come_and_go(machine: Booted, lab_network: Network) -> 
 
 
 def test_locked_memory_is_the_labs_limit(machine: Booted) -> None:
-    limit = limits.locked_memory()
+    limit = host_limits.locked_memory()
     shown = machine.output("grep 'Max locked memory' /proc/1/limits").split()[3:5]
     expected = "unlimited" if limit is None else str(limit)
     assert shown[1] == expected

@@ -9,11 +9,11 @@ from unittest import mock
 import pytest
 
 from config.errors import LabError
-from lab import network
 from lab.host import call
-from lab.network import METADATA_ADDRESS, Network
+from lab.network import bridge
+from lab.network.bridge import METADATA_ADDRESS, Network
+from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
-from lab.slots import Slot
 from tests.lab.host import NOBODY, connects_as, on_its_own_host
 from tests.labs import lab_for
 
@@ -30,7 +30,7 @@ PLACES, SLOT = Places(DEFAULT), Slot(0)
 def up() -> Iterator[Network]:
     """The network of this worker's lab."""
     places = lab_for("net")
-    network.clear(places)
+    bridge.clear(places)
     made = Network.claim(places)
     made.up()
     yield made
@@ -41,14 +41,14 @@ def test_resolvers_are_those_that_others_can_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub, behind = tmp_path / "resolv.conf", tmp_path / "behind.conf"
-    monkeypatch.setattr(network, "_RESOLVER_FILES", (stub, behind))
-    assert network.resolvers() == ()
+    monkeypatch.setattr(bridge, "_RESOLVER_FILES", (stub, behind))
+    assert bridge.resolvers() == ()
     stub.write_text("search example.org\nnameserver 127.0.0.53\nnameserver ::1\n")
-    assert network.resolvers() == ()
+    assert bridge.resolvers() == ()
     behind.write_text("nameserver 192.0.2.53\nnameserver 2001:db8::53\nnameserver 192.0.2.54\n")
-    assert network.resolvers() == ("192.0.2.53", "192.0.2.54")
+    assert bridge.resolvers() == ("192.0.2.53", "192.0.2.54")
     stub.write_text("nameserver 203.0.113.53\n")
-    assert network.resolvers() == ("203.0.113.53",)
+    assert bridge.resolvers() == ("203.0.113.53",)
 
 
 @pytest.mark.lab
@@ -62,7 +62,7 @@ def test_down_puts_the_host_back() -> None:
     assert FORWARD.read_text() == "1\n"
     made.down()
     assert _host() == before
-    assert network.traces(PLACES) == ()
+    assert bridge.traces(PLACES) == ()
     made.down()  # once more is fine
 
 
@@ -85,7 +85,7 @@ def test_the_last_lab_puts_the_host_back() -> None:
     assert FORWARD.read_text() == "1\n"
     first.down()
     assert _host() == before
-    assert network.traces(Places("b")) == ()
+    assert bridge.traces(Places("b")) == ()
 
 
 @pytest.mark.lab
@@ -97,7 +97,7 @@ def test_forwarding_stays_on_for_others_who_came_while_the_lab_was_up() -> None:
         made.up()
         call("ip", "link", "add", "name", "docker0", "type", *kind)
         made.down()
-        assert (FORWARD.read_text(), network.traces(PLACES)) == ("1\n", ())
+        assert (FORWARD.read_text(), bridge.traces(PLACES)) == ("1\n", ())
         call("ip", "link", "delete", "docker0")
 
 
@@ -128,7 +128,7 @@ def test_neighbours_of_the_host_reach_no_address_of_the_lab() -> None:
     made.up()
     _add_neighbours("outside")
     host, machine = SLOT.host_address, str(SLOT.public_range[4])
-    call("ip", "-n", PLACES.namespace, "address", "add", f"{machine}/32", "dev", network.BRIDGE)
+    call("ip", "-n", PLACES.namespace, "address", "add", f"{machine}/32", "dev", bridge.BRIDGE)
     with _listening("", 80, host), _listening(PLACES.namespace, 80, machine):
         assert _connects("", host, 80)
         assert _connects("", machine, 80)
@@ -157,7 +157,7 @@ def test_other_users_of_the_host_reach_no_guarded_port_and_no_machine() -> None:
     made.up()
     made.guard(5001)
     machine = str(SLOT.public_range[4])
-    call("ip", "-n", PLACES.namespace, "address", "add", f"{machine}/32", "dev", network.BRIDGE)
+    call("ip", "-n", PLACES.namespace, "address", "add", f"{machine}/32", "dev", bridge.BRIDGE)
     with _listening("", 5001, "127.0.0.1"), _listening(PLACES.namespace, 80, machine):
         assert connects_as(0, "127.0.0.1", 5001)
         assert connects_as(0, machine, 80)
@@ -187,9 +187,9 @@ def test_a_vpc_does_not_take_a_range_in_use(up: Network) -> None:
         up.add_vpc("10.213.128.0/17")
     assert str(overlap.value) == (
         "VPC range 10.213.128.0/17 overlaps the lab's 10.213.0.0/16;"
-        " give the cluster another range (network.cidr), as 10.214.0.0/16"
+        " give the cluster another range (bridge.cidr), as 10.214.0.0/16"
     )
-    resolver = network.resolvers()[0]
+    resolver = bridge.resolvers()[0]
     with pytest.raises(LabError, match=f"overlaps this machine's resolver {resolver}/32"):
         up.add_vpc(f"{resolver}/32")
     up.add_vpc("10.214.0.0/16")
@@ -223,7 +223,7 @@ def test_a_network_that_fails_to_come_up_leaves_nothing() -> None:
         pytest.raises(LabError, match="nft -f -` failed with exit code 1"),
     ):
         Network.claim(PLACES).up()
-    assert network.traces(PLACES) == ()
+    assert bridge.traces(PLACES) == ()
     assert _host() == before
 
 

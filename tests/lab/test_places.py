@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import InputError, LabError
-from lab import places, slots, state
+from lab import places, state
+from lab.network import slots
+from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
-from lab.slots import Slot
 
 
 @pytest.fixture

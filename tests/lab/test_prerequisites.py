@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import cgroups, network, prerequisites
+from lab import prerequisites
+from lab.machines import cgroups
+from lab.network import bridge
 from lab.prerequisites import Prerequisite
 
 
@@ -18,7 +20,7 @@ def everything_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setattr(prerequisites, "_KEYRING", tmp_path)
     monkeypatch.setattr(prerequisites, "_effective_capabilities", lambda: ~0)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(network, "resolvers", lambda: ("192.0.2.53",))
+    monkeypatch.setattr(bridge, "resolvers", lambda: ("192.0.2.53",))
     monkeypatch.setattr(cgroups, "hierarchies", lambda: (tmp_path,))
     return tmp_path
 
@@ -74,7 +76,7 @@ def test_other_systems_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_resolver_on_loopback_alone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "resolvers", tuple)
+    monkeypatch.setattr(bridge, "resolvers", tuple)
     (complaint,) = prerequisites.missing()
     assert complaint.name == "DNS"
     assert complaint.remedy == "put a nameserver that others can ask into /etc/resolv.conf"

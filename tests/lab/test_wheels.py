@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.wheels import kept_wheels
+from lab.images.wheels import kept_wheels
 
 PARTS = ("horovod==0.28.1", "python3-torch\t1.13.1")
 

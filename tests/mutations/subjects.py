@@ -33,23 +33,29 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/nccl_tests.py": ("tests/engine/test_nccl_tests.py",),
     "engine/order.py": ("tests/engine/test_order.py", "tests/engine/test_modes.py"),
     "engine/places.py": ("tests/engine/test_plan.py", "tests/engine/test_modes.py"),
-    "engine/plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),
+    "engine/launch_plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),
     "engine/rules.py": ("tests/engine/test_rules.py", "tests/engine/test_reference.py"),
-    "config/complaints.py": _RUN_FILES,
-    "config/marked_yaml.py": (*_RUN_FILES, "tests/config/test_templates.py"),
-    "config/owned.py": (
+    "config/loading/messages.py": _RUN_FILES,
+    "config/yaml/marked_yaml.py": (*_RUN_FILES, "tests/config/test_templates.py"),
+    "config/run/owned_variables.py": (
         "tests/config/test_owned.py",
         *_RUN_FILES,
         "tests/engine/test_reference.py",
     ),
-    "config/role_rules.py": _RUN_FILES,
-    "config/rules.py": _RUN_FILES,
-    "config/run_rules.py": _RUN_FILES,
-    "config/templates.py": ("tests/config/test_templates.py", "tests/config/test_complaints.py"),
+    "config/run/role_rules.py": _RUN_FILES,
+    "config/cluster/cluster_rules.py": _RUN_FILES,
+    "config/run/run_rules.py": _RUN_FILES,
+    "config/loading/templates.py": (
+        "tests/config/test_templates.py",
+        "tests/config/test_complaints.py",
+    ),
     "provision/capacity.py": ("tests/provision/test_capacity.py",),
-    "provision/limits.py": ("tests/provision/test_limits.py",),
-    "provision/replacements.py": ("tests/provision/test_replacements.py",),
-    "provision/sweep.py": ("tests/provision/test_removal.py", "tests/provision/test_sweep.py"),
+    "provision/preflight/quotas.py": ("tests/provision/test_limits.py",),
+    "provision/preflight/replacements.py": ("tests/provision/test_replacements.py",),
+    "provision/removal/sweep.py": (
+        "tests/provision/test_removal.py",
+        "tests/provision/test_sweep.py",
+    ),
     **{
         f"engine/modes/{name}.py": _MODES
         for name in (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.catalogue import catalogue
+from config.catalogue.instance_types import catalogue
 
 _HERE = Path(__file__).parent
 _MODES = _HERE / "modes"

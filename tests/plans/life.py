@@ -1,6 +1,6 @@
 """A case's cluster from its file to nothing, the way `plan`, `up` and `down` go, without machines.
 
-`up` ends here where the machines' own part would begin (`provision.bootstrap`).
+`up` ends here where the machines' own part would begin (`provision.setup.bootstrap`).
 """
 
 import sys
@@ -11,19 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.load import load_cluster
+from config.loading.load import load_cluster
 from config.progress import silent
 from config.target import Target
-from infra.engine import find_engine
 from infra.fleet import Fleet
-from infra.stack import Stack
+from infra.pulumi_engine.installation import find_engine
+from infra.pulumi_engine.stack import Stack
 from lab import session_manager_plugin
-from provision.cost import hourly_usd
+from provision.aws.resources import find
+from provision.costs.cost import hourly_usd
 from provision.down import down
-from provision.launch import Launch
-from provision.preflight import resolve
-from provision.record import new_record, write
-from provision.resources import find
+from provision.launch.launch import Launch
+from provision.preflight.preflight import resolve
+from provision.records.record import new_record, write
 from provision.up import FleetPlan
 from tests.plans.account import prepared
 from tests.plans.cases import Case

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
 from config.errors import InputError
-from config.load import load_cluster
+from config.loading.load import load_cluster
 from config.progress import silent
-from infra.layout import interfaces
-from infra.user_data import LIMIT, LONGEST_SOURCE, encode, mounting
-from lab.image import ensure_image
-from provision.cloud_init import bastion_user_data, node_user_data
-from provision.instance_types import read_instance_type
-from provision.software.hardware import Hardware, hardware
-from provision.software.script import check_script, setup_script
+from infra.program.interface_layout import interfaces
+from infra.program.user_data import LIMIT, LONGEST_SOURCE, encode, mounting
+from lab.images.image import ensure_image
+from provision.aws.instance_types import read_instance_type
+from provision.setup.cloud_init import bastion_user_data, node_user_data
+from provision.setup.software.gpu_hardware import Hardware, hardware
+from provision.setup.software.script import check_script, setup_script
 from tests.infra.region import described_types
 from tests.plans.cases import MODES, TYPES, Case
 from tests.provision.test_cloud_init import IMAGES, KEY, parts

@@ -6,8 +6,8 @@ import pytest
 
 from config.errors import CloudError
 from config.target import Target
-from infra.workspace import inherited
-from provision.account import found_by, profile_region, with_credentials
+from infra.pulumi_engine.workspace import inherited
+from provision.aws.account import found_by, profile_region, with_credentials
 
 
 def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ import botocore.exceptions
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from config.aws_codes import aws_code, remedy
+from config.catalogue.aws_codes import aws_code, remedy
 from config.errors import CloudError
 from config.target import Target
-from provision.aws import aws_errors, client
+from provision.aws.clients import aws_errors, client
 
 EVERY_ERROR = [
     error

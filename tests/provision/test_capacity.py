@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from config.errors import CloudError, InputError
 from config.target import Target
-from provision.aws import client
+from provision.aws.clients import client
 from provision.capacity import BLOCK_HOURS, capacity
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from config.cluster.resolved import Resolved
 from config.errors import CloudError
 from config.progress import silent
-from config.resolved import Resolved
 from config.target import Target
-from provision import claim
-from provision.aws import ATTEMPTS
-from provision.claim import NoCapacity, claimed, in_some_zone
+from provision.aws.clients import ATTEMPTS
+from provision.launch import claim
+from provision.launch.claim import NoCapacity, claimed, in_some_zone
 from tests.infra.region import CREDENTIALS, child, client, resolved
 
 ZONES = ("us-east-1a", "us-east-1b")
@@ -102,8 +102,8 @@ def test_a_lost_answer_is_asked_for_again_with_jitter_and_the_same_token(
     there: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[tuple[float, float]] = []
-    monkeypatch.setattr("provision.claim.random.uniform", lambda least, most: (least, most))
-    monkeypatch.setattr("provision.claim.time.sleep", pauses.append)
+    monkeypatch.setattr("provision.launch.claim.random.uniform", lambda least, most: (least, most))
+    monkeypatch.setattr("provision.launch.claim.time.sleep", pauses.append)
     ec2 = LosesAnswers(client(there), 3)
     made = claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]
     assert len(ec2.tokens) == 4
@@ -115,7 +115,7 @@ def test_a_lost_answer_is_asked_for_again_with_jitter_and_the_same_token(
 def test_what_aws_does_not_answer_at_all_is_told_in_the_end(
     there: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provision.claim.time.sleep", lambda _: None)
+    monkeypatch.setattr("provision.launch.claim.time.sleep", lambda _: None)
     ec2 = LosesAnswers(client(there), 99)
     with pytest.raises(CloudError) as caught:
         claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]

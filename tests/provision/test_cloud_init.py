@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
 from config.errors import InputError
 from config.progress import silent
-from infra.layout import interfaces
-from infra.user_data import LIMIT
-from lab.image import ensure_image
-from provision.cloud_init import bastion_user_data, node_user_data
-from provision.software.hardware import Hardware, hardware
-from provision.software.script import STEPS, check_script, setup_script
+from infra.program.interface_layout import interfaces
+from infra.program.user_data import LIMIT
+from lab.images.image import ensure_image
+from provision.setup.cloud_init import bastion_user_data, node_user_data
+from provision.setup.software.gpu_hardware import Hardware, hardware
+from provision.setup.software.script import STEPS, check_script, setup_script
 from tests import golden
 from tests.infra.region import instance_type
 
@@ -323,7 +323,7 @@ def test_open_mpi_of_another_version_is_refused(sandbox: Sandbox) -> None:
     assert "software.openmpi is 5, and this image has no such Open MPI\n" in done.stdout
 
 
-STAND_INS = Path(__file__).parents[2] / "lab/stand_ins"
+STAND_INS = Path(__file__).parents[2] / "lab/images/stand_ins"
 
 
 def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> list[str]:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import ExistingNetwork, Resolved
 from config.errors import GpuctlError, InputError
-from config.resolved import ExistingNetwork, Resolved
 from config.target import Target
 from lab.api import faults
-from provision import record
-from provision.aws import client
-from provision.cost import access_prices
-from provision.preflight import resolve
+from provision.aws.clients import client
+from provision.costs.cost import access_prices
+from provision.preflight.preflight import resolve
+from provision.records import record
 from tests.infra.region import CREDENTIALS, child
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -219,7 +219,7 @@ def test_a_vpc_without_a_way_out_or_without_room(target: Target, theirs: Somebod
 
 
 def test_a_route_to_what_is_gone_leads_nowhere(theirs: SomebodysNetwork) -> None:
-    from provision.existing_network import _default_route
+    from provision.preflight.existing_network import _default_route
 
     def route(**target: str) -> Any:
         return {"Routes": [{"DestinationCidrBlock": "0.0.0.0/0", "State": "active", **target}]}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodes.inventory import Node
-from provision.hardware import read, script
+from provision.setup.node_hardware import read, script
 
 NODE = Node(
     rank=0, name="node0", instance_id="i-0", private_ip="127.0.0.1", gpus=8, slots=8

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodes.keys import generate_pair
-from provision.host_keys import KnownHosts, Watched, read_host_key
+from provision.setup.host_keys import KnownHosts, Watched, read_host_key
 
 KEY = " ".join(generate_pair("root@ip-10-213-128-4")[1].split()[:2])
 OTHER = " ".join(generate_pair("root@ip-10-213-128-4")[1].split()[:2])

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
-from provision import record
-from provision.aws import client
-from provision.images import BASTION_IMAGE, image_id
-from provision.interruptions import notices
+from provision.aws.clients import client
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.spot_notices import notices
+from provision.records import record
 from provision.status import clusters
 from tests.infra.region import CREDENTIALS, child
 from tests.provision.test_record import CREATED, a_record

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InfraError
 from config.progress import Progress, Reporter, silent
-from config.resolved import Resolved
-from infra.engine import Engine
 from infra.fleet import Fleet
-from infra.stack import Stack
-from provision import claim, record
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.stack import Stack
+from provision.aws.resources import find
 from provision.down import down
-from provision.launch import Launch
-from provision.preflight import resolve
-from provision.resources import find
+from provision.launch import claim
+from provision.launch.launch import Launch
+from provision.preflight.preflight import resolve
+from provision.records import record
 from tests.infra.region import Region, client
 from tests.infra.somebodys_network import SomebodysNetwork
 

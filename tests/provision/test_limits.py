@@ -9,18 +9,19 @@ from typing import Any
 import boto3
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Image, Resolved
 from config.errors import CloudError, GpuctlError, InputError
-from config.resolved import Image, Resolved
 from config.target import Target
 from lab.api import faults
 from lab.api.quotas import QUOTAS
-from provision import aws, preflight
-from provision.cost import price_of
-from provision.instance_types import read_instance_type
-from provision.limits import Quota
-from provision.preflight import Complaints, resolve
-from provision.resources import Resource
+from provision.aws import clients
+from provision.aws.instance_types import read_instance_type
+from provision.aws.resources import Resource
+from provision.costs.cost import price_of
+from provision.preflight import preflight
+from provision.preflight.preflight import Complaints, resolve
+from provision.preflight.quotas import Quota
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
 
@@ -214,7 +215,7 @@ def test_a_question_that_may_not_be_asked_is_a_warning() -> None:
 def test_without_service_quotas_and_pricing_the_catalogue_serves(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = aws.client
+    known = clients.client
 
     def client(where: Target, service: Any) -> Any:
         gone = replace(where, endpoint="http://127.0.0.1:9")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodes.inventory import Node
-from provision.node_setup import cloud_init_problem, failure, read_status
+from provision.setup.node_setup import cloud_init_problem, failure, read_status
 
 NODE = Node(rank=1, name="node1", instance_id="i-1", private_ip="10.213.128.5", gpus=8, slots=8)
 

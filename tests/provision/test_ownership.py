@@ -10,16 +10,16 @@ from cli.main import app
 from config.errors import InputError
 from config.progress import silent
 from config.target import Target
-from provision import record
-from provision.account import Caller
-from provision.aws import client, forget_clients
-from provision.claim import _group
+from provision.aws.account import Caller
+from provision.aws.clients import client, forget_clients
+from provision.aws.resources import Resource, find_all
 from provision.down import _chosen, down
-from provision.preflight import _marks
-from provision.record import ClusterRecord
-from provision.resources import Resource, find_all
+from provision.launch.claim import _group
+from provision.preflight.preflight import _marks
+from provision.records import record
+from provision.records.record import ClusterRecord
+from provision.removal.sweep import sweep
 from provision.status import clusters
-from provision.sweep import sweep
 from tests.cli.conftest import remembered  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Interface, Resolved
 from config.errors import CloudError
 from config.progress import silent
-from config.resolved import Interface, Resolved
 from config.target import Target
-from infra.engine import Engine
-from infra.stack import Stack
-from infra.user_data import encode
-from provision import pinned, record
-from provision.cloud_init import bastion_user_data, node_user_data
-from provision.preflight import resolve
+from infra.program.user_data import encode
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.stack import Stack
+from provision.preflight import launch_pins
+from provision.preflight.preflight import resolve
+from provision.records import record
+from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.up import plan
 from tests.infra.region import Region, client
 
@@ -33,13 +34,13 @@ def cluster(**changes: Any) -> Cluster:
 @pytest.fixture
 def older(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Until `undo` gpuctl is an older one, that knew less of machines."""
-    monkeypatch.setattr(pinned, "interfaces", lambda *_: ONE_INTERFACE)
+    monkeypatch.setattr(launch_pins, "interfaces", lambda *_: ONE_INTERFACE)
     for kind, made in (("node", node_user_data), ("bastion", bastion_user_data)):
 
         def write(*known: Any, made: Any = made) -> str:
             return f"{made(*known)}# as it was\n"
 
-        monkeypatch.setattr(pinned, f"{kind}_user_data", write)
+        monkeypatch.setattr(launch_pins, f"{kind}_user_data", write)
     return monkeypatch
 
 
@@ -115,7 +116,7 @@ def test_without_permission_to_ask_for_the_template_the_plan_warns(
     def refuse(*_: object) -> None:
         raise CloudError("you may not", "", "UnauthorizedOperation")
 
-    monkeypatch.setattr("provision.preflight.launch_template", refuse)
+    monkeypatch.setattr("provision.preflight.preflight.launch_template", refuse)
     assert resolve(cluster(), target).warnings == (
         "what the nodes were launched with could not be checked"
         " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Interface
 from config.errors import CloudError, GpuctlError, InputError
-from config.resolved import Interface
 from config.target import Target
-from provision import record
-from provision.aws import client
-from provision.preflight import resolve
+from provision.aws.clients import client
+from provision.preflight.preflight import resolve
+from provision.records import record
 
 
 def cluster(**changes: Any) -> Cluster:

@@ -12,7 +12,7 @@ from config.errors import NodeError
 from config.progress import Progress
 from nodes.inventory import Node
 from nodes.ssh import Connections
-from provision import reach
+from provision.setup import reach
 from tests.engine.conftest import make_inventory
 
 SSH = """#!/bin/bash

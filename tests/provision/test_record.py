@@ -15,10 +15,10 @@ import pytest
 
 from config.errors import InputError, StateError
 from config.target import Target
-from infra.layout import interfaces
+from infra.program.interface_layout import interfaces
 from nodes.inventory import Bastion, Inventory, save
-from provision import record
-from provision.lock import cluster_lock, is_locked
+from provision.records import record
+from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.infra.region import instance_type
 
 CASES = Path(__file__).parent / "cases"
@@ -30,8 +30,8 @@ def target(tmp_path: Path) -> Target:
 
 
 def a_record(name: str = "demo") -> record.ClusterRecord:
-    from config.cluster import Cluster
-    from config.resolved import Image, Resolved
+    from config.cluster.cluster_file import Cluster
+    from config.cluster.resolved import Image, Resolved
 
     kind = instance_type("p4d.24xlarge")
     image = Image(id="ami-1", name="DL", root_device="/dev/sda1", architecture="x86_64")
@@ -223,7 +223,7 @@ def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr("provision.lock.fcntl.flock", refuse)
+    monkeypatch.setattr("provision.records.cluster_lock.fcntl.flock", refuse)
     here = target(tmp_path)
     with pytest.raises(StateError) as refused, cluster_lock("demo", "gpuctl up", here):
         pass

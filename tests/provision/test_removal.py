@@ -9,15 +9,15 @@ import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from config.aws_codes import remedy
+from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
 from config.progress import Progress, silent
 from config.target import Target
-from provision import sweep as removal
-from provision.aws import client
-from provision.images import BASTION_IMAGE, image_id
-from provision.resources import Resource, find_all
-from provision.sweep import PASSES, PAUSE_S, RETRIES, sweep
+from provision.aws.clients import client
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.resources import Resource, find_all
+from provision.removal import sweep as removal
+from provision.removal.sweep import PASSES, PAUSE_S, RETRIES, sweep
 from tests.infra.region import CREDENTIALS, child
 from tests.provision.test_sweep import make_cluster
 

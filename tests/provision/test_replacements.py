@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from config.cluster import Cluster
-from infra.plan import Change, Plan
-from provision.replacements import reasons
+from config.cluster.cluster_file import Cluster
+from infra.pulumi_engine.changes import Change, Plan
+from provision.preflight.replacements import reasons
 
 INSTANCE = "aws:ec2/instance:Instance"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

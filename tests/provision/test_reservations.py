@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Reservation
 from config.errors import CloudError, InputError
-from config.resolved import Reservation
 from config.target import Target
-from provision.aws import client
-from provision.reservations import reserved
+from provision.aws.clients import client
+from provision.preflight.reservations import reserved
 from tests.infra.region import CREDENTIALS, child
 
 P4D = "p4d.24xlarge"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
 from config.errors import InputError, NodeError
 from config.target import Target
 from nodes.inventory import Node
-from provision import sessions
-from provision.aws import client
-from provision.cost import access_prices
-from provision.preflight import resolve
+from provision.aws.clients import client
+from provision.costs.cost import access_prices
+from provision.preflight.preflight import resolve
+from provision.setup import session_manager
 from tests.infra.region import CREDENTIALS, child
 from tests.provision.test_sweep import make_identity
 
@@ -106,27 +106,27 @@ def test_a_plugin_that_is_too_old_is_refused(target: Target, says: str, problem:
     (plugin,) = target.session_plugin
     Path(plugin).write_text(f"#!/bin/sh\necho {says}\n")
     if not problem:
-        sessions.check_plugin(cluster(), target)
+        session_manager.check_plugin(cluster(), target)
         return
     with pytest.raises(InputError) as caught:
-        sessions.check_plugin(cluster(), target)
+        session_manager.check_plugin(cluster(), target)
     assert caught.value.message == f"network.access is ssm, but {problem.format(plugin)}"
     assert caught.value.hint.startswith(
         "install AWS's session-manager-plugin, 1.2.536.0 or newer: https://docs.aws.amazon.com/"
     )
     # Who reaches the nodes in another way needs none.
-    sessions.check_plugin(cluster(access="elastic-ip"), target)
+    session_manager.check_plugin(cluster(access="elastic-ip"), target)
 
 
 def test_a_plugin_that_hangs_is_none(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "_VERSION_S", 0.2)
+    monkeypatch.setattr(session_manager, "_VERSION_S", 0.2)
     Path(target.session_plugin[0]).write_text("#!/bin/sh\nexec sleep 1000\n")
-    assert sessions.plugin_version(target.session_plugin) is None
+    assert session_manager.plugin_version(target.session_plugin) is None
 
 
 def test_the_labs_plugin_is_new_enough() -> None:
     plugin = Path(__file__).parents[2] / "lab" / "session_manager_plugin.py"
-    assert sessions.plugin_problem((sys.executable, str(plugin), "no lab")) == ""
+    assert session_manager.plugin_problem((sys.executable, str(plugin), "no lab")) == ""
 
 
 def test_nobody_s_address_is_asked_for_and_no_bastion_is_paid(target: Target) -> None:
@@ -139,7 +139,7 @@ def become(target: Target, instance: str) -> subprocess.CompletedProcess[str]:
     """A process that becomes a session, with a line on its standard input."""
     script = (
         "import sys; from pathlib import Path; from config.target import Target;"
-        "from provision.sessions import become_session;"
+        "from provision.setup.session_manager import become_session;"
         "become_session(sys.argv[1], Target('test', 'us-east-1', Path('/'), endpoint=sys.argv[2],"
         f" environment={dict(CREDENTIALS)!r}, session_plugin=(sys.argv[3],)))"
     )
@@ -195,11 +195,11 @@ def node(rank: int, instance: str) -> Node:
 def test_nodes_are_waited_for_until_they_are_online(
     target: Target, instances: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "ONLINE_PATIENCE_S", 2)
+    monkeypatch.setattr(session_manager, "ONLINE_PATIENCE_S", 2)
     nodes = [node(0, instances[0]), node(1, instances[1])]
 
     async def main() -> None:
-        agents = sessions.Agents(client(target, "ssm"), nodes)
+        agents = session_manager.Agents(client(target, "ssm"), nodes)
         watching = asyncio.create_task(agents.watch())
         await agents.online(nodes[0])
         try:
@@ -217,4 +217,4 @@ def test_nodes_are_waited_for_until_they_are_online(
 def test_five_minutes_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     docs = Path(__file__).parents[2] / "docs" / "network.md"
     assert "\nfive minutes at most." in docs.read_text()
-    assert sessions.ONLINE_PATIENCE_S == 5 * 60
+    assert session_manager.ONLINE_PATIENCE_S == 5 * 60

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from nodes.inventory import Inventory, Node
-from provision.bootstrap import share_of
-from provision.host_keys import KnownHosts
+from provision.setup.bootstrap import share_of
+from provision.setup.host_keys import KnownHosts
 
 
 def test_nodes_know_each_other_by_gpuctls_names_and_by_aws_own(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from config.cluster import Cluster
+from config.cluster.cluster_file import Cluster
 from config.target import Target
-from infra.user_data import FILE_SYSTEM
-from provision.preflight import resolve
+from infra.program.user_data import FILE_SYSTEM
+from provision.preflight.preflight import resolve
 
 
 def cluster(**changes: Any) -> Cluster:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provision.instance_types import read_instance_type
-from provision.software.script import MOUNT, STEPS, check_script, setup_script
+from provision.aws.instance_types import read_instance_type
+from provision.setup.software.script import MOUNT, STEPS, check_script, setup_script
 from tests.provision.test_cloud_init import CPU, P4D, Sandbox, cluster, titles
 
 DISK = "Amazon EC2 NVMe Instance Storage"

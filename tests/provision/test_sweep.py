@@ -14,13 +14,13 @@ from botocore.exceptions import ClientError
 from config.errors import InputError
 from config.progress import Progress, silent
 from config.target import Target
-from infra.identity import POLICY
-from provision import record
-from provision.aws import client
-from provision.images import BASTION_IMAGE, image_id
-from provision.resources import KINDS, find_all
+from infra.program.node_role import POLICY
+from provision.aws.clients import client
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.resources import KINDS, find_all
+from provision.records import record
+from provision.removal.sweep import sweep
 from provision.status import clusters
-from provision.sweep import sweep
 from tests.provision.test_record import a_record
 
 if TYPE_CHECKING:
@@ -265,8 +265,8 @@ def test_a_cluster_that_nobody_knows_is_told_with_those_there_are(
 
 
 def test_an_ended_node_is_billed_until_its_end() -> None:
-    from provision.cost import spent_usd
-    from provision.resources import Resource
+    from provision.aws.resources import Resource
+    from provision.costs.cost import spent_usd
 
     told = {
         "InstanceType": "p4d.24xlarge",

@@ -10,8 +10,8 @@ from config.progress import Progress, silent
 from config.target import Target
 from lab.api import faults
 from nodes.inventory import Node
-from provision.aws import client
-from provision.topology import with_topology
+from provision.aws.clients import client
+from provision.aws.topology import with_topology
 from tests.infra.region import CREDENTIALS, child
 from tests.lab.world import World
 

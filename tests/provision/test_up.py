@@ -8,10 +8,10 @@ import provision.up
 from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
-from infra.plan import Change, Op, Plan
+from infra.pulumi_engine.changes import Change, Op, Plan
 from nodes.inventory import save
-from provision import record
-from provision.launch import Launch
+from provision.launch.launch import Launch
+from provision.records import record
 from provision.up import FleetPlan, up
 from tests.engine.conftest import make_inventory
 from tests.infra.region import CREDENTIALS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from config.catalogue.releases import commit, newest
 from config.errors import InputError
-from config.releases import commit, newest
-from provision.software.script import (
+from provision.setup.software.script import (
     CUDA_KEYRING,
     EFA_KEY,
     FSX_KEY,

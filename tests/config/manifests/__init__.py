@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from config.load import load_run
-from engine.plan import launch_plan
+from config.loading.load import load_run
+from engine.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.golden import inventory_path, text_of
 

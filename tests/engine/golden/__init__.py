@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from config.load import load_run
-from config.run import Run, Torchrun
-from engine.plan import LaunchPlan, launch_plan
+from config.loading.load import load_run
+from config.run.run_file import Run, Torchrun
+from engine.launch_plan import LaunchPlan, launch_plan
 from nodes.inventory import Inventory
 
 HERE = Path(__file__).parent

@@ -1,0 +1,1 @@
+"""Tables: instance types with their prices, and AWS's error codes with their remedies."""

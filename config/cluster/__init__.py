@@ -1,0 +1,1 @@
+"""The cluster file: its models, its rules, and the resolved cluster."""

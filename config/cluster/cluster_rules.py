@@ -1,0 +1,193 @@
+"""Rules about cluster files that one field's type cannot tell: they see raw data and return faults.
+
+They run whether or not the models accept the rest, so that all complaints come at once.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config.catalogue.instance_types import (
+    catalogue,
+    families,
+    is_instance_type,
+    may_be_misspelled,
+    nearest,
+)
+from config.catalogue.releases import Software, commit, newest
+from config.cluster.cluster_file import RELEASE, TESTS_RELEASE, ZONE
+from config.cluster.storage_rules import storage_faults
+from config.findings import Fault, Path, spelled
+from config.yaml.marked_yaml import Ambiguous
+
+Data = Mapping[str, Any]
+
+
+def cluster_faults(data: Data) -> Iterator[Fault]:
+    """What is wrong with a cluster file beyond types."""
+    yield from _instance_type(data)
+    yield from _zones(data)
+    yield from _capacity(data)
+    yield from _network(data)
+    yield from _budget(data)
+    yield from _pins(data)
+    yield from _commits(data)
+    yield from storage_faults(data)
+
+
+def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
+    """A complaint for each bare value that YAML readers do not understand alike."""
+    if isinstance(data, Ambiguous):
+        hint = f"quote it: '{data}'"
+        if data[0] in "+-.0123456789":
+            hint = f"write a plain decimal number, or quote it ('{data}') if text is meant"
+        message = f"'{spelled(at)}' is a bare {data}, which YAML readers understand differently"
+        yield Fault("E104", message, hint, at)
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from ambiguous_faults(value, (*at, key))
+    elif isinstance(data, tuple):
+        for index, value in enumerate(data):
+            yield from ambiguous_faults(value, (*at, index))
+
+
+def _instance_type(data: Data) -> Iterator[Fault]:
+    name = data.get("instance_type")
+    if not isinstance(name, str) or isinstance(name, Ambiguous):
+        return
+    near = nearest(name)
+    hint = f"nearest: {', '.join(near)}" if near else f"known families: {', '.join(families())}"
+    if not is_instance_type(name):
+        yield Fault("E204", f"unknown instance type '{name}'", hint, ("instance_type",))
+    elif may_be_misspelled(name):
+        message = f"gpuctl's catalogue has no instance type '{name}'; `gpuctl plan` asks EC2"
+        yield Fault("W205", message, hint, ("instance_type",))
+
+
+def _capacity(data: Data) -> Iterator[Fault]:
+    """A reservation or block has an id and lies in one zone; what is bought has neither."""
+    capacity = data.get("capacity")
+    if not isinstance(capacity, dict):
+        return
+    kind = capacity.get("type", "on-demand")
+    if kind in ("reservation", "capacity-block"):
+        if "id" not in capacity:
+            message = f"'capacity.type' is {kind}, but 'capacity.id' is missing"
+            hint = "write the reservation's id (cr-…): `gpuctl capacity TYPE` lists yours"
+            yield Fault("E210", message, hint, ("capacity",), on_key=True)
+        if "zones" in capacity:
+            message = f"'capacity.zones' has no effect: a {kind} lies in one zone"
+            yield Fault("E210", message, "remove it", ("capacity", "zones"), on_key=True)
+    elif kind in ("on-demand", "spot") and "id" in capacity:
+        message = f"'capacity.id' has no effect: 'capacity.type' is {kind}"
+        hint = "set the type to reservation or capacity-block, or remove the id"
+        yield Fault("E210", message, hint, ("capacity", "id"), on_key=True)
+
+
+WIDE = 16
+"""Prefix length: a range that is wider than this is more than anybody's own network."""
+
+
+def _network(data: Data) -> Iterator[Fault]:
+    """Who may come in: said where nothing can be guessed, and warned of where it is too much."""
+    network = data.get("network")
+    if not isinstance(network, dict):
+        return
+    if "cidr" in network and ("vpc" in network or "subnet" in network):
+        message = "'network.cidr' has no effect: the network exists already"
+        yield Fault("E212", message, "remove it", ("network", "cidr"), on_key=True)
+    allowed = network.get("ssh_from")
+    if network.get("access") == "ssm":
+        yield from _ssm(data, network)
+    if network.get("access") == "private" and allowed is None:
+        message = "'network.access' is private, but 'network.ssh_from' is missing"
+        hint = "write the private IPv4 range that you come from (10.0.0.0/16)"
+        yield Fault("E211", message, hint, ("network", "access"))
+    try:
+        length = ipaddress.IPv4Network(str(allowed)).prefixlen
+    except ValueError:
+        return
+    if allowed is not None and length < WIDE:
+        who = "the whole world" if length == 0 else f"{2 ** (32 - length)} addresses"
+        message = f"'network.ssh_from' lets {who} try to ssh in"
+        hint = "leave it out for your own address alone, or write a narrower range"
+        yield Fault("W202", message, hint, ("network", "ssh_from"))
+
+
+def _ssm(data: Data, network: Mapping[str, Any]) -> Iterator[Fault]:
+    """Session Manager opens no port, and needs AWS's agent, which Debian's image has not.
+
+    "AMIs with SSM Agent preinstalled" (Systems Manager User Guide, 2026-11-20).
+    """
+    if network.get("ssh_from") is not None:
+        message = "'network.ssh_from' has no effect: with 'network.access' ssm no port is open"
+        yield Fault("E212", message, "remove it", ("network", "ssh_from"), on_key=True)
+    if data.get("image") == "stock-debian-12":
+        message = "'network.access' is ssm, but stock-debian-12 has no SSM agent"
+        yield Fault("E212", message, "use another image, or another access", ("network", "access"))
+
+
+def _zones(data: Data) -> Iterator[Fault]:
+    capacity, region = data.get("capacity"), data.get("region")
+    zones = capacity.get("zones") if isinstance(capacity, dict) else None
+    if not isinstance(zones, tuple) or not isinstance(region, str):
+        return
+    for index, zone in enumerate(zones):
+        if isinstance(zone, str) and re.match(ZONE, zone) and not zone.startswith(region):
+            message = f"zone '{zone}' is not in region '{region}'"
+            hint = f"use zones of {region}, or change the region"
+            yield Fault("E208", message, hint, ("capacity", "zones", index))
+
+
+_BUILT: Mapping[Software, tuple[str, str]] = {
+    "nccl": (RELEASE, "nccl"),
+    "nccl_tests": (TESTS_RELEASE, "nccl-tests"),
+}
+"""What nodes may build: the form of its pin, and its repository."""
+
+
+def _commits(data: Data) -> Iterator[Fault]:
+    """What nodes build is taken by its commit, which gpuctl knows of releases up to its own."""
+    software = data.get("software")
+    if not isinstance(software, dict):
+        return
+    for name, (form, repository) in _BUILT.items():
+        pin = software.get(name)
+        if name == "nccl" and data.get("image") != "stock-ubuntu-24.04":
+            continue  # the image has it
+        if isinstance(pin, str) and re.match(form, pin) and commit(name, pin) is None:
+            message = f"'software.{name}' is {pin}, a release whose commit gpuctl does not know"
+            hint = (
+                f"write {pin}@COMMIT with the whole commit of the tag v{pin} in"
+                f" https://github.com/NVIDIA/{repository}, or a known release up to {newest(name)}"
+            )
+            yield Fault("E209", message, hint, ("software", name))
+
+
+GPU_PINS = ("driver", "efa", "nccl", "nccl_tests")
+
+
+def _pins(data: Data) -> Iterator[Fault]:
+    """A version that nothing would be done about is a mistake."""
+    software, image = data.get("software"), data.get("image")
+    if not isinstance(software, dict):
+        return
+    entry = catalogue().get(str(data.get("instance_type")))
+    reason = "has no GPU software" if image == "stock-debian-12" else ""
+    if entry is not None and entry.gpu.count == 0:
+        image, reason = data["instance_type"], "has no GPU"
+    for pin in GPU_PINS if reason else ():
+        if pin in software:
+            message = f"'software.{pin}' has no effect: {image} {reason}"
+            yield Fault("E209", message, "remove it", ("software", pin))
+    if image == "stock-debian-12" and software.get("openmpi") == 5:
+        message = "'software.openmpi' is 5, Debian 12 has Open MPI 4"
+        yield Fault("E209", message, "use 4, or another image", ("software", "openmpi"))
+
+
+def _budget(data: Data) -> Iterator[Fault]:
+    budget, lifetime = data.get("budget"), data.get("lifetime")
+    if isinstance(budget, dict) and "max_total" in budget and lifetime is None:
+        message = "'budget.max_total' needs a time to reckon with"
+        yield Fault("E230", message, "set lifetime.max (8h, 2d)", ("budget", "max_total"))

@@ -1,0 +1,93 @@
+"""Rules about `storage` that one field's type cannot tell."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config.findings import Fault, Path
+
+SYSTEM = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp"}
+    | {"usr", "var"}
+)
+"""Folders in `/` that a mount would hide the system behind; below /opt, /home, /mnt is room."""
+
+IOPS_PER_GIB = 500
+MIB_S_PER_IOPS = 0.25
+LEAST_IOPS = 3000
+"""What gp3 allows at most: AWS, "General Purpose SSD volumes" (EBS User Guide, 2026-11-20)."""
+
+LUSTRE_STEP_GIB = 2400
+"""Beside 1200 GiB: FSx API Reference, CreateFileSystem, StorageCapacity (2026-11-20)."""
+
+
+def storage_faults(data: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong with a cluster file's `storage` beyond types."""
+    storage = data.get("storage")
+    if not isinstance(storage, dict):
+        return
+    root, shared = storage.get("root"), storage.get("shared")
+    if isinstance(root, dict):
+        yield from _root(root)
+    if isinstance(shared, dict):
+        yield from _shared(shared, str(data.get("image")))
+    yield from _folders(storage)
+
+
+def _root(root: Mapping[str, Any]) -> Iterator[Fault]:
+    gib, iops = root.get("gib", 200), root.get("iops", LEAST_IOPS)
+    throughput = root.get("throughput", 125)
+    if not (isinstance(gib, int) and isinstance(iops, int) and isinstance(throughput, int)):
+        return
+    if iops > LEAST_IOPS and iops > gib * IOPS_PER_GIB:
+        message = f"'storage.root.iops' is {iops}, a gp3 of {gib} GiB has {gib * IOPS_PER_GIB}"
+        hint = f"set gib to {-(-iops // IOPS_PER_GIB)} or more, or fewer iops"
+        yield Fault("E213", message, hint, ("storage", "root", "iops"))
+    if throughput > iops * MIB_S_PER_IOPS:
+        most = int(iops * MIB_S_PER_IOPS)
+        message = f"'storage.root.throughput' is {throughput}, a gp3 of {iops} iops has {most}"
+        hint = f"set iops to {throughput * 4} or more, or less throughput"
+        yield Fault("E213", message, hint, ("storage", "root", "throughput"))
+
+
+def _shared(shared: Mapping[str, Any], image: str) -> Iterator[Fault]:
+    at = ("storage", "shared")
+    if shared.get("type") == "efs":
+        for key in ("deployment", "capacity_gib", "throughput"):
+            if key in shared:
+                message = f"'storage.shared.{key}' has no effect: efs grows and scales by itself"
+                yield Fault("E214", message, "remove it", (*at, key), on_key=True)
+    if shared.get("type") != "fsx-lustre":
+        return
+    if image == "stock-debian-12":
+        message = "'storage.shared.type' is fsx-lustre, for which Debian has no client"
+        yield Fault("E214", message, "use efs, or another image", (*at, "type"))
+    if "throughput" in shared and shared.get("deployment") != "persistent":
+        message = "'storage.shared.throughput' has no effect: a scratch one has 200 MB/s per TiB"
+        yield Fault(
+            "E214",
+            message,
+            "set deployment to persistent, or remove it",
+            (*at, "throughput"),
+            on_key=True,
+        )
+    size = shared.get("capacity_gib")
+    if isinstance(size, int) and size > 1200 and size % LUSTRE_STEP_GIB:
+        below = max(size // LUSTRE_STEP_GIB * LUSTRE_STEP_GIB, 1200)
+        message = f"'storage.shared.capacity_gib' is {size}, no size of FSx for Lustre"
+        hint = f"use {below} or {(size // LUSTRE_STEP_GIB + 1) * LUSTRE_STEP_GIB}"
+        yield Fault("E213", message, hint, (*at, "capacity_gib"))
+
+
+def _folders(storage: Mapping[str, Any]) -> Iterator[Fault]:
+    shared = storage.get("shared")
+    folders: dict[Path, Any] = {("storage", "scratch"): storage.get("scratch", "/scratch")}
+    if isinstance(shared, dict):
+        folders = {("storage", "shared", "path"): shared.get("path", "/shared"), **folders}
+    for at, folder in folders.items():
+        if isinstance(folder, str) and folder.strip("/").split("/")[0] in SYSTEM:
+            hint = "use one of its own, such as /shared, or one below /mnt, /opt or /home"
+            yield Fault("E215", f"'{'.'.join(map(str, at))}' is in the system's", hint, at)
+    one, other = (str(folder) for folder in (*folders.values(), "")[:2])
+    if other and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")):
+        message = f"'storage.shared.path' is {one}, 'storage.scratch' {other}"
+        yield Fault("E215", message, "keep them apart", ("storage", "shared"))

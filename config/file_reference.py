@@ -1,0 +1,151 @@
+"""The generated halves of docs/cluster-file.md, run-file.md, diagnostics.md and errors.md.
+
+`python -m config.file_reference` writes them from the models and the tables of codes; a test fails
+where a page differs. What stands above the marker in a page is written by hand and kept.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from config.catalogue.aws_codes import errors_reference
+from config.loading.codes import CODES
+from config.run.run_file import RUN_TYPES, SIZE, Run
+from config.schema import json_schema
+
+MARKER = "<!-- Below: written by `python -m config.file_reference`. -->\n"
+DOCS = Path(__file__).parents[1] / "docs"
+_WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
+
+
+def cluster_reference() -> str:
+    """A table for the file's own keys, then one for each nested mapping, in the file's order."""
+    schema = json_schema("cluster")
+    return "\n".join([_table(schema), *_nested(schema, schema, "##")])
+
+
+def run_reference() -> str:
+    """The keys that every type has, then those of each type alone, with their nested mappings."""
+    schema = json_schema("run")
+    common = {"properties": {}, "required": ["type", "name"]}
+    parts = []
+    for name, model in RUN_TYPES.items():
+        branch = schema["$defs"][model.__name__]
+        shared = {key: branch["properties"][key] for key in Run.model_fields}
+        common["properties"] = {**shared, "type": schema["properties"]["type"]}
+        own = {
+            "properties": {k: f for k, f in branch["properties"].items() if k not in shared},
+            "required": branch["anyOf"][0]["required"],
+        }
+        parts += [f"## `type: {name}`\n\n{branch['description']}\n", _table(own)]
+        parts += _nested(schema, own, "###")
+    head = ["## Keys of every type\n", _table(common), *_nested(schema, common, "###")]
+    return "\n".join([*head, *parts])
+
+
+def codes_reference() -> str:
+    """A table of all diagnostic codes, and one of the rules behind some of them."""
+    rows = [f"| `{code}` | {c.meaning} | `{c.example}` |" for code, c in CODES.items()]
+    rules = [f"| `{code}` | {c.reason} | {c.remedy} |" for code, c in CODES.items() if c.reason]
+    return "\n".join(
+        [
+            *("| code | meaning | for example |", "| --- | --- | --- |", *rows, ""),
+            *("## Rules of run files", "", "| code | reason | what to do |", "| --- | --- | --- |"),
+            *(*rules, ""),
+        ]
+    )
+
+
+def pages() -> dict[Path, str]:
+    """Each page's generated half."""
+    return {
+        DOCS / "cluster-file.md": cluster_reference(),
+        DOCS / "run-file.md": run_reference(),
+        DOCS / "diagnostics.md": codes_reference(),
+        DOCS / "errors.md": errors_reference(),
+    }
+
+
+def with_reference(page: str, reference: str) -> str:
+    """The page with everything below its marker replaced."""
+    return page.partition(MARKER)[0] + MARKER + "\n" + reference
+
+
+def main() -> None:
+    """The pages under docs/ are up to date."""
+    for path, reference in pages().items():
+        path.write_text(with_reference(path.read_text(), reference))
+
+
+def _nested(
+    schema: dict[str, Any], mapping: dict[str, Any], level: str, at: tuple[str, ...] = ()
+) -> Iterator[str]:
+    for key, field in mapping["properties"].items():
+        path = (*at, key)
+        inner = _definition(schema, field)
+        if inner is None and isinstance(field.get("additionalProperties"), dict):
+            path = (*path, "NAME")
+            inner = _definition(schema, field["additionalProperties"])
+        if inner:
+            title = f"{level}{'#' * len(at)} `{'.'.join(path)}`"
+            yield f"{title}\n\n{field.get('description', inner['description'])}\n"
+            yield _table(inner)
+            yield from _nested(schema, inner, level, path)
+
+
+def _table(mapping: dict[str, Any]) -> str:
+    required = mapping.get("required", ())
+    rows = ["| key | value | default | what it does |", "| --- | --- | --- | --- |"]
+    for key, field in mapping["properties"].items():
+        text = field.get("description") or f"See [`{key}`](#{key})."
+        default = "required" if key in required else _default(field.get("default"))
+        if "$ref" in field and key not in required:
+            default = ""
+        rows.append(f"| `{key}` | {_kind(field)} | {default} | {text} |")
+    return "\n".join([*rows, ""])
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ([], {}):
+        return ""
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _kind(field: dict[str, Any]) -> str:
+    return " or ".join(dict.fromkeys(_kinds(field))).replace("|", "\\|")
+
+
+def _kinds(field: dict[str, Any]) -> Iterator[str]:
+    """The forms of a value in words."""
+    allowed = field.get("enum") or ([field["const"]] if "const" in field else [])
+    if "$ref" in field or field.get("type") == "object":
+        yield "mapping"
+    elif "anyOf" in field:
+        for branch in field["anyOf"]:
+            yield from _kinds(branch)
+    elif 0 < len(allowed) <= 9:
+        yield " or ".join(f"`{value}`" for value in allowed)
+    elif field.get("pattern") == SIZE:
+        yield "size"
+    elif field.get("type") == "integer":
+        yield f"{field['minimum']} to {field['maximum']}"
+    elif field.get("type") == "number":
+        yield f"{field['minimum']:g} to {field['maximum']:,.0f}"
+    elif str(field.get("pattern", "")).endswith("[smhd]$"):
+        yield "duration"
+    elif field.get("type") in _WORDS:
+        yield _WORDS[field["type"]]
+
+
+def _definition(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any] | None:
+    for branch in (field, *field.get("anyOf", ())):
+        if "$ref" in branch:
+            found: dict[str, Any] = schema["$defs"][branch["$ref"].rpartition("/")[2]]
+            return found
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Which kind of file it is, seen from its keys: nobody writes it down."""
+
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from config.cluster.cluster_file import Cluster
+from config.run.run_file import RUN_TYPES
+
+Kind = Literal["cluster", "run", "manifest"]
+
+
+def kind_of(data: Any) -> Kind | None:
+    """Which kind of file has such keys, misspelled ones included; None when none or both fit.
+
+    A manifest is a run in Kubernetes' words, of whatever kind (config/manifests).
+    """
+    if not isinstance(data, dict):
+        return None
+    if "apiVersion" in data:
+        return "manifest"
+    cluster = set(Cluster.model_fields)
+    run = {key for model in RUN_TYPES.values() for key in model.model_fields}
+    meant = [get_close_matches(key, cluster | run, n=1, cutoff=0.75) for key in data]
+    of_cluster = sum(not run.issuperset(keys) for keys in meant)
+    of_run = sum(not cluster.issuperset(keys) for keys in meant)
+    if of_cluster == of_run:
+        return None
+    return "cluster" if of_cluster > of_run else "run"

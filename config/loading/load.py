@@ -1,0 +1,168 @@
+"""Cluster and run files -> models, or every complaint at once, each with its line and column."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from config.cluster.cluster_file import Cluster
+from config.cluster.cluster_rules import ambiguous_faults, cluster_faults
+from config.diagnostic import Diagnostic
+from config.errors import InvalidFiles
+from config.findings import Fault
+from config.loading.kinds import Kind, kind_of
+from config.loading.messages import faults_of
+from config.loading.templates import extended
+from config.manifests import run_file
+from config.models import Model
+from config.run.role_rules import total_nodes
+from config.run.run_file import RUN_TYPES, Run
+from config.run.run_rules import run_faults
+from config.yaml.marked_yaml import Document, read_file
+
+M = TypeVar("M", bound=Model)
+
+
+def load_cluster(path: Path) -> Cluster:
+    """The cluster that the file asks for.
+
+    Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
+    """
+    return _load(path, "cluster", _cluster)
+
+
+def load_run(path: Path) -> Run:
+    """The run that the file asks for, one of RUN_TYPES; `check` tells the warnings.
+
+    Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
+    """
+    return _load(path, "run", _run)
+
+
+def check(path: Path) -> tuple[Diagnostic, ...]:
+    """Every complaint about a cluster or run file, in file order; empty for a good one.
+
+    Which kind it is, is seen from its keys. Codes with E are errors, with W warnings: a file with
+    warnings alone is valid. Raises InputError for a file that cannot be read.
+    """
+    document, diagnostics = read_file(path)
+    if document is not None:
+        kind = kind_of(document.data)
+        if kind is None:
+            diagnostics.append(_kindless(document))
+        else:
+            diagnostics += (_cluster if kind == "cluster" else _run)(document)[1]
+    return tuple(sorted(diagnostics))
+
+
+def _load(
+    path: Path, kind: Kind, model_of: Callable[[Document], tuple[M | None, list[Diagnostic]]]
+) -> M:
+    document, diagnostics = read_file(path)
+    model = None
+    if document is not None:
+        if other := _other_kind(document, kind):
+            raise InvalidFiles([other])
+        if isinstance(document.data, dict):
+            model, found = model_of(document)
+            diagnostics += found
+        else:
+            diagnostics.append(_kindless(document))
+    errors = [d for d in diagnostics if d.severity == "error"]
+    if errors or model is None:
+        raise InvalidFiles(errors)
+    return model
+
+
+def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
+    """The model, or None; and everything there is to say."""
+    return _validated(document, Cluster, document.data, cluster_faults(document.data))
+
+
+def _run(document: Document) -> tuple[Run | None, list[Diagnostic]]:
+    """The model, or None; and everything there is to say."""
+    is_manifest = kind_of(document.data) == "manifest"
+    whole, diagnostics = run_file(document) if is_manifest else extended(document)
+    if whole is None:
+        return None, diagnostics
+    name = _run_type(whole.data)
+    # A wrong `type` is a rule's matter: what the others have to say goes by the nearest type.
+    data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
+    run, found = _validated(whole, RUN_TYPES[name], data, run_faults(whole.data, name))
+    return run, diagnostics + found
+
+
+def _validated(
+    document: Document, kind: type[M], data: dict[str, Any], by_rules: Iterator[Fault]
+) -> tuple[M | None, list[Diagnostic]]:
+    faults = [*ambiguous_faults(data), *by_rules]
+    model = None
+    try:
+        model = kind.model_validate(data)
+    except ValidationError as error:
+        said = {(fault.at, fault.on_key) for fault in faults if fault.code.startswith("E")}
+        found = faults_of(error, kind, document)
+        faults += (fault for fault in found if (fault.at, fault.on_key) not in said)
+    return model, [document.located(fault) for fault in faults]
+
+
+def _run_type(data: dict[str, Any]) -> str:
+    """The run's type; where it has none of ours, the first of those that know most of its keys."""
+    written = data.get("type")
+    if isinstance(written, str) and written in RUN_TYPES:
+        return written
+    return max(RUN_TYPES, key=lambda name: len(RUN_TYPES[name].model_fields.keys() & data.keys()))
+
+
+def _kindless(document: Document) -> Diagnostic:
+    if not isinstance(document.data, dict):
+        message, hint = "the file is not a mapping", "write keys and values: name: demo"
+        return document.located(Fault("E105", message, hint))
+    message = "this is neither a cluster file nor a run file"
+    hint = "a cluster file has 'instance_type', a run file has 'type' and 'commands'"
+    return document.located(Fault("E106", message, hint))
+
+
+def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
+    """The one complaint about a file that was given to the wrong command."""
+    kind = kind_of(document.data)
+    if kind is None or kind == wanted or (kind == "manifest" and wanted == "run"):
+        return None
+    message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
+    hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
+    return document.located(Fault("E107", message, hint))
+
+
+def _with_env_as_written(document: Document) -> dict[str, Any]:
+    """Numbers in a mapping under an `env` become the text that stands in the file.
+
+    That is what a shell would see: 1.10 stays 1.10, and 010 is not 8. Words such as true and no
+    are left as they are, and so refused, as Docker Compose does.
+    """
+    data: dict[str, Any] = dict(document.data)
+    if "env" in data:
+        data["env"] = _env(document, data["env"], ("env",))
+    if isinstance(data.get("roles"), dict):
+        data["roles"] = {
+            name: {**role, "env": _env(document, role["env"], ("roles", name, "env"))}
+            if isinstance(role, dict) and "env" in role
+            else role
+            for name, role in data["roles"].items()
+        }
+    return data
+
+
+def _env(document: Document, env: Any, at: tuple[str, ...]) -> Any:
+    if not isinstance(env, dict):
+        return env
+    return {name: _env_text(env[name], document.written((*at, name))) for name in env}
+
+
+def _env_text(value: Any, written: str) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_bare_text = type(value) is not str and isinstance(value, str)
+    if is_number or (is_bare_text and re.match(r"[-+.0-9]", written)):
+        return written
+    return value

@@ -1,0 +1,265 @@
+"""pydantic's errors in our words: what is wrong, actual and allowed, and what to do.
+
+One function per type of error that our models can raise, in `_TRANSLATIONS`; pydantic's own text
+never reaches a user. They see the model, the document and one error, and know nothing of lines.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from config.cluster import cluster_file
+from config.findings import REFUSED, Fault, Path, spelled
+from config.run import run_file
+from config.run.env import SECRET_TAG, TEXT_TAG, Secret
+from config.yaml.hints import choice_hint, names_hint, quoted, spoken
+from config.yaml.marked_yaml import Document
+
+_KEY = "[key]"  # what pydantic puts behind the key in `loc` when the key itself is wrong
+_FORMS = cluster_file.FORMS | run_file.FORMS
+
+
+def faults_of(
+    error: ValidationError, model: type[BaseModel], document: Document
+) -> Iterator[Fault]:
+    """Every complaint of pydantic's about `document` as a `model`, at its path."""
+    for details in error.errors(include_url=False):
+        # Which branch of a union pydantic took is no part of the file.
+        at = tuple(part for part in details["loc"] if part not in (TEXT_TAG, SECRET_TAG))
+        on_key = bool(at) and at[-1] == _KEY
+        at = at[:-1] if on_key else at
+        place = _Place(model, document, at, on_key, details)
+        yield from _TRANSLATIONS[details["type"]](place)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One of pydantic's errors, and where it is."""
+
+    model: type[BaseModel]
+    document: Document
+    at: Path
+    on_key: bool
+    details: ErrorDetails
+
+    @property
+    def name(self) -> str:
+        return f"'{spelled(self.at)}'"
+
+    @property
+    def actual(self) -> str:
+        """The value as a person would say it; not where it may be a secret, written by mistake."""
+        field = _field_at(self.model, self.at)
+        if (field and field.annotation is Secret) or _model_at(self.model, self.at[:-1]) is Secret:
+            return "***"
+        return spoken(self.details["input"], self.document.written(self.at))
+
+    @property
+    def context(self) -> dict[str, Any]:
+        return self.details.get("ctx", {})
+
+    def fault(self, code: str, message: str, hint: str) -> Iterator[Fault]:
+        yield Fault(code, message, hint, self.at, self.on_key)
+
+
+def _unknown(place: _Place) -> Iterator[Fault]:
+    allowed = tuple(_model_at(place.model, place.at[:-1]).model_fields)
+    key = str(place.at[-1])
+    hint = names_hint(key, allowed)
+    others = [name for name, model in run_file.RUN_TYPES.items() if key in model.model_fields]
+    if key == "<<":
+        hint = "gpuctl reads no merge keys: write the keys out"
+    elif others and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
+        hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
+    yield Fault("E101", f"unknown key {quoted(key)}", hint, place.at, on_key=True)
+
+
+def _missing(place: _Place) -> Iterator[Fault]:
+    field = _field_at(place.model, place.at)
+    hint = f"add it: {field.description}" if field else "add it"
+    yield Fault("E102", f"{place.name} is missing", hint.rstrip("."), place.at[:-1])
+
+
+def _not_text(place: _Place) -> Iterator[Fault]:
+    hint = "write one text"
+    if isinstance(place.details["input"], (bool, int, float)):
+        hint = f"quote it: '{place.document.written(place.at)}'"
+    elif place.details["input"] is None:
+        hint = "write a text, or '' for an empty one"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be text", hint)
+
+
+def _not_integer(place: _Place) -> Iterator[Fault]:
+    text = place.details["input"]
+    quoted = isinstance(text, str) and text.isdecimal()
+    hint = "remove the quotes" if quoted else "write digits only, such as 2"
+    actual = f"the text {place.actual}" if isinstance(text, str) else place.actual
+    return place.fault("E103", f"{place.name} is {actual}, must be a whole number", hint)
+
+
+def _not_number(place: _Place) -> Iterator[Fault]:
+    hint = "write digits, and a point if need be, such as 12.50"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be a number", hint)
+
+
+def _not_boolean(place: _Place) -> Iterator[Fault]:
+    return place.fault(
+        "E103", f"{place.name} is {place.actual}, must be true or false", "write true or false"
+    )
+
+
+def _not_list(place: _Place) -> Iterator[Fault]:
+    hint = "write its entries on lines of their own that begin with '- '"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be a list", hint)
+
+
+def _not_mapping(place: _Place) -> Iterator[Fault]:
+    model = _model_at(place.model, place.at)
+    fields = ", ".join(model.model_fields) if model is not BaseModel else "NAME: value"
+    hint = f"write keys below it ({fields}), or remove it"
+    if model is Secret:
+        hint = "write {secret: NAME} for the secret of that name"
+    return place.fault("E103", f"{place.name} is {place.actual}, must be a mapping", hint)
+
+
+def _not_unicode(place: _Place) -> Iterator[Fault]:
+    return place.fault(
+        "E203", f"{place.name} holds half a character (a lone surrogate)", "remove the escape"
+    )
+
+
+def _not_allowed(place: _Place) -> Iterator[Fault]:
+    field = _field_at(place.model, place.at)
+    assert field is not None
+    allowed = _literals(field.annotation)
+    hint = choice_hint(place.details["input"], allowed)
+    return place.fault("E201", f"{place.name} is {place.actual}, which is not allowed", hint)
+
+
+def _out_of_range(place: _Place) -> Iterator[Fault]:
+    field = _field_at(place.model, place.at)
+    low, high = (_bound(field, name) for name in ("ge", "le"))
+    side = "below" if place.details["type"] == "greater_than_equal" else "above"
+    limit = low if side == "below" else high
+    message = f"{place.name} is {place.details['input']}, {side} {limit}"
+    return place.fault("E202", message, f"use {low} to {high}")
+
+
+def _wrong_form(place: _Place) -> Iterator[Fault]:
+    form = _FORMS[place.context["pattern"]]
+    return place.fault("E203", f"{place.name} is {place.actual}", f"write {form}")
+
+
+def _too_short(place: _Place) -> Iterator[Fault]:
+    if place.on_key:
+        return place.fault("E203", f"{spelled(place.at[:-1])} has an empty key", "name it")
+    if place.details["input"]:  # pydantic counts the good entries; the bad ones have been told
+        return iter(())
+    return place.fault("E202", f"{place.name} is empty", "write at least one entry or letter")
+
+
+def _too_long(place: _Place) -> Iterator[Fault]:
+    most = place.context["max_length"]
+    unit = "characters" if isinstance(place.details["input"], str) else "entries"
+    what = f"the key {place.name}" if place.on_key else place.name
+    return place.fault("E202", f"{what} has more than {most} {unit}", "shorten it")
+
+
+def _refused(place: _Place) -> Iterator[Fault]:
+    for fault in place.context["faults"]:
+        at = place.at + fault.at
+        message = f"{place.name} is {place.actual}, {fault.message}"
+        if place.on_key:
+            message = f"the key {quoted(str(at[-1]))} {fault.message}"
+        elif fault.at:
+            message = f"{spelled(at)}: {fault.message}"
+        yield changed(fault, message=message, at=at, on_key=place.on_key)
+
+
+_TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Fault]]] = {
+    "extra_forbidden": _unknown,
+    "missing": _missing,
+    "string_type": _not_text,
+    "string_unicode": _not_unicode,
+    "int_type": _not_integer,
+    "float_type": _not_number,
+    "bool_type": _not_boolean,
+    "tuple_type": _not_list,
+    "dict_type": _not_mapping,
+    "model_type": _not_mapping,
+    "literal_error": _not_allowed,
+    "greater_than_equal": _out_of_range,
+    "less_than_equal": _out_of_range,
+    "string_pattern_mismatch": _wrong_form,
+    "string_too_short": _too_short,
+    "too_short": _too_short,
+    "string_too_long": _too_long,
+    "too_long": _too_long,
+    REFUSED: _refused,
+}
+
+TRANSLATED = frozenset(_TRANSLATIONS)
+"""The types of pydantic's errors that have words of ours."""
+
+
+def _field_at(model: type[BaseModel], at: Path) -> FieldInfo | None:
+    """The field; of an entry of a list, the list's."""
+    while at and isinstance(at[-1], int):
+        at = at[:-1]
+    if not at:
+        return None
+    return _model_at(model, at[:-1]).model_fields.get(str(at[-1]))
+
+
+def _model_at(model: type[BaseModel], at: Path) -> type[BaseModel]:
+    """The model of the mapping at `at`; BaseModel, which has no fields, for a free mapping."""
+    kinds: tuple[Any, ...] = (model,)
+    for part in at:
+        kinds = tuple(_inside(kinds, part))
+    return next((kind for kind in kinds if _is_model(kind)), BaseModel)
+
+
+def _inside(kinds: tuple[Any, ...], part: str | int) -> Iterator[Any]:
+    """The types that a value of one of the types may have at a key or index."""
+    for kind in kinds:
+        if _is_model(kind):
+            field = kind.model_fields.get(str(part))
+            yield from _branches(field.annotation) if field else ()
+        elif get_origin(kind) in (dict, tuple):
+            yield from _branches(get_args(kind)[1 if get_origin(kind) is dict else 0])
+
+
+def _branches(kind: Any) -> Iterator[Any]:
+    """The types of a union, and what Annotated annotates."""
+    if get_origin(kind) is Annotated:
+        yield from _branches(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for branch in get_args(kind):
+            yield from _branches(branch)
+    else:
+        yield kind
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _literals(annotation: Any) -> tuple[str, ...]:
+    if get_origin(annotation) is Literal:
+        return tuple(str(value) for value in get_args(annotation))
+    return tuple(name for kind in get_args(annotation) for name in _literals(kind))
+
+
+def _bound(field: FieldInfo | None, name: Literal["ge", "le"]) -> float | None:
+    """The bound; of `X | None` that of X."""
+    marks = list(field.metadata) if field else []
+    for kind in get_args(field.annotation) if field else ():
+        for mark in getattr(kind, "__metadata__", ()):
+            marks += getattr(mark, "metadata", ())
+    return next((getattr(mark, name) for mark in marks if hasattr(mark, name)), None)

@@ -1,0 +1,155 @@
+"""Run files that others are laid over: `extends: NAME` is one of gpuctl's own or of the user's."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any
+
+from config.diagnostic import Diagnostic
+from config.errors import InputError
+from config.findings import Fault
+from config.folders import config_home
+from config.loading.kinds import kind_of
+from config.run.run_file import RUN_TYPES, TEMPLATE
+from config.yaml.hints import names_hint
+from config.yaml.marked_yaml import Ambiguous, Document, read_file
+from config.yaml.merge import laid_over
+
+_OURS = Path(__file__).parents[2] / "stacks"
+_TYPES = tuple(RUN_TYPES)
+_LONGEST_CHAIN = 8
+
+
+@dataclass(frozen=True)
+class Template:
+    """A run file that can be extended. `type` is empty where it leaves that open.
+
+    `summary` is the first sentence of the comment that it begins with; `is_users`: it is not one
+    of gpuctl's.
+    """
+
+    name: str
+    path: Path
+    type: str
+    summary: str
+    is_users: bool
+
+
+def templates() -> tuple[Template, ...]:
+    """All that can be extended, by name. Files that are none are left out."""
+    return tuple(_template(name) for name in _known())
+
+
+def users_folder() -> Path:
+    """Where people keep templates of their own."""
+    return config_home() / "templates"
+
+
+def extended(document: Document) -> tuple[Document | None, list[Diagnostic]]:
+    """The run file laid over what it extends, or None where that cannot be had; and complaints.
+
+    The complaints are about the chain itself: what stands in it, is looked at in the result.
+    """
+    chain, diagnostics = [document], list[Diagnostic]()
+    while (name := _extends(chain[-1].data)) is not None:
+        fault = _not_extended(name, chain)
+        if fault is not None:
+            return None, [*diagnostics, chain[-1].located(fault)]
+        path = _path(name)
+        template, said = read_file(path)
+        diagnostics += said
+        if template is None or kind_of(template.data) != "run":
+            message, hint = f"template '{name}' is no run file", f"look at {path}"
+            fault = Fault("E216", message, hint, ("extends",))
+            return None, [*diagnostics, chain[-1].located(fault)]
+        if path.parent != _OURS and (_OURS / path.name).exists():
+            diagnostics.append(chain[-1].located(_hiding(name, path)))
+        chain.append(template)
+    diagnostics += _other_types(chain)
+    return reduce(lambda base, over: laid_over(over, base), reversed(chain)), diagnostics
+
+
+def _extends(data: Any) -> str | None:
+    """The template's name; None also for what is none: the model complains about that."""
+    name = data.get("extends")
+    if isinstance(name, str) and not isinstance(name, Ambiguous) and re.fullmatch(TEMPLATE, name):
+        return name
+    return None
+
+
+def _not_extended(name: str, chain: list[Document]) -> Fault | None:
+    """Why the last file of the chain cannot extend the template, if so."""
+    path = _path(name)
+    if not path.is_file():
+        hint = names_hint(name, _known())
+        return Fault("E216", f"there is no template '{name}'", hint, ("extends",))
+    if path.resolve() in {Path(link.file).resolve() for link in chain}:
+        names = " > ".join([*(link.data["extends"] for link in chain)])
+        message = f"'{name}' extends itself: {names}"
+        return Fault("E217", message, "let one of them extend nothing", ("extends",))
+    if len(chain) == _LONGEST_CHAIN:
+        message = f"more than {_LONGEST_CHAIN} files extend each other"
+        return Fault("E217", message, "write some of them into one", ("extends",))
+    return None
+
+
+def _other_types(chain: list[Document]) -> Iterator[Diagnostic]:
+    for over, base in pairwise(chain):
+        wanted, there = over.data.get("type"), base.data.get("type")
+        if wanted in _TYPES and there in _TYPES and wanted != there:
+            name = over.data["extends"]
+            message = f"'type' is {wanted}, but template '{name}' is of type {there}"
+            yield over.located(Fault("E218", message, "remove it, or extend another", ("type",)))
+
+
+def _hiding(name: str, path: Path) -> Fault:
+    message = f"template '{name}' is your own ({path}), not gpuctl's of that name"
+    return Fault("W203", message, "give yours another name if that is not meant", ("extends",))
+
+
+def _path(name: str) -> Path:
+    """Of a template of this name, the user's before ours; it may not exist."""
+    users = users_folder() / f"{name}.yaml"
+    return users if users.is_file() else _OURS / f"{name}.yaml"
+
+
+def _known() -> list[str]:
+    """Names of all files that can be extended."""
+    folders = (users_folder(), _OURS)
+    names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    return sorted(name for name in names if re.fullmatch(TEMPLATE, name) and _is_run(_path(name)))
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        document, _ = read_file(path)
+    except InputError:
+        return False
+    return document is not None and kind_of(document.data) == "run"
+
+
+def _template(name: str) -> Template:
+    path = _path(name)
+    document, _ = read_file(path)
+    assert document is not None, "known names are those of files that can be read"
+    whole = extended(document)[0] or document
+    kind = whole.data.get("type")
+    return Template(
+        name,
+        path,
+        type=kind if kind in _TYPES else "",
+        summary=_summary(path.read_text("utf-8-sig")),
+        is_users=path.parent != _OURS,
+    )
+
+
+def _summary(text: str) -> str:
+    lines = (line.removeprefix("#").strip() for line in takewhile(_is_comment, text.splitlines()))
+    return re.split(r"(?<=\.)\s", " ".join(lines))[0]
+
+
+def _is_comment(line: str) -> bool:
+    return line.startswith("#")

@@ -1,0 +1,46 @@
+"""A run file made of a manifest's values, each of which stays where it was written.
+
+It is a tree of YAML nodes with the manifest's marks, as in config/yaml/merge.py: what complains
+about the run file later points into the manifest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.resolver import BaseResolver
+
+from config.findings import Path
+from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A value of the run file, and the place in the manifest that it is from."""
+
+    value: Any
+    at: Path
+
+
+def document_with(data: Mapping[str, Any], manifest: Document) -> Document:
+    """The run file with this data; what is not placed stands where the next above it does."""
+    return document_of(_tree(data, manifest.root, manifest))
+
+
+def _tree(value: Any, place: Node, manifest: Document) -> Node:
+    marks = place.start_mark, place.end_mark
+    if isinstance(value, Placed):
+        return _tree(value.value, manifest.node(value.at), manifest)
+    if isinstance(value, Mapping):
+        entries = [_entry(key, inner, place, manifest) for key, inner in value.items()]
+        return MappingNode(BaseResolver.DEFAULT_MAPPING_TAG, entries, *marks)
+    if isinstance(value, (list, tuple)):
+        items = [_tree(inner, place, manifest) for inner in value]
+        return SequenceNode(BaseResolver.DEFAULT_SEQUENCE_TAG, items, *marks)
+    return ScalarNode(TEXT if isinstance(value, str) else PLAIN, str(value), *marks)
+
+
+def _entry(key: str, value: Any, place: Node, manifest: Document) -> tuple[Node, Node]:
+    node = _tree(value, place, manifest)
+    return ScalarNode(TEXT, key, node.start_mark, node.end_mark), node

@@ -1,0 +1,1 @@
+"""The run file: its models, its rules, and its environment."""

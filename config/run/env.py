@@ -1,0 +1,121 @@
+"""`env` of a run file: variables, their text, and secrets that are named instead of written."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+)
+
+from config.cluster.cluster_file import NO_NUL
+from config.findings import Fault, refusal
+from config.models import Model
+
+NAME_FORM = "[A-Za-z_][A-Za-z0-9_]*"
+_ENV_NAME = re.compile(NAME_FORM)
+
+
+class Secret(Model):
+    """A value that is not written down: it is looked up when the run starts."""
+
+    secret: str = Field(
+        pattern=f"^{NAME_FORM}$",
+        description="Name of a variable of your own environment, or of a file in"
+        " `~/.config/gpuctl/secrets/`.",
+    )
+
+
+def _env_mapping(value: Any) -> Any:
+    """A mapping from dstack's list of `NAME=value`; anything else is left to pydantic."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    faults = tuple(_list_faults(value))
+    if faults:
+        raise refusal(*faults)
+    return {name: text for name, _, text in (entry.partition("=") for entry in value)}
+
+
+def _kind_of_value(value: Any) -> str:
+    """Which of the two a value is meant to be, so that one complaint is made of it and not two."""
+    return SECRET_TAG if isinstance(value, (dict, Secret)) else TEXT_TAG
+
+
+def _env_name(value: str) -> str:
+    wrong = _wrong_name(value)
+    if wrong:
+        raise refusal(Fault("E207", *wrong))
+    return value
+
+
+def _wrong_name(name: str) -> tuple[str, str] | None:
+    """What is wrong with a variable's name and what to do, or None."""
+    if not _ENV_NAME.fullmatch(name):
+        return "names no variable", "use letters, digits and _, with no digit first"
+    return None
+
+
+def _list_faults(entries: list[Any] | tuple[Any, ...]) -> Iterator[Fault]:
+    seen: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, str):
+            yield Fault(
+                "E207", "the entry is not NAME=value", "write NAME=value in quotes", (index,)
+            )
+            continue
+        name, equals, _ = entry.partition("=")
+        if not equals:
+            yield Fault("E207", f"'{name}' has no '='", "write NAME=value", (index,))
+        elif wrong := _wrong_name(name):
+            yield Fault("E207", f"'{name}' {wrong[0]}", wrong[1], (index,))
+        elif name in seen:
+            first = f"env[{seen[name]}]"
+            yield Fault(
+                "E207", f"'{name}' is set again, after {first}", "keep one of them", (index,)
+            )
+        else:
+            seen[name] = index
+
+
+EnvName = Annotated[str, AfterValidator(_env_name)]
+EnvText = Annotated[str, Field(pattern=NO_NUL)]
+TEXT_TAG, SECRET_TAG = "[text]", "[secret]"
+EnvValue = Annotated[
+    Annotated[EnvText, Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],
+    Discriminator(_kind_of_value),
+]
+Env = Annotated[
+    dict[EnvName, EnvValue],
+    BeforeValidator(_env_mapping),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "propertyNames": {"pattern": f"^{NAME_FORM}$"},
+                    "additionalProperties": {
+                        "anyOf": [
+                            {"type": ["string", "number"]},
+                            {
+                                "type": "object",
+                                "properties": {"secret": {"type": "string"}},
+                                "required": ["secret"],
+                                "additionalProperties": False,
+                            },
+                        ]
+                    },
+                },
+                {
+                    "type": "array",
+                    "items": {"type": "string", "pattern": f"^{NAME_FORM}="},
+                },
+            ]
+        }
+    ),
+]
+"""Variables and their text; written as a mapping or as a list of `NAME=value`."""

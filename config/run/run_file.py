@@ -1,0 +1,321 @@
+"""The run file: one model per `type`. Only fields that do something are here.
+
+What the types share is in Run. `type` names the launcher: `commands` are what it starts.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from config.cluster.cluster_file import Command, Name
+from config.duration import Duration
+from config.models import Model
+from config.run.env import NAME_FORM, Env, Secret
+
+RunType = Literal[
+    "task", "mpi", "nccl-tests", "ddp", "torchrun", "horovod", "deepspeed", "ps-worker", "ray"
+]
+NetworkName = Literal["auto", "efa", "infiniband", "roce", "hcc", "tcp", "none"]
+Collective = Literal[
+    "all_reduce",
+    "all_gather",
+    "alltoall",
+    "broadcast",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "sendrecv",
+]
+Commands = tuple[Command, ...]
+
+NNODES = r"^[1-9][0-9]{0,2}\.\.[1-9][0-9]{0,2}$"
+SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
+MOST_NODES = 512
+TEMPLATE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+FORMS = {
+    TEMPLATE: "the name of a template: letters, digits, '.', '_' and '-'",
+    NNODES: "from how many nodes to how many, such as 2..4",
+    SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
+    f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
+}
+"""The patterns of a run file in words, beside those that it shares with the cluster file."""
+
+
+def _size_text(value: Any) -> Any:
+    """A plain number of bytes may stand without quotes."""
+    return str(value) if type(value) is int else value
+
+
+Size = Annotated[
+    str,
+    Field(pattern=SIZE),
+    BeforeValidator(_size_text),
+    WithJsonSchema({"type": ["string", "integer"], "minimum": 1, "pattern": SIZE}),
+]
+ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]
+
+
+class Ready(Model):
+    """When a node counts as ready for those that wait for it."""
+
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description="It listens on this TCP port."
+    )
+    command: Command | None = Field(
+        default=None, description="This shell command exits 0 on the node."
+    )
+    timeout: Duration = Field(
+        default=300,
+        description="How long to wait before the run fails.",
+        json_schema_extra={"default": "5m"},
+    )
+
+
+class Role(Model):
+    """What is special about some of a run's nodes; what is left out is the run's own."""
+
+    nodes: int | None = Field(
+        default=None, ge=1, le=MOST_NODES, description="How many nodes have it."
+    )
+    env: Env = Field(default={}, description="Laid over the run's `env`.")
+    commands: Commands | None = Field(
+        default=None, min_length=1, description="Instead of the run's `commands`."
+    )
+
+
+class RegistryAuth(Model):
+    """Who pulls the image from a private registry."""
+
+    username: str = Field(min_length=1, description="The user.")
+    password: Secret = Field(description="The password or token, as a secret.")
+
+
+class Placement(Model):
+    """Where mpirun puts ranks."""
+
+    by: Literal["node", "slot"] = Field(
+        default="slot",
+        description="`slot`: a node is filled before the next; `node`: ranks go round the nodes.",
+    )
+    bind: Literal["none", "core", "numa", "socket"] = Field(
+        default="none", description="What a rank is bound to."
+    )
+
+
+class Run(Model):
+    """What every run file has."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("master", "worker")
+    """Names of the roles; the first is that of node 0, the second of those that no role claims."""
+
+    extends: str | None = Field(
+        default=None,
+        pattern=TEMPLATE,
+        description="Name of a template: a run file over which this one is laid.",
+    )
+    type: RunType = Field(description="What starts the processes.")
+    name: Name = Field(description="The run's name.")
+    nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="How many nodes it needs.")
+    roles: dict[str, Role] = Field(
+        default={}, description="What differs between nodes, by the role's name."
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Container image in which the commands run, on every node.",
+    )
+    registry_auth: RegistryAuth | None = Field(
+        default=None, description="Who pulls the image from a private registry."
+    )
+    env: Env = Field(
+        default={},
+        description="Environment of every process: a mapping, or a list of K=V; a value may be"
+        " `{secret: NAME}`.",
+    )
+    network: NetworkName = Field(
+        default="auto", description="The network preset; `auto` goes by the nodes' hardware."
+    )
+    verify: Literal["off", "warn", "require"] | None = Field(
+        default=None,
+        description="What output may say of network and numbers; by default NCCL's line that shows"
+        " a fallback and wrong data of nccl-tests fail the run, `require` also fails it where a"
+        " node shows no RDMA, `warn` shows all of it, `off` looks at nothing.",
+    )
+    order: Literal["topology", "launch"] = Field(
+        default="topology",
+        description="The order of ranks: neighbours in the network first, or as launched.",
+    )
+    max_duration: Duration | None = Field(
+        default=None, description="The run fails after this long."
+    )
+    on_stop: Literal["keep", "destroy"] = Field(
+        default="keep",
+        description="What becomes of the cluster when the run is over, however it ended.",
+    )
+
+
+_EVERY_NODE = Field(
+    min_length=1, description="Shell commands, in order, in one bash; the first failure ends."
+)
+_EVERY_RANK = Field(
+    min_length=1, description="Shell commands that every rank runs, in order, in one bash."
+)
+
+
+class Task(Run):
+    """Commands on every node."""
+
+    type: Literal["task"] = Field(description="`task`: the commands run on every node.")
+    commands: Commands = _EVERY_NODE
+    startup_order: Literal["any", "master-first", "workers-first"] = Field(
+        default="any",
+        description="Who starts when; those that wait, wait until the others are ready.",
+    )
+    stop_criteria: Literal["all-done", "master-done"] = Field(
+        default="all-done", description="When the run is over; a failure always ends it."
+    )
+    ready: Ready = Field(
+        default=Ready(),
+        description="When a node counts as ready; by default when its commands started.",
+    )
+
+
+class Mpirun(Run):
+    """What `mpi` and `nccl-tests` share: how mpirun is called."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
+
+    implementation: Literal["openmpi", "intel", "mpich"] = Field(
+        default="openmpi", description="Whose mpirun; Open MPI 4 and 5 are told apart by asking."
+    )
+    procs_per_node: int | None = Field(
+        default=None, ge=1, le=1024, description="Ranks on a node; by default one per GPU."
+    )
+    launcher_as_node: bool = Field(
+        default=True, description="Whether ranks run on the launcher (node 0) too."
+    )
+    placement: Placement = Field(default=Placement(), description="Where ranks go.")
+    mpirun_args: tuple[str, ...] = Field(
+        default=(), max_length=100, description="More arguments for mpirun, before the program."
+    )
+
+
+class Mpi(Mpirun):
+    """Commands in every rank of an MPI job."""
+
+    type: Literal["mpi"] = Field(description="`mpi`: mpirun on node 0 starts the ranks.")
+    commands: Commands = _EVERY_RANK
+
+
+class NcclTests(Mpirun):
+    """nccl-tests' collectives, one after the other."""
+
+    type: Literal["nccl-tests"] = Field(
+        description="`nccl-tests`: the collectives asked for, by mpirun."
+    )
+    collectives: tuple[Collective, ...] = Field(
+        default=("all_reduce",), min_length=1, description="Which, in this order."
+    )
+    min_bytes: Size = Field(default="8", description="The smallest message (8, 64K, 1M, 8G).")
+    max_bytes: Size = Field(default="8G", description="The largest message.")
+    factor: int = Field(default=2, ge=2, le=1024, description="From one size to the next.")
+    iterations: int = Field(default=20, ge=1, le=10_000, description="Timed rounds of each size.")
+    warmup: int = Field(default=5, ge=0, le=10_000, description="Rounds before those.")
+    check: bool = Field(default=True, description="Whether results are checked.")
+
+
+class Ddp(Run):
+    """Commands on every node, as TI-ONE's DDP: `RANK` and `WORLD_SIZE` count nodes."""
+
+    type: Literal["ddp"] = Field(
+        description="`ddp`: the commands run on every node; workers wait for the master's port."
+    )
+    commands: Commands = _EVERY_NODE
+    port: ENDPOINT_PORT = Field(default=23456, description="`MASTER_PORT`.")
+    ready_timeout: Duration = Field(
+        default=300,
+        description="How long workers wait for the master's port.",
+        json_schema_extra={"default": "5m"},
+    )
+
+
+class Torchrun(Run):
+    """torchrun on every node."""
+
+    type: Literal["torchrun"] = Field(description="`torchrun`: torchrun starts ranks on each node.")
+    commands: Commands = _EVERY_RANK
+    nnodes: Annotated[str, Field(pattern=NNODES)] | None = Field(
+        default=None, description="Instead of `nodes`: from so many to so many (2..4), elastic."
+    )
+    procs_per_node: int | None = Field(
+        default=None, ge=1, le=1024, description="Ranks on a node; by default one per GPU."
+    )
+    max_restarts: int = Field(
+        default=0, ge=0, le=1000, description="How often ranks are started again after a failure."
+    )
+    port: ENDPOINT_PORT = Field(default=29500, description="Of the rendezvous on node 0.")
+
+
+class Horovod(Run):
+    """horovodrun on the launcher."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
+    type: Literal["horovod"] = Field(
+        description="`horovod`: horovodrun on node 0 starts the ranks."
+    )
+    commands: Commands = _EVERY_RANK
+    procs_per_node: int | None = Field(
+        default=None, ge=1, le=1024, description="Ranks on a node; by default one per GPU."
+    )
+
+
+class DeepSpeed(Run):
+    """DeepSpeed's launcher on the head."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
+    type: Literal["deepspeed"] = Field(
+        description="`deepspeed`: DeepSpeed's launcher on node 0 starts the ranks."
+    )
+    commands: Commands = _EVERY_RANK
+    procs_per_node: int | None = Field(
+        default=None, ge=1, le=1024, description="Ranks on a node; by default one per GPU."
+    )
+    port: ENDPOINT_PORT = Field(default=29500, description="`MASTER_PORT`.")
+
+
+class PsWorker(Run):
+    """Parameter servers and workers, as TensorFlow knows them; `roles` says how many of each."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("ps", "worker")
+    type: Literal["ps-worker"] = Field(
+        description="`ps-worker`: parameter servers and workers, with `TF_CONFIG`."
+    )
+    commands: Commands | None = Field(
+        default=None, min_length=1, description="Of the roles that have none of their own."
+    )
+    port: ENDPOINT_PORT = Field(default=2222, description="Of each task's server.")
+
+
+class Ray(Run):
+    """A Ray cluster; the commands run on its head. `roles` are the head and groups of workers."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ("head", "worker")
+    type: Literal["ray"] = Field(description="`ray`: a Ray cluster; the commands run on its head.")
+    commands: Commands = _EVERY_NODE
+    port: ENDPOINT_PORT = Field(default=6379, description="`HEAD_PORT`.")
+    dashboard_port: ENDPOINT_PORT = Field(default=8265, description="Of Ray's dashboard.")
+
+
+RUN_TYPES: dict[str, type[Run]] = {
+    "task": Task,
+    "mpi": Mpi,
+    "nccl-tests": NcclTests,
+    "ddp": Ddp,
+    "torchrun": Torchrun,
+    "horovod": Horovod,
+    "deepspeed": DeepSpeed,
+    "ps-worker": PsWorker,
+    "ray": Ray,
+}
+"""The model of each type of run file, in the order of the documentation."""

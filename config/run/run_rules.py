@@ -1,0 +1,116 @@
+"""Rules about run files that one field's type cannot tell: raw data in, faults out.
+
+They see no cluster: what depends on the nodes is the engine's matter (engine/rules.py).
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from config.cluster.cluster_rules import Data
+from config.findings import Fault, Path, spelled
+from config.run.owned_variables import owner
+from config.run.role_rules import role_faults
+from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES, SIZE, NcclTests
+from config.yaml.hints import choice_hint, spoken
+from config.yaml.marked_yaml import Ambiguous
+
+
+def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
+    """What is wrong with a run file beyond types; `run_type` is that by which it is looked at."""
+    yield from _type(data)
+    yield from _owned_names(data, run_type)
+    yield from role_faults(data, run_type)
+    yield from _without_effect(data)
+    if run_type == "torchrun":
+        yield from _elastic(data)
+    if run_type == "nccl-tests":
+        yield from _sizes(data)
+
+
+def _type(data: Data) -> Iterator[Fault]:
+    """`type` is looked at here, because the model that would do it is chosen by it."""
+    allowed = tuple(RUN_TYPES)
+    if "type" not in data:
+        hint = f"add it: {', '.join(allowed[:-1])} or {allowed[-1]}"
+        yield Fault("E102", "'type' is missing", hint)
+    elif not isinstance(data["type"], Ambiguous) and data["type"] not in allowed:
+        message = f"'type' is {spoken(data['type'])}, which is not allowed"
+        yield Fault("E201", message, choice_hint(data["type"], allowed), ("type",))
+
+
+def _owned_names(data: Data, run_type: str) -> Iterator[Fault]:
+    """A variable that gpuctl or the launcher sets means one thing, and that is not the file's."""
+    for env_at, env in _environments(data):
+        for name, at in _names(env):
+            row = owner(run_type, name)
+            if row is not None:
+                message = f"'{name}' cannot be set in '{spelled(env_at)}': {row.why}"
+                hint = "remove it, or choose another name"
+                yield Fault("E221", message, hint, (*env_at, at), on_key=isinstance(env, dict))
+
+
+def _environments(data: Data) -> Iterator[tuple[Path, Any]]:
+    yield ("env",), data.get("env")
+    roles = data.get("roles")
+    for name, role in roles.items() if isinstance(roles, dict) else ():
+        if isinstance(role, dict):
+            yield ("roles", name, "env"), role.get("env")
+
+
+def _names(env: Any) -> Iterator[tuple[str, str | int]]:
+    """The variables that an `env` of either form sets, and their key or index."""
+    if isinstance(env, dict):
+        yield from ((name, name) for name in env)
+    elif isinstance(env, tuple):
+        for index, entry in enumerate(env):
+            if isinstance(entry, str):
+                yield entry.partition("=")[0], index
+
+
+def _without_effect(data: Data) -> Iterator[Fault]:
+    if "registry_auth" in data and data.get("image") is None:
+        message = "'registry_auth' has no effect: there is no 'image'"
+        hint = "remove it, or write the image that is pulled"
+        yield Fault("E223", message, hint, ("registry_auth",), on_key=True)
+    if data.get("verify") == "require" and data.get("network") in ("tcp", "none"):
+        message = f"'verify' is require, but 'network' is {data['network']}, which is no RDMA"
+        yield Fault("E223", message, "remove one of them", ("verify",))
+
+
+def _elastic(data: Data) -> Iterator[Fault]:
+    written = data.get("nnodes")
+    if written is None:
+        return
+    if "nodes" in data:
+        message = "'nodes' and 'nnodes' both say how many nodes"
+        yield Fault("E223", message, "remove one of them", ("nodes",), on_key=True)
+    if not isinstance(written, str) or not re.fullmatch(NNODES, written):
+        return
+    fewest, most = (int(number) for number in written.split(".."))
+    if most > MOST_NODES:
+        message = f"'nnodes' ends at {most}, above {MOST_NODES}"
+        yield Fault("E202", message, f"use 1 to {MOST_NODES}", ("nnodes",))
+    elif fewest > most:
+        message = f"'nnodes' is '{written}', which ends before it begins"
+        yield Fault("E222", message, f"write {most}..{fewest}", ("nnodes",))
+
+
+def _sizes(data: Data) -> Iterator[Fault]:
+    """The smallest message of nccl-tests is not larger than the largest; both have defaults."""
+    smallest, largest = (
+        str(data.get(name, NcclTests.model_fields[name].default))
+        for name in ("min_bytes", "max_bytes")
+    )
+    if not all(re.fullmatch(SIZE, size) for size in (smallest, largest)):
+        return
+    if _bytes(smallest) > _bytes(largest):
+        message = f"'min_bytes' is {smallest}, more than 'max_bytes', which is {largest}"
+        at = "min_bytes" if "min_bytes" in data else "max_bytes"
+        yield Fault("E222", message, "change one of them", (at,))
+
+
+def _bytes(size: str) -> int:
+    """As nccl-tests reads it: K, M and G are powers of 1024 (parsesize in its common.cu)."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(size.rstrip("KMG")) * units.get(size[-1], 1)

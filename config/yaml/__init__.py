@@ -1,0 +1,1 @@
+"""YAML as people write it: every value keeps its line; one document overrides another."""

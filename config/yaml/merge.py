@@ -1,0 +1,60 @@
+"""One document laid over another.
+
+It is done to the trees of YAML nodes and not to the data, because so every value keeps the file,
+line and column where it was written: a complaint about the result points at the right file.
+"""
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from config.yaml.marked_yaml import TEXT, Document, document_of, is_null
+
+
+def laid_over(over: Document, base: Document) -> Document:
+    """`base` with the values of `over`: mappings merge by key, whatever else `over` has replaces.
+
+    A null takes away what `base` has, as in a JSON merge patch (RFC 7396). `env` counts as a
+    mapping also where it is a list of NAME=value. The keys of `base` come first; the whole stands
+    where `over` stands.
+    """
+    return document_of(_laid_over(over.root, base.root))
+
+
+def _laid_over(over: Node, base: Node) -> Node:
+    if not (isinstance(over, MappingNode) and isinstance(base, MappingNode)):
+        return over
+    merged = _entries(base)
+    for name, (key, value) in _entries(over).items():
+        if name not in merged:
+            merged[name] = key, value
+        elif is_null(value):
+            del merged[name]
+        elif name == "env":
+            merged[name] = key, _laid_over(_as_mapping(value), _as_mapping(merged[name][1]))
+        else:
+            merged[name] = key, _laid_over(value, merged[name][1])
+    return MappingNode(over.tag, [*merged.values()], over.start_mark, over.end_mark)
+
+
+def _entries(node: MappingNode) -> dict[str, tuple[Node, Node]]:
+    """Keys and values by name; of a key that is given twice the first, as elsewhere."""
+    entries: dict[str, tuple[Node, Node]] = {}
+    for key, value in node.value:
+        if isinstance(key, ScalarNode):
+            entries.setdefault(key.value, (key, value))
+    return entries
+
+
+def _as_mapping(node: Node) -> Node:
+    """A list of NAME=value as a mapping; what is none, or not a right one, as it is."""
+    if not isinstance(node, SequenceNode):
+        return node
+    entries: dict[str, tuple[Node, Node]] = {}
+    for item in node.value:
+        if not isinstance(item, ScalarNode):
+            return node
+        name, equals, text = item.value.partition("=")
+        if not equals or name in entries:
+            return node
+        marks = item.start_mark, item.end_mark
+        entries[name] = ScalarNode(TEXT, name, *marks), ScalarNode(TEXT, text, *marks)
+    return MappingNode(node.tag, [*entries.values()], node.start_mark, node.end_mark)

@@ -1,0 +1,184 @@
+"""The launch plan: everything that will be executed, as one JSON value made without any I/O.
+
+What `--dry-run` prints is what the agent on the head node gets; nothing is decided later.
+"""
+
+import re
+import secrets
+from typing import Literal
+
+from pydantic import Field
+
+from config.models import Value
+from config.run.run_file import NcclTests, Run, RunType
+from engine.environment import node_environment, variables_of
+from engine.modes import MODES
+from engine.modes.job import Job, Launch, ReadyPlan, nodes_wanted, roles_of
+from engine.modes.mpirun import open_mpi_defaults
+from engine.network.presets import choose, network_plan, warnings
+from engine.network.promise import NetworkPlan
+from engine.order import ordered
+from engine.places import run_folder
+from engine.rules import Situation, check
+from nodes.inventory import Inventory
+
+
+class ImagePlan(Value):
+    """The container in which every node's job runs.
+
+    `id` is the image's own hash, by which the nodes start it: empty until they have pulled it.
+    `digest` (`sha256:…`) is its name in the registry, None for an image that came from none.
+    `username` and `password_secret` name who pulls from a private registry, empty for a public one.
+    """
+
+    reference: str
+    id: str = ""
+    digest: str | None = None
+    username: str = ""
+    password_secret: str = ""
+
+
+class NodePlan(Value):
+    """What one node executes. `files` are paths on the node and their text.
+
+    `environment` is all that the job finds beside a login's environment, but for the values of
+    `secrets`: they map a variable to the name of the secret that it gets. `processes` is how many
+    ranks a launcher has to start on this node; 0 on every node where nothing counts them.
+    """
+
+    rank: int
+    name: str
+    private_ip: str
+    role: str
+    environment: dict[str, str]
+    secrets: dict[str, str] = Field(default={})
+    script: str
+    files: dict[str, str]
+    processes: int = 0
+
+
+class LaunchPlan(Value):
+    """A run, ready to be executed; `nodes` in rank order, the first is the head.
+
+    `cluster_ips` are all nodes of the cluster, those that this run leaves idle included: what
+    powers off when the run says `destroy` and no client is there to do it. `is_spot`: AWS may take
+    the nodes back. With `workers-done` the run is over when every node whose role is `worker` has
+    exited with 0. `programs` are those of nccl-tests that the commands name, in order.
+    `dashboard` is a URL on the head, as the nodes see it; empty without one. `warnings` are for
+    the person who starts the run.
+    """
+
+    schema_version: int = 2
+    type: RunType = "task"
+    run_id: str
+    name: str
+    cluster: str
+    startup_order: Literal["any", "master-first", "workers-first"]
+    stop_criteria: Literal["all-done", "master-done", "workers-done"]
+    max_duration_s: int | None
+    on_stop: Literal["keep", "destroy"]
+    ready: ReadyPlan | None
+    image: ImagePlan | None = None
+    network: NetworkPlan = NetworkPlan()
+    nodes: tuple[NodePlan, ...]
+    cluster_ips: tuple[str, ...]
+    is_spot: bool = False
+    dashboard: str = ""
+    programs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def new_run_id(name: str) -> str:
+    """A new id that says which run it is: `nccl-tests-4f2a1c`."""
+    return f"{name}-{secrets.token_hex(3)}"
+
+
+def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
+    """The plan of `run` on nodes of `inventory`: the head, and those that are next to it.
+
+    Raises InputError with every rule that the run breaks on these nodes (engine/rules.py).
+    """
+    most = nodes_wanted(run)[1]
+    chosen = ordered(inventory.nodes, run.order)[:most]
+    nodes = tuple(node.model_copy(update={"rank": rank}) for rank, node in enumerate(chosen))
+    roles = roles_of(run, len(nodes))
+    preset = choose(run, nodes)
+    under = {**preset.environment(nodes, inventory.instance_type), **open_mpi_defaults(run)}
+    variables = tuple(variables_of(run, role, under) for role in roles)
+    check(Situation(run, inventory, nodes, preset, variables))
+    job = Job(run, run_id, nodes, roles, variables)
+    launch = MODES[run.type](job)
+    return LaunchPlan(
+        type=run.type,
+        run_id=run_id,
+        name=run.name,
+        cluster=inventory.cluster,
+        startup_order=launch.startup_order,
+        stop_criteria=launch.stop_criteria,
+        max_duration_s=run.max_duration,
+        on_stop=run.on_stop,
+        ready=launch.ready,
+        image=_image(run),
+        network=network_plan(run, preset, inventory, nodes),
+        nodes=tuple(_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))),
+        cluster_ips=tuple(node.private_ip for node in inventory.nodes),
+        is_spot=inventory.is_spot,
+        dashboard=launch.dashboard,
+        programs=_programs(run),
+        warnings=warnings(preset, _own_names(run)),
+    )
+
+
+def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -> NodePlan:
+    node, part, own = job.nodes[rank], launch.parts[rank], job.variables[rank]
+    folder = run_folder(job.run_id)
+    files = {"hostfile": launch.hostfile, **part.files}
+    return NodePlan(
+        rank=rank,
+        name=node.name,
+        private_ip=node.private_ip,
+        role=job.roles[rank],
+        environment={
+            **own.values,
+            **node_environment(job, inventory, rank),
+            **part.environment,
+        },
+        secrets=dict(own.secrets),
+        script=part.script,
+        files={f"{folder}/{name}": text for name, text in files.items()},
+        processes=part.processes,
+    )
+
+
+def _own_names(run: Run) -> dict[str, object]:
+    """The variables that the run file sets, of whatever role."""
+    names: dict[str, object] = dict(run.env)
+    for role in run.roles.values():
+        names.update(role.env)
+    return names
+
+
+_PROGRAM = re.compile(
+    r"\b((?:all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter|scatter"
+    r"|sendrecv)_perf)\b"
+)
+
+
+def _programs(run: Run) -> tuple[str, ...]:
+    """nccl-tests' programs in the order in which the run's commands name them."""
+    if isinstance(run, NcclTests):
+        return tuple(f"{collective}_perf" for collective in run.collectives)
+    own = getattr(run, "commands", None) or ()
+    commands = [*own, *(text for role in run.roles.values() for text in role.commands or ())]
+    return tuple(name for text in commands for name in _PROGRAM.findall(text))
+
+
+def _image(run: Run) -> ImagePlan | None:
+    if run.image is None:
+        return None
+    auth = run.registry_auth
+    return ImagePlan(
+        reference=run.image,
+        username=auth.username if auth else "",
+        password_secret=auth.password.secret if auth else "",
+    )

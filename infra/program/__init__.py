@@ -1,0 +1,1 @@
+"""The Pulumi program: the resources of one cluster."""

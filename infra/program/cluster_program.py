@@ -1,0 +1,99 @@
+"""The Pulumi program: what exists in the cloud for one cluster."""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from config.cluster.resolved import Resolved
+
+if TYPE_CHECKING:
+    from infra.program.tags import Named
+
+OUTPUT = "fleet"
+"""The stack's one output: `infra.fleet.Fleet` as a mapping."""
+
+
+def load_classes() -> None:
+    """Import the AWS classes, which takes half a second, before a program needs them."""
+    with warnings.catch_warnings():
+        # They warn of their own renamed classes, whether used or not.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import infra.program.instances
+        import infra.program.security_groups
+        import infra.program.shared_storage
+        import infra.program.vpc  # noqa: F401
+
+
+def first_step(resolved: Resolved) -> Callable[[], None]:
+    """The program of a cluster that has its placement group and nothing else.
+
+    The rest must wait: capacity is claimed in the group, and the subnets lie where the claim is.
+    """
+
+    def build() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from infra.program.instances import placement_group
+
+        placement_group(_named(resolved))
+
+    return build
+
+
+def _named(resolved: Resolved) -> "Named":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import pulumi_aws
+
+        from infra.program.tags import Named
+
+    provider = pulumi_aws.Provider(
+        "aws",
+        region=resolved.region,
+        # Credentials of another account must not touch this cluster, nor make a second one.
+        allowed_account_ids=[resolved.account],
+    )
+    return Named(resolved, provider)
+
+
+def program(resolved: Resolved) -> Callable[[], None]:
+    """The program for Pulumi's Automation API; all of its resources are `resolved`'s."""
+
+    def build() -> None:
+        # Imported when a program runs and not before: the AWS classes take half a second.
+        with warnings.catch_warnings():
+            # They warn of their own renamed classes, whether used or not.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import pulumi
+
+            from infra.program.instances import addresses, bastion, nodes
+            from infra.program.security_groups import access
+            from infra.program.shared_storage import storage
+            from infra.program.vpc import network
+
+        named = _named(resolved)
+        net = network(named)
+        who = access(net, named)
+        entry = bastion(net, who, named)
+        fleet = nodes(net, who, named, storage(net, named))
+        public = [address.public_ip for address in addresses(fleet, named)] or [""] * len(fleet)
+        pulumi.export(
+            OUTPUT,
+            {
+                "vpc_id": net.vpc,
+                "subnet_id": net.nodes,
+                "bastion_id": entry.id if entry else "",
+                "bastion_address": entry.public_ip if entry else "",
+                "nodes": [
+                    {
+                        "name": name,
+                        "instance_id": node.id,
+                        "private_ip": node.private_ip,
+                        "public_ip": address,
+                    }
+                    for name, node, address in zip(resolved.node_names, fleet, public, strict=True)
+                ],
+            },
+        )
+
+    return build

@@ -1,0 +1,219 @@
+"""The instances: a bastion, and the nodes by one launch template in one placement group."""
+
+from collections.abc import Sequence
+
+import pulumi
+from pulumi_aws import ec2
+
+from config.cluster.resolved import Interface, Resolved
+from infra.program.node_role import instance_profile
+from infra.program.security_groups import Access
+from infra.program.shared_storage import Storage
+from infra.program.tags import Named
+from infra.program.user_data import encode, mounting
+from infra.program.vpc import Network
+
+
+def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | None:
+    """The small machine with a public address through which people reach the nodes, if any."""
+    resolved = named.resolved
+    if access.bastion is None:
+        return None
+    return ec2.Instance(
+        "bastion",
+        ami=resolved.bastion_image.id,
+        instance_type=resolved.bastion_type,
+        subnet_id=network.public,
+        vpc_security_group_ids=[access.bastion.id],
+        associate_public_ip_address=True,
+        key_name=access.key.key_name,
+        user_data_base64=encode(resolved.bastion_user_data),
+        user_data_replace_on_change=True,
+        instance_initiated_shutdown_behavior="terminate",
+        metadata_options=ec2.InstanceMetadataOptionsArgs(
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=resolved.hop_limit,
+        ),
+        root_block_device=ec2.InstanceRootBlockDeviceArgs(
+            volume_type="gp3", encrypted=True, delete_on_termination=True
+        ),
+        tags=named.tags("bastion"),
+        volume_tags=named.tags("bastion"),
+        opts=named.options(network.public_ready),
+    )
+
+
+def nodes(
+    network: Network, access: Access, named: Named, storage: Storage | None = None
+) -> tuple[ec2.Instance, ...]:
+    """One instance per node, in rank order.
+
+    They differ in their names alone, so that a node more or less touches no other. The template's
+    version is pinned: a change that needs other machines shows as their replacement.
+    """
+    template = _template(network, access, named, storage)
+    launch = ec2.InstanceLaunchTemplateArgs(
+        id=template.id, version=template.latest_version.apply(str)
+    )
+    return tuple(
+        ec2.Instance(
+            name,
+            launch_template=launch,
+            tags=named.tags(name),
+            # GPU capacity is scarce and quotas are tight: the old machine makes room first.
+            opts=named.options(network.nodes_ready, delete_first=True),
+        )
+        for name in named.resolved.node_names
+    )
+
+
+def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...]:
+    """An Elastic IP on the primary interface of each node, or none at all.
+
+    AWS gives no public address by itself to an instance with several interfaces
+    ("InvalidParameterCombination: The associatePublicIPAddress parameter cannot be specified when
+    launching with multiple network interfaces", 2026-11-20).
+    """
+    if not named.resolved.cluster.network.nodes_are_public:
+        return ()
+    return tuple(
+        ec2.Eip(
+            name,
+            domain="vpc",
+            network_interface=node.primary_network_interface_id,
+            tags=named.tags(name),
+            opts=named.options(),
+        )
+        for name, node in zip(named.resolved.node_names, nodes, strict=True)
+    )
+
+
+def _template(
+    network: Network, access: Access, named: Named, storage: Storage | None
+) -> ec2.LaunchTemplate:
+    resolved = named.resolved
+    volume = resolved.cluster.storage.root
+    groups = [access.nodes.id, *([storage.members.id] if storage else [])]
+    root = ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+        volume_size=volume.gib,
+        iops=volume.iops,
+        throughput=volume.throughput,
+        volume_type="gp3",
+        encrypted="true",
+        delete_on_termination="true",
+    )
+    return ec2.LaunchTemplate(
+        "nodes",
+        name=named.name("nodes"),
+        update_default_version=True,
+        instance_type=resolved.instance_type.name,
+        image_id=resolved.image.id,
+        key_name=access.key.key_name,
+        iam_instance_profile=_profile(named),
+        network_interfaces=_interfaces(resolved.interfaces, network, groups),
+        block_device_mappings=[
+            ec2.LaunchTemplateBlockDeviceMappingArgs(
+                device_name=resolved.image.root_device, ebs=root
+            )
+        ],
+        metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
+            http_endpoint="enabled",
+            http_tokens="required",
+            http_put_response_hop_limit=resolved.hop_limit,
+        ),
+        instance_initiated_shutdown_behavior="terminate",
+        instance_market_options=_market(resolved),
+        capacity_reservation_specification=_reservation(resolved),
+        placement=_placement(named),
+        user_data=_user_data(resolved, storage),
+        tag_specifications=[
+            ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
+            for kind in ("instance", "volume", "network-interface")
+        ],
+        tags=named.tags("nodes"),
+        opts=named.options(),
+    )
+
+
+def _profile(named: Named) -> ec2.LaunchTemplateIamInstanceProfileArgs | None:
+    profile = instance_profile(named)
+    return None if profile is None else ec2.LaunchTemplateIamInstanceProfileArgs(name=profile.name)
+
+
+def _user_data(resolved: Resolved, storage: Storage | None) -> pulumi.Input[str]:
+    """What the nodes mount is in it as soon as it is known; it stays the same from then on."""
+    text, sent = resolved.user_data, resolved.sent
+    if storage is None:
+        return encode(text, sent)
+    return storage.source.apply(lambda source: encode(mounting(text, source), sent))
+
+
+def _interfaces(
+    layout: tuple[Interface, ...], network: Network, groups: Sequence[pulumi.Input[str]]
+) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
+    return [
+        ec2.LaunchTemplateNetworkInterfaceArgs(
+            network_card_index=interface.card,
+            device_index=interface.device,
+            interface_type=interface.type,
+            subnet_id=network.nodes,
+            security_groups=list(groups),
+            associate_public_ip_address="false",
+            delete_on_termination="true",
+        )
+        for interface in layout
+    ]
+
+
+def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
+    """Spot instances that end when AWS wants them back, a block's, or None for on-demand."""
+    kind = resolved.cluster.capacity.type
+    if kind == "capacity-block":
+        return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+    if kind != "spot":
+        return None
+    return ec2.LaunchTemplateInstanceMarketOptionsArgs(
+        market_type="spot",
+        spot_options=ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
+            spot_instance_type="one-time", instance_interruption_behavior="terminate"
+        ),
+    )
+
+
+def _placement(named: Named) -> ec2.LaunchTemplatePlacementArgs | None:
+    """The group of the reservation if it lies in one, else the cluster's own if it has one."""
+    reservation = named.resolved.reservation
+    if reservation is not None and reservation.group:
+        return ec2.LaunchTemplatePlacementArgs(group_name=reservation.group)
+    group = placement_group(named)
+    return None if group is None else ec2.LaunchTemplatePlacementArgs(group_name=group.name)
+
+
+def placement_group(named: Named) -> ec2.PlacementGroup | None:
+    """A cluster placement group of the cluster's own: its members lie close to each other.
+
+    None where the file says so, and for a reservation: capacity that was not reserved in the group
+    is not to be had in it (aws-samples, parallelcluster README: "placement groups may conflict with
+    the placement group assigned to your ODCR/CB and cause ICE", 2026-11-20).
+    """
+    resolved = named.resolved
+    if resolved.cluster.placement.strategy == "none" or resolved.reservation is not None:
+        return None
+    return ec2.PlacementGroup(
+        "nodes", name=named.name(), strategy="cluster", tags=named.tags(), opts=named.options()
+    )
+
+
+def _reservation(
+    resolved: Resolved,
+) -> ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
+    """The user's reservation by its id. A claim needs none: its group's members run in it."""
+    if resolved.reservation is None:
+        return None
+    target = ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+        capacity_reservation_id=resolved.reservation.id
+    )
+    return ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_target=target
+    )

@@ -1,0 +1,106 @@
+"""Who may talk to whom: security groups, and the key that opens the nodes."""
+
+from dataclasses import dataclass
+
+from pulumi_aws import ec2
+
+from config.cluster.resolved import Resolved
+from infra.program.tags import Named
+from infra.program.vpc import Network
+
+_WORLD = "0.0.0.0/0"
+
+
+@dataclass(frozen=True)
+class Access:
+    """The security groups of nodes and, if there is one, bastion, and the cluster's key pair."""
+
+    nodes: ec2.SecurityGroup
+    bastion: ec2.SecurityGroup | None
+    key: ec2.KeyPair
+
+
+def access(network: Network, named: Named) -> Access:
+    """People ssh in from the caller's range to the bastion, and from there to the nodes.
+
+    Without a bastion they go to the nodes, from the same range; through Session Manager they come
+    from nowhere: the nodes' agents call AWS, and no port is open.
+
+    The nodes' group lets them talk to themselves both ways, every protocol: EFA traffic is not IP
+    and passes only between members of one group whose rules name the group itself, in and out.
+    Source: AWS, "Get started with EFA and NCCL", step 1 (EC2 User Guide, 2026-11-20).
+    """
+    resolved = named.resolved
+    bastion = _bastion(network, named) if resolved.cluster.network.has_bastion else None
+    source, ssh = _way_in(resolved, bastion)
+    nodes = ec2.SecurityGroup(
+        "nodes",
+        name=named.name("nodes"),
+        description=f"gpuctl {resolved.cluster.name}: nodes among themselves, {source}",
+        vpc_id=network.vpc,
+        ingress=[
+            ec2.SecurityGroupIngressArgs(
+                description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
+            ),
+            *ssh,
+        ],
+        egress=[
+            ec2.SecurityGroupEgressArgs(
+                description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
+            ),
+            _everything(
+                "to the world"
+                if resolved.cluster.network.nodes_are_public or resolved.existing_network
+                else "to the world through NAT",
+                cidr_blocks=[_WORLD],
+            ),
+        ],
+        tags=named.tags("nodes"),
+        opts=named.options(),
+    )
+    key = ec2.KeyPair(
+        "key",
+        key_name=named.name(),
+        public_key=resolved.public_key,
+        tags=named.tags(),
+        # The name is taken until the old one is gone.
+        opts=named.options(delete_first=True),
+    )
+    return Access(nodes=nodes, bastion=bastion, key=key)
+
+
+def _way_in(
+    resolved: Resolved, bastion: ec2.SecurityGroup | None
+) -> tuple[str, list[ec2.SecurityGroupIngressArgs]]:
+    """Who may ssh to the nodes, in words and as rules."""
+    if resolved.cluster.network.uses_session_manager:
+        return "Session Manager", []
+    if bastion is None:
+        return "ssh from the caller", [_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])]
+    return "ssh from the bastion", [_ssh("ssh from the bastion", security_groups=[bastion.id])]
+
+
+def _bastion(network: Network, named: Named) -> ec2.SecurityGroup:
+    resolved = named.resolved
+    return ec2.SecurityGroup(
+        "bastion",
+        name=named.name("bastion"),
+        description=f"gpuctl {resolved.cluster.name}: ssh from the caller to the bastion",
+        vpc_id=network.vpc,
+        ingress=[_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])],
+        egress=[_everything("to the world", cidr_blocks=[_WORLD])],
+        tags=named.tags("bastion"),
+        opts=named.options(),
+    )
+
+
+def _ssh(description: str, **source: object) -> ec2.SecurityGroupIngressArgs:
+    return ec2.SecurityGroupIngressArgs(
+        description=description, protocol="tcp", from_port=22, to_port=22, **source
+    )
+
+
+def _everything(description: str, **target: object) -> ec2.SecurityGroupEgressArgs:
+    return ec2.SecurityGroupEgressArgs(
+        description=description, protocol="-1", from_port=0, to_port=0, **target
+    )

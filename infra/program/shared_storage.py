@@ -1,0 +1,112 @@
+"""The file system that all nodes share: made with the cluster, and removed with it."""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_aws import ec2, efs, fsx
+
+from config.cluster.cluster_file import Shared
+from infra.program.tags import Named
+from infra.program.vpc import Network
+
+PORTS = {"efs": ((2049, 2049),), "fsx-lustre": ((988, 988), (1018, 1023))}
+"""TCP ports: EFS User Guide, "Using VPC security groups"; FSx for Lustre User Guide, "File system
+access control with Amazon VPC" (2026-11-20)."""
+
+DEPLOYMENTS = {"scratch": "SCRATCH_2", "persistent": "PERSISTENT_2"}
+
+LUSTRE = "2.15"
+"""The server's version; AWS's clients for Ubuntu 22.04 and 24.04 and for AL2023 are 2.15 too."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """`members` may talk to the file system, `source` is what they mount.
+
+    Nodes do not wait for the way to it: they boot meanwhile, and mount it as soon as it is there.
+    """
+
+    members: ec2.SecurityGroup
+    source: pulumi.Output[str]
+
+
+def storage(network: Network, named: Named) -> Storage | None:
+    """The file system that the cluster file asks for, reachable from the nodes' subnet; or None."""
+    shared = named.resolved.cluster.storage.shared
+    if shared is None:
+        return None
+    members = _members(shared, network, named)
+    if shared.type == "efs":
+        return Storage(members, _efs(members, network, named))
+    return Storage(members, _lustre(shared, members, network, named))
+
+
+def _members(shared: Shared, network: Network, named: Named) -> ec2.SecurityGroup:
+    """One group of the nodes and of the file system: on its ports they reach each other.
+
+    Lustre's servers open connections to their clients too, and to each other.
+    """
+    return ec2.SecurityGroup(
+        "shared",
+        name=named.name("shared"),
+        description=f"gpuctl {named.resolved.cluster.name}: nodes and their shared file system",
+        vpc_id=network.vpc,
+        ingress=[
+            ec2.SecurityGroupIngressArgs(
+                description=shared.type, protocol="tcp", from_port=first, to_port=last, self=True
+            )
+            for first, last in PORTS[shared.type]
+        ],
+        egress=[
+            ec2.SecurityGroupEgressArgs(
+                description=shared.type, protocol="tcp", from_port=first, to_port=last, self=True
+            )
+            for first, last in PORTS[shared.type]
+        ],
+        tags=named.tags("shared"),
+        opts=named.options(),
+    )
+
+
+def _efs(members: ec2.SecurityGroup, network: Network, named: Named) -> pulumi.Output[str]:
+    """Encrypted, its throughput elastic, with a mount target in the nodes' subnet."""
+    files = efs.FileSystem(
+        "shared",
+        creation_token=named.name(),
+        encrypted=True,
+        throughput_mode="elastic",
+        tags=named.tags("shared"),
+        # The token is taken until the old one is gone.
+        opts=named.options(delete_first=True),
+    )
+    efs.MountTarget(
+        "shared",
+        file_system_id=files.id,
+        subnet_id=network.nodes,
+        security_groups=[members.id],
+        # A file system has one of them in a zone.
+        opts=named.options(delete_first=True),
+    )
+    return pulumi.Output.concat(files.dns_name, ":/")
+
+
+def _lustre(
+    shared: Shared, members: ec2.SecurityGroup, network: Network, named: Named
+) -> pulumi.Output[str]:
+    """In the nodes' subnet. Another size is another file system: the plan shows a replacement."""
+    deployment = shared.deployment or "scratch"
+    files = fsx.LustreFileSystem(
+        "shared",
+        subnet_ids=network.nodes,
+        security_group_ids=[members.id],
+        storage_capacity=shared.capacity_gib or 1200,
+        deployment_type=DEPLOYMENTS[deployment],
+        per_unit_storage_throughput=(
+            (shared.throughput or 125) if deployment == "persistent" else None
+        ),
+        file_system_type_version=LUSTRE,
+        tags=named.tags("shared"),
+        # AWS grows one in place over hours, in steps, and never shrinks it.
+        opts=named.options(replace_on=["storageCapacity", "perUnitStorageThroughput"]),
+    )
+    return pulumi.Output.concat(files.dns_name, "@tcp:/", files.mount_name)

@@ -1,0 +1,108 @@
+"""The cluster's own network: a VPC with a public and a private subnet in one zone.
+
+Nodes have no public address: what they fetch goes through a NAT gateway, and people come in through
+the bastion; both live in the public subnet. Unless each is to have an Elastic IP: then the nodes'
+subnet is the public one, and there is neither. Where the cluster goes into a network that exists,
+nothing of this is made.
+"""
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_aws import ec2
+
+from infra.program.subnets import carve
+from infra.program.tags import Named
+
+
+@dataclass(frozen=True)
+class Network:
+    """The ids of a VPC, of the nodes' subnet in it, and of the bastion's, which may be the same.
+
+    When all of a `_ready` is there its subnet reaches the world; empty where it did before.
+    """
+
+    vpc: pulumi.Input[str]
+    public: pulumi.Input[str]
+    nodes: pulumi.Input[str]
+    public_ready: tuple[pulumi.Resource, ...] = ()
+    nodes_ready: tuple[pulumi.Resource, ...] = ()
+
+
+def network(named: Named) -> Network:
+    """The network that exists, or the VPC and all that routes in it."""
+    existing = named.resolved.existing_network
+    if existing is not None:
+        nodes = existing.subnets[named.resolved.zone]
+        return Network(existing.vpc, existing.bastion_subnet, nodes)
+    cidr = named.resolved.cluster.network.cidr
+    vpc = ec2.Vpc(
+        "vpc",
+        cidr_block=cidr,
+        enable_dns_support=True,
+        enable_dns_hostnames=True,
+        tags=named.tags(),
+        opts=named.options(),
+    )
+    ranges = carve(cidr)
+    is_direct = named.resolved.cluster.network.nodes_are_public
+    public = _subnet("public", str(ranges.private if is_direct else ranges.public), vpc, named)
+    internet = ec2.InternetGateway(
+        "internet",
+        vpc_id=vpc.id,
+        tags=named.tags("internet"),
+        # AWS detaches no gateway through which public addresses are reached: another VPC gets its
+        # own, and the old one goes after everything in its VPC.
+        opts=named.options(replace_on=["vpcId"]),
+    )
+    public_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
+    public_ready = _routed("public", public, public_route, vpc, named)
+    if is_direct:
+        return Network(vpc.id, public.id, public.id, (public_ready,), (public_ready,))
+    private = _subnet("private", str(ranges.private), vpc, named)
+    nat = _nat(public, internet, public_ready, named)
+    private_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
+    private_ready = _routed("private", private, private_route, vpc, named)
+    return Network(vpc.id, public.id, private.id, (public_ready,), (private_ready,))
+
+
+def _nat(
+    public: ec2.Subnet,
+    internet: ec2.InternetGateway,
+    public_ready: pulumi.Resource,
+    named: Named,
+) -> ec2.NatGateway:
+    """The way out for what has no public address."""
+    address = ec2.Eip("nat", domain="vpc", tags=named.tags("nat"), opts=named.options([internet]))
+    return ec2.NatGateway(
+        "nat",
+        subnet_id=public.id,
+        allocation_id=address.id,
+        tags=named.tags("nat"),
+        # The address is taken until the old one is gone.
+        opts=named.options([public_ready], delete_first=True),
+    )
+
+
+def _subnet(name: str, cidr: str, vpc: ec2.Vpc, named: Named) -> ec2.Subnet:
+    return ec2.Subnet(
+        name,
+        vpc_id=vpc.id,
+        cidr_block=cidr,
+        availability_zone=named.resolved.zone,
+        map_public_ip_on_launch=False,
+        tags=named.tags(name),
+        opts=named.options(),
+    )
+
+
+def _routed(
+    name: str, subnet: ec2.Subnet, route: ec2.RouteTableRouteArgs, vpc: ec2.Vpc, named: Named
+) -> ec2.RouteTableAssociation:
+    """The subnet has a table of its own with that one route beside the VPC's own."""
+    table = ec2.RouteTable(
+        name, vpc_id=vpc.id, routes=[route], tags=named.tags(name), opts=named.options()
+    )
+    return ec2.RouteTableAssociation(
+        name, subnet_id=subnet.id, route_table_id=table.id, opts=named.options()
+    )

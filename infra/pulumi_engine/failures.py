@@ -1,0 +1,88 @@
+"""What the engine says when something fails, as one line that says what to do."""
+
+import re
+from dataclasses import dataclass
+
+from pulumi.automation import DiagnosticEvent
+
+from config.catalogue.aws_codes import aws_code
+from config.errors import InfraError
+from infra.pulumi_engine.changes import name_of
+
+_COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
+# EC2's errors are "api error CODE: text"; those of services with typed errors leave the words out.
+_AWS = re.compile(r"(?:api error |RequestID: [\w-]+, )(?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
+_CODE = re.compile(r"[A-Z][\w.]+")
+_BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
+
+_LONGEST = 400  # of a complaint: AWS sometimes lists every zone of the world
+
+_TAKEN = "a cluster of this name exists already, or was left by a crash: `gpuctl down {stack}`"
+
+_HINTS = {
+    "InvalidKeyPair.Duplicate": _TAKEN,
+    "InvalidPlacementGroup.Duplicate": _TAKEN,
+    "InvalidGroup.Duplicate": _TAKEN,
+    "InvalidLaunchTemplateName.AlreadyExistsException": _TAKEN,
+}
+_GOES_ON = "what exists is remembered: run the same command again, or `gpuctl down {stack}`"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The engine's complaint about one resource; `urn` is empty where it is about none."""
+
+    urn: str
+    text: str
+
+    @property
+    def generic(self) -> bool:
+        """Whether it only says that something else failed."""
+        return bool(
+            re.match(r"(update|preview|refresh|destroy)?\s*(failed|canceled)$", self.text)
+            or "resource monitor shut down" in self.text.lower()
+            or "Resource monitor has terminated" in self.text
+        )
+
+
+def failure_of(event: DiagnosticEvent) -> Failure:
+    """The complaint in an event, on one line and without the engine's framing."""
+    return Failure(event.urn or "", one_line(event.message))
+
+
+def one_line(message: str) -> str:
+    """AWS's code and text where there are any, else the message; on one line."""
+    plain = _COLOUR.sub("", message)
+    aws = _AWS.search(plain)
+    if aws:
+        return _cut(" ".join(f"{aws['code']}: {aws['text']}".split()))
+    lines = [_BULLET.sub("", line).strip() for line in plain.splitlines()]
+    wanted = [line for line in lines if line and not re.match(r"\d+ errors? occurred:", line)]
+    return _cut(" ".join(wanted).removeprefix("error: "))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def error(stack: str, failure: Failure) -> InfraError:
+    """The failure as gpuctl's own error."""
+    code = failure.text.partition(":")[0]
+    if "resource plugin" in failure.text:
+        hint = "let this machine reach Pulumi's download site once, or install the plugin by hand"
+    elif "by the plan" in failure.text or "violates plan" in failure.text:
+        return InfraError(
+            f"{stack} has changed since the plan was made: {failure.text}", "plan again"
+        )
+    else:
+        known = aws_code(code)
+        hint = _HINTS.get(code) or (known.remedy if known else _GOES_ON)
+    if not failure.urn:
+        return InfraError(failure.text, hint.format(stack=stack))
+    kind = failure.urn.split("::")[2].rpartition("$")[2]
+    return InfraError(
+        f"{name_of(failure.urn)} ({kind}) failed: {failure.text}",
+        hint.format(stack=stack),
+        code if _CODE.fullmatch(code) else "",
+        name_of(failure.urn),
+    )

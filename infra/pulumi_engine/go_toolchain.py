@@ -1,0 +1,139 @@
+"""A Go toolchain for building Pulumi's engine: the one on PATH where it fits, or Go's own release.
+
+Behind a closed network the Go module proxy is often all there is, and it serves Go itself as the
+module `golang.org/toolchain` (https://go.dev/doc/toolchain#download, 2026-11-20). The archives
+are pinned in `source/SHA256SUMS`.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from config.errors import InfraError
+from config.folders import cache_home
+from config.progress import Reporter
+from infra.pulumi_engine.pinned_downloads import fetch_pinned, pinned_sha256
+
+SOURCE = Path(__file__).parent / "source"
+VERSION = "1.26.8"
+_PUBLIC_PROXY = "https://proxy.golang.org"
+_NUMBERS = re.compile(r"go(\d+(?:\.\d+)*)")
+
+
+def go_folder() -> Path:
+    """Where toolchains that gpuctl fetched lie, and what only they use."""
+    return cache_home() / "go"
+
+
+def required_go() -> str:
+    """The oldest Go that builds the engine: the `go` line of the shipped go.mod."""
+    match = re.search(r"^go (\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
+    assert match is not None, "the shipped go.mod has no go line"
+    return match[1]
+
+
+def version_of(go: Path) -> str | None:
+    """`1.26.8` for a `go` command; None for one that does not answer as Go does."""
+    try:
+        # Without `local`, a go.mod in the working directory may make Go fetch another release.
+        answer = subprocess.run(
+            [go, "version"],
+            env=os.environ | {"GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = _NUMBERS.search(answer)
+    return match[1] if match else None
+
+
+def is_fitting(version: str | None) -> bool:
+    """Whether this Go builds the engine."""
+    return version is not None and _numbers(version) >= _numbers(required_go())
+
+
+def go_on_path() -> Path | None:
+    """The `go` on PATH when it is new enough."""
+    found = shutil.which("go")
+    return Path(found) if found and is_fitting(version_of(Path(found))) else None
+
+
+def ensure_go(report: Reporter) -> Path:
+    """A `go` command that builds the engine lies at the returned path.
+
+    Raises InfraError when PATH has none and Go's own release cannot be had here.
+    """
+    go = go_on_path()
+    if go is not None:
+        return go
+    release = go_folder() / f"go{VERSION}"
+    if not (release / "bin" / "go").is_file():
+        _fetch(release, report)
+    return release / "bin" / "go"
+
+
+def proxy_url() -> str:
+    """The first entry of GOPROXY that is a proxy, or the public one.
+
+    Raises InfraError for `GOPROXY=off`: the user wants no module downloads.
+    """
+    for entry in re.split(r"[,|]", os.environ.get("GOPROXY", "")):
+        if entry.strip() == "off":
+            raise InfraError("GOPROXY is off", "unset GOPROXY, or set it to a Go module proxy")
+        if entry.strip() not in ("", "direct"):
+            return entry.strip().rstrip("/")
+    return _PUBLIC_PROXY
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _platform() -> str:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return f"{sys.platform}-{machine}"
+
+
+def _fetch(release: Path, report: Reporter) -> None:
+    """The pinned release lies unpacked at `release`, or nothing does."""
+    module = f"v0.0.1-go{VERSION}.{_platform()}"
+    if pinned_sha256(f"{module}.zip") is None:
+        raise InfraError(
+            f"no Go >= {required_go()} on PATH, and none is pinned for {_platform()}",
+            f"install Go >= {required_go()}",
+        )
+    proxy = proxy_url()
+    if not proxy.startswith(("https://", "http://", "file://")):
+        raise InfraError(f"GOPROXY '{proxy}' is not a URL", f"set it to {_PUBLIC_PROXY}")
+    url = f"{proxy}/golang.org/toolchain/@v/{module}.zip"
+    hint = f"install Go >= {required_go()}, or set GOPROXY to a Go module proxy"
+    release.parent.mkdir(parents=True, exist_ok=True)
+    for left in release.parent.glob(".fetch-*"):  # of a killed process: the caller holds the lock
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=release.parent, prefix=".fetch-") as folder:
+        archive = Path(folder) / "go.zip"
+        fetch_pinned(url, archive, f"go {VERSION}", report, hint)
+        _unpack(archive, f"golang.org/toolchain@{module}/", Path(folder) / "go")
+        (Path(folder) / "go").rename(release)
+
+
+def _unpack(archive: Path, prefix: str, target: Path) -> None:
+    """Module archives keep no modes: what Go starts is made executable here."""
+    with zipfile.ZipFile(archive) as files:
+        for info in files.infolist():
+            name = info.filename.removeprefix(prefix)
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with files.open(info) as source, path.open("wb") as file:
+                shutil.copyfileobj(source, file)
+            if name.startswith(("bin/", "pkg/tool/")):
+                path.chmod(0o755)

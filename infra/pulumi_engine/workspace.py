@@ -1,0 +1,335 @@
+"""Where Pulumi's engine works for one cluster, and how it is started and stopped."""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pulumi import automation
+from pulumi.automation import errors
+from pulumi.automation._stack import StackInitMode  # its constructor's, and exported nowhere else
+from semver import VersionInfo
+
+from config.errors import InfraError
+from config.folders import cache_home
+from config.target import Target
+
+if TYPE_CHECKING:
+    from infra.pulumi_engine.installation import Engine
+
+PROJECT = "gpuctl"
+_OTHER_CREDENTIALS = frozenset(
+    {
+        *("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        *("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME"),
+        *("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+        *("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_DEFAULT_REGION"),
+    }
+)
+_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+
+
+def folder(name: str, target: Target) -> Path:
+    """Where the engine finds the project's settings for the stack, and plans are kept."""
+    return target.state / "pulumi-project" / name
+
+
+class Workspace(automation.LocalWorkspace):
+    """A LocalWorkspace that starts the engine for answers alone.
+
+    Each start takes 0.2 s of a processor, and 0.15 s more where secrets are to be shown; gpuctl
+    keeps none in Pulumi.
+    """
+
+    pulumi_command: "EngineCommand"
+
+    def select_stack(self, stack_name: str) -> None:
+        """Do nothing: every command names its stack, and says when there is none."""
+
+    def export_stack(self, stack_name: str) -> automation.Deployment:
+        """Return the stack's state; what might be secret stays encrypted."""
+        state = self._ask("stack", "export", "--stack", stack_name)
+        return automation.Deployment(
+            version=state.get("version"), deployment=state.get("deployment")
+        )
+
+    def stack_outputs(self, stack_name: str) -> automation.OutputMap:
+        """Return what the last complete update put out."""
+        shown = self._ask("stack", "output", "--json", "--stack", stack_name)
+        return {name: automation.OutputValue(value, secret=False) for name, value in shown.items()}
+
+    def remove_stack(
+        self, stack_name: str, force: bool | None = None, preserve_config: bool | None = None
+    ) -> None:
+        """Remove the stack's state from the backend, earlier states of it too."""
+        del force, preserve_config
+        self._run("stack", "rm", "--yes", "--remove-backups", "--stack", stack_name)
+
+    def _ask(self, *arguments: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self._run(*arguments))
+        return told
+
+    def _run(self, *arguments: str) -> str:
+        home = {"PULUMI_HOME": self.pulumi_home or ""}
+        return self.pulumi_command.run(
+            list(arguments), self.work_dir, {**home, **self.env_vars}
+        ).stdout
+
+
+class Operations(automation.Stack):
+    """A stack whose updates do not ask afterwards what its events have told already."""
+
+    workspace: Workspace
+
+    def __init__(self, name: str, workspace: Workspace) -> None:
+        super().__init__(name, workspace, StackInitMode.SELECT)
+
+    @property
+    def engine(self) -> "EngineCommand":
+        """The engine that works for this stack."""
+        return self.workspace.pulumi_command
+
+    def has_settings(self) -> bool:
+        """Return whether a stack of this name was made here, in whatever backend."""
+        try:
+            self.workspace.stack_settings(self.name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def make(self) -> None:
+        """Make the stack if there is none."""
+        with suppress(errors.StackAlreadyExistsError):  # as wanted
+            self.workspace.create_stack(self.name)
+
+    def outputs(self) -> automation.OutputMap:
+        """Return nothing: see `infra.pulumi_engine.engine_events.Watch.outputs`."""
+        return {}
+
+    def info(self, show_secrets: bool = True) -> automation.UpdateSummary:
+        """Return a summary of nothing, and read no history."""
+        del show_secrets
+        return _NO_SUMMARY
+
+
+_NO_SUMMARY = automation.UpdateSummary(
+    kind="update",
+    start_time=datetime.min,
+    message="",
+    environment={},
+    config={},
+    result="succeeded",
+)
+
+
+def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
+    """A workspace for the stack `name`, in its own folder, which exists then."""
+    kept = backend_folder(target)
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+    return Workspace(
+        work_dir=str(folder(name, target)),
+        pulumi_home=str(_home(name, target)),
+        env_vars=_environment(target),
+        project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
+        pulumi_command=EngineCommand(engine),
+    )
+
+
+def _home(name: str, target: Target) -> Path:
+    """Make and return the engine's own folder for the stack.
+
+    The engine logs each operation there (`logs/`, https://github.com/pulumi/pulumi/pull/23731,
+    3.258.0 has no way to switch it off) and notes the chosen stack: both go with the stack.
+    Plugins weigh hundreds of megabytes: all stacks share them.
+    """
+    home, plugins = folder(name, target) / "home", cache_home() / "pulumi" / "plugins"
+    home.mkdir(parents=True, exist_ok=True)
+    plugins.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # of an earlier command, or of one that runs too
+        (home / "plugins").symlink_to(plugins)
+    return home
+
+
+def remove_folders(name: str, target: Target) -> None:
+    """Remove what this machine keeps for the stack; its state must be gone from the backend."""
+    shutil.rmtree(folder(name, target), ignore_errors=True)
+    kept = backend_folder(target)
+    for empty in kept.glob(f".pulumi/**/{PROJECT}/{name}") if kept else ():
+        with suppress(OSError):  # another client's lock is in it
+            empty.rmdir()
+
+
+def backend_folder(target: Target) -> Path | None:
+    """Return the folder that is the backend, or None for a backend elsewhere."""
+    backend = urlsplit(target.backend_url)
+    if backend.scheme != "file":
+        return None
+    return Path(url2pathname(backend.path)).expanduser()
+
+
+def backend_url(target: Target) -> str:
+    """The backend's URL for the engine.
+
+    In a folder the engine writes a file of attributes beside each file, and not in one piece as
+    the file itself: killed in the middle it leaves an empty one, and then cannot read its state
+    ("failed to load checkpoint: EOF", seen with 3.258.0 on 2026-11-20). `metadata=skip` of
+    gocloud.dev's fileblob leaves the attributes, which Pulumi does not use, away.
+    """
+    url = target.backend_url
+    if not url.startswith("file://") or "?" in url:
+        return url
+    return f"{url}?metadata=skip"
+
+
+def _environment(target: Target) -> dict[str, str]:
+    """What the engine and its plugins see beside the process environment."""
+    environment = {
+        "PULUMI_SKIP_UPDATE_CHECK": "1",
+        "PULUMI_BACKEND_URL": backend_url(target),
+        "AWS_REGION": target.region,
+        **target.environment,
+    }
+    if not any(name in os.environ or name in target.environment for name in _PASSPHRASES):
+        environment["PULUMI_CONFIG_PASSPHRASE"] = _passphrase(target.state / "passphrase")
+    if target.provider_address is not None:
+        host, _, port = target.provider_address.rpartition(":")
+        if host not in ("127.0.0.1", "localhost"):
+            raise InfraError(
+                f"the provider's address is {target.provider_address}, and must be on loopback",
+                "the engine attaches only to a provider on this machine",
+            )
+        environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
+        environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
+    return environment
+
+
+def _passphrase(path: Path) -> str:
+    """The passphrase of this target's stacks, made at the first use, readable by its owner alone.
+
+    gpuctl keeps no secret in Pulumi; the engine wants one for every stack all the same.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(32))
+    try:
+        os.link(temporary, path)  # the first of two clients wins, and never half a file
+    except FileExistsError:
+        pass  # the other one's is read below
+    finally:
+        temporary.unlink()
+    return path.read_text()
+
+
+class EngineCommand(automation.PulumiCommand):
+    """Pulumi's engine as a process that Ctrl-C stops in order.
+
+    It runs in a session of its own, so that Ctrl-C of the terminal reaches only gpuctl. The first
+    is handed on: the engine ends what is under way and writes its state. The second ends it at
+    once. Either way KeyboardInterrupt is raised when the engine has ended.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self.command = str(engine.path)
+        self.version = VersionInfo.parse(engine.version.removeprefix("v"))
+        self._process: subprocess.Popen[str] | None = None
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Hand Ctrl-C on to the engine that works in another thread, or that is just started."""
+        self._is_interrupted = True
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+
+    def run(
+        self,
+        args: list[str],
+        cwd: str,
+        additional_env: Mapping[str, str],
+        on_output: automation.OnOutput | None = None,
+        on_error: automation.OnOutput | None = None,
+    ) -> automation.CommandResult:
+        """What the engine printed; raises the Automation API's CommandError when it failed."""
+        path = f"{Path(self.command).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        process = subprocess.Popen(
+            [self.command, "--non-interactive", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={
+                **inherited(additional_env),
+                **additional_env,
+                "PATH": path,
+                "PULUMI_AUTOMATION_API": "true",
+            },
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        self._process = process
+        if self._is_interrupted:
+            process.send_signal(signal.SIGINT)
+        output, out = _read(process.stdout, on_output)
+        complaints, err = _read(process.stderr, on_error)
+        interrupted = _wait(process)
+        for reader in (out, err):
+            reader.join()
+        if interrupted:
+            raise KeyboardInterrupt
+        result = automation.CommandResult(
+            stdout="\n".join(output), stderr="\n".join(complaints), code=process.returncode
+        )
+        if result.code != 0:
+            raise errors.create_command_error(result)
+        return result
+
+
+def inherited(given: Mapping[str, str]) -> dict[str, str]:
+    """The process environment, without what would contradict credentials that are given."""
+    if "AWS_ACCESS_KEY_ID" not in given:
+        return dict(os.environ)
+    return {name: value for name, value in os.environ.items() if name not in _OTHER_CREDENTIALS}
+
+
+def _wait(process: "subprocess.Popen[str]") -> bool:
+    """The process has ended; whether Ctrl-C was pressed meanwhile."""
+    interrupted = False
+    while True:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            interrupted = True
+            process.send_signal(signal.SIGINT)
+        else:
+            return interrupted
+
+
+def _read(
+    stream: IO[str] | None, on_line: automation.OnOutput | None
+) -> tuple[list[str], threading.Thread]:
+    """The stream's lines, growing until it closes, and the thread that reads them."""
+    assert stream is not None
+    lines: list[str] = []
+
+    def read() -> None:
+        with stream:
+            for line in stream:
+                lines.append(line.rstrip())
+                if on_line is not None:
+                    on_line(line.rstrip())
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return lines, thread

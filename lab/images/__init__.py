@@ -1,0 +1,1 @@
+"""The images that the lab's machines boot: built once and cached."""

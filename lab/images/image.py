@@ -1,0 +1,142 @@
+"""The images of the lab's machines: Debian with real cloud-init, made once and kept.
+
+`stock` is a distribution's plain cloud image, and has the source of a CPU stand-in for nccl-tests
+where set-up looks for source. `dlami` is what a Deep Learning AMI is to a job: it has Open MPI, in
+`/root/nccl-tests/build` programs that answer to nccl-tests' names, podman, and stand-ins for the
+tools of GPUs and EFA (`lab/images/stand_ins`). `frameworks` has what run files launch too
+(`lab.images.frameworks`).
+
+The images are in the cache, for all labs of this machine. A process of its own makes them
+(`lab.images.image_builder`).
+"""
+
+import fcntl
+import functools
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Literal, get_args
+
+from config.errors import LabError
+from config.progress import Progress, Reporter
+from lab.images import frameworks, image_recipes
+from lab.images.image_builder import build_image, remove
+from lab.places import images, make_private
+
+Flavour = Literal["stock", "dlami", "frameworks"]
+
+FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
+
+OF_THE_LAB: tuple[Flavour, ...] = ("dlami", "stock")
+"""What every lab has; the rest is made when a cluster asks for it."""
+
+_BASE: dict[Flavour, Flavour] = {"dlami": "stock", "frameworks": "dlami"}
+"""The flavour that another one is a copy of, with more software."""
+
+_TAKES = {
+    "dlami": "about a minute",
+    "stock": "about a minute",
+    "frameworks": "about six minutes and 3 GB",
+}
+
+
+def ensure_image(flavour: Flavour, report: Reporter) -> Path:
+    """Return the root file system of the flavour; make it when it is not in the cache.
+
+    It is whole or not there at all. Progress has stage `image`, subject the flavour (the flavour
+    that it is based on is made first). LabError when it cannot be made. Images of former recipes
+    are gone after a build.
+    """
+    path = image_path(flavour)
+    if path.is_dir():
+        return path
+    base = ensure_image(_BASE[flavour], report) if flavour in _BASE else None
+
+    def step(detail: str) -> None:
+        report(Progress("image", flavour, "running", detail))
+
+    with _alone(lambda: step("waiting for another process that makes images")) as lock:
+        if path.is_dir():  # another process made it while this one waited
+            return path
+        for left in _left():
+            remove(left)
+        started = time.monotonic()
+        report(Progress("image", flavour, "start", f"{_TAKES[flavour]}, kept for the next time"))
+        try:
+            build_image(path, flavour, base, lock, step)
+        except LabError:
+            report(Progress("image", flavour, "failed"))
+            raise
+        _remove_former(flavour, path)
+    report(Progress("image", flavour, "done", str(path), time.monotonic() - started))
+    return path
+
+
+def interrupted() -> tuple[Path, ...]:
+    """Return what killed builds left in the cache; nothing while a build is at work."""
+    if not images().is_dir():
+        return ()
+    try:
+        with _alone():
+            return _left()
+    except BlockingIOError:
+        return ()
+
+
+def remove_interrupted() -> None:
+    """Remove what `interrupted` returns."""
+    if not interrupted():
+        return
+    with suppress(BlockingIOError), _alone():  # another process makes one: it clears
+        for path in _left():
+            remove(path)
+
+
+@functools.cache
+def image_path(flavour: Flavour) -> Path:
+    """Where the image of this process's recipe is, or will be."""
+    digest = hashlib.sha256()
+    for part in _recipe(flavour):
+        digest.update(part.encode() + b"\0")
+    return images() / f"{flavour}-{digest.hexdigest()[:12]}"
+
+
+def _recipe(flavour: Flavour) -> tuple[str, ...]:
+    """Return all that decides what the image has: what was decided by other parts is another."""
+    own = {
+        "stock": image_recipes.stock_parts,
+        "dlami": image_recipes.dlami_parts,
+        "frameworks": frameworks.parts,
+    }
+    base = _recipe(_BASE[flavour]) if flavour in _BASE else ()
+    return (*base, *own[flavour]())
+
+
+def _left() -> tuple[Path, ...]:
+    return tuple(images().glob("partial-*"))
+
+
+def _remove_former(flavour: Flavour, path: Path) -> None:
+    mounts = Path("/proc/self/mounts").read_text()
+    for former in images().glob(f"{flavour}-*"):
+        if former != path and str(former) not in mounts:
+            shutil.rmtree(former)
+
+
+@contextmanager
+def _alone(on_wait: Callable[[], None] | None = None) -> Iterator[IO[str]]:
+    """Hold the lock on the images; wait for it after `on_wait`, without it BlockingIOError."""
+    images().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(images())
+    with (images() / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if on_wait is None:
+                raise
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock

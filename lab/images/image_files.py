@@ -1,0 +1,175 @@
+"""What the lab adds to a plain Debian to make its machines' images."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab.images import container_files
+
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_HOST_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+_PUBLIC_SOURCES = (
+    ("http://deb.debian.org/debian/", "bookworm"),
+    ("http://deb.debian.org/debian/", "bookworm-updates"),
+    ("http://deb.debian.org/debian-security/", "bookworm-security"),
+)
+
+_FILES = {
+    # Which data source: the machine's own seed. Without the list ds-identify and cloud-init ask
+    # the network for a metadata service. Hosts: Open MPI hangs where a machine's name is unknown.
+    "etc/cloud/cloud.cfg.d/90_lab.cfg": """\
+datasource_list: [NoCloud, None]
+locale: false
+manage_etc_hosts: true
+ssh_genkeytypes: [ed25519, ecdsa]
+apt:
+  preserve_sources_list: true
+""",
+    "etc/nsswitch.conf": """\
+passwd: files systemd
+group: files systemd
+shadow: files
+hosts: files dns
+networks: files
+protocols: files
+services: files
+ethers: files
+rpc: files
+""",
+    # A machine that is told to power off is gone in seconds, whatever a job's process thinks.
+    "etc/systemd/system.conf.d/90-lab.conf": """\
+[Manager]
+DefaultTimeoutStopSec=10s
+""",
+    # networkd would wait 13 seconds for an IPv6 router before it calls host0 configured.
+    "etc/systemd/network/10-cloud-init-host0.network.d/90-lab.conf": """\
+[Network]
+LinkLocalAddressing=no
+IPv6AcceptRA=no
+""",
+    "etc/apt/apt.conf.d/90lab": """\
+Acquire::Languages "none";
+""",
+    # See lab/images/nccl_tests_cpu.c.
+    "etc/gpuctl-lab/nccl-tests-cpu.conf": """\
+# Bytes of one buffer at most; larger sizes are skipped with a line that says so.
+max_bytes = 8388608
+""",
+    "etc/systemd/journald.conf.d/90-lab.conf": """\
+[Journal]
+Storage=volatile
+""",
+}
+
+_MOUNTS = ("usr/sbin/mount.nfs4", "usr/sbin/mount.lustre")
+"""Programs of mount(8) for kinds of file systems, which have one stand-in."""
+
+_STAND_INS = Path(__file__).with_name("stand_ins")
+_TOOLS = {
+    "nvidia_smi.py": "usr/bin/nvidia-smi",
+    "dcgmi.py": "usr/bin/dcgmi",
+    "fi_info.py": "opt/amazon/efa/bin/fi_info",
+    "nv_fabricmanager.py": "usr/bin/nv-fabricmanager",
+    "nvidia-fabricmanager.service": "lib/systemd/system/nvidia-fabricmanager.service",
+    "dlami-nvme.service": "lib/systemd/system/dlami-nvme.service",
+}
+
+_SOFTWARE_FILES = {
+    # More ranks than processors share the lab's host: a waiting rank must let others work.
+    "etc/openmpi/openmpi-mca-params.conf": """\
+mpi_yield_when_idle = 1
+""",
+    # What the EFA installer of the DLAMI of October 2026 leaves behind.
+    "opt/amazon/efa_installed_packages": """\
+# EFA installer version: 1.50.0
+""",
+    "opt/amazon/efa/lib/libfabric.so.1": """\
+This is the lab's: there is no EFA here for libfabric to use.
+""",
+    "opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so": """\
+This is the lab's: there is no EFA here for NCCL to use.
+""",
+    **container_files.FILES,
+}
+
+
+def stock_parts() -> tuple[str, ...]:
+    """All that decides what a stock image has beside its packages, for the recipe's hash."""
+    certificates = (c.name + c.read_text(errors="replace") for c in _host_certificates())
+    mount = (_STAND_INS / "mount_shared.py").read_text()
+    return (str(_FILES), _host_sources(), _host_apt_settings(), mount, *_MOUNTS, *certificates)
+
+
+def software_parts() -> tuple[str, ...]:
+    """All that decides what a dlami image has beside stock and its packages."""
+    tools = (path + (_STAND_INS / name).read_text() for name, path in _TOOLS.items())
+    return (str(_SOFTWARE_FILES), *container_files.MASKED, *tools)
+
+
+def for_mmdebstrap(folder: Path) -> tuple[Path, Path]:
+    """Write the host's Debian mirror (deb822) and apt settings as files that mmdebstrap reads."""
+    sources, settings = folder / "debian.sources", folder / "apt.conf"
+    sources.write_text(_host_sources())
+    settings.write_text(_host_apt_settings())
+    return sources, settings
+
+
+def install(root: Path) -> None:
+    """The stock image's settings are in `root`, and the host's own certificate authorities."""
+    _write(root, _FILES)
+    for name in _MOUNTS:
+        shutil.copyfile(_STAND_INS / "mount_shared.py", root / name)
+        (root / name).chmod(0o755)
+    target = root / "usr/local/share/ca-certificates"
+    target.mkdir(parents=True, exist_ok=True)
+    for certificate in _host_certificates():
+        shutil.copyfile(certificate, target / certificate.name)
+
+
+def install_software_settings(root: Path) -> None:
+    """The dlami image's settings are in `root`, and its stand-ins for the tools of GPUs and EFA."""
+    _write(root, _SOFTWARE_FILES)
+    for name, path in _TOOLS.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_STAND_INS / name, root / path)
+        (root / path).chmod(0o644 if path.endswith(".service") else 0o755)
+
+
+def _write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def _host_certificates() -> list[Path]:
+    """Authorities that this host trusts beside the distribution's: a closed network's mirror."""
+    return sorted(_HOST_CERTIFICATES.glob("*.crt"))
+
+
+def _host_sources() -> str:
+    """The host's own mirror of Debian 12 where it has one, the public one otherwise (deb822)."""
+    shown = _apt("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)")
+    suites = {suite for _, suite in _PUBLIC_SOURCES}
+    words = [line.split() for line in shown.splitlines()]
+    found = {(w[0], w[1]) for w in words if len(w) == 3 and w[1] in suites and w[2] == "main"}
+    entries = sorted(found) if any(suite == "bookworm" for _, suite in found) else _PUBLIC_SOURCES
+    return "\n".join(
+        f"Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: main\nSigned-By: {_KEYRING}\n"
+        for uri, suite in entries
+    )
+
+
+def _host_apt_settings() -> str:
+    """How the host's apt fetches: proxies, certificates, checks of dates."""
+    wanted = re.compile(r"Acquire::(https?|Check-[A-Za-z-]+|Retries)\b.*", re.IGNORECASE)
+    lines = _apt("apt-config", "dump").splitlines()
+    return "".join(f"{line}\n" for line in lines if wanted.match(line) and '""' not in line)
+
+
+def _apt(*argv: str) -> str:
+    """What apt says; nothing where the host has no apt."""
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""

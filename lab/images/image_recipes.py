@@ -1,0 +1,160 @@
+"""How the flavours `stock` and `dlami` are made: Debian, real cloud-init, and the lab's stand-ins.
+
+`lab.images.frameworks` has the third flavour's recipe. A recipe runs in the process that makes the
+image (`lab.images.image_builder`); what decides its result is in the image's name
+(`lab.images.image`).
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import get_args
+
+from config.errors import LabError
+from config.run.run_file import Collective
+from lab.host import ENVIRONMENT, call
+from lab.images import container_files, image_files
+from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, made_in_scratch
+
+_RELEASE = "bookworm"
+_STOCK_PACKAGES = (
+    "systemd-sysv,dbus,openssh-server,cloud-init,iproute2,python3,kmod,ca-certificates,procps"
+)
+# crun, podman's other runtime, refuses a host with both kinds of cgroups.
+_SOFTWARE_PACKAGES = ("openmpi-bin", "podman", "runc")
+_BUILD_PACKAGES = ("gcc", "libc6-dev", "libopenmpi-dev")
+_UNITS_ENABLED = ("systemd-networkd.service", "ssh.service")
+# A machine lives for minutes: what looks after it for months only costs it seconds of boot.
+_UNITS_MASKED = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "console-getty.service",
+    "container-getty@.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty.target",
+    "systemd-hwdb-update.service",
+    "systemd-pcrphase.service",
+    "systemd-pcrphase-sysinit.service",
+    "systemd-update-utmp.service",
+    "systemd-update-utmp-runlevel.service",
+)
+SOURCE = Path(__file__).with_name("nccl_tests_cpu.c")
+_COMPILE = "mpicc -O2 -Wall -x c -o /tmp/program /tmp/source -lm >&2 && exec cat /tmp/program"
+_TESTS = Path("root/nccl-tests/build")
+TEST_NAMES = tuple(f"{name}_perf" for name in get_args(Collective))
+
+_SOURCE_FOLDER = Path("usr/src/nccl-tests")
+_MAKEFILE = f"""\
+# As nccl-tests' own Makefile: `make MPI=1 BUILDDIR=build`.
+BUILDDIR ?= build
+all:
+\tmkdir -p $(BUILDDIR)
+\tmpicc -O2 -Wall -o $(BUILDDIR)/{TEST_NAMES[0]} {SOURCE.name} -lm
+\tfor name in {" ".join(TEST_NAMES[1:])}; do \\
+\t  ln -sf {TEST_NAMES[0]} $(BUILDDIR)/$$name; done
+"""
+
+
+def stock_parts() -> tuple[str, ...]:
+    """Return all that decides what a stock image has."""
+    packages = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED)
+    return (*packages, *image_files.stock_parts(), SOURCE.read_text(), _MAKEFILE)
+
+
+def dlami_parts() -> tuple[str, ...]:
+    """Return all that decides what a dlami image has in addition to stock."""
+    software = (*TEST_NAMES, *_SOFTWARE_PACKAGES, *_BUILD_PACKAGES)
+    return (*software, *image_files.software_parts())
+
+
+def make_stock(build: Build) -> None:
+    """Make a plain Debian that cloud-init will make its own."""
+    root = build.root
+    sources, apt_settings = image_files.for_mmdebstrap(build.scratch)
+    _follow(
+        build,
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        "--format=directory",
+        f"--include={_STOCK_PACKAGES}",
+        f"--aptopt={apt_settings}",
+        "--dpkgopt=force-unsafe-io",
+        "--dpkgopt=path-exclude=/usr/share/man/*",
+        "--dpkgopt=path-exclude=/usr/share/doc/*",
+        _RELEASE,
+        str(root),
+        str(sources),
+    )
+    build.step("settings")
+    image_files.install(root)
+    source = root / _SOURCE_FOLDER
+    source.mkdir(parents=True)
+    shutil.copyfile(SOURCE, source / SOURCE.name)
+    (source / "Makefile").write_text(_MAKEFILE)
+    call("chroot", root, "update-ca-certificates")
+    call("chroot", root, "systemctl", "enable", *_UNITS_ENABLED)
+    call("chroot", root, "systemctl", "mask", *_UNITS_MASKED)
+    _forget_identity(root)
+
+
+def make_dlami(build: Build) -> None:
+    """Add Open MPI, podman, and the CPU stand-in for nccl-tests to a stock image."""
+    root = build.root
+    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+    build.step("installing Open MPI and podman")
+    call("chroot", root, "apt-get", "-qq", "update")
+    call("chroot", root, *INSTALL, *_SOFTWARE_PACKAGES)
+    build.step("building the CPU stand-in for nccl-tests")
+    program = made_in_scratch(root, _BUILD_PACKAGES, _COMPILE, SOURCE.read_bytes())
+    tests = root / _TESTS
+    tests.mkdir(parents=True)
+    (tests / TEST_NAMES[0]).write_bytes(program)
+    (tests / TEST_NAMES[0]).chmod(0o755)
+    for name in TEST_NAMES[1:]:
+        (tests / name).symlink_to(TEST_NAMES[0])
+    image_files.install_software_settings(root)
+    for unit in ("nvidia-fabricmanager.service", "dlami-nvme.service", container_files.UNIT):
+        call("chroot", root, "systemctl", "enable", unit)
+    call("chroot", root, "systemctl", "mask", *container_files.MASKED)
+    call("chroot", root, "apt-get", "clean")
+    shutil.rmtree(root / "var/lib/apt/lists")
+    _forget_identity(root)
+
+
+def _follow(build: Build, *argv: str) -> None:
+    """Run the command and report its lines as steps; LabError with its last complaint.
+
+    Its temporary files go with the build.
+    """
+    complaint = "it said nothing"
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, "TMPDIR": str(build.scratch)},
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("I: "):
+                build.step(line[3:].strip().rstrip("."))
+            elif line.strip():
+                complaint = line.strip()
+    if process.returncode != 0:
+        raise LabError(
+            f"{argv[0]} failed with exit code {process.returncode}: {complaint}", NETWORK_HINT
+        )
+
+
+def _forget_identity(root: Path) -> None:
+    """Remove what would give two machines one identity: each makes its own when it boots."""
+    for name in ("etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id"):
+        (root / name).unlink(missing_ok=True)
+    for key in (root / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (root / "etc/machine-id").write_text("")

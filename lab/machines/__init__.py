@@ -1,0 +1,1 @@
+"""The lab's machines: booted, limited, examined after a crash."""

@@ -1,0 +1,345 @@
+"""A machine of the lab: a real Linux system that boots the instance's own user data.
+
+systemd-nspawn on an overlay of the flavour's image, in the lab's network namespace, with the user
+data in cloud-init's NoCloud seed. The host needs no systemd of its own.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from config.catalogue.instance_types import catalogue
+from config.errors import LabError
+from lab.host import call, succeeds
+from lab.images.image import Flavour, image_path
+from lab.machines import cgroups
+from lab.machines.host_limits import locked_memory
+from lab.network import bridge, host_settings
+from lab.network.namespaces import announce
+from lab.places import Places, make_private
+
+ANNOUNCEMENTS, ANNOUNCE_INTERVAL_S = 2, 2.0
+"""Of a machine's address (RFC 5227, section 1.1: ANNOUNCE_NUM, ANNOUNCE_INTERVAL)."""
+
+DRIVER = "595.91.07"
+"""NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
+
+_REBOOT = 133
+"""systemd-nspawn's exit code when the machine wants to boot again."""
+
+_POWER_OFF = signal.SIGRTMIN + 3
+"""What systemd-nspawn sends to a machine's systemd, which takes it by signalfd (systemd(1))."""
+
+# A process enters its groups and the namespace before it becomes systemd-nspawn. `ip netns exec`
+# would do for the namespace, but it hides the cgroups under a fresh /sys. The first argument is the
+# machine's root. The host has it mounted without setuid and devices, which systemd-nspawn would
+# pass on: in a mount namespace of its own, and there alone, the machine has both.
+_ENTER = """
+for group in $GROUPS_OF_MACHINE; do echo $$ > "$group/cgroup.procs" || exit 1; done
+unset GROUPS_OF_MACHINE
+exec nsenter --net=/run/netns/%s unshare --mount --propagation=slave sh -c '
+    mount -o remount,bind,suid,dev "$0" && exec "$@"' "$@"
+"""
+
+
+@dataclass(frozen=True)
+class MachineSpec:
+    """What a machine boots with, as EC2 would have told it.
+
+    `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
+    handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
+    `efa_interfaces` says how many interfaces of the launch are EFA's, `local_disks` how many disks
+    the type has of its own.
+    """
+
+    instance_id: str
+    hostname: str
+    flavour: Flavour
+    private_ip: str
+    prefix_length: int
+    gateway: str
+    public_ip: str | None
+    user_data: bytes
+    authorized_keys: tuple[str, ...]
+    instance_type: str
+    efa_interfaces: int = 0
+    local_disks: int = 0
+
+
+class Machine:
+    """One machine: it boots, ends, may boot again from its disk, and is removed."""
+
+    def __init__(self, spec: MachineSpec, places: Places) -> None:
+        self.spec = spec
+        self._places = places
+        self._folder = places.machines / spec.instance_id
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended = threading.Event()
+        self._ended.set()
+        self._may_reboot = False
+
+    def boot(self, on_exit: Callable[[str], None]) -> None:
+        """The machine's process runs.
+
+        `on_exit(instance_id)` is called once, from a thread, when the machine has ended, however; a
+        machine that reboots has not ended. The image is there (`lab.images.image.ensure_image`) and
+        the network is up, else LabError.
+        """
+        if self.running:
+            raise LabError(f"machine {self.spec.instance_id} already runs", "stop it first")
+        if not bridge.is_up(self._places):
+            start = self._places.command("start")
+            raise LabError("the lab's network is not up", f"start the lab: `{start}`")
+        host_settings.allow_machines()
+        self._mount()
+        self._seed()
+        (self._folder / "console").write_bytes(b"")
+        self._may_reboot = True
+        self._start()
+        self._ended.clear()
+        threading.Thread(target=self._announce, daemon=True).start()
+        threading.Thread(
+            target=self._wait, args=(on_exit,), name=self.spec.instance_id, daemon=True
+        ).start()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of systemd-nspawn, None when the machine does not run."""
+        return self._process.pid if self._process and self.running else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the machine has booted and not ended."""
+        return not self._ended.is_set()
+
+    def power_off(self, timeout: float = 30.0) -> None:
+        """The machine has shut down, by itself within `timeout` seconds, or else killed."""
+        self._may_reboot = False
+        if self._process and self.running and self._takes_power_off():
+            self._process.send_signal(signal.SIGTERM)  # nspawn hands it on as "power off"
+            if self._ended.wait(timeout):
+                return
+        self.kill()
+
+    def kill(self) -> None:
+        """No process of the machine is left; as pulling the plug."""
+        self._may_reboot = False
+        while self._process and self.running:
+            # Just after boot its process may not have come to its groups yet.
+            self._process.kill()
+            cgroups.kill(self._places, self.spec.instance_id)
+            self._ended.wait(0.2)
+        cgroups.kill(self._places, self.spec.instance_id)
+
+    def console(self) -> str:
+        """What the machine wrote to its console since it booted; empty before."""
+        try:
+            return (self._folder / "console").read_bytes().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def add_public_ip(self, address: str) -> None:
+        """The running machine answers to `address` too."""
+        self._ip_inside("address", "replace", f"{IPv4Address(address)}/32", "dev", "host0")
+
+    def remove_public_ip(self, address: str) -> None:
+        """The running machine no longer answers to `address`."""
+        self._ip_inside("address", "delete", f"{IPv4Address(address)}/32", "dev", "host0")
+
+    def remove(self) -> None:
+        """Nothing of the machine is left; it is killed first when it still runs."""
+        self.kill()
+        remove(self._places, self.spec.instance_id)
+
+    def _mount(self) -> None:
+        image = image_path(self.spec.flavour)
+        if not image.is_dir():
+            raise LabError(
+                f"the image {self.spec.flavour} is not there",
+                "`gpuctl lab start` and `gpuctl --lab up` make what they need",
+            )
+        make_private(self._folder)
+        for part in ("root", "upper", "work", "containers"):
+            (self._folder / part).mkdir(exist_ok=True)
+        root = self._folder / "root"
+        if not root.is_mount():
+            # Volatile: nothing is synced, packages install faster; the disk need not outlive us.
+            # (nspawn's --suppress-sync would refuse O_SYNC, with which runc opens its log.)
+            layers = f"lowerdir={image},upperdir={self._folder}/upper,workdir={self._folder}/work"
+            # On the host nobody gains rights by a program of a machine; inside, `_ENTER` allows it.
+            layers += ",volatile,nosuid,nodev"
+            hint = f"{self._places.machines} must be on a disk that carries overlays (ext4, xfs)"
+            call("mount", "-t", "overlay", self._places.namespace, "-o", layers, root, hint=hint)
+
+    def _seed(self) -> None:
+        """cloud-init finds this instance's documents; names resolve before it runs."""
+        root = self._folder / "root"
+        seed = root / "var/lib/cloud/seed/nocloud"
+        seed.mkdir(parents=True, exist_ok=True)
+        (seed / "user-data").write_bytes(self.spec.user_data)
+        (seed / "meta-data").write_text(json.dumps(_meta_data(self.spec)))
+        (seed / "network-config").write_text(json.dumps(_network_config(self.spec)))
+        (root / "etc/gpuctl-lab").mkdir(exist_ok=True)
+        (root / "etc/gpuctl-lab/instance-type.json").write_text(json.dumps(_hardware(self.spec)))
+        # Open MPI hangs on a machine that does not know its own name, whatever the user data say.
+        own_name = f"127.0.0.1 localhost\n127.0.1.1 {self.spec.hostname}\n"
+        (root / "etc/hosts").write_text(own_name)
+        servers = "".join(f"nameserver {server}\n" for server in bridge.resolvers())
+        (root / "etc/resolv.conf").unlink(missing_ok=True)
+        (root / "etc/resolv.conf").write_text(servers)
+
+    def _start(self) -> None:
+        groups = cgroups.create(self._places, self.spec.instance_id)
+        make_private(self._places.file_systems)
+        root = str(self._folder / "root")
+        with (self._folder / "console").open("ab") as console:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _ENTER % self._places.namespace, "sh", root, *self._nspawn()],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env={
+                    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                    "GROUPS_OF_MACHINE": " ".join(str(group) for group in groups),
+                },
+                start_new_session=True,  # Ctrl-C on the terminal is not for machines
+            )
+
+    def _nspawn(self) -> list[str]:
+        limit = [] if locked_memory() is not None else ["--rlimit=MEMLOCK=infinity"]
+        return [
+            "systemd-nspawn",
+            "--quiet",
+            "--boot",
+            f"--directory={self._folder}/root",
+            f"--machine={self.spec.instance_id}",
+            f"--hostname={self.spec.hostname}",
+            f"--network-bridge={bridge.BRIDGE}",
+            "--register=no",  # the host may run no systemd to register with
+            "--keep-unit",
+            "--settings=no",
+            "--link-journal=no",
+            "--resolv-conf=off",
+            "--timezone=off",
+            f"--bind={self._places.file_systems}:/run/gpuctl-lab-file-systems",
+            # Containers' layers are overlays too, which do not stack on this machine's own.
+            f"--bind={self._folder}/containers:/var/lib/containers",
+            "--console=read-only",
+            *limit,
+        ]
+
+    def _wait(self, on_exit: Callable[[str], None]) -> None:
+        assert self._process is not None
+        while self._process.wait() == _REBOOT and self._may_reboot:
+            self._start()
+        try:
+            cgroups.kill(self._places, self.spec.instance_id)
+            cgroups.remove(self._places, self.spec.instance_id)
+        finally:
+            self._ended.set()
+            on_exit(self.spec.instance_id)
+
+    def _announce(self) -> None:
+        """Tell the neighbours, by a gratuitous ARP, who has the machine's address from now on.
+
+        An address that EC2 gives out again belongs to another interface. Without this the
+        neighbours would go on sending to a dead machine's, for seconds, until they ask again.
+        Twice, as RFC 5227 has it: the bridge's side of the link may not be up at the first one.
+        """
+        left = ANNOUNCEMENTS
+        with suppress(LabError):  # a machine that ended meanwhile has nothing to announce
+            while self.running and left:
+                leader = find_leader(self._process.pid) if self._process else None
+                sent = leader is not None and announce(leader, self.spec.private_ip)
+                left -= sent
+                self._ended.wait(ANNOUNCE_INTERVAL_S if sent else 0.2)
+
+    def _takes_power_off(self) -> bool:
+        """Whether the machine's process 1 has come as far as to listen for its signal.
+
+        Before that the signal would be lost, and there is nothing yet to shut down in order.
+        """
+        try:
+            status = Path(f"/proc/{_leader(self.spec.instance_id, self.pid)}/status").read_text()
+        except (LabError, OSError):
+            return False
+        masks = [int(line.split()[1], 16) for line in status.splitlines() if line[:6] == "SigBlk"]
+        return any(mask >> (_POWER_OFF - 1) & 1 for mask in masks)
+
+    def _ip_inside(self, *words: str) -> None:
+        """`ip` in the machine's own network, by the host's command."""
+        leader = _leader(self.spec.instance_id, self.pid)
+        call("nsenter", f"--net=/proc/{leader}/ns/net", "ip", *words)
+
+
+def remove(places: Places, instance_id: str) -> None:
+    """Remove all that is left of an ended machine: mount, disk, groups."""
+    folder = places.machines / instance_id
+    while (folder / "root").is_mount():
+        if not succeeds("umount", folder / "root"):
+            call("umount", "--lazy", folder / "root")
+    shutil.rmtree(folder, ignore_errors=True)  # `lab stop` removes what stays
+    cgroups.remove(places, instance_id)
+
+
+def _leader(instance_id: str, nspawn: int | None) -> int:
+    """The machine's process 1, as the host numbers it: nspawn's only child."""
+    leader = find_leader(nspawn) if nspawn else None
+    if leader is not None:
+        return leader
+    raise LabError(f"machine {instance_id} does not run", "see `gpuctl lab status`")
+
+
+def find_leader(nspawn: int) -> int | None:
+    """Return the only child of systemd-nspawn, a machine's process 1; None when there is none."""
+    try:
+        children = Path(f"/proc/{nspawn}/task/{nspawn}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def _meta_data(spec: MachineSpec) -> dict[str, object]:
+    return {
+        "instance-id": spec.instance_id,
+        "instance-type": spec.instance_type,
+        "local-hostname": spec.hostname,
+        "public-keys": list(spec.authorized_keys),
+    }
+
+
+def _hardware(spec: MachineSpec) -> dict[str, object]:
+    """What the stand-ins of a machine's image show: `lab/images/stand_ins`."""
+    entry = catalogue().get(spec.instance_type)
+    gpus = entry.gpu.count if entry else 0
+    return {
+        "name": spec.instance_type,
+        "gpus": gpus,
+        "gpu": entry.gpu.model if entry else "",
+        "gpu_memory_mib": entry.gpu.mem_mib if entry else 0,
+        "nvswitch": entry is not None and entry.fabricmanager and gpus > 0,
+        "efa": spec.efa_interfaces,
+        "local_disks": spec.local_disks,
+        "driver": DRIVER,
+        "fabricmanager": DRIVER,
+    }
+
+
+def _network_config(spec: MachineSpec) -> dict[str, object]:
+    """cloud-init's network version 2, static: what EC2's DHCP would have said."""
+    addresses = [f"{spec.private_ip}/{spec.prefix_length}"]
+    if spec.public_ip:
+        addresses.append(f"{spec.public_ip}/32")
+    host0 = {
+        "addresses": addresses,
+        "routes": [{"to": "0.0.0.0/0", "via": spec.gateway}],
+        "nameservers": {"addresses": list(bridge.resolvers())},
+    }
+    return {"version": 2, "ethernets": {"host0": host0}}

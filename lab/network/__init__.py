@@ -1,0 +1,1 @@
+"""The lab's network: a bridge in a namespace, addresses, host settings."""

@@ -1,0 +1,1 @@
+"""Questions to AWS: clients, the account, and what exists."""

@@ -1,0 +1,62 @@
+"""Roles and instance profiles of clusters. IAM has no regions and filters by path alone."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from config.target import Target
+from provision.aws.clients import aws_errors, client, if_there
+
+
+def identities(target: Target, operation: str) -> list[Any]:
+    """All that gpuctl made in the target's region, of `list_roles` or `list_instance_profiles`.
+
+    Listings have no tags: each one is asked for by itself.
+    """
+    iam = client(target, "iam")
+    with aws_errors():
+        pages = list(iam.get_paginator(operation).paginate(PathPrefix=f"/gpuctl/{target.region}/"))
+    if operation == "list_roles":
+        names = [item["RoleName"] for page in pages for item in page["Roles"]]
+        asked = [_if_there(lambda n=name: iam.get_role(RoleName=n)["Role"]) for name in names]  # type: ignore[misc]
+    else:
+        names = [one["InstanceProfileName"] for page in pages for one in page["InstanceProfiles"]]
+        asked = [_profile(iam, name) for name in names]
+    return [one for one in asked if one is not None]
+
+
+def delete_identities(target: Target, names: Sequence[str], are_roles: bool) -> None:
+    """The roles, or else instance profiles, of these names are gone."""
+    iam = client(target, "iam")
+    for name in names:
+        (_delete_role if are_roles else _delete_instance_profile)(iam, name)
+
+
+def _delete_role(iam: Any, name: str) -> None:
+    """The policies go from it first: IAM refuses otherwise (DeleteConflict)."""
+    attached = _if_there(lambda: iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"])
+    for policy in attached or ():
+        arn = policy["PolicyArn"]
+        _if_there(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
+    for own in _if_there(lambda: iam.list_role_policies(RoleName=name)["PolicyNames"]) or ():
+        _if_there(lambda own=own: iam.delete_role_policy(RoleName=name, PolicyName=own))  # type: ignore[misc]
+    _if_there(lambda: iam.delete_role(RoleName=name))
+
+
+def _delete_instance_profile(iam: Any, name: str) -> None:
+    """Its role goes from it first, and stays."""
+    for role in (_profile(iam, name) or {}).get("Roles", ()):
+        role_name = role["RoleName"]
+        _if_there(
+            lambda role_name=role_name: iam.remove_role_from_instance_profile(  # type: ignore[misc]
+                InstanceProfileName=name, RoleName=role_name
+            )
+        )
+    _if_there(lambda: iam.delete_instance_profile(InstanceProfileName=name))
+
+
+def _profile(iam: Any, name: str) -> Any:
+    return _if_there(lambda: iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"])
+
+
+def _if_there(ask: Callable[[], Any]) -> Any:
+    return if_there(ask, ("NoSuchEntity", "NoSuchEntityException"))

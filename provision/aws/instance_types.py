@@ -1,0 +1,101 @@
+"""What EC2 says of instance types: what they are, and which zones offer them."""
+
+import difflib
+from typing import TYPE_CHECKING
+
+from config.catalogue.instance_types import price_usd_h
+from config.cluster.resolved import InstanceType, NetworkCard
+from config.errors import InputError
+from provision.aws.clients import aws_errors
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
+
+
+def instance_type(ec2: "EC2Client", name: str) -> InstanceType:
+    """What EC2 says of the type, by a filter: an unknown name is then an empty answer."""
+    with aws_errors():
+        told = ec2.describe_instance_types(Filters=[{"Name": "instance-type", "Values": [name]}])[
+            "InstanceTypes"
+        ]
+    if not told:
+        names = difflib.get_close_matches(name, _offered(ec2), n=3, cutoff=0.6)
+        raise InputError(
+            f"instance type {name} does not exist in {ec2.meta.region_name}",
+            f"did you mean {' or '.join(names)}?" if names else "choose another type or region",
+        )
+    return read_instance_type(told[0])
+
+
+def _offered(ec2: "EC2Client") -> list[str]:
+    """Every instance type that the region offers."""
+    with aws_errors():
+        pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
+            LocationType="region"
+        )
+        return sorted(
+            str(offer["InstanceType"]) for page in pages for offer in page["InstanceTypeOfferings"]
+        )
+
+
+def read_instance_type(told: "InstanceTypeInfoTypeDef") -> InstanceType:
+    """One entry of DescribeInstanceTypes in our words."""
+    network = told.get("NetworkInfo", {})
+    gpus = told.get("GpuInfo", {}).get("Gpus", [])
+    name = str(told.get("InstanceType", ""))
+    return InstanceType(
+        name=name,
+        vcpus=told.get("VCpuInfo", {}).get("DefaultVCpus", 0),
+        memory_mib=told.get("MemoryInfo", {}).get("SizeInMiB", 0),
+        gpus=sum(gpu.get("Count", 0) for gpu in gpus),
+        gpu_model=" ".join(
+            filter(None, (gpus[0].get("Manufacturer"), gpus[0].get("Name"))) if gpus else ()
+        ),
+        architecture=_architecture(told),
+        max_efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+        if network.get("EfaSupported")
+        else 0,
+        cards=tuple(
+            NetworkCard(
+                index=card.get("NetworkCardIndex", 0),
+                max_interfaces=card.get("MaximumNetworkInterfaces", 1),
+                interface_types=tuple(str(t) for t in card.get("InterfaceTypes", ())),
+            )
+            for card in network.get("NetworkCards", ())
+        ),
+        boot_modes=tuple(str(mode) for mode in told.get("SupportedBootModes", ())),
+        placement_strategies=tuple(
+            str(one) for one in told.get("PlacementGroupInfo", {}).get("SupportedStrategies", ())
+        ),
+        local_disks=_local_disks(told),
+        price_usd_h=price_usd_h(name),
+    )
+
+
+def _local_disks(told: "InstanceTypeInfoTypeDef") -> int:
+    """How many instance store volumes are NVMe devices; those of old types are not."""
+    storage = told.get("InstanceStorageInfo", {})
+    if storage.get("NvmeSupport") not in ("required", "supported"):
+        return 0
+    return sum(disk.get("Count", 0) for disk in storage.get("Disks", ()))
+
+
+def _architecture(told: "InstanceTypeInfoTypeDef") -> str:
+    """The 64-bit one; old types list i386 beside it."""
+    supported = told.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+    return next((str(a) for a in supported if a in ("x86_64", "arm64")), "x86_64")
+
+
+def offers(ec2: "EC2Client", types: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    """The zones of the region that offer each of the types."""
+    zones: dict[str, set[str]] = {name: set() for name in types}
+    with aws_errors():
+        pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
+            LocationType="availability-zone",
+            Filters=[{"Name": "instance-type", "Values": list(types)}],
+        )
+        for page in pages:
+            for offer in page["InstanceTypeOfferings"]:
+                zones[str(offer["InstanceType"])].add(offer["Location"])
+    return {name: frozenset(found) for name, found in zones.items()}

@@ -1,0 +1,211 @@
+"""What exists of clusters in AWS, found by tag and not by anybody's memory.
+
+Shared file systems and roles are of other services than EC2: `find_all` asks those too.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from config.cluster.resolved import CLUSTER_TAG, ID_TAG, OWNER_TAG
+from config.errors import CloudError
+from config.target import Target
+from provision.aws.clients import DENIED, aws_errors, client
+from provision.aws.concurrency import asking
+from provision.aws.iam_roles import identities
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+
+Service = Literal["ec2", "efs", "fsx", "iam"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of resource: how its service is asked for it, and what is no longer there.
+
+    Without `filters` the service tells of all that there is.
+    """
+
+    noun: str
+    operation: str
+    answer: str
+    id_field: str
+    gone: frozenset[str] = frozenset()
+    filters: str = "Filters"
+    state: str = "State"
+    service: Service = "ec2"
+
+
+KINDS = {
+    kind.noun: kind
+    for kind in (
+        Kind(
+            "capacity reservation", "describe_capacity_reservations", "CapacityReservations",
+            "CapacityReservationId", frozenset({"cancelled", "expired", "failed"}),
+        ),
+        Kind(
+            "instance", "describe_instances", "Reservations", "InstanceId",
+            frozenset({"terminated"}),
+        ),
+        Kind("EFS file system", "describe_file_systems", "FileSystems", "FileSystemId",
+             frozenset({"deleted"}), "", "LifeCycleState", "efs"),
+        Kind("FSx file system", "describe_file_systems", "FileSystems", "FileSystemId",
+             frozenset(), "", "Lifecycle", "fsx"),
+        Kind(
+            "NAT gateway", "describe_nat_gateways", "NatGateways", "NatGatewayId",
+            frozenset({"deleted"}), "Filter",
+        ),
+        Kind("elastic IP", "describe_addresses", "Addresses", "AllocationId"),
+        Kind("network interface", "describe_network_interfaces", "NetworkInterfaces",
+             "NetworkInterfaceId"),
+        Kind("launch template", "describe_launch_templates", "LaunchTemplates",
+             "LaunchTemplateId"),
+        Kind("instance profile", "list_instance_profiles", "InstanceProfiles",
+             "InstanceProfileName", service="iam"),
+        Kind("IAM role", "list_roles", "Roles", "RoleName", service="iam"),
+        Kind("placement group", "describe_placement_groups", "PlacementGroups", "GroupName",
+             frozenset({"deleted"})),
+        Kind("key pair", "describe_key_pairs", "KeyPairs", "KeyName"),
+        Kind("security group", "describe_security_groups", "SecurityGroups", "GroupId"),
+        Kind("subnet", "describe_subnets", "Subnets", "SubnetId"),
+        Kind("route table", "describe_route_tables", "RouteTables", "RouteTableId"),
+        Kind("internet gateway", "describe_internet_gateways", "InternetGateways",
+             "InternetGatewayId"),
+        Kind("VPC", "describe_vpcs", "Vpcs", "VpcId"),
+    )
+}  # fmt: skip
+"""In the order in which they can be removed: what others hang on comes last."""
+
+
+ALIVE = frozenset({"pending", "running"})
+"""The states of an instance that works or will."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource that carries a cluster's tag. `told` is all that AWS says of it.
+
+    `cluster_id` and `owner` are empty where an early gpuctl made it.
+    """
+
+    kind: str
+    id: str
+    cluster: str
+    name: str
+    state: str
+    told: Any
+    cluster_id: str = ""
+    owner: str = ""
+
+    @property
+    def since(self) -> datetime | None:
+        """When it came to be, where AWS says so."""
+        told = self.told
+        since = told.get("LaunchTime") or told.get("CreateTime") or told.get("CreationTime")
+        return since if isinstance(since, datetime) else None
+
+
+def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
+    """What exists in EC2 with the tag of `cluster`, or of any cluster, in the order of `KINDS`.
+
+    All its kinds, or those of `nouns`, are asked for at once. What has ended is not there, though
+    AWS shows it for a while; see `find_instances`.
+    """
+    kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
+    with asking(8) as pool:
+        found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
+    return [one for kind in found for one in kind if exists(one)]
+
+
+def find_all(
+    target: Target,
+    cluster: str | None,
+    nouns: Sequence[str] = (),
+    cluster_id: str | None = None,
+) -> list[Resource]:
+    """As `find`, of every service. Who may not ask for file systems or roles has made none.
+
+    With `cluster_id` only what has that id: another cluster may have the same name.
+    """
+    kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
+    with asking(4) as pool:
+        others = [pool.submit(_find_other, target, kind, cluster) for kind in kinds]
+        found = find(client(target, "ec2"), cluster, nouns)
+        found += [one for future in others for one in future.result() if exists(one)]
+    order = list(KINDS)
+    ours = [one for one in found if cluster_id in (None, one.cluster_id)]
+    return sorted(ours, key=lambda one: order.index(one.kind))
+
+
+def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resource]:
+    try:
+        if kind.service == "iam":
+            return _of_cluster(kind, identities(target, kind.operation), cluster)
+        return _find_kind(client(target, kind.service), kind, cluster)
+    except CloudError as error:
+        if error.code in DENIED | {"UnrecognizedClientException"}:
+            return []
+        raise
+
+
+def find_instances(
+    ec2: "EC2Client", cluster: str | None, cluster_id: str | None = None
+) -> list[Resource]:
+    """All instances of `cluster`, or of any cluster, and those that ended within the hour.
+
+    With `cluster_id` only those that have that id.
+    """
+    found = _find_kind(ec2, KINDS["instance"], cluster)
+    return [one for one in found if cluster_id in (None, one.cluster_id)]
+
+
+def exists(resource: Resource) -> bool:
+    """Whether it is still there, and not only shown for a while."""
+    return resource.state not in KINDS[resource.kind].gone
+
+
+def of_life_since(resources: Iterable[Resource], created: datetime) -> list[Resource]:
+    """What exists, and what ended since: not the dead of an earlier cluster of the same name."""
+    return [r for r in resources if exists(r) or (r.since is not None and r.since >= created)]
+
+
+def _find_kind(aws: Any, kind: Kind, cluster: str | None) -> list[Resource]:
+    wanted: dict[str, Any] = {"Name": "tag-key", "Values": [CLUSTER_TAG]}
+    if cluster is not None:
+        wanted = {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}
+    filters = {kind.filters: [wanted]} if kind.filters else {}
+    with aws_errors():
+        if aws.can_paginate(kind.operation):
+            pages = list(aws.get_paginator(kind.operation).paginate(**filters))
+        else:
+            pages = [getattr(aws, kind.operation)(**filters)]
+    items = [item for page in pages for item in page[kind.answer]]
+    if kind.noun == "instance":
+        items = [item for reservation in items for item in reservation["Instances"]]
+    return _of_cluster(kind, items, cluster)
+
+
+def _of_cluster(kind: Kind, items: Sequence[Any], cluster: str | None) -> list[Resource]:
+    resources = [resource for item in items if (resource := _resource(kind, item))]
+    return [one for one in resources if cluster is None or one.cluster == cluster]
+
+
+def _resource(kind: Kind, item: Any) -> Resource | None:
+    # EC2 calls the tags of network interfaces otherwise than all others.
+    tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags") or item.get("TagSet") or ()}
+    if CLUSTER_TAG not in tags:
+        return None
+    state = item.get(kind.state, "")
+    return Resource(
+        kind=kind.noun,
+        id=str(item[kind.id_field]),
+        cluster=tags[CLUSTER_TAG],
+        name=tags.get("Name", ""),
+        state=str(state["Name"] if isinstance(state, dict) else state),
+        told=item,
+        cluster_id=tags.get(ID_TAG, ""),
+        owner=tags.get(OWNER_TAG, ""),
+    )

@@ -1,0 +1,46 @@
+"""Where in EC2's network instances stand, for ranks in the order of neighbours."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from config.errors import CloudError
+from config.progress import Progress, Reporter
+from nodes.inventory import Node
+from provision.aws.clients import aws_errors
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+MOST_IDS = 100
+"""Of one request (DescribeInstanceTopology, EC2 API reference, 2026-11-20)."""
+
+
+def with_topology(
+    ec2: "EC2Client", cluster: str, nodes: Sequence[Node], report: Reporter
+) -> tuple[Node, ...]:
+    """The nodes with the network nodes above them, from the top.
+
+    EC2 tells none for types that it does not serve, nor for instances that do not run. Where it
+    refuses, for want of `ec2:DescribeInstanceTopology` for one, the nodes are as they were: ranks
+    are then in the order of launch, and a line says so.
+    """
+    if len(nodes) < 2:
+        return tuple(nodes)
+    report(Progress("topology", cluster, "running"))
+    ids = [node.instance_id for node in nodes]
+    above: dict[str, tuple[str, ...]] = {}
+    try:
+        for start in range(0, len(ids), MOST_IDS):
+            with aws_errors():
+                told = ec2.describe_instance_topology(InstanceIds=ids[start : start + MOST_IDS])
+            for one in told.get("Instances", ()):
+                above[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
+    except CloudError as error:
+        report(Progress("topology", cluster, "done", f"ranks in the order of launch: {error}"))
+        return tuple(nodes)
+    lowest = {layers[-1] for layers in above.values() if layers}
+    detail = f"below {len(lowest)} network nodes" if lowest else "EC2 tells none for this type"
+    report(Progress("topology", cluster, "done", detail))
+    return tuple(
+        node.model_copy(update={"topology": above.get(node.instance_id, ())}) for node in nodes
+    )

@@ -1,0 +1,86 @@
+"""What a cluster costs: per hour from its plan, so far from when its parts came to be."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from config.catalogue.instance_types import NAT_PRICE_USD_H, PUBLIC_IPV4_PRICE_USD_H, price_usd_h
+from config.cluster.resolved import Resolved
+from provision.aws.resources import Resource
+
+_ENDED = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
+
+
+def hourly_usd(resolved: Resolved) -> float | None:
+    """Dollars per hour of the whole fleet, None if not known.
+
+    Nodes count at their on-demand price; spot instances cost less.
+    """
+    node = resolved.instance_type.price_usd_h
+    total = 0.0 if node is None else resolved.cluster.nodes * node
+    for _, price in access_prices(resolved):
+        if price is None or node is None:
+            return None
+        total += price
+    return total
+
+
+def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
+    """What the way in and out consists of, in words, each with its dollars per hour."""
+    network = resolved.cluster.network
+    has_nat = not network.nodes_are_public and resolved.existing_network is None
+    public_nodes = resolved.cluster.nodes if network.nodes_are_public else 0
+    count = network.has_bastion + public_nodes + has_nat
+    addresses = f"{count} public address{'es' if count > 1 else ''}"
+    parts: list[tuple[str, float | None]] = []
+    if network.has_bastion:
+        parts.append(("bastion", resolved.bastion_price_usd_h))
+    if has_nat:
+        parts.append(("NAT gateway", resolved.nat_price_usd_h))
+    if count:
+        parts.append((addresses, count * PUBLIC_IPV4_PRICE_USD_H))
+    return tuple(parts)
+
+
+def price_of(resource: Resource, planned: Resolved | None = None) -> float | None:
+    """Dollars per hour of what is billed by the hour; 0 for all else; None where not known.
+
+    An instance of the type that was planned has the price of its plan. A public address counts
+    with the instance or NAT gateway that has it.
+    """
+    if resource.kind == "NAT gateway":
+        return NAT_PRICE_USD_H + PUBLIC_IPV4_PRICE_USD_H
+    if resource.kind != "instance":
+        return 0.0
+    name = str(resource.told.get("InstanceType", ""))
+    price = price_usd_h(name)
+    if planned is not None and planned.instance_type.name == name:
+        price = planned.instance_type.price_usd_h
+    if price is not None and resource.told.get("PublicIpAddress"):
+        price += PUBLIC_IPV4_PRICE_USD_H
+    return price
+
+
+def spent_usd(
+    resources: Iterable[Resource], now: datetime, planned: Resolved | None = None
+) -> float | None:
+    """Dollars for each one's time from its start to its end, or until now.
+
+    Prices are those of `price_of`; None where one is not known.
+    """
+    total = 0.0
+    for resource in resources:
+        price = price_of(resource, planned)
+        if price is None:
+            return None
+        if price and resource.since is not None:
+            total += price * max(0.0, (_end(resource, now) - resource.since).total_seconds()) / 3600
+    return total
+
+
+def _end(resource: Resource, now: datetime) -> datetime:
+    """Now, or when an instance was told to end: EC2 writes that into its reason."""
+    if resource.state not in ("terminated", "shutting-down"):
+        return now
+    told = _ENDED.search(resource.told.get("StateTransitionReason", ""))
+    return datetime.fromisoformat(f"{told[1]}+00:00") if told else now

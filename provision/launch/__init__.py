@@ -1,0 +1,1 @@
+"""Launch the whole cluster, or nothing."""

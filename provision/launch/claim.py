@@ -1,0 +1,174 @@
+"""Capacity for a whole cluster, claimed before anything is launched.
+
+An on-demand capacity reservation for N instances is given whole or refused, in a second. That is
+what makes a launch of N machines whole: they run in the claim, and then it is let go. It ends by
+itself minutes later, so that a client that dies leaves no bill.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from config.catalogue.aws_codes import aws_code
+from config.cluster.resolved import CLUSTER_TAG, ID_TAG, Resolved
+from config.duration import format_duration
+from config.errors import CloudError, GpuctlError
+from config.progress import Progress, Reporter
+from config.target import Target
+from provision.aws.clients import ATTEMPTS, aws_errors, client
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+HELD = timedelta(minutes=20)
+"""A claim ends this long after it was made, whatever happens. AWS ends it "within an hour from the
+specified time" (CreateCapacityReservation's reference, EndDate, 2026-11-20)."""
+
+FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 60.0
+"""Between rounds through the zones while `capacity.wait` runs."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Room for `count` instances in `zone`, held for the cluster."""
+
+    id: str
+    zone: str
+    count: int
+
+
+class NoCapacity(CloudError):
+    """No zone has what is asked for; `code` is that of the last refusal."""
+
+
+def is_elsewhere(error: GpuctlError) -> bool:
+    """Whether another zone may have what this one refused."""
+    known = aws_code(getattr(error, "code", ""))
+    return known is not None and known.repeat == "other zone"
+
+
+@contextmanager
+def claimed(resolved: Resolved, count: int, target: Target, report: Reporter) -> Iterator[Claim]:
+    """`count` instances are held in the first zone that has them, until the end of this.
+
+    They lie in the cluster's placement group, if it has one by now. What runs in the claim at its
+    end goes on running. Raises NoCapacity with what each zone said, when `capacity.wait` is over.
+    """
+    # One try: what looks like a failure to boto3 (HTTP 500) is AWS's answer that the zone is full.
+    once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
+    group = _group(ec2, resolved)
+
+    def claim(zone: str) -> Claim:
+        return _claim(once, resolved, count, zone, group)
+
+    made = in_some_zone(resolved, f"{count} x {_type(resolved)}", claim, report)
+    try:
+        yield made
+    finally:
+        try:
+            with aws_errors():
+                ec2.cancel_capacity_reservation(CapacityReservationId=made.id)
+        except CloudError as error:
+            # The nodes are there: a place held some minutes too long is no reason to fail.
+            detail = f"not cancelled ({error.code}): it ends by itself"
+            report(Progress("capacity", made.id, "failed", detail))
+
+
+def in_some_zone(resolved: Resolved, what: str, attempt: Callable[[str], T], report: Reporter) -> T:
+    """What `attempt` returns for the first zone that does not refuse.
+
+    A zone without capacity is followed by the next at once; after the last, zones are tried again
+    until `capacity.wait` is over. Raises NoCapacity then, and at once what no zone can help.
+    """
+    wait = resolved.cluster.capacity.wait or 0
+    end = time.monotonic() + wait
+    pause = FIRST_PAUSE_S
+    while True:
+        refusals: dict[str, GpuctlError] = {}
+        for zone in resolved.zones or (resolved.zone,):
+            report(Progress("capacity", zone, "start", what))
+            try:
+                got = attempt(zone)
+            except GpuctlError as error:
+                report(Progress("capacity", zone, "failed", getattr(error, "code", "")))
+                if not is_elsewhere(error):
+                    raise
+                refusals[zone] = error
+            else:
+                report(Progress("capacity", zone, "done", what))
+                return got
+        left = end - time.monotonic()
+        if left <= 0:
+            raise _none_has(what, wait, refusals)
+        pause_now = min(left, pause * random.uniform(0.8, 1.2))  # noqa: S311  (no secret)
+        detail = f"no zone has {what}: again in {pause_now:.0f}s, until {format_duration(wait)}"
+        report(Progress("capacity", "all zones", "running", f"{detail} are over"))
+        time.sleep(pause_now)
+        pause = min(pause * 2, MOST_PAUSE_S)
+
+
+def _none_has(what: str, wait: int, refusals: dict[str, GpuctlError]) -> NoCapacity:
+    said = ", ".join(f"{zone}: {getattr(e, 'code', '')}" for zone, e in refusals.items())
+    last = list(refusals.values())[-1]
+    waited = f" within {format_duration(wait)}" if wait else ""
+    return NoCapacity(
+        f"no zone has {what} whole{waited}, so nothing was launched ({said})",
+        f"{last.hint}, or set capacity.wait (30m)" if not wait else last.hint,
+        getattr(last, "code", ""),
+    )
+
+
+def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: str | None) -> Claim:
+    """One zone is asked, with one token however often: a lost answer makes no second claim."""
+    tags = [
+        {"Key": key, "Value": value}
+        for key, value in {**resolved.tags, "Name": f"{resolved.cluster.name}-claim"}.items()
+    ]
+    request: dict[str, Any] = {
+        "ClientToken": str(uuid.uuid4()),
+        "InstanceType": _type(resolved),
+        "InstancePlatform": "Linux/UNIX",
+        "AvailabilityZone": zone,
+        "InstanceCount": count,
+        "InstanceMatchCriteria": "open",
+        "EndDateType": "limited",
+        "EndDate": datetime.now(UTC) + HELD,
+        "TagSpecifications": [{"ResourceType": "capacity-reservation", "Tags": tags}],
+        **({"PlacementGroupArn": group} if group else {}),
+    }
+    for attempt in range(ATTEMPTS):
+        try:
+            with aws_errors(zone):
+                made = ec2.create_capacity_reservation(**request)["CapacityReservation"]
+        except CloudError as error:
+            known = aws_code(error.code)
+            lost = error.code == "EndpointConnection" or (known and known.repeat == "same")
+            if not lost or attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(random.uniform(0, min(20.0, 2.0**attempt)))  # noqa: S311  (no secret)
+        else:
+            return Claim(made["CapacityReservationId"], zone, count)
+    raise AssertionError("unreachable")
+
+
+def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:
+    """The ARN of the cluster's placement group, None where it has none."""
+    marks = {CLUSTER_TAG: resolved.cluster.name}
+    if resolved.id:  # one of an early gpuctl has none
+        marks[ID_TAG] = resolved.id
+    with aws_errors():
+        groups = ec2.describe_placement_groups(
+            Filters=[{"Name": f"tag:{tag}", "Values": [value]} for tag, value in marks.items()]
+        )["PlacementGroups"]
+    return next((g["GroupArn"] for g in groups if g.get("State") == "available"), None)
+
+
+def _type(resolved: Resolved) -> str:
+    return resolved.instance_type.name

@@ -1,0 +1,1 @@
+"""Every check before anything is created."""

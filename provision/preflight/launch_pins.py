@@ -1,0 +1,101 @@
+"""What a cluster's machines were launched with stays, whatever a newer gpuctl would write for them.
+
+Other user data, another launch layout or other metadata options replace every node. Those of the
+record are therefore used again, until the cluster file changes what they are made of.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import InstanceType, Resolved
+from config.errors import InputError
+from infra.program.interface_layout import interfaces
+from provision.aws.clients import aws_errors
+from provision.aws.resources import find
+from provision.setup.cloud_init import bastion_user_data, node_user_data
+from provision.setup.software.gpu_hardware import hardware
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+_NODES = ("interfaces", "user_data")
+_BASTION = "bastion_user_data"
+
+
+@dataclass(frozen=True)
+class Template:
+    """What AWS has of the nodes' launch template; `user_data` is in base64."""
+
+    hop_limit: int
+    user_data: str
+
+
+def launch_template(ec2: "EC2Client", before: Resolved | None) -> Template | None:
+    """Return what AWS knows of the nodes' launch template where the record lacks a part of it.
+
+    That is so in a record of an early gpuctl, and after the first `up`. None where there is no
+    template yet. Raises CloudError where AWS does not answer.
+    """
+    if before is None or (_has_hop_limit(before) and before.sent):
+        return None
+    templates = find(ec2, before.cluster.name, ["launch template"])
+    ours = [template.id for template in templates if template.cluster_id == before.id]
+    if not ours:
+        return None
+    with aws_errors():
+        found: Any = ec2.describe_launch_template_versions(
+            LaunchTemplateId=ours[0], Versions=["$Default"]
+        )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    options = found.get("MetadataOptions", {})
+    return Template(int(options.get("HttpPutResponseHopLimit", 1)), found.get("UserData", ""))
+
+
+def written(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any]:
+    """Return what this gpuctl writes for the machines of a cluster file: fields of `Resolved`."""
+    layout = interfaces(instance, cluster.network.efa, cluster.network.interfaces)
+    return {
+        "interfaces": layout,
+        "user_data": node_user_data(cluster, hardware(instance, layout), key),
+        _BASTION: bastion_user_data(cluster, key),
+    }
+
+
+def as_launched(
+    wanted: Resolved, before: Resolved, template: Template | None, *, refresh: bool
+) -> Resolved:
+    """Return `wanted` with what its machines were launched with, unless `refresh`.
+
+    The file has changed that where this gpuctl would write something else for the file as it was.
+    All that the nodes are launched with is kept, or all of it is renewed: user data check a node by
+    its launch layout.
+    """
+    # Only read where it is the same text: then there is nothing to renew.
+    wanted = wanted.model_copy(
+        update={"sent": before.sent or (template.user_data if template else "")}
+    )
+    if refresh:
+        return wanted
+    kept: dict[str, Any] = {}
+    try:
+        was = written(before.cluster, wanted.instance_type, before.public_key)
+    except InputError:  # this gpuctl refuses the file as it was
+        return wanted
+    is_same_kind = all(
+        getattr(before.cluster, name) == getattr(wanted.cluster, name)
+        for name in ("instance_type", "image")
+    )
+    if is_same_kind and all(was[name] == getattr(wanted, name) for name in _NODES):
+        kept = {name: getattr(before, name) for name in _NODES}
+        if _has_hop_limit(before):
+            kept["hop_limit"] = before.hop_limit
+        elif template is not None:
+            kept["hop_limit"] = template.hop_limit
+    if was[_BASTION] == wanted.bastion_user_data:
+        kept[_BASTION] = before.bastion_user_data
+    return wanted.model_copy(update=kept)
+
+
+def _has_hop_limit(before: Resolved) -> bool:
+    """Whether the record says it: that of an early gpuctl, whose limit was another, does not."""
+    return "hop_limit" in before.model_fields_set

@@ -1,0 +1,189 @@
+"""The account's limits, reckoned before anything is made: vCPUs, Elastic IP addresses, VPCs.
+
+How vCPUs are counted, and the quotas' names: AWS, "Amazon EC2 On-Demand Instances quotas" and "Spot
+Instance quotas" (https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html,
+read 2026-11-20). Names are read as AWS writes them: "Running On-Demand G and VT instances".
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from config.catalogue.instance_types import BASTION_TYPE, catalogue
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import CLUSTER_TAG, InstanceType
+from config.errors import CloudError, InputError
+from provision.aws.clients import aws_errors
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+ELASTIC_IPS = ("ec2", "L-0263D0A3")
+VPCS = ("vpc", "L-F678F1CE")
+"""Service and code: "EC2-VPC Elastic IPs", "VPCs per Region"."""
+
+BASTION_VCPUS = 2
+
+_WORDS = {"running", "on", "demand", "standard", "all", "spot", "instance", "instances", "requests"}
+_NAMED_WITH = {"im": "i", "is": "i", "gr": "g"}
+"""Families that AWS counts under the letter of another."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Whom is asked: EC2 for what is used, Service Quotas for what may be."""
+
+    ec2: "EC2Client"
+    quotas: Any
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A quota as it applies to the account in a region."""
+
+    service: str
+    code: str
+    name: str
+    value: int
+
+    def counts(self, instance_type: str) -> bool:
+        """Whether it counts the type's vCPUs, by its name."""
+        words = {word.lower() for word in re.findall(r"[A-Za-z][A-Za-z0-9]*", self.name)} - _WORDS
+        stem = re.match(r"([a-z]+)([0-9]*)", instance_type)
+        if stem is None:
+            return False
+        return bool({stem[0], stem[1], _NAMED_WITH.get(stem[1], stem[1])} & words)
+
+
+def check_vcpus(cluster: Cluster, instance: InstanceType, ask: Clients) -> None:
+    """The account may run the nodes, beside what others run in the region.
+
+    Capacity blocks and reservations that exist are not asked about: the first count against no
+    quota, the second are counted already. Raises InputError where the quota is too small,
+    CloudError where it cannot be asked for or is not known.
+    """
+    if cluster.capacity.type not in ("on-demand", "spot"):
+        return
+    spot = cluster.capacity.type == "spot"
+    quota = _vcpu_quota(ask.quotas, instance.name, spot)
+    needed = cluster.nodes * instance.vcpus
+    if not spot and cluster.network.has_bastion and quota.counts(BASTION_TYPE):
+        needed += BASTION_VCPUS
+    used = _used_vcpus(ask.ec2, quota, cluster.name, spot)
+    if used + needed > quota.value:
+        raise InputError(
+            f"vCPUs: {cluster.nodes} x {instance.name} needs {needed},"
+            f" the quota {_named(quota)} is {quota.value} in {ask.ec2.meta.region_name}"
+            f" of which {used} in use",
+            _ask_for(quota, used + needed, ask),
+        )
+
+
+def check_elastic_ips(cluster: Cluster, needed: int, ask: Clients) -> None:
+    """The account may have `needed` Elastic IP addresses for the cluster beside those of others.
+
+    Raises InputError where it may not, CloudError where AWS cannot be asked.
+    """
+    if needed == 0:
+        return
+    quota = _quota(ask.quotas, *ELASTIC_IPS)
+    with aws_errors():
+        addresses = ask.ec2.describe_addresses()["Addresses"]
+    used = sum(not _is_own(address, cluster.name) for address in addresses)
+    _check(quota, "Elastic IP addresses", needed, used, ask)
+
+
+def check_vpcs(cluster: Cluster, ask: Clients) -> None:
+    """The account may have one more VPC beside those of others, where the cluster makes one.
+
+    Raises as `check_elastic_ips`.
+    """
+    if cluster.network.exists:
+        return
+    quota = _quota(ask.quotas, *VPCS)
+    with aws_errors():
+        pages = ask.ec2.get_paginator("describe_vpcs").paginate()
+        used = sum(not _is_own(vpc, cluster.name) for page in pages for vpc in page["Vpcs"])
+    _check(quota, "VPCs", 1, used, ask)
+
+
+def _check(quota: Quota, what: str, needed: int, used: int, ask: Clients) -> None:
+    if used + needed > quota.value:
+        raise InputError(
+            f"{what}: {needed} more needed, the quota {_named(quota)} is {quota.value} in"
+            f" {ask.ec2.meta.region_name} of which {used} in use",
+            f"remove what nobody needs, or {_ask_for(quota, used + needed, ask)}",
+        )
+
+
+def _named(quota: Quota) -> str:
+    return f'"{quota.name}" ({quota.code})'
+
+
+def _ask_for(quota: Quota, value: int, ask: Clients) -> str:
+    return (
+        f"ask for {value} or more: `aws service-quotas request-service-quota-increase"
+        f" --service-code {quota.service} --quota-code {quota.code} --desired-value {value}"
+        f" --region {ask.ec2.meta.region_name}`"
+    )
+
+
+def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> Quota:
+    """By the catalogue's code, else by name among all of EC2's."""
+    entry = catalogue().get(instance_type)
+    code = (entry.quota.spot if spot else entry.quota.on_demand) if entry else None
+    if code:
+        return _quota(quotas, "ec2", code)
+    way = re.compile("Spot Instance Requests$" if spot else "^Running On-Demand ")
+    with aws_errors():
+        for page in quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2"):
+            for told in page["Quotas"]:
+                quota = _read(told)
+                if way.search(quota.name) and quota.counts(instance_type):
+                    return quota
+    kind = "spot" if spot else "on-demand"
+    raise CloudError(f"no {kind} vCPU quota that counts {instance_type} is known", "")
+
+
+def _quota(quotas: Any, service: str, code: str) -> Quota:
+    with aws_errors():
+        return _read(quotas.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"])
+
+
+def _read(told: Any) -> Quota:
+    return Quota(told["ServiceCode"], told["QuotaCode"], told["QuotaName"], int(told["Value"]))
+
+
+def _used_vcpus(ec2: "EC2Client", quota: Quota, cluster: str, spot: bool) -> int:
+    """The vCPUs of running instances of others that the quota counts."""
+    running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
+    with aws_errors():
+        pages = ec2.get_paginator("describe_instances").paginate(Filters=[running])  # type: ignore[list-item]
+        kinds = Counter(
+            str(instance["InstanceType"])
+            for page in pages
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+            if not _is_own(instance, cluster) and _is_counted(instance, quota, spot)
+        )
+        if not kinds:
+            return 0
+        told = ec2.describe_instance_types(
+            Filters=[{"Name": "instance-type", "Values": list(kinds)}]
+        )["InstanceTypes"]
+    vcpus = {str(t["InstanceType"]): t["VCpuInfo"]["DefaultVCpus"] for t in told}
+    return sum(count * vcpus.get(name, 0) for name, count in kinds.items())
+
+
+def _is_counted(instance: "InstanceTypeDef", quota: Quota, spot: bool) -> bool:
+    lifecycle = instance.get("InstanceLifecycle")
+    if lifecycle == "capacity-block":
+        return False
+    return (lifecycle == "spot") == spot and quota.counts(str(instance["InstanceType"]))
+
+
+def _is_own(resource: Any, cluster: str) -> bool:
+    """Whether it is the cluster's already: an `up` again needs nothing more for it."""
+    return {"Key": CLUSTER_TAG, "Value": cluster} in resource.get("Tags", ())

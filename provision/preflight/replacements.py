@@ -1,0 +1,90 @@
+"""Why instances are replaced, in the words of the cluster file."""
+
+from collections.abc import Iterator, Mapping
+
+from config.cluster.cluster_file import Cluster
+from config.models import Model
+from infra.pulumi_engine.changes import Change, Plan
+
+_INSTANCE = "aws:ec2/instance:Instance"
+_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+_LAUNCHED_BY = "launchTemplate"
+
+_USER_DATA = (
+    *("setup", "software", "lifetime", "storage.shared", "storage.scratch"),
+    *("image", "instance_type", "network.efa", "network.interfaces"),
+)
+_PROPERTIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "imageId": ("image", ("image",)),
+    "instanceType": ("instance type", ("instance_type",)),
+    "userData": ("user data", _USER_DATA),
+    "networkInterfaces": (
+        "network interfaces",
+        ("network", "capacity.zones", "storage.shared", "instance_type"),
+    ),
+    "blockDeviceMappings": ("root volume", ("storage.root", "image")),
+    "metadataOptions": ("metadata options", ()),
+    "instanceMarketOptions": ("market options", ("capacity",)),
+    "capacityReservationSpecification": ("capacity reservation", ("capacity",)),
+    "placement": ("placement", ("placement", "capacity")),
+    "tagSpecifications": ("tags", ("tags",)),
+    "keyName": ("ssh key", ()),
+    "userDataBase64": ("user data", ("lifetime",)),
+    "subnetId": ("subnet", ("network", "capacity.zones")),
+}
+"""Properties of a launch template, and of the bastion: in words, and the fields of the cluster file
+of which they are made."""
+
+
+def reasons(plan: Plan, before: Cluster | None, now: Cluster, *, refresh: bool) -> dict[str, str]:
+    """Return why each instance of the plan is replaced, by its name.
+
+    `before` is the file that the cluster was last brought up with, None where nobody knows it.
+    """
+    fields = tuple(_changed(before, now)) if before else ()
+    template = next((change for change in plan.changes if change.type == _TEMPLATE), None)
+    return {
+        change.name: _reason(_properties(change, template), fields, refresh)
+        for change in plan.changes
+        if change.op == "replace" and change.type == _INSTANCE
+    }
+
+
+def _properties(change: Change, template: Change | None) -> tuple[str, ...]:
+    """Return what differs: of a node, which has no more than its template, what differs there."""
+    if template is None or template.op == "same" or _LAUNCHED_BY not in change.properties:
+        return change.properties
+    return tuple(name for name in change.properties if name != _LAUNCHED_BY) + template.properties
+
+
+def _reason(properties: tuple[str, ...], fields: tuple[str, ...], refresh: bool) -> str:
+    named: dict[str, None] = {}
+    unnamed: dict[str, None] = {}
+    for name in properties:
+        if name == _LAUNCHED_BY:
+            return "it was launched by an earlier launch template"
+        words, made_of = _PROPERTIES.get(name, (name, ()))
+        causes = [field for field in fields if any(_is_in(field, each) for each in made_of)]
+        named.update(dict.fromkeys(causes))
+        if not causes:
+            unnamed[words] = None
+    said = []
+    if named:
+        said.append(f"{', '.join(named)} changed")
+    if unnamed:
+        said.append(f"{'--refresh: ' if refresh else ''}{', '.join(unnamed)} changed")
+    return "; ".join(said)
+
+
+def _is_in(field: str, part: str) -> bool:
+    return field == part or field.startswith(f"{part}.")
+
+
+def _changed(before: Model, now: Model, above: str = "") -> Iterator[str]:
+    """Yield the fields in which two files differ: `image`, `storage.root.gib`."""
+    for name in type(now).model_fields:
+        one, other = getattr(before, name), getattr(now, name)
+        if isinstance(one, Model) and isinstance(other, Model):
+            yield from _changed(one, other, f"{above}{name}.")
+        elif one != other:
+            yield f"{above}{name}"

@@ -1,0 +1,1 @@
+"""What this machine remembers of each cluster, and the lock on it."""

@@ -1,0 +1,165 @@
+"""What gpuctl remembers of a cluster on this machine, from before anything of it exists.
+
+The record is written first and removed last, so that a client that died half-way leaves a trace:
+`gpuctl status` finds the cluster and `gpuctl down` removes it.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AwareDatetime
+
+from config.cluster.resolved import Resolved
+from config.errors import InputError, StateError
+from config.files import write_whole
+from config.models import Value
+from config.target import Target
+from nodes.inventory import Inventory
+
+Status = Literal["creating", "ready", "failed", "destroying"]
+
+
+class ClusterRecord(Value):
+    """A cluster as gpuctl last meant it. `problem` says why it failed, in one line."""
+
+    name: str
+    region: str
+    zone: str
+    account: str
+    resolved: Resolved
+    created: AwareDatetime
+    status: Status
+    problem: str = ""
+
+    @property
+    def id(self) -> str:
+        """The cluster's id; empty for one that an early gpuctl made."""
+        return self.resolved.id
+
+    def now(self, status: Status, problem: str = "") -> "ClusterRecord":
+        """The same record with another status."""
+        return self.model_copy(update={"status": status, "problem": problem})
+
+
+def new_record(resolved: Resolved, created: datetime) -> ClusterRecord:
+    """The record of a cluster of which nothing exists yet."""
+    return ClusterRecord(
+        name=resolved.cluster.name,
+        region=resolved.region,
+        zone=resolved.zone,
+        account=resolved.account,
+        resolved=resolved,
+        created=created,
+        status="creating",
+    )
+
+
+def folder(name: str, target: Target) -> Path:
+    """The cluster's folder, readable by its owner alone; it need not exist."""
+    return target.clusters / name
+
+
+def write(record: ClusterRecord, target: Target) -> None:
+    """Write the record to disk, whole or not at all; StateError where that cannot be done."""
+    write_whole(folder(record.name, target) / "cluster.json", record.model_dump_json(indent=2))
+
+
+def read(name: str, target: Target) -> ClusterRecord | None:
+    """The cluster's record, or None; InputError for one that cannot be read."""
+    path = folder(name, target) / "cluster.json"
+    try:
+        return ClusterRecord.model_validate_json(_in_todays_words(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"the record {path} cannot be read: {str(error).splitlines()[0]}",
+            f"move it away; `gpuctl down {name}` then removes the cluster by its tags",
+        ) from error
+
+
+def _in_todays_words(text: bytes) -> bytes:
+    """A record of an earlier gpuctl as this one writes it.
+
+    `software.setup` is `setup.commands`, `storage.root_gib` is `storage.root.gib`.
+    """
+    if b'"setup":' not in text and b'"root_gib":' not in text:
+        return text
+    record = json.loads(text)
+    cluster = record["resolved"]["cluster"]
+    if "setup" in cluster.get("software", {}):
+        cluster["setup"] = {"commands": cluster["software"].pop("setup")}
+    if "root_gib" in cluster.get("storage", {}):
+        cluster["storage"] = {"root": {"gib": cluster["storage"]["root_gib"]}}
+    return json.dumps(record).encode()
+
+
+def records(target: Target) -> tuple[ClusterRecord, ...]:
+    """The records of all clusters of this target, by name, but for `unreadable` ones."""
+    found = (_try(name, target) for name in _names(target))
+    return tuple(record for record in found if isinstance(record, ClusterRecord))
+
+
+def unreadable(target: Target) -> tuple[InputError, ...]:
+    """Return the complaints about records that cannot be read; they hide no other cluster."""
+    found = (_try(name, target) for name in _names(target))
+    return tuple(error for error in found if isinstance(error, InputError))
+
+
+def _names(target: Target) -> list[str]:
+    return sorted(path.parent.name for path in target.clusters.glob("*/cluster.json"))
+
+
+def _try(name: str, target: Target) -> ClusterRecord | InputError | None:
+    try:
+        return read(name, target)
+    except InputError as error:
+        return error
+
+
+def forget(name: str, target: Target) -> None:
+    """Forget the cluster on this machine, its keys too; StateError where they cannot be removed."""
+    problems: list[OSError] = []
+
+    def note(_: object, __: str, info: Any) -> None:
+        if not isinstance(info[1], FileNotFoundError):  # its broker removes its own files
+            problems.append(info[1])
+
+    place = folder(name, target)
+    shutil.rmtree(place, onerror=note)
+    if problems:
+        raise StateError(
+            f"{place} cannot be removed: {problems[0].strerror}", "remove it: it has a private key"
+        )
+
+
+def load_inventory(name: str, target: Target) -> Inventory:
+    """The nodes of a cluster that is ready. InputError for one that is unknown or not ready."""
+    record = read(name, target)
+    if record is None:
+        raise unknown(name, (known.name for known in records(target)))
+    try:
+        text = (folder(name, target) / "inventory.json").read_bytes()
+        inventory = Inventory.model_validate_json(text)
+    except FileNotFoundError:
+        raise InputError(
+            f"cluster '{name}' is not ready: its record says {record.status}",
+            f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
+        ) from None
+    if inventory.proxy and target.session_proxy:
+        # As gpuctl is called today: it may have moved since the cluster came up.
+        return inventory.model_copy(update={"proxy": target.session_proxy})
+    return inventory
+
+
+def unknown(name: str, known: Iterable[str]) -> InputError:
+    """The complaint about a cluster that does not exist, with those that do."""
+    names = ", ".join(sorted(known))
+    return InputError(
+        f"there is no cluster '{name}'",
+        f"there are: {names}" if names else "`gpuctl up FILE` makes one",
+    )

@@ -1,0 +1,1 @@
+"""Remove what carries a cluster's tag."""

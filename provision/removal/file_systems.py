@@ -1,0 +1,80 @@
+"""The removal of shared file systems, with all that is in them."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from config.errors import CloudError
+from config.target import Target
+from provision.aws.clients import client, if_there
+from provision.aws.resources import KINDS, Resource
+
+_GONE = frozenset({"FileSystemNotFound", "MountTargetNotFound"})
+_BUSY = frozenset(
+    {"IncorrectFileSystemLifeCycleState", "IncorrectMountTargetState", "FileSystemInUse"}
+)
+
+PAUSE_S = 3.0
+WAIT_S = 20 * 60
+"""AWS gives neither service a waiter; FSx takes minutes to delete a file system."""
+
+
+def delete_file_systems(target: Target, resources: list[Resource]) -> None:
+    """None of them exists, all of one kind; no network interface of theirs is left in a subnet."""
+    service = KINDS[resources[0].kind].service
+    aws = client(target, service)
+    delete = _delete_efs if service == "efs" else _delete_lustre
+    for resource in resources:
+        delete(aws, resource)
+    for one in [resource.id for resource in resources]:
+        _until_gone(lambda one=one: _describe(aws, service, one), one)  # type: ignore[misc]
+
+
+def _delete_efs(efs: Any, resource: Resource) -> None:
+    """Its mount targets first: until they are gone AWS refuses (FileSystemInUse)."""
+    file_system_id = resource.id
+
+    def targets() -> list[Any]:
+        found: list[Any] = efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"]
+        return found
+
+    for one in if_there(targets, _GONE) or []:
+        _when_allowed(
+            lambda one=one: efs.delete_mount_target(MountTargetId=one["MountTargetId"])  # type: ignore[misc]
+        )
+    _until_gone(targets, f"the mount targets of {file_system_id}")
+    _when_allowed(lambda: efs.delete_file_system(FileSystemId=file_system_id))
+
+
+def _delete_lustre(fsx: Any, resource: Resource) -> None:
+    """AWS makes no last backup unless it is asked to."""
+    _when_allowed(lambda: fsx.delete_file_system(FileSystemId=resource.id))
+
+
+def _describe(aws: Any, service: str, file_system_id: str) -> Any:
+    if service == "efs":
+        return aws.describe_file_systems(FileSystemId=file_system_id)["FileSystems"]
+    return aws.describe_file_systems(FileSystemIds=[file_system_id])["FileSystems"]
+
+
+def _when_allowed(remove: Callable[[], Any]) -> None:
+    """`remove` has passed; what is just being made must be there before it can go."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            if_there(remove, _GONE)
+        except CloudError as error:
+            if error.code not in _BUSY or time.monotonic() > end:
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return
+
+
+def _until_gone(ask: Callable[[], Any], what: str) -> None:
+    """`ask` finds nothing any more. Raises CloudError after 20 minutes."""
+    end = time.monotonic() + WAIT_S
+    while if_there(ask, _GONE):
+        if time.monotonic() > end:
+            raise CloudError(f"AWS did not remove {what} within 20 minutes", "repeat it later")
+        time.sleep(PAUSE_S)

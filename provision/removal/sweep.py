@@ -1,0 +1,213 @@
+"""Removal of what a cluster's tag is on and Pulumi does not know of.
+
+A client and its engine killed while AWS was making something leave it behind without a trace in
+Pulumi's state. The tag was on it from its first moment, and so it is found.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import WaiterError
+
+from config.errors import CloudError
+from config.progress import Progress, Reporter, State
+from config.target import Target
+from provision.aws.clients import aws_errors, client
+from provision.aws.iam_roles import delete_identities
+from provision.aws.resources import KINDS, Resource, find_all
+from provision.removal.file_systems import delete_file_systems
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+_STILL_USED = frozenset(
+    {
+        "DependencyViolation",
+        "InvalidPlacementGroup.InUse",
+        "InvalidIPAddress.InUse",
+        "InvalidNetworkInterface.InUse",
+        "ResourceInUse",
+        "IncorrectState",
+    }
+)
+RETRIES = 24
+PAUSE_S = 5.0
+"""What hangs on a terminated instance is free some seconds after it, not at once."""
+
+
+PASSES = 3
+"""AWS's answers lag behind its deeds, and a killed engine's last request may arrive late."""
+
+
+def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tuple[str, ...]:
+    """Remove everything with the cluster's name and id; return what that was: `VPC vpc-0123`.
+
+    Raises CloudError about what cannot be removed, after everything that can be was.
+    """
+    removed: dict[str, None] = {}
+    for attempt in range(PASSES):
+        found = find_all(target, cluster, cluster_id=cluster_id)
+        if not found:
+            return tuple(removed)
+        if attempt:
+            time.sleep(PAUSE_S)
+        _sweep_once(target, found, removed, report)
+    if left := find_all(target, cluster, cluster_id=cluster_id):
+        names = ", ".join(f"{resource.kind} {resource.id}" for resource in left)
+        raise CloudError(f"AWS still has {names}", f"repeat `gpuctl down {cluster}` later")
+    return tuple(removed)
+
+
+def _sweep_once(
+    target: Target, found: list[Resource], removed: dict[str, None], report: Reporter
+) -> None:
+    """What was found was removed, kind by kind, and is in `removed`."""
+    problems: list[CloudError] = []
+    ec2 = client(target, "ec2")
+    for noun, kind in KINDS.items():
+        ours = [resource for resource in found if resource.kind == noun]
+        # What takes minutes to end, or hangs together, goes all at once.
+        together = noun in _ALL_AT_ONCE or kind.service != "ec2"
+        for batch in [ours] if together and ours else [[one] for one in ours]:
+            subjects = [f"{noun} {resource.id}" for resource in batch]
+            _report_all(report, subjects, "running")
+            try:
+                if kind.service == "ec2":
+                    _remove(ec2, batch)
+                elif kind.service == "iam":
+                    delete_identities(target, [one.id for one in batch], noun == "IAM role")
+                else:
+                    delete_file_systems(target, batch)
+            except CloudError as error:
+                _report_all(report, subjects, "failed", error.message)
+                problems.append(error)
+            else:
+                _report_all(report, subjects, "done")
+                removed.update(dict.fromkeys(subjects))
+    if problems:
+        raise CloudError(
+            "\n".join(error.message for error in problems), problems[0].hint, problems[0].code
+        )
+
+
+def _report_all(report: Reporter, subjects: list[str], state: State, detail: str = "") -> None:
+    for subject in subjects:
+        report(Progress("destroy", subject, state, detail))
+
+
+def _remove(ec2: "EC2Client", batch: list[Resource]) -> None:
+    """The resources, all of one kind, are gone."""
+    noun = batch[0].kind
+    if noun in _ALL_AT_ONCE:
+        with aws_errors():
+            _ALL_AT_ONCE[noun](ec2, batch)
+    else:
+        _patiently(lambda: _REMOVE[noun](ec2, batch[0]))
+
+
+def _patiently(remove: Callable[[], object]) -> None:
+    """`remove` has passed, or its target was gone already; waits while others hang on it."""
+    for attempt in range(RETRIES):
+        try:
+            with aws_errors():
+                remove()
+        except CloudError as error:
+            if error.code.endswith(("NotFound", ".Unknown")):
+                return
+            if error.code not in _STILL_USED or attempt == RETRIES - 1:
+                raise
+            time.sleep(PAUSE_S)
+        else:
+            return
+
+
+def _terminate(ec2: "EC2Client", instances: list[Resource]) -> None:
+    """All have ended; large GPU instances take minutes to."""
+    ids = [instance.id for instance in instances]
+    for start in range(0, len(ids), 200):
+        ec2.terminate_instances(InstanceIds=ids[start : start + 200])
+    for start in range(0, len(ids), 200):
+        _wait(ec2, "instance_terminated", {"InstanceIds": ids[start : start + 200]})
+
+
+def _delete_nat(ec2: "EC2Client", gateways: list[Resource]) -> None:
+    ids = [gateway.id for gateway in gateways]
+    for one in ids:
+        ec2.delete_nat_gateway(NatGatewayId=one)
+    _wait(ec2, "nat_gateway_deleted", {"NatGatewayIds": ids})
+
+
+def _wait(ec2: "EC2Client", waiter: str, what: dict[str, Any]) -> None:
+    """AWS says that it is done; at most 20 minutes."""
+    try:
+        ec2.get_waiter(waiter).wait(  # type: ignore[call-overload]
+            **what, WaiterConfig={"Delay": 3, "MaxAttempts": 400}
+        )
+    except WaiterError as error:
+        raise CloudError(
+            f"AWS did not finish within 20 minutes: {error}", "repeat `gpuctl down` later"
+        ) from error
+
+
+def _release(ec2: "EC2Client", address: Resource) -> None:
+    if association := address.told.get("AssociationId"):
+        # It is gone already where the gateway that had the address is.
+        _patiently(lambda: ec2.disassociate_address(AssociationId=association))
+    ec2.release_address(AllocationId=address.id)
+
+
+def _delete_groups(ec2: "EC2Client", groups: list[Resource]) -> None:
+    """All rules first: a group that another one names cannot go."""
+    for group in groups:
+        if rules := group.told.get("IpPermissions"):
+            ec2.revoke_security_group_ingress(GroupId=group.id, IpPermissions=rules)
+        if rules := group.told.get("IpPermissionsEgress"):
+            ec2.revoke_security_group_egress(GroupId=group.id, IpPermissions=rules)
+    for group in groups:
+        _patiently(lambda one=group: ec2.delete_security_group(GroupId=one.id))  # type: ignore[misc]
+
+
+def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
+    for association in table.told.get("Associations", ()):
+        if not association.get("Main"):
+            _patiently(
+                lambda one=association: ec2.disassociate_route_table(  # type: ignore[misc]
+                    AssociationId=one["RouteTableAssociationId"]
+                )
+            )
+    ec2.delete_route_table(RouteTableId=table.id)
+
+
+def _delete_internet_gateway(ec2: "EC2Client", gateway: Resource) -> None:
+    for attachment in gateway.told.get("Attachments", ()):
+        vpc = attachment["VpcId"]
+        _patiently(
+            lambda vpc=vpc: ec2.detach_internet_gateway(  # type: ignore[misc]
+                InternetGatewayId=gateway.id, VpcId=vpc
+            )
+        )
+    gateway.told["Attachments"] = []
+    ec2.delete_internet_gateway(InternetGatewayId=gateway.id)
+
+
+_ALL_AT_ONCE: dict[str, Callable[["EC2Client", list[Resource]], None]] = {
+    "instance": _terminate,
+    "NAT gateway": _delete_nat,
+    "security group": _delete_groups,
+}
+
+_REMOVE: dict[str, Callable[["EC2Client", Resource], Any]] = {
+    "capacity reservation": lambda ec2, r: ec2.cancel_capacity_reservation(
+        CapacityReservationId=r.id
+    ),
+    "elastic IP": _release,
+    "network interface": lambda ec2, r: ec2.delete_network_interface(NetworkInterfaceId=r.id),
+    "launch template": lambda ec2, r: ec2.delete_launch_template(LaunchTemplateId=r.id),
+    "placement group": lambda ec2, r: ec2.delete_placement_group(GroupName=r.id),
+    "key pair": lambda ec2, r: ec2.delete_key_pair(KeyName=r.id),
+    "subnet": lambda ec2, r: ec2.delete_subnet(SubnetId=r.id),
+    "route table": _delete_route_table,
+    "internet gateway": _delete_internet_gateway,
+    "VPC": lambda ec2, r: ec2.delete_vpc(VpcId=r.id),
+}

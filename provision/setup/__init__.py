@@ -1,0 +1,1 @@
+"""From launched instances to nodes that are ready for a job."""

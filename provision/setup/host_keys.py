@@ -1,0 +1,187 @@
+"""Host keys read from the EC2 console and pinned before the first connection.
+
+Whoever sits between the client and a new machine cannot show a key of his own: the keys come from
+AWS's API, where cloud-init's output on the console ends up.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.errors import CloudError, NodeError
+from config.files import write_whole
+from config.progress import Progress, Reporter
+from nodes.openssh import known_hosts_name
+from provision.aws.clients import aws_errors
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+_BLOCK = re.compile(r"-----BEGIN SSH HOST KEY KEYS-----(.*?)-----END SSH HOST KEY KEYS-----", re.S)
+_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{68}(?![A-Za-z0-9+/=])")
+
+BOOT_LIMIT_S = 1200
+"""The largest GPU instances take ten minutes and more from launch to cloud-init."""
+
+ALIVE = frozenset({"pending", "running"})
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A machine that boots."""
+
+    name: str
+    instance_id: str
+    address: str
+    port: int = 22
+
+
+def read_host_key(console: str) -> str | None:
+    """The last whole ed25519 host key that cloud-init printed, as `ssh-ed25519 AAAA…`, or None.
+
+    A key that is cut or broken by another message does not count.
+    """
+    for block in reversed(_BLOCK.findall(console)):
+        if match := _KEY.search(block):
+            return match[0]
+    return None
+
+
+@dataclass
+class KnownHosts:
+    """The cluster's known_hosts; each line ends in the instance whose key it is."""
+
+    path: Path
+    keys: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, machines: Sequence[Watched]) -> "KnownHosts":
+        """What is pinned for these very instances; others' keys are dropped."""
+        known = cls(path)
+        lines = path.read_text().splitlines() if path.exists() else []
+        wanted = {(known_hosts_name(m.address, m.port), m.instance_id) for m in machines}
+        for line in lines:
+            name, _, rest = line.partition(" ")
+            key, _, instance_id = rest.rpartition(" ")
+            if (name, instance_id) in wanted:
+                known.keys[name, instance_id] = key
+        return known
+
+    def key(self, machine: Watched) -> str | None:
+        """The pinned key of the machine."""
+        return self.keys.get((known_hosts_name(machine.address, machine.port), machine.instance_id))
+
+    def pin(self, machine: Watched, key: str) -> None:
+        """The machine's key is on disk."""
+        self.keys[known_hosts_name(machine.address, machine.port), machine.instance_id] = key
+        self.write()
+
+    def write(self) -> None:
+        """Write the pinned keys and no others to the file, whole or not at all."""
+        text = "".join(f"{name} {key} {who}\n" for (name, who), key in sorted(self.keys.items()))
+        write_whole(self.path, text)
+
+
+class BootWatch:
+    """Watches machines boot: tells when a host key is pinned, fails when a machine ends."""
+
+    def __init__(
+        self, ec2: "EC2Client", machines: Sequence[Watched], known: KnownHosts, report: Reporter
+    ) -> None:
+        self._ec2 = ec2
+        self._machines = tuple(machines)
+        self._known = known
+        self._report = report
+        self._pinned = {machine.name: asyncio.Event() for machine in machines}
+        for machine in machines:
+            if known.key(machine) is not None:
+                self._pinned[machine.name].set()
+            else:
+                report(Progress("boot", machine.name, "running"))
+
+    async def pinned(self, name: str) -> None:
+        """The machine's host key is in known_hosts."""
+        await self._pinned[name].wait()
+
+    async def watch(self) -> None:
+        """Runs until cancelled. NodeError when a machine ended or does not boot in time."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while True:
+            await self.check_alive()
+            waiting = [m for m in self._machines if not self._pinned[m.name].is_set()]
+            await self._read_consoles(waiting)
+            waiting = [m for m in waiting if not self._pinned[m.name].is_set()]
+            if waiting and loop.time() - started > BOOT_LIMIT_S:
+                raise await self._gone(waiting[0], f"did not boot within {BOOT_LIMIT_S // 60} min")
+            # EC2 answers some twenty such requests a second and account: ten are asked for.
+            await asyncio.sleep(max(1.0, len(waiting) / 10) if waiting else 5.0)
+
+    async def _read_consoles(self, machines: Sequence[Watched]) -> None:
+        places = asyncio.Semaphore(8)
+
+        async def read(machine: Watched) -> None:
+            async with places:
+                key = read_host_key(await self._console(machine))
+            if key is not None:
+                self._known.pin(machine, key)
+                self._pinned[machine.name].set()
+                self._report(Progress("boot", machine.name, "done", machine.address))
+
+        await asyncio.gather(*(read(machine) for machine in machines))
+
+    async def _console(self, machine: Watched) -> str:
+        def ask() -> str:
+            with aws_errors():
+                answer = self._ec2.get_console_output(InstanceId=machine.instance_id, Latest=True)
+            return answer.get("Output", "")
+
+        try:
+            return await asyncio.to_thread(ask)
+        except CloudError as error:
+            # A new instance is not known everywhere at once, and an old one no longer.
+            if error.code.startswith("InvalidInstanceID"):
+                return ""
+            raise
+
+    async def check_alive(self) -> None:
+        """Every machine is pending or running, else NodeError with EC2's reason."""
+        states = await asyncio.to_thread(self._states)
+        for machine in self._machines:
+            state, reason = states.get(machine.instance_id, ("pending", ""))
+            if state not in ALIVE:
+                raise await self._gone(machine, f"is {state}" + (f": {reason}" if reason else ""))
+
+    def _states(self) -> dict[str, tuple[str, str]]:
+        """State and its reason by instance."""
+        found: dict[str, tuple[str, str]] = {}
+        ids = [machine.instance_id for machine in self._machines]
+        with aws_errors():
+            # A filter takes 200 values, and answers for fewer need no further pages.
+            pages = [
+                self._ec2.describe_instances(
+                    Filters=[{"Name": "instance-id", "Values": ids[i : i + 200]}]
+                )
+                for i in range(0, len(ids), 200)
+            ]
+        for page in pages:
+            for reservation in page["Reservations"]:
+                for told in reservation["Instances"]:
+                    reason = told.get("StateReason", {}).get("Message", "")
+                    found[told["InstanceId"]] = (str(told["State"]["Name"]), reason)
+        return found
+
+    async def _gone(self, machine: Watched, what: str) -> NodeError:
+        try:
+            console = (await self._console(machine)).strip().splitlines()[-10:]
+        except CloudError:
+            console = []
+        last = "".join(f"\n    | {line.rstrip()}" for line in console)
+        self._report(Progress("boot", machine.name, "failed", what))
+        return NodeError(
+            f"{machine.name} ({machine.address}) {what}",
+            f"the last lines of its console:{last}" if last else "its console is empty",
+        )

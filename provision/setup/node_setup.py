@@ -1,0 +1,184 @@
+"""Cloud-init on a node: waited for on the node itself, and shown when it failed."""
+
+import json
+import re
+from typing import Any
+
+from config.errors import NodeError
+from config.progress import Progress, Reporter
+from nodes.answers import Unreachable
+from nodes.inventory import Node
+from nodes.ssh import Connections
+from provision.setup.cloud_init import CHECKS, MARK, REBOOTING, STEPS
+from provision.setup.software.script import DONE
+
+SETUP_LIMIT_S = 3 * 3600
+"""No set-up takes longer; a package mirror that hangs does."""
+
+CHECKS_LIMIT_S = 120
+"""Of a GPU that hangs `nvidia-smi` waits for ever."""
+
+_FAILED_CHECK = "failed: "
+
+_STEPS_FOLLOW = "=== all steps ==="
+_STATUS_FOLLOWS = "=== cloud-init status ==="
+
+WAIT = f"""\
+mkdir -p {STEPS.rpartition("/")[0]}
+tail -n +1 -F --pid=$$ {STEPS} 2>/dev/null &
+follower=$!
+status=$(timeout {SETUP_LIMIT_S} cloud-init status --wait --format json 2>/dev/null)
+kill $follower 2>/dev/null
+echo
+echo '{_STEPS_FOLLOW}'
+cat {STEPS}
+echo '{_STATUS_FOLLOWS}'
+printf '%s\\n' "$status"
+"""
+"""Blocks on the node until cloud-init has ended; the steps come as they begin, the last of them
+and the status at the end."""
+
+_LOG_FOLLOWS = "=== cloud-init.log ==="
+
+DETAILS = f"""\
+tail -n 500 /var/log/cloud-init-output.log
+echo
+echo '{_LOG_FOLLOWS}'
+grep -E 'WARNING|ERROR|CRITICAL' /var/log/cloud-init.log | tail -n 5
+"""
+
+_FAILED_STEP = re.compile(r"gpuctl: '(.*)' failed with exit code (\d+)")
+OUTPUT_LINES = 20
+
+
+class Rebooting(NodeError):
+    """The node goes down as a step of its set-up, and comes back."""
+
+
+async def wait_for_cloud_init(connections: Connections, node: Node, report: Reporter) -> None:
+    """Cloud-init has ended well on the node.
+
+    Raises NodeError with the failing step's own output, or the failing module's log lines, as
+    soon as cloud-init has ended otherwise. What its JSON says counts and not its exit code, which
+    differs between distributions (https://github.com/canonical/cloud-init/pull/4747, 2026-11-20).
+    Raises Rebooting where the set-up goes on after a reboot: wait for the node, and call again.
+    """
+    report(Progress("cloud-init", node.name, "running"))
+    step, status = await _follow(connections, node, report)
+    if step == REBOOTING:
+        raise Rebooting(f"{node.name} ({node.private_ip}) reboots", "it comes back by itself")
+    problem = cloud_init_problem(status)
+    if not problem and step != DONE:
+        problem = f"cloud-init ended, and the set-up did not: its last step is '{step}'"
+    if problem:
+        report(Progress("cloud-init", node.name, "failed", problem))
+        details = await connections.run(node, DETAILS, timeout=60)
+        raise failure(node, problem, details.stdout)
+    warned = sum(len(lines) for lines in status.get("recoverable_errors", {}).values())
+    detail = f"done, with {warned} warnings in /var/log/cloud-init.log" if warned else ""
+    report(Progress("cloud-init", node.name, "done", detail))
+
+
+async def _follow(
+    connections: Connections, node: Node, report: Reporter
+) -> tuple[str, dict[str, Any]]:
+    """The last step that began, and cloud-init's status at its end; {} where the node reboots."""
+    seen: list[str] = []
+    steps: list[str] = []
+    status: list[str] = []
+    into = seen
+    try:
+        async for line in connections.lines(node, WAIT):
+            if line == _STEPS_FOLLOW:
+                into = steps
+            elif line == _STATUS_FOLLOWS:
+                into = status
+            elif line:
+                into.append(line)
+                # The follower ends before the last quick steps: they come with all the others.
+                if into is seen or (into is steps and len(steps) > len(seen)):
+                    _report_step(line, node, report)
+    except Unreachable:
+        if seen[-1:] != [REBOOTING]:
+            raise
+    last = (steps or seen or [""])[-1]
+    return last, read_status("\n".join(status))
+
+
+def _report_step(step: str, node: Node, report: Reporter) -> None:
+    if step != DONE:
+        report(Progress("cloud-init", node.name, "running", step))
+
+
+def read_status(text: str) -> dict[str, Any]:
+    """The JSON object in `cloud-init status --format json`'s output; {} where there is none.
+
+    Old versions print dots before it while they wait.
+    """
+    try:
+        status = json.loads(text[text.index("{") :])
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def cloud_init_problem(status: dict[str, Any]) -> str:
+    """Why the node is not set up, in some words; empty when it is.
+
+    `done` and `degraded` (recoverable errors alone) are good.
+    """
+    state = str(status.get("status", "unknown"))
+    if status.get("errors") or state == "error":
+        first = next(iter(status.get("errors") or ()), "no reason given")
+        return f"cloud-init failed: {_one_line(first)}"
+    if state in ("done", "degraded"):
+        return ""
+    return f"cloud-init ended as '{state}'"
+
+
+def failure(node: Node, problem: str, details: str) -> NodeError:
+    """The error about a failed cloud-init, with the failing step's own output.
+
+    `details` is what `DETAILS` printed. Without a step of ours that failed, the last lines of
+    cloud-init's log are shown, which name the module.
+    """
+    output, _, log = details.partition(f"{_LOG_FOLLOWS}\n")
+    lines = output.rstrip().splitlines()
+    ended = [i for i, line in enumerate(lines) if _FAILED_STEP.search(line)]
+    where = f"{node.name} ({node.private_ip})"
+    if not ended:
+        shown = log.rstrip().splitlines() or lines[-OUTPUT_LINES:]
+        return NodeError(f"{where}: {problem}", f"its log says:{_indented(shown)}")
+    step = _FAILED_STEP.search(lines[ended[-1]])
+    assert step is not None
+    begins = [i for i, line in enumerate(lines[: ended[-1]]) if line.startswith(MARK)]
+    shown = lines[begins[-1] + 1 if begins else 0 : ended[-1]][-OUTPUT_LINES:]
+    return NodeError(
+        f"{where}: '{step[1]}' failed with exit code {step[2]}",
+        f"its output:{_indented(shown)}" if shown else "it had no output",
+    )
+
+
+async def failed_checks(connections: Connections, node: Node) -> tuple[str, ...]:
+    """What of the node is not as its type and its cluster file say: `GPUs: expected 8, actual 7`.
+
+    The checks run on the node (provision/setup/software/steps/checks.sh).
+    """
+    done = await connections.run(node, CHECKS, timeout=CHECKS_LIMIT_S)
+    failed = [
+        line.removeprefix(_FAILED_CHECK)
+        for line in done.stdout.splitlines()
+        if line.startswith(_FAILED_CHECK)
+    ]
+    if done.exit_status != 0 and not failed:
+        complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        failed = [f"{CHECKS} ended with exit code {done.exit_status}: {complaint}"]
+    return tuple(failed)
+
+
+def _indented(lines: list[str]) -> str:
+    return "".join(f"\n    | {line}" for line in lines)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())

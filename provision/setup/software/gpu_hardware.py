@@ -1,0 +1,54 @@
+"""What of a node's hardware decides about its software."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from config.catalogue.instance_types import catalogue
+from config.cluster.resolved import InstanceType, Interface
+
+COMPUTE_CAPABILITY = {
+    "T4": "75",
+    "A100": "80",
+    "A10G": "86",
+    "L4": "89",
+    "L40S": "89",
+    "H100": "90",
+    "H200": "90",
+    "B200": "100",
+    "GB200": "100",
+    "B300": "103",
+    "RTX PRO 4500": "120",
+    "RTX PRO Server 6000": "120",
+}
+"""NVIDIA's architecture per GPU, as nvcc numbers it: https://developer.nvidia.com/cuda-gpus and
+ADAI's nccl-tests.Dockerfile (2026-11-20; the last two from memory). V100 is not here: the open
+kernel modules need Turing or newer, and CUDA 13 has left it out."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A node of some type: `sm` is empty where its GPU cannot have NVIDIA's open modules.
+
+    `local_disks` are its own NVMe disks.
+    """
+
+    instance_type: str
+    gpus: int
+    sm: str
+    efa: int
+    nvswitch: bool
+    local_disks: int = 0
+
+
+def hardware(instance: InstanceType, interfaces: Sequence[Interface]) -> Hardware:
+    """The type's hardware, with as many EFA devices as the launch layout asks for."""
+    entry = catalogue().get(instance.name)
+    model = entry.gpu.model if entry else instance.gpu_model.removeprefix("NVIDIA ")
+    return Hardware(
+        instance_type=instance.name,
+        gpus=instance.gpus,
+        sm=COMPUTE_CAPABILITY.get(model, "") if instance.gpus else "",
+        efa=sum(interface.type != "interface" for interface in interfaces),
+        nvswitch=entry is not None and entry.fabricmanager and instance.gpus > 0,
+        local_disks=instance.local_disks,
+    )

@@ -1,0 +1,205 @@
+"""The scripts that a node runs: its set-up, step by step, and the checks of what it became.
+
+Each step is a shell file of its own in `steps/`, without a placeholder: what differs between
+clusters stands in variables above them, so that each file can be read, and checked, as it runs.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from config.catalogue.releases import Software, commit, version
+from config.cluster.cluster_file import Cluster
+from config.errors import InputError
+from infra.program.user_data import FILE_SYSTEM
+from provision.setup.software.gpu_hardware import Hardware
+
+DRIVER = "580"
+CUDA = "13-0"
+"""AWS, "Get started with EFA and NCCL" for Ubuntu 24.04: nvidia-open-580, cuda-toolkit-13-0
+(EC2 User Guide, 2026-11-20)."""
+
+EFA = "1.51.0"
+"""AWS, "Elastic Fabric Adapter release notes": 2026-10-22."""
+
+EFA_KEY = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
+"""Fingerprint of the key that signs the EFA installer: AWS, "Get started with EFA and NCCL", step
+"Install the EFA software" (EC2 User Guide, 2026-11-20)."""
+
+NCCL = "2.30.4-1"
+NCCL_TESTS = "2.18.3"
+"""Used together in AWS's guide and in awsome-distributed-ai's nccl-tests.Dockerfile, 2026-11-20.
+Their commits are in `config/catalogue/releases.txt`."""
+
+CUDA_KEYRING = "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba"
+"""sha256 of cuda-keyring_1.1-1_all.deb for Ubuntu 24.04 on x86_64: Google's installer,
+https://github.com/GoogleCloudPlatform/compute-gpu-installation/blob/9dd41ebea94863d887caf349f76d9ac9edc7f072/linux/cuda_installer/config.py
+(NVIDIA_KEYRING_SHA256_SUMS; read 2026-11-22)."""
+
+FSX_KEY = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
+"""Fingerprint of the key that signs AWS's repository of Lustre clients for Ubuntu. AWS's guide
+prints none; this one is in littlemex's lustre_installer.sh (distributed-ai, commit 52fff76, read
+2026-11-22), the only public source that was found."""
+
+MOUNT = {
+    "efs": "nfs4 nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
+    "fsx-lustre": "lustre relatime,flock",
+}
+"""Type and options as AWS recommends them: EFS User Guide, "Recommended NFS mount settings"; FSx
+for Lustre User Guide, "Mounting Amazon FSx file systems automatically" (2026-11-20)."""
+
+STEPS = Path(__file__).parent / "steps"
+DONE = "done"
+
+UBUNTU = "stock-ubuntu-24.04"
+DEBIAN = "stock-debian-12"
+
+Step = tuple[str, str]
+"""A step's title, one line, and its shell commands."""
+
+
+def setup_script(cluster: Cluster, hardware: Hardware) -> str:
+    """The bash script that sets a node up; the user's commands are its last steps.
+
+    Raises InputError where the image's software does not exist for the type.
+    """
+    packages = shlex.join(cluster.software.packages)
+    steps = "\n".join(
+        f"if gpuctl_begin {shlex.quote(title)}; then\n{commands.rstrip()}\nfi\n"
+        for title, commands in (*_steps(cluster, hardware), *_own(cluster))
+    )
+    values = {
+        name: value
+        for name, value in _setup_values(cluster, hardware).items()
+        if re.search(rf"gpuctl_{name}\b", steps)
+    }
+    return "\n".join(
+        (
+            _fragment("begin"),
+            _variables(values) + (f"gpuctl_packages=({packages})\n" if packages else ""),
+            steps,
+            f"gpuctl_begin '{DONE}'\n",
+        )
+    )
+
+
+def check_script(cluster: Cluster, hardware: Hardware) -> str:
+    """The bash script that says, a line each, whether the node is what it should be."""
+    return "\n".join(
+        (
+            "#!/bin/bash",
+            _variables(_check_values(cluster, hardware)),
+            _fragment("checks"),
+        )
+    )
+
+
+def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
+    """The steps of this image on this type: the driver before EFA, both before what uses them."""
+    yield "host keys", _fragment("host-keys")
+    yield "limits", _fragment("limits")
+    yield "hold updates", _fragment("hold-updates")
+    if cluster.software.packages:
+        yield "packages", _fragment("packages")
+    if _installs(cluster, hardware):
+        yield "NVIDIA driver", _fragment("nvidia")
+        if hardware.efa:
+            yield "EFA", _fragment("efa")
+        yield "reboot if needed", _fragment("reboot")
+        if hardware.nvswitch:
+            yield "fabric manager", _fragment("fabricmanager")
+        yield "NCCL", _fragment("nccl")
+    if hardware.local_disks:
+        yield "scratch disks", _fragment("scratch")
+    if cluster.storage.shared is not None:
+        yield "client of shared storage", _fragment(cluster.storage.shared.type)
+        yield "shared storage", _fragment("shared")
+    yield "Open MPI", _fragment("openmpi")
+    yield "nccl-tests", _fragment("nccl-tests")
+    yield "verify", _fragment("verify")
+
+
+def _own(cluster: Cluster) -> Iterator[Step]:
+    commands = cluster.setup.commands
+    for number, command in enumerate(commands, 1):
+        yield f"setup {number} of {len(commands)}: {_title(command)}", command
+
+
+def _installs(cluster: Cluster, hardware: Hardware) -> bool:
+    """Whether the GPU's software is ours to install: on a plain Ubuntu, for a GPU."""
+    if cluster.image != UBUNTU or hardware.gpus == 0:
+        return False
+    if not hardware.sm:
+        raise InputError(
+            f"image {UBUNTU}: NVIDIA's open driver is not for the GPU of {hardware.instance_type}",
+            "name an image that brings its driver (ami-…)",
+        )
+    return True
+
+
+def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
+    software, installs = cluster.software, _installs(cluster, hardware)
+    openmpi = software.openmpi or (4 if installs else "")
+    shared = cluster.storage.shared
+    return {
+        "driver": software.driver or DRIVER,
+        "cuda": CUDA,
+        "efa": software.efa or EFA,
+        "efa_key": EFA_KEY,
+        "cuda_keyring": CUDA_KEYRING,
+        "fsx_key": FSX_KEY,
+        "nccl_commit": _commit("nccl", software.nccl or NCCL) if installs else "",
+        "openmpi": str(openmpi),
+        "nccl_tests_commit": _commit("nccl_tests", software.nccl_tests or NCCL_TESTS),
+        "nccl_tests_asked": software.nccl_tests or "",
+        "sm": hardware.sm,
+        "scratch": cluster.storage.scratch,
+        "shared": FILE_SYSTEM,
+        "shared_path": shared.path if shared else "",
+        "mount": MOUNT[shared.type] if shared else "",
+    }
+
+
+def _commit(software: Software, pin: str) -> str:
+    """Return the release's commit; a file that names an unknown one was refused before."""
+    found = commit(software, pin)
+    if found is None:
+        raise InputError(f"software.{software} {pin}: its commit is unknown", "add @COMMIT to it")
+    return found
+
+
+def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
+    """What is expected: of an image without GPU software no more than Open MPI."""
+    software, installs = cluster.software, _installs(cluster, hardware)
+    checked = cluster.image != DEBIAN
+    shared = cluster.storage.shared
+    mounts = [shared.path] if shared else []
+    if checked and hardware.local_disks:
+        mounts.insert(0, cluster.storage.scratch)
+    return {
+        "gpus": str(hardware.gpus if checked else 0),
+        "efa_count": str(hardware.efa if checked and hardware.gpus else 0),
+        "nvswitch": "yes" if hardware.nvswitch else "",
+        "driver": software.driver or (DRIVER if installs else ""),
+        "efa": software.efa or (EFA if installs else ""),
+        "nccl": version(software.nccl or (NCCL if installs else "")),
+        "openmpi": str(software.openmpi or ""),
+        "mounts": " ".join(mounts),
+    }
+
+
+def _variables(values: Mapping[str, str]) -> str:
+    return "".join(f"gpuctl_{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+@cache
+def _fragment(name: str) -> str:
+    return (STEPS / f"{name}.sh").read_text()
+
+
+def _title(command: str) -> str:
+    """A command's first line, short enough for a line of progress."""
+    first = command.strip().partition("\n")[0]
+    return first if len(first) <= 60 else f"{first[:57]}..."
