@@ -97,7 +97,7 @@ class Machine:
         if not bridge.is_up(self._places):
             start = self._places.command("start")
             raise LabError("the lab's network is not up", f"start the lab: `{start}`")
-        host_settings.allow_machines()
+        host_settings.allow_machines(self._places)
         self._mount()
         self._seed()
         (self._folder / "console").write_bytes(b"")

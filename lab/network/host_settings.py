@@ -31,7 +31,7 @@ systemd of a machine needs some ten; without them it does not boot: "Too many op
 
 
 class Former(TypedDict):
-    """How the host was before any lab came up."""
+    """How the host was before any lab came up; `inotify` is empty until a lab raises that limit."""
 
     ip_forward: str
     inotify: str
@@ -41,9 +41,10 @@ class Former(TypedDict):
 def remember(places: Places) -> bool:
     """Keep how the host was before any lab; return whether it forwarded packets then."""
     with slots.exclusively():
-        former = _former(places) or _of_another(places) or _now()
+        others = (_former(other) for other in _others(places))
+        former = _former(places) or next(others, None) or _now()
         make_private(places.runtime)
-        _file(places).write_text(json.dumps(former))
+        _write(places, former)
     return former["ip_forward"] == "1"
 
 
@@ -52,9 +53,15 @@ def enable() -> None:
     _FORWARD.write_text("1\n")
 
 
-def allow_machines() -> None:
+def allow_machines(places: Places) -> None:
     """Raise the host's limit of inotify instances to what many machines need."""
-    if int(_INOTIFY.read_text()) < _INOTIFY_NEEDED:
+    with slots.exclusively():
+        limit = _INOTIFY.read_text().strip()
+        if int(limit) >= _INOTIFY_NEEDED:
+            return
+        former = _former(places)
+        if former is not None:
+            _write(places, {**former, "inotify": limit})
         _INOTIFY.write_text(f"{_INOTIFY_NEEDED}\n")
 
 
@@ -70,9 +77,17 @@ def give_back(places: Places) -> None:
         if former is None:
             return
         _file(places).unlink()
-        if _of_another(places) is None:
+        others = _others(places)
+        for other in others:
+            theirs = _former(other)
+            if theirs is not None and not theirs["inotify"]:
+                _write(other, {**theirs, "inotify": former["inotify"]})
+        if not others:
             _give_back_forwarding(former["ip_forward"])
-            _INOTIFY.write_text(former["inotify"] + "\n")
+            # A limit that no lab of ours raised is not ours to lower: machines of labs in another
+            # /run (a container's) may need it.
+            if former["inotify"]:
+                _INOTIFY.write_text(former["inotify"] + "\n")
             if not former["namespaces"] and _namespaces_mounted() and not any(NAMESPACES.iterdir()):
                 call("umount", NAMESPACES)
 
@@ -96,7 +111,7 @@ def _links_of_others() -> tuple[str, ...]:
 def _now() -> Former:
     return {
         "ip_forward": _FORWARD.read_text().strip(),
-        "inotify": _INOTIFY.read_text().strip(),
+        "inotify": "",
         "namespaces": _namespaces_mounted(),
     }
 
@@ -109,8 +124,13 @@ def _former(places: Places) -> Former | None:
     return found
 
 
-def _of_another(places: Places) -> Former | None:
-    return next((f for lab in everywhere() if lab != places and (f := _former(lab))), None)
+def _others(places: Places) -> list[Places]:
+    """Return the other labs that may have changed the host."""
+    return [lab for lab in everywhere() if lab != places and _file(lab).exists()]
+
+
+def _write(places: Places, former: Former) -> None:
+    _file(places).write_text(json.dumps(former))
 
 
 def _file(places: Places) -> Path:

@@ -22,17 +22,17 @@ pytestmark = pytest.mark.lab
 CRASHES = """
 import sys
 from pathlib import Path
-from lab.machine import Machine
-from lab.network import Network
+from lab.machines.machine import Machine
+from lab.network.bridge import Network
 from lab.places import Places
 from tests.lab.conftest import spec
 
 network = Network.claim(Places(sys.argv[2]))
-bridge.up()
-bridge.add_vpc("10.213.0.0/16")
-bridge.add_subnet("10.213.0.0/24")
-machine = spec("stock", "10.213.0.4", Path(sys.argv[1]), bridge.slot)
-Machine(machine, bridge.places).boot(print)
+network.up()
+network.add_vpc("10.213.0.0/16")
+network.add_subnet("10.213.0.0/24")
+machine = spec("stock", "10.213.0.4", Path(sys.argv[1]), network.slot)
+Machine(machine, network.places).boot(print)
 print("booted", flush=True)
 sys.stdin.read()
 """

@@ -10,7 +10,7 @@ import pytest
 
 from config.errors import LabError
 from lab.host import call
-from lab.network import bridge
+from lab.network import bridge, host_settings
 from lab.network.bridge import METADATA_ADDRESS, Network
 from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
@@ -99,6 +99,31 @@ def test_forwarding_stays_on_for_others_who_came_while_the_lab_was_up() -> None:
         made.down()
         assert (FORWARD.read_text(), bridge.traces(PLACES)) == ("1\n", ())
         call("ip", "link", "delete", "docker0")
+
+
+@pytest.mark.lab
+@on_its_own_host
+def test_only_a_limit_that_a_lab_raised_is_lowered_and_by_the_last_one() -> None:
+    limit = Path("/run/max_user_instances")  # the kernel's own is every namespace's
+    host_settings._INOTIFY = limit
+    first, second, third = (Places(name) for name in (DEFAULT, "b", "c"))
+    for places in (first, second, third):
+        host_settings.remember(places)
+    limit.write_text("128\n")
+    host_settings.give_back(third)
+    assert limit.read_text() == "128\n"
+    host_settings.allow_machines(first)
+    host_settings.allow_machines(second)
+    assert limit.read_text() == "8192\n"
+    host_settings.give_back(first)
+    assert limit.read_text() == "8192\n"
+    host_settings.give_back(second)
+    assert limit.read_text() == "128\n"
+    host_settings.remember(third)
+    limit.write_text("8192\n")  # somebody else's
+    host_settings.allow_machines(third)
+    host_settings.give_back(third)
+    assert limit.read_text() == "8192\n"
 
 
 @pytest.mark.lab
