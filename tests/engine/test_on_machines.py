@@ -148,7 +148,7 @@ def test_client_killed(inventory: Inventory, tmp_path: Path) -> None:
         import asyncio, sys
         from pathlib import Path
         from engine import session
-        from engine.plan import LaunchPlan
+        from engine.launch_plan import LaunchPlan
         from nodes.inventory import Inventory
         plan = LaunchPlan.model_validate_json(Path(sys.argv[1]).read_text())
         there = Inventory.model_validate_json(Path(sys.argv[2]).read_text())

@@ -212,7 +212,7 @@ def test_a_vpc_does_not_take_a_range_in_use(up: Network) -> None:
         up.add_vpc("10.213.128.0/17")
     assert str(overlap.value) == (
         "VPC range 10.213.128.0/17 overlaps the lab's 10.213.0.0/16;"
-        " give the cluster another range (bridge.cidr), as 10.214.0.0/16"
+        " give the cluster another range (network.cidr), as 10.214.0.0/16"
     )
     resolver = bridge.resolvers()[0]
     with pytest.raises(LabError, match=f"overlaps this machine's resolver {resolver}/32"):
