@@ -29,10 +29,10 @@ def faults_of(
     error: ValidationError, model: type[BaseModel], document: Document
 ) -> Iterator[Fault]:
     """Every complaint of pydantic's about `document` as a `model`, at its path."""
-    for details in error.errors(include_url=False):
+    for details in error.errors():
         # Which branch of a union pydantic took is no part of the file.
         at = tuple(part for part in details["loc"] if part not in (TEXT_TAG, SECRET_TAG))
-        on_key = bool(at) and at[-1] == _KEY
+        on_key = at[-1:] == (_KEY,)
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)
         yield from _TRANSLATIONS[details["type"]](place)
@@ -82,8 +82,9 @@ def _unknown(place: _Place) -> Iterator[Fault]:
 
 def _missing(place: _Place) -> Iterator[Fault]:
     field = _field_at(place.model, place.at)
-    hint = f"add it: {field.description}" if field else "add it"
-    yield Fault("E102", f"{place.name} is missing", hint.rstrip("."), place.at[:-1])
+    assert field is not None
+    hint = f"add it: {field.description}".removesuffix(".")
+    yield Fault("E102", f"{place.name} is missing", hint, place.at[:-1])
 
 
 def _not_text(place: _Place) -> Iterator[Fault]:
@@ -210,10 +211,8 @@ TRANSLATED = frozenset(_TRANSLATIONS)
 
 def _field_at(model: type[BaseModel], at: Path) -> FieldInfo | None:
     """The field; of an entry of a list, the list's."""
-    while at and isinstance(at[-1], int):
+    while isinstance(at[-1], int):
         at = at[:-1]
-    if not at:
-        return None
     return _model_at(model, at[:-1]).model_fields.get(str(at[-1]))
 
 
@@ -231,8 +230,8 @@ def _inside(kinds: tuple[Any, ...], part: str | int) -> Iterator[Any]:
         if _is_model(kind):
             field = kind.model_fields.get(str(part))
             yield from _branches(field.annotation) if field else ()
-        elif get_origin(kind) in (dict, tuple):
-            yield from _branches(get_args(kind)[1 if get_origin(kind) is dict else 0])
+        elif get_origin(kind) is dict:
+            yield from _branches(get_args(kind)[1])
 
 
 def _branches(kind: Any) -> Iterator[Any]:

@@ -37,9 +37,7 @@ _BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]+")
 # YAML 1.2's numbers; what 1.1 alone takes for something else than text is asked of PyYAML.
-_NUMBER_1_2 = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+"
-)
+_NUMBER_1_2 = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+")
 
 
 class Ambiguous(str):
@@ -65,7 +63,7 @@ class Document:
         place = self.position(fault.at, on_key=fault.on_key)
         return Diagnostic(*place, fault.code, fault.message, fault.hint)
 
-    def position(self, path: Path, *, on_key: bool = False) -> tuple[str, int, int]:
+    def position(self, path: Path, *, on_key: bool) -> tuple[str, int, int]:
         """File, line and column, from 1, of the value at `path`, or of its key.
 
         Where the path leads nowhere: those of the nearest value above it.
@@ -105,7 +103,7 @@ def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
     Raises InputError for a file that cannot be read.
     """
     try:
-        if path.is_file() and path.stat().st_size > _LARGEST_FILE:
+        if path.stat().st_size > _LARGEST_FILE:
             raise InputError(f"{path} has more than 1 MiB", "is it the right file?")
         content = path.read_bytes()
     except OSError as error:
@@ -113,9 +111,9 @@ def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = content[: error.start]
+        before = error.object[: error.start]  # which lacks the byte order mark
         line = before.count(b"\n") + 1
-        column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
+        column = len(before.rpartition(b"\n")[2].decode()) + 1
         message, hint = "the file is not UTF-8 text", "save it as UTF-8"
         return None, [Diagnostic(str(path), line, column, "E004", message, hint)]
     return read_yaml(text, str(path))
@@ -149,7 +147,7 @@ def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
 
 def is_null(node: Node) -> bool:
     """Whether the node is a bare null (or nothing at all)."""
-    return isinstance(node, ScalarNode) and node.tag == PLAIN and bool(_NULL.fullmatch(node.value))
+    return node.tag == PLAIN and bool(_NULL.fullmatch(node.value))
 
 
 def document_of(root: Node) -> Document:
@@ -203,9 +201,10 @@ def _explained(error: Exception, text: str, file: str) -> Diagnostic:
         message = f"YAML forbids the character U+{_code_point(error.character):04X}"
         return Diagnostic(file, line, column, "E004", message, "remove it")
     if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        place = (file, mark.line + 1, mark.column + 1) if mark else (file, 1, 1)
-        if mark and text[mark.index : mark.index + 1] == "\t":
+        mark = error.problem_mark
+        assert mark is not None
+        place = (file, mark.line + 1, mark.column + 1)
+        if text[mark.index : mark.index + 1] == "\t":
             return Diagnostic(*place, "E002", "a tab, where YAML allows spaces only", "use spaces")
         return Diagnostic(*place, *_syntax(error))
     return Diagnostic(file, 1, 1, "E008", "the file is nested too deeply", "flatten it")
@@ -230,7 +229,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str, str]:
     if error.context == "expected a single document in the stream":
         return "E006", "a second document begins", "put one document into a file"
     context = ""
-    if error.context and error.context_mark:
+    if error.context_mark:
         context = f" ({error.context}, which began on line {error.context_mark.line + 1})"
     hint = "check indentation, brackets and quotes here and on the line before"
     return "E001", f"not YAML: {error.problem}{context}", hint
@@ -239,7 +238,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str, str]:
 def _child(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
     if isinstance(node, MappingNode):
         for key, value in node.value:
-            if isinstance(key, ScalarNode) and key.value == part:
+            if key.value == part:
                 return key, value
     elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
         return None, node.value[part]

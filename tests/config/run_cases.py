@@ -9,6 +9,22 @@ NCCL = "type: nccl-tests\nname: hello\n"
 
 RUN_CASES: list[tuple[str, list[str]]] = [
     (
+        TASK + "ready: {max_restarts: 1}\nready_timeout: 5m\nmpirun_args: [-v]\n",
+        [
+            "4:9: E101 unknown key 'max_restarts'; allowed here: port, command, timeout",
+            "5:1: E101 unknown key 'ready_timeout'; it is one of type ddp",
+            "6:1: E101 unknown key 'mpirun_args'; it is one of types mpi, nccl-tests",
+        ],
+    ),
+    (
+        # Written as a list, read as a mapping: the complaint stands at the list.
+        TASK + 'env: ["A=\\0"]\n',
+        [
+            "4:6: E203 'env.A' is '\\x00'; write text without NUL characters: no program can be"
+            " given them"
+        ],
+    ),
+    (
         "type: torchrn\nname: hello\ncommands: [hostname]\nmax_restarts: many\n",
         [
             "1:7: E201 'type' is 'torchrn', which is not allowed; did you mean 'torchrun'? Allowed:"

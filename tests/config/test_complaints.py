@@ -8,6 +8,7 @@ from config.errors import InvalidFiles
 from config.loading.codes import CODES
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import Task
+from tests.config.length_cases import LENGTH_CASES
 from tests.config.run_cases import RUN_CASES
 from tests.config.storage_cases import STORAGE_CASES
 
@@ -15,6 +16,16 @@ CLUSTER = "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\n"
 RUN = "type: task\nname: hello\ncommands: [hostname]\n"
 
 CASES: list[tuple[str, list[str]]] = [
+    (
+        CLUSTER + "max_restarts: 1\ntags: 3\n",
+        [
+            "4:1: E101 unknown key 'max_restarts'; allowed here: name, nodes, instance_type,"
+            " region, image, placement, capacity, network, storage, software, setup, lifetime,"
+            " budget, tags",
+            "5:7: E103 'tags' is the number 3, must be a mapping; write keys below it"
+            " (NAME: value), or remove it",
+        ],
+    ),
     (
         "name: demo\nnodes: [1\n",
         [
@@ -325,6 +336,7 @@ CASES: list[tuple[str, list[str]]] = [
             " Allowed: on-demand, spot, reservation, capacity-block"
         ],
     ),
+    *LENGTH_CASES,
     *STORAGE_CASES,
     *RUN_CASES,
 ]

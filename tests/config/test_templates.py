@@ -256,7 +256,7 @@ def test_merging_is_by_key_and_every_value_knows_its_file(over: Any, base: Any) 
     assert result.data == as_read(merged(over, base))
     above = leaves(over)
     for path in leaves(result.data):
-        assert result.position(path)[0] == ("over" if path in above else "base")
+        assert result.position(path, on_key=False)[0] == ("over" if path in above else "base")
 
 
 @settings(deadline=None)

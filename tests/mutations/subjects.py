@@ -10,7 +10,7 @@ _TABLES = (
     "tests/engine/test_numbers.py",
     "tests/engine/test_public_outputs.py",
 )
-_MANIFESTS = ("tests/config/test_manifests.py",)
+_MANIFESTS = ("tests/config/test_manifest_values.py", "tests/config/test_manifests.py")
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/interruption.py": ("tests/engine/test_interruption.py",),
@@ -36,7 +36,11 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/launch_plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),
     "engine/rules.py": ("tests/engine/test_rules.py", "tests/engine/test_reference.py"),
     "config/loading/messages.py": _RUN_FILES,
-    "config/yaml/marked_yaml.py": (*_RUN_FILES, "tests/config/test_templates.py"),
+    "config/yaml/marked_yaml.py": (
+        "tests/config/test_marked_yaml.py",
+        *_RUN_FILES,
+        "tests/config/test_templates.py",
+    ),
     "config/run/owned_variables.py": (
         "tests/config/test_owned.py",
         *_RUN_FILES,
