@@ -34,6 +34,7 @@ RUNTIMES = {
     ),
 }
 
+_RUNTIME = ("spec", "runtimeRef", "name")
 _TRAINER = ("spec", "trainer")
 _NODES = (*_TRAINER, "numNodes")
 _PROCESSES = (*_TRAINER, "numProcPerNode")
@@ -73,22 +74,18 @@ def trainjob(manifest: Manifest) -> dict[str, Any]:
 
 def _runtime(manifest: Manifest) -> Runtime:
     """The runtime that is named; some runtime where that is complained about."""
-    at = ("spec", "runtimeRef", "name")
-    manifest.require(at)
-    name = manifest.text(at)
+    manifest.require(_RUNTIME)
+    name = manifest.text(_RUNTIME)
     if name and name not in RUNTIMES:
         message = f"'spec.runtimeRef.name' is {spoken(name)}, which is no runtime of Kubeflow's own"
-        manifest.complain("E201", message, choice_hint(name, tuple(RUNTIMES)), at)
+        manifest.complain("E201", message, choice_hint(name, tuple(RUNTIMES)), _RUNTIME)
     return RUNTIMES.get(name, RUNTIMES["torch-distributed"])
 
 
 def _trainer(manifest: Manifest, runtime: Runtime) -> Container:
     own = container_at(manifest, _TRAINER)
-    return replace(
-        own,
-        image=own.image or Placed(runtime.image, ("spec", "runtimeRef", "name")),
-        words=own.words or runtime.words,
-    )
+    image = own.image or Placed(runtime.image, _RUNTIME)
+    return replace(own, image=image, words=own.words or runtime.words)
 
 
 def _no_reserved(manifest: Manifest, trainer: Container, reserved: Collection[str]) -> None:

@@ -1,46 +1,7 @@
 """What people read when a manifest is wrong: the cases of test_manifests.py."""
 
-MPIJOB = """\
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata: {name: pi}
-spec:
-  mpiReplicaSpecs:
-    Launcher:
-      template:
-        spec:
-          containers:
-            - command: [mpirun, ./pi]
-    Worker:
-      replicas: 2
-      template:
-        spec:
-          containers:
-            - image: mpi
-"""
-LAUNCHER_AT = "spec.mpiReplicaSpecs.Launcher.template.spec"
-WORKER_AT = "spec.mpiReplicaSpecs.Worker.template.spec"
-TRAINJOB = """\
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {name: train}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer:
-    command: [train]
-"""
-VOLCANO = """\
-apiVersion: batch.volcano.sh/v1alpha1
-kind: Job
-metadata: {name: hello}
-spec:
-  tasks:
-    - name: one
-      template: {spec: {containers: [{command: [mpirun, x]}]}}
-    - name: two
-      replicas: 2
-      template: {spec: {containers: [{command: [sshd, -D]}]}}
-"""
+from tests.config.manifest_texts import LAUNCHER_AT, MPIJOB, TRAINJOB, VOLCANO, WORKER_AT
+
 RUNS = (
     "it runs MPIJob of kubeflow.org/v2beta1, Job of batch.volcano.sh/v1alpha1 and TrainJob of"
     " trainer.kubeflow.org/v1alpha1"
@@ -70,6 +31,20 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         [
             "1:13: E224 no manifest that gpuctl runs: apiVersion is the number 1, kind is empty;"
             f" {RUNS}"
+        ],
+    ),
+    (
+        "apiVersion: {}\nkind: MPIJob\n",
+        [
+            "1:13: E224 no manifest that gpuctl runs: apiVersion is a mapping, kind is 'MPIJob';"
+            f" {RUNS}"
+        ],
+    ),
+    (
+        "apiVersion: kubeflow.org/v2beta1\nkind: {}\n",
+        [
+            "1:13: E224 no manifest that gpuctl runs: apiVersion is 'kubeflow.org/v2beta1', kind is"
+            f" a mapping; {RUNS}"
         ],
     ),
     (
@@ -338,26 +313,67 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
     ),
 ]
 
-MPIJOB_OF_A_LAUNCHER = MPIJOB[: MPIJOB.index("    Worker:")]
-ALL_KEYS_OF_MPIJOB = MPIJOB.replace(
-    "spec:\n  mpi",
-    "spec:\n  slotsPerWorker: 2\n  runLauncherAsWorker: false\n  mpiImplementation: OpenMPI\n"
-    "  sshAuthMountPath: /root/.ssh\n  launcherCreationPolicy: AtStartup\n"
-    "  runPolicy: {activeDeadlineSeconds: 60, backoffLimit: 0, cleanPodPolicy: None,"
-    " managedBy: x, schedulingPolicy: {}, suspend: false, ttlSecondsAfterFinished: 1}\n  mpi",
-).replace("      template:", "      restartPolicy: Never\n      template:")
-ALL_KEYS_OF_TRAINJOB = (
-    TRAINJOB + "    image: mine\n    args: [x]\n    env: []\n    numNodes: 2\n"
-    "    numProcPerNode: 1\n  activeDeadlineSeconds: 60\n  labels: {a: b}\n"
-    "  annotations: {a: b}\n  managedBy: x\n  suspend: false\n"
-)
-ALL_KEYS_OF_VOLCANO = VOLCANO.replace(
-    "spec:\n  tasks",
-    "spec:\n  plugins: {svc: [], ssh: [], env: [], mpi: []}\n  maxRetry: 0\n"
-    "  policies: [{action: AbortJob}, {action: TerminateJob}]\n  minAvailable: 3\n"
-    "  minSuccess: 1\n  schedulerName: volcano\n  queue: q\n  ttlSecondsAfterFinished: 1\n  tasks",
-).replace(
-    "- name: two",
-    "- name: two\n      minAvailable: 2\n      maxRetry: 0\n      dependsOn: {name: [one]}\n"
-    "      policies: []",
-)
+_REASONS = {
+    "nodes have the cluster's file systems, in containers too": ("volumes",),
+    "the run takes nodes of its cluster, next to each other": (
+        *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "nodeName"),
+    ),
+    "commands run as root, with all devices of the node": ("securityContext",),
+    "the image is pulled without credentials": ("imagePullSecrets",),
+}
+_POD = """\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: pi}
+spec:
+  runPolicy: {colour: red}
+  mpiReplicaSpecs:
+    Worker: {replicas: 1, colour: red, template: {spec: {containers: [{image: mpi}]}}}
+    Launcher:
+      colour: red
+      template:
+        colour: red
+        spec:
+          containers: [{command: [x], volumeMounts: [{}], resources: {}, colour: red}]
+"""
+_NOTHING_LIKE_IT = f"is ignored: there is nothing like it here; {KEPT}"
+MANIFEST_CASES += [
+    (
+        _POD + "".join(f"          {key}: x\n" for keys in _REASONS.values() for key in keys),
+        [
+            f"5:15: W204 'spec.runPolicy.colour' {_NOTHING_LIKE_IT}",
+            f"7:27: W204 'spec.mpiReplicaSpecs.Worker.colour' {_NOTHING_LIKE_IT}",
+            f"9:7: W204 'spec.mpiReplicaSpecs.Launcher.colour' {_NOTHING_LIKE_IT}",
+            f"11:9: W204 'spec.mpiReplicaSpecs.Launcher.template.colour' {_NOTHING_LIKE_IT}",
+            f"13:39: W204 '{LAUNCHER_AT}.containers[0].volumeMounts' is ignored: nodes have the"
+            f" cluster's file systems, in containers too; {KEPT}",
+            f"13:59: W204 '{LAUNCHER_AT}.containers[0].resources' is ignored: a run has the whole"
+            f" of its nodes; {KEPT}",
+            f"13:74: W204 '{LAUNCHER_AT}.containers[0].colour' {_NOTHING_LIKE_IT}",
+            *(
+                f"{line}:11: W204 '{LAUNCHER_AT}.{key}' is ignored: {why}; {KEPT}"
+                for line, (why, key) in enumerate(
+                    [(why, key) for why, keys in _REASONS.items() for key in keys], 14
+                )
+            ),
+        ],
+    ),
+    (
+        MPIJOB.replace("Launcher", "Launched"),
+        [
+            "6:5: E102 'spec.mpiReplicaSpecs.Launcher' is missing; add it",
+            f"6:5: E102 '{LAUNCHER_AT}.containers[0].command' is missing; add it: what the image"
+            " itself would start is not known before it is pulled",
+        ],
+    ),
+    *(
+        (
+            TRAINJOB + f"  {key}: {{}}\n",
+            [
+                f"8:3: E225 'spec.{key}' cannot be carried out: nothing runs before the job; bring"
+                " data and models onto the nodes (`setup.commands` of the cluster file)"
+            ],
+        )
+        for key in ("initializer", "datasetConfig", "modelConfig")
+    ),
+]

@@ -22,12 +22,13 @@ from config.run.run_file import Run, Task
 from config.yaml.marked_yaml import read_yaml
 from engine.script import job_script
 from tests import golden
-from tests.config.manifest_cases import (
+from tests.config.manifest_cases import MANIFEST_CASES
+from tests.config.manifest_texts import (
+    ALL_KEYS_OF_A_POD,
     ALL_KEYS_OF_MPIJOB,
     ALL_KEYS_OF_TRAINJOB,
     ALL_KEYS_OF_VOLCANO,
     LAUNCHER_AT,
-    MANIFEST_CASES,
     MPIJOB,
     MPIJOB_OF_A_LAUNCHER,
     TRAINJOB,
@@ -353,7 +354,11 @@ def test_the_shortest_manifests_have_nothing_to_complain_of(tmp_path: Path, text
 
 
 @pytest.mark.parametrize(
-    "text", [ALL_KEYS_OF_MPIJOB, ALL_KEYS_OF_TRAINJOB, ALL_KEYS_OF_VOLCANO, MPIJOB_OF_A_LAUNCHER]
+    "text",
+    [
+        *(ALL_KEYS_OF_MPIJOB, ALL_KEYS_OF_TRAINJOB, ALL_KEYS_OF_VOLCANO, ALL_KEYS_OF_A_POD),
+        MPIJOB_OF_A_LAUNCHER,
+    ],
 )
 def test_keys_that_are_carried_out_or_not_needed_are_not_ignored_aloud(
     tmp_path: Path, text: str
