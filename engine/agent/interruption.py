@@ -52,7 +52,7 @@ class Metadata:
         try:
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()
-            return answer.status, answer.read(65536).decode("utf-8", "replace")
+            return answer.status, answer.read(65536).decode()
         finally:
             connection.close()
 

@@ -56,11 +56,9 @@ def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     held = ""
     while True:
-        readable = select.select([pipe], [], [], PARTIAL_S if held else None)[0]
-        if not readable:
+        if held and not select.select([pipe], [], [], PARTIAL_S)[0]:
             log.add(stream, held, ends_line=False)
             held = ""
-            continue
         data = pipe.read1(65536)  # type: ignore[attr-defined]
         held += redaction.feed(decoder.decode(data, final=not data))
         if not data:

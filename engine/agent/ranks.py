@@ -21,7 +21,7 @@ class Ranks:
 
     def __init__(self, folder: Path, report: Report) -> None:
         self._path, self._report = folder / FIFO, report
-        self._descriptor = -1
+        self._descriptor: int  # from `open` on
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def open(self) -> None:

@@ -34,8 +34,7 @@ class Redaction:
 
     def rest(self) -> str:
         """What was held back, at the end of the stream."""
-        text, self._held = self._held, ""
-        return self._any.sub(SHOWN, text)
+        return self._any.sub(SHOWN, self._held)
 
     def _undecided(self, text: str, place: int) -> int:
         """Where, from `place` on, the text begins that could still become a value; or its end."""

@@ -174,17 +174,6 @@ class State:
             return ranks[1:]
         return ranks
 
-    @property
-    def is_first_wave_ready(self) -> bool:
-        """True when all that the others wait for are ready, or have ended."""
-        waiting = ("launching", "prepared", "started")
-        late = self.nodes.count(*waiting)
-        if self.startup_order == "master-first":
-            return self.nodes[0].phase not in waiting
-        if len(self.first_wave) < len(self.nodes):
-            late -= self.nodes[0].phase in waiting
-        return late == 0
-
 
 Decision = tuple[State, tuple[Action, ...]]
 
@@ -197,7 +186,7 @@ def decide(state: State, event: Event) -> Decision:
     state, stops = _stop_all(state) if state.verdict else (state, ())
     state, starts = _start_due(state) if not state.verdict else (state, ())
     actions: tuple[Action, ...] = stops + starts
-    if state.verdict and _is_over(state):
+    if _is_over(state):
         state = _judge_missing(state)
         actions += (Finish(),)
     return state, actions
@@ -314,8 +303,8 @@ def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
         for other in (node for node in state.nodes if node.notice):
             reason += f"; AWS takes {other.name}'s spot instance back: {other.notice}"
         return Verdict("failed", event.code, event.rank, reason, is_jobs_own=True)
-    awaited = event.rank in state.first_wave and state.nodes.count("prepared") > 0
-    if awaited and before.nodes[event.rank].phase != "ready":
+    # As long as a node is prepared and not started, it waits for all that were started before it.
+    if state.nodes.count("prepared") and before.nodes[event.rank].phase != "ready":
         reason = f"{name} exited with 0 before it was ready"
         return Verdict("failed", NODE_FAILED, event.rank, reason)
     return _judge_done(state, event)
@@ -339,7 +328,8 @@ def _start_due(state: State) -> Decision:
     starts: tuple[Action, ...] = ()
     if state.waves == 0:
         state, starts = _start(state, state.first_wave)
-    if state.waves == 1 and state.is_first_wave_ready:
+    # All that have started are of the first wave: they are ready, or have ended.
+    if state.waves == 1 and not state.nodes.count("started"):
         state, more = _start(state, range(len(state.nodes)))
         starts += more
     return state, starts

@@ -26,8 +26,13 @@ class Service:
         service = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # the service keeps connections
+
             def do_PUT(self) -> None:
-                service.tokens += "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+                assert self.path == "/latest/api/token"
+                # Six hours are the longest that AWS gives.
+                assert self.headers["X-aws-ec2-metadata-token-ttl-seconds"] == str(6 * 3600)
+                service.tokens += 1
                 self.reply(200, f"token{service.tokens}")
 
             def do_GET(self) -> None:
@@ -41,6 +46,7 @@ class Service:
 
             def reply(self, status: int, text: str) -> None:
                 self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
                 self.end_headers()
                 self.wfile.write(text.encode())
 
@@ -87,6 +93,19 @@ def test_without_a_service_or_a_token_it_says_so(service: Service) -> None:
         Metadata(service.address).notice()
     with pytest.raises(OSError):
         Metadata("127.0.0.1:1").notice()
+
+
+def test_awss_own_service_is_asked_and_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def refuse(address: str, timeout: float) -> None:
+        asked.append((address, timeout))
+        raise OSError
+
+    monkeypatch.setattr("engine.agent.interruption.http.client.HTTPConnection", refuse)
+    with pytest.raises(OSError):
+        Metadata().notice()
+    assert asked == [("169.254.169.254:80", 2.0)]
 
 
 def test_watching_goes_on_through_nonsense_and_silence(

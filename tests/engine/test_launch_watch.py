@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.agent.pieces import LONGEST, Pieces
+from engine.agent.pieces import Pieces
 from engine.events import NetworkSeen, RankStarted
 from engine.launch_plan import LaunchPlan
 from engine.network.promise import NetworkPlan
@@ -49,6 +49,7 @@ def test_another_launch_than_planned_fails(cluster: LocalCluster, ranks: str, re
     assert (verdict.status, verdict.exit_code, verdict.reason) == ("failed", 1, reason)
 
 
+LONGEST = 64 * 1024  # characters of a line that are looked at
 SOCKETS = "node0:7:9 [0] NCCL INFO Using network Socket"
 EFA = NetworkPlan(preset="efa", promises="efa", interfaces=4)
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from engine.agent import output
-from engine.agent.output import PIECE, Log, pump
+from engine.agent.output import Log, pump
 from engine.agent.redaction import Redaction
 from engine.agent.report import Report
 
 TOKEN = "hf_0123456789"
+PIECE = 32 * 1024  # characters of an event
 
 
 class Kept(Report):
@@ -136,6 +137,17 @@ def test_a_line_without_its_end_is_shown_after_a_while(
     pumped.write("yes\n")
     assert pumped.end() == [("yes", True)]
     assert pumped.path.read_text() == "Continue? yes\n"
+
+
+def test_a_secret_whose_beginning_waits_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "PARTIAL_S", 0.05)
+    pumped = Pumped(tmp_path / "rank-0.log", (TOKEN,))
+    pumped.write(f"with {TOKEN[:5]}")
+    assert pumped.report.events.get(timeout=30)["text"] == "with "
+    pumped.write(f"{TOKEN[5:]}\n")
+    assert pumped.end() == [("***", True)]
 
 
 def test_bytes_that_are_no_text_are_replaced_and_characters_cut_in_two_are_not(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import heartbeat, interruption
+from engine.agent import heartbeat, interruption, output
 from engine.agent.launcher import STOP_GRACE_S
 from engine.agent.supervisor import ACKNOWLEDGE_S, STOP_BOUND_S
 from engine.session import RECONNECT_S
@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("and where it hangs after {}; they stop their jobs", 120, heartbeat.HUNG_S),
         ("where the network is cut within {} seconds", 20, heartbeat.HEAD_SILENCE_S),
         ("A node that has not been heard for {} seconds is lost", 15, heartbeat.SILENCE_S),
+        ("A line that takes its time is sent in pieces after a second.", 1, output.PARTIAL_S),
         ("the client connects again, for five minutes", 5 * 60, RECONNECT_S),
     ],
 )

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.ranks import FIFO, Ranks
+from engine.agent.ranks import Ranks
 from engine.agent.report import Report
+
+FIFO = "ranks"  # as the scripts of launchers call it
 
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> Iterator[tuple[Ranks, Path, list[tuple[int, int]]]]:
     """Ranks that are open, their FIFO, and after the test's `drain` what was reported."""
-    (tmp_path / FIFO).write_text("of an earlier run")
     written, told = BytesIO(), []
     report = Report(written)
     made = Ranks(tmp_path, report)
@@ -50,6 +51,7 @@ def test_each_rank_is_reported(ranks: tuple[Ranks, Path, list[tuple[int, int]]])
     write(fifo, "0 16\n")
     write(fifo, "15 16\n123456789 999999999\n")
     made.drain()
+    write(fifo, "1 16\n")  # a late rank does not wait for a reader
     assert told == [(0, 16), (15, 16), (123456789, 999999999)]
     made.close()
     assert not fifo.exists()
@@ -70,6 +72,15 @@ def test_what_was_written_without_an_end_is_still_read(
     write(fifo, "3 4")
     made.drain()
     assert told == [(3, 4)]
+
+
+def test_what_an_earlier_run_left_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / FIFO).write_text("of an earlier run")
+    made = Ranks(tmp_path, Report(BytesIO()))
+    made.open()
+    assert stat.S_ISFIFO((tmp_path / FIFO).stat().st_mode)
+    made.drain()
+    made.close()
 
 
 def test_without_an_open_fifo_there_is_nothing_to_wait_for(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ def test_a_value_cut_anywhere_is_not_shown(cut: int) -> None:
     assert shown([TOKEN], f"a {TOKEN[:cut]}", f"{TOKEN[cut:]} b") == "a *** b"
 
 
+def test_only_what_may_still_become_longer_is_held_back() -> None:
+    assert Redaction([TOKEN]).feed(f"a {TOKEN}") == "a ***"
+    assert Redaction([TOKEN, LONGER]).feed(f"a {TOKEN}") == "a "
+
+
 def test_what_is_shorter_than_eight_characters_is_left_alone() -> None:
     assert shown(["1234567", ""], "1234567") == "1234567"
     assert shown(["12345678"], "12345678") == "***"

@@ -14,7 +14,11 @@ _MANIFESTS = ("tests/config/test_manifest_values.py", "tests/config/test_manifes
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/interruption.py": ("tests/engine/test_interruption.py",),
-    "engine/agent/output.py": ("tests/engine/test_output.py",),
+    "engine/agent/output.py": (
+        "tests/engine/test_output.py",
+        "tests/engine/test_full_disks.py::test_a_log_that_has_no_room_ends_and_the_output_goes_on",
+        "tests/engine/test_promises.py",
+    ),
     "engine/agent/pieces.py": (
         "tests/engine/test_launch_watch.py::test_lines_are_put_together_by_node_and_stream",
     ),
@@ -26,7 +30,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/tables.py": _TABLES,
     "engine/agent/ranks.py": ("tests/engine/test_ranks.py",),
     "engine/agent/redaction.py": ("tests/engine/test_redaction.py",),
-    "engine/agent/states.py": ("tests/engine/test_states.py",),
+    "engine/agent/states.py": ("tests/engine/test_states.py", "tests/engine/test_any_order.py"),
     "engine/environment.py": ("tests/engine/test_plan.py", *_MODES),
     "engine/hostfile.py": ("tests/engine/test_modes.py",),
     "engine/lines.py": ("tests/engine/test_lines.py", "tests/engine/test_nccl_tests.py"),
