@@ -40,7 +40,7 @@ def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
     """A complaint for each bare value that YAML readers do not understand alike."""
     if isinstance(data, Ambiguous):
         hint = f"quote it: '{data}'"
-        if data[0] in "+-.0123456789":
+        if not data[0].isalpha():
             hint = f"write a plain decimal number, or quote it ('{data}') if text is meant"
         message = f"'{spelled(at)}' is a bare {data}, which YAML readers understand differently"
         yield Fault("E104", message, hint, at)
@@ -108,7 +108,7 @@ def _network(data: Data) -> Iterator[Fault]:
         length = ipaddress.IPv4Network(str(allowed)).prefixlen
     except ValueError:
         return
-    if allowed is not None and length < WIDE:
+    if length < WIDE:
         who = "the whole world" if length == 0 else f"{2 ** (32 - length)} addresses"
         message = f"'network.ssh_from' lets {who} try to ssh in"
         hint = "leave it out for your own address alone, or write a narrower range"

@@ -13,7 +13,6 @@ from config.run.owned_variables import owner
 from config.run.role_rules import role_faults
 from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES, SIZE, NcclTests
 from config.yaml.hints import choice_hint, spoken
-from config.yaml.marked_yaml import Ambiguous
 
 
 def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
@@ -34,7 +33,7 @@ def _type(data: Data) -> Iterator[Fault]:
     if "type" not in data:
         hint = f"add it: {', '.join(allowed[:-1])} or {allowed[-1]}"
         yield Fault("E102", "'type' is missing", hint)
-    elif not isinstance(data["type"], Ambiguous) and data["type"] not in allowed:
+    elif data["type"] not in allowed:
         message = f"'type' is {spoken(data['type'])}, which is not allowed"
         yield Fault("E201", message, choice_hint(data["type"], allowed), ("type",))
 

@@ -10,6 +10,7 @@ from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import Task
 from tests.config.length_cases import LENGTH_CASES
 from tests.config.run_cases import RUN_CASES
+from tests.config.shape_cases import SHAPE_CASES
 from tests.config.storage_cases import STORAGE_CASES
 
 CLUSTER = "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\n"
@@ -337,6 +338,7 @@ CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     *LENGTH_CASES,
+    *SHAPE_CASES,
     *STORAGE_CASES,
     *RUN_CASES,
 ]
