@@ -26,7 +26,6 @@ VPCS = ("vpc", "L-F678F1CE")
 
 BASTION_VCPUS = 2
 
-_WORDS = {"running", "on", "demand", "standard", "all", "spot", "instance", "instances", "requests"}
 _NAMED_WITH = {"im": "i", "is": "i", "gr": "g"}
 """Families that AWS counts under the letter of another."""
 
@@ -50,7 +49,7 @@ class Quota:
 
     def counts(self, instance_type: str) -> bool:
         """Whether it counts the type's vCPUs, by its name."""
-        words = {word.lower() for word in re.findall(r"[A-Za-z][A-Za-z0-9]*", self.name)} - _WORDS
+        words = {word.lower() for word in re.findall(r"[A-Za-z][A-Za-z0-9]*", self.name)}
         stem = re.match(r"([a-z]+)([0-9]*)", instance_type)
         if stem is None:
             return False

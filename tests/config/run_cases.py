@@ -136,6 +136,13 @@ RUN_CASES: list[tuple[str, list[str]]] = [
     ),
     (PS + "nodes: 3\ncommands: [x]\nroles: {ps: {nodes: 2}}\n", []),
     (
+        PS + "commands: [x]\nroles: {ps: {nodes: 2}}\n",
+        [
+            "1:1: E219 a run of type ps-worker has a ps and a worker at least, but 'nodes' is 1;"
+            " write nodes: 2 or more"
+        ],
+    ),
+    (
         RAY + "nodes: 3\nroles: {big: {}, small: {}, Odd: {nodes: 1}}\n",
         [
             "5:18: E219 neither 'roles.big' nor 'roles.small' says how many nodes it has; add nodes"
