@@ -224,7 +224,10 @@ def test_launchers_do_not_know_what_they_would_tell(
 
 def test_deepspeeds_file_has_plain_values_of_the_network_alone() -> None:
     env = {
+        "FI_A": "efa",
+        "GLOO_A": "ens32",
         "NCCL_A": "plain:1",
+        "OFI_A": "aZ09_./:,@%+^-",
         "NCCL_B": "two words",
         "NCCL_C": "$X",
         "NCCL_D": {"secret": "D"},
@@ -234,7 +237,9 @@ def test_deepspeeds_file_has_plain_values_of_the_network_alone() -> None:
     roles = {"launcher": {}, "worker": {"env": {"NCCL_E": "work"}}}
     plan = planned(type="deepspeed", network="none", env=env, roles=roles)
     path = plan.nodes[0].environment["DS_ENV_FILE"]
-    assert {node.files[path] for node in plan.nodes} == {"NCCL_A=plain:1\n"}
+    assert {node.files[path] for node in plan.nodes} == {
+        "FI_A=efa\nGLOO_A=ens32\nNCCL_A=plain:1\nOFI_A=aZ09_./:,@%+^-\n"
+    }
 
 
 @pytest.mark.parametrize("commands", [("exit 4",), ("true",)])

@@ -96,6 +96,12 @@ def test_the_implementation_is_there() -> None:
         "implementation is intel, node[0-1] have no Intel MPI (found: mpich 4.0.2, openmpi 4.1.7);"
         " choose one that is there, set PATH in `env` to where yours is, or use an `image`"
     )
+    first, second = here.nodes
+    mixed = (first.model_copy(update={"software": {"intel": "2021.17"}}), second)
+    assert refusal(here.model_copy(update={"nodes": mixed}), implementation="intel") == (
+        "implementation is intel, node1 has no Intel MPI (found: openmpi 4.1.7); choose one that is"
+        " there, set PATH in `env` to where yours is, or use an `image`"
+    )
     assert refusal(here) == ""
     assert refusal(here, implementation="intel", env={"PATH": "/opt/mine"}) == ""
     assert refusal(here, implementation="intel", image="impi:1") == ""
@@ -110,7 +116,10 @@ def test_the_implementation_is_there() -> None:
         ("mpi", "if [ -e x ]; then OMP_NUM_THREADS=1 mpirun ./train; fi", "mpirun"),
         ("mpi", "cd /root\n  /opt/amazon/openmpi/bin/mpirun ./train", "mpirun"),
         ("mpi", "A=1 exec mpiexec ./train", "mpiexec"),
+        ("mpi", "mpiexec.hydra ./train", "mpiexec.hydra"),
+        ("mpi", "prterun ./train", "prterun"),
         ("torchrun", "torchrun train.py", "torchrun"),
+        ("torchrun", "python -m torch.distributed.run x", "python -m torch.distributed.run"),
         ("torchrun", "python3  -m torch.distributed.run x", "python3 -m torch.distributed.run"),
         ("horovod", "horovodrun python3 train.py", "horovodrun"),
         ("deepspeed", "deepspeed train.py", "deepspeed"),
