@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from config.loading.load import load_run
-from tests.config.manifest_texts import TRAINJOB
-from tests.config.test_manifests import open_mpi, written
+from config.run.run_file import Task
+from tests.config.manifest_texts import MPIJOB, TRAINJOB, VOLCANO
+from tests.config.test_manifests import complaints, open_mpi, written
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,48 @@ def test_a_deadline_is_never_shorter_than_the_manifests(
 ) -> None:
     text = TRAINJOB + f"  activeDeadlineSeconds: {seconds}\n"
     assert load_run(written(tmp_path, text)).max_duration == duration
+
+
+ONE_TASK = VOLCANO[: VOLCANO.index("    - name: two")]
+TOO_MANY = "E202 'nodes' is 600, above 512; use 1 to 512"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (MPIJOB.replace("replicas: 2", "replicas: 600"), [f"12:17: {TOO_MANY}"]),
+        (TRAINJOB + "    numNodes: 600\n", [f"8:15: {TOO_MANY}"]),
+        (VOLCANO.replace("replicas: 2", "replicas: 600"), [f"9:17: {TOO_MANY}"]),
+        (ONE_TASK.replace("- name: one", "- replicas: 600"), [f"6:17: {TOO_MANY}"]),
+        (
+            MPIJOB.replace("replicas: 2", "replicas: x"),
+            [
+                "12:17: E103 'spec.mpiReplicaSpecs.Worker.replicas' is 'x', must be a whole number;"
+                " write digits only, such as 2"
+            ],
+        ),
+        (
+            MPIJOB.replace("replicas: 2", "replicas: 0"),
+            [
+                "12:17: E202 'spec.mpiReplicaSpecs.Worker.replicas' is 0, below 1; use 1 or more",
+            ],
+        ),
+        (
+            MPIJOB.replace("{name: pi}", "{name: 5}"),
+            [
+                "3:11: E102 'metadata.name' is missing; add it",
+                "3:18: E103 'metadata.name' is the number 5, must be text; quote it: '5'",
+            ],
+        ),
+    ],
+)
+def test_a_wrong_number_or_name_is_told_where_the_manifest_has_it(
+    tmp_path: Path, text: str, lines: list[str]
+) -> None:
+    assert complaints(tmp_path, text) == lines
+
+
+def test_a_task_without_a_name_has_its_number(tmp_path: Path) -> None:
+    run = load_run(written(tmp_path, ONE_TASK.replace("- name: one\n      template", "- template")))
+    assert isinstance(run, Task)
+    assert ">/etc/volcano/default0.host && export VC_DEFAULT0_HOSTS=" in run.commands[1]
