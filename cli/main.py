@@ -54,7 +54,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"gpuctl {version('gpuctl')}")
+        typer.echo(f"gpuctl {version('gpuctl-cluster')}")
         raise typer.Exit
 
 

@@ -1,0 +1,51 @@
+"""The wheel of `uv build` is an application that runs without the checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).parent.parent
+ROOMS = ("cli", "config", "engine", "infra", "lab", "nodes", "provision", "stacks")
+
+
+def _uv(*words: str | Path) -> None:
+    uv = subprocess.check_output([HOME / "scripts/uv"], text=True).strip()
+    # `make install` has put all that a build needs into uv's cache: no test asks PyPI
+    subprocess.run([uv, *words, "--quiet", "--offline"], cwd=HOME, check=True)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    _uv("build", "--wheel", "--out-dir", folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_distribution_is_gpuctl_cluster(wheel: Path) -> None:
+    assert wheel.name == "gpuctl_cluster-0.1.0-py3-none-any.whl"
+
+
+def test_the_wheel_has_every_file_of_the_rooms(wheel: Path) -> None:
+    tracked = subprocess.check_output(["git", "ls-files", *ROOMS], cwd=HOME, text=True).split()
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    assert len(tracked) > 200
+    assert [path for path in tracked if path not in packed and (HOME / path).exists()] == []
+
+
+def test_the_installed_command_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    home = tmp_path / "installed"
+    _uv("pip", "install", "--no-deps", "--python", sys.executable, "--target", home, wheel)
+
+    def gpuctl(*words: str) -> str:
+        alone = os.environ | {"PYTHONPATH": str(home)}  # its rooms come before the checkout's
+        command = [home / "bin/gpuctl", *words]
+        return subprocess.check_output(command, cwd=tmp_path, env=alone, text=True)
+
+    assert gpuctl("--version") == "gpuctl 0.1.0\n"
+    assert gpuctl("validate", "installed/stacks/demo.yaml") == "installed/stacks/demo.yaml: ok\n"
