@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from config.errors import LabError
@@ -43,7 +44,9 @@ def missing() -> tuple[Prerequisite, ...]:
     """Everything that keeps the lab from starting here; empty when it can. Changes nothing."""
     if sys.platform != "linux":
         return (Prerequisite("Linux", f"this is {sys.platform}", "use the lab on a Linux machine"),)
-    return tuple((*_missing_rights(), *_missing_tools(), *_missing_surroundings()))
+    return tuple(
+        (*_missing_rights(), *_missing_moto(), *_missing_tools(), *_missing_surroundings())
+    )
 
 
 def require(work: str) -> None:
@@ -62,6 +65,16 @@ def _missing_rights() -> Iterator[Prerequisite]:
     if lacking:
         yield Prerequisite(
             "root", f"this root lacks {', '.join(lacking)}", "run it outside of the container"
+        )
+
+
+def _missing_moto() -> Iterator[Prerequisite]:
+    """Yield moto, the lab's API server, where gpuctl was installed without its extra `lab`."""
+    if find_spec("moto") is None:
+        yield Prerequisite(
+            "moto",
+            "not installed",
+            "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout",
         )
 
 

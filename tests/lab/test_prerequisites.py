@@ -48,6 +48,17 @@ def test_a_missing_tool_names_its_package(
     )
 
 
+def test_an_installation_without_moto_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prerequisites, "find_spec", lambda _name: None)
+    assert prerequisites.missing() == (
+        Prerequisite(
+            "moto",
+            "not installed",
+            "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout",
+        ),
+    )
+
+
 def test_root_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     (complaint,) = prerequisites.missing()
