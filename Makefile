@@ -42,6 +42,7 @@ lint: install
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-cache
 	@scripts/lint-shell
+	@$(RUN)/python scripts/lint-prose
 
 # Generated pages: the CLI reference, the file references, the tables of diagnostics, modes, presets.
 docs: install
