@@ -1,0 +1,102 @@
+"""Figures and messages in the pages are those of the code."""
+
+import ast
+import json
+import re
+from functools import cache
+
+import botocore.session
+import pytest
+
+from config.catalogue.aws_codes import AWS_CODES
+from config.catalogue.instance_types import (
+    BASTION_PRICE_USD_H,
+    NAT_PRICE_USD_H,
+    PRICES_DATE,
+    PUBLIC_IPV4_PRICE_USD_H,
+    catalogue,
+    price_usd_h,
+)
+from lab.api.faults import FAULTS
+from tests.docs.pages import HOME, blocks
+
+SERVICES = {
+    "elasticfilesystem": "efs",
+    "fsx": "fsx",
+    "iam": "iam",
+    "pricing": "pricing",
+    "servicequotas": "service-quotas",
+    "ssm": "ssm",
+}
+"""IAM's names of the services, and botocore's."""
+
+
+def _page(name: str) -> str:
+    return (HOME / name).read_text()
+
+
+def test_the_codes_that_the_lab_refuses_with() -> None:
+    part = _page("docs/errors.md").partition("## In the lab")[2].partition("For the other codes")[0]
+    named = re.findall(r"`([A-Z][A-Za-z.]+)`", part)
+    assert named == sorted({kind.code for kind in FAULTS.values()})
+    assert set(named) < set(AWS_CODES)
+
+
+def test_costs_and_quotas() -> None:
+    page = _page("docs/getting-started.md")
+    rest = BASTION_PRICE_USD_H + NAT_PRICE_USD_H + 2 * PUBLIC_IPV4_PRICE_USD_H
+    costs = re.findall(r"^\| 2 x `(\S+)` \| ([0-9.]+) \|$", page, re.MULTILINE)
+    assert len(costs) == 3
+    assert costs == [(name, f"{2 * (price_usd_h(name) or 0) + rest:.2f}") for name, _ in costs]
+    assert PRICES_DATE in page
+    quotas = re.findall(r"^\| 2 x `(\S+)` \| `(\S+)`, .* \| ([0-9]+) \|$", page, re.MULTILINE)
+    known = {name: catalogue()[name] for name, _ in costs}
+    assert quotas == [(n, e.quota.on_demand, str(2 * e.vcpus)) for n, e in known.items()]
+
+
+def test_permissions_are_actions_that_exist() -> None:
+    (policy,) = (b for b in blocks("docs/getting-started.md") if b.language == "json")
+    statements = json.loads(policy.text)["Statement"]
+    actions = [*statements[0]["Action"], statements[1]["Action"]]
+    assert actions[0] == "ec2:*"
+    for action in actions[1:]:
+        service, _, operation = action.partition(":")
+        model = botocore.session.get_session().get_service_model(SERVICES[service])
+        assert operation in model.operation_names
+
+
+@cache
+def _texts() -> tuple[str, ...]:
+    """Return all texts in the code, those of f-strings with `…` where a value comes."""
+    rooms = ("cli", "config", "engine", "infra", "lab", "nodes", "provision")
+    files = [HOME / "gpuctl.py", *(f for room in rooms for f in (HOME / room).rglob("*.py"))]
+    found = [f.read_text() for f in (HOME / "provision/setup/software/steps").glob("*.sh")]
+    for node in (node for f in files for node in ast.walk(ast.parse(f.read_text()))):
+        if isinstance(node, ast.JoinedStr):
+            parts = (v.value if isinstance(v, ast.Constant) else "…" for v in node.values)
+            found.append("".join(str(part) for part in parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return tuple(found)
+
+
+def _symptoms() -> list[str]:
+    rows = re.findall(r"^\| `([^`]+)` \|", _page("docs/troubleshooting.md"), re.MULTILINE)
+    return [row for row in rows if " " in row and not row.startswith("gpuctl")]
+
+
+@pytest.mark.parametrize("symptom", _symptoms())
+def test_a_symptom_is_a_message_of_gpuctl(symptom: str) -> None:
+    """Every piece between `…` is in one of the code's texts."""
+    pieces = [piece.strip(" :`") for piece in symptom.split("…")]
+    long = [piece for piece in pieces if len(piece) > 3]
+    assert long
+    missing = [piece for piece in long if not any(piece in text for text in _texts())]
+    assert missing == []
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    folder = HOME / "docs/decisions"
+    written = {path.name for path in folder.glob("[0-9]*.md")}
+    listed = re.findall(r"\]\(([0-9][^)]+\.md)\)", (folder / "README.md").read_text())
+    assert sorted(listed) == sorted(written), "each decision is listed once"
