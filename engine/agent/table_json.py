@@ -27,6 +27,7 @@ def collect(folder: Path) -> list[dict[str, Any]]:
     """
     found = []
     for path in sorted(folder.glob(f"{PREFIX}*.json*")):
+        # The text output has the same rows.
         with contextlib.suppress(OSError, ValueError, RecursionError):
             document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
             if isinstance(document, dict):

@@ -118,7 +118,7 @@ def _fetch(release: Path, report: Reporter) -> None:
     hint = f"install Go >= {required_go()}, or set GOPROXY to a Go module proxy"
     release.parent.mkdir(parents=True, exist_ok=True)
     for left in release.parent.glob(".fetch-*"):  # of a killed process: the caller holds the lock
-        shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(left, ignore_errors=True)  # what stays is removed by the next download
     with tempfile.TemporaryDirectory(dir=release.parent, prefix=".fetch-") as folder:
         archive = Path(folder) / "go.zip"
         fetch_pinned(url, archive, f"go {VERSION}", report, hint)
