@@ -163,7 +163,7 @@ def _home(name: str, target: Target) -> Path:
 
 def remove_folders(name: str, target: Target) -> None:
     """Remove what this machine keeps for the stack; its state must be gone from the backend."""
-    shutil.rmtree(folder(name, target), ignore_errors=True)
+    shutil.rmtree(folder(name, target), ignore_errors=True)  # the next `up` clears what stays
     kept = backend_folder(target)
     for empty in kept.glob(f".pulumi/**/{PROJECT}/{name}") if kept else ():
         with suppress(OSError):  # another client's lock is in it
