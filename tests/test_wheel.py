@@ -44,7 +44,7 @@ def test_the_installed_command_runs_without_the_checkout(wheel: Path, tmp_path: 
 
     def gpuctl(*words: str) -> str:
         alone = os.environ | {"PYTHONPATH": str(home)}  # its rooms come before the checkout's
-        command = [home / "bin/gpuctl", *words]
+        command = [str(home / "bin/gpuctl"), *words]
         return subprocess.check_output(command, cwd=tmp_path, env=alone, text=True)
 
     assert gpuctl("--version") == "gpuctl 0.1.0\n"
