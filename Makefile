@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak images test check lint install lab-clean setup docs golden mutate
+.PHONY: aws-smoke demo soak images test check lint install lab-clean setup test-tools docs golden mutate uninstall
 
 SHELL := /bin/bash
 VENV := .venv
@@ -8,6 +8,10 @@ RUN := $(VENV)/bin
 
 setup:
 	@scripts/setup
+
+# Also what only tests and lint need: shellcheck, and an sshd that is not installed.
+test-tools:
+	@scripts/setup tests
 
 install: setup
 	@$$(scripts/uv) sync --quiet --frozen --all-extras
@@ -29,14 +33,14 @@ images: install
 	@scripts/images
 
 # Everything: lint, and all tests on several workers, each with labs of its own.
-test: install images
+test: test-tools install images
 	@WORKERS=$${WORKERS:-4} scripts/test
 
 # Lint, and the tests that need neither a lab nor Pulumi's engine.
-check: install
+check: test-tools install
 	@WORKERS=$${WORKERS:-2} scripts/test -m 'not lab and not engine'
 
-lint: install
+lint: test-tools install
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
@@ -61,3 +65,7 @@ mutate: install
 # Stops every lab of this machine and clears what killed ones left: machines, mounts, bridges, rules.
 lab-clean: install
 	@$(RUN)/gpuctl lab stop --all
+
+# Lists what gpuctl added to this machine, asks, and removes it; YES=1 does not ask.
+uninstall:
+	@scripts/uninstall $(if $(YES),--yes)

@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -12,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from config.folders import cache_home
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.keys import ensure_key
 
-SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+UNPACKED = cache_home() / "sshd"
+"""Where `scripts/setup tests` has sshd without installing it."""
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:{UNPACKED}/usr/sbin")
 
 CONFIG = """\
 ListenAddress 127.0.0.1:{port}
@@ -49,15 +54,41 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def sshd(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of an sshd that need not be installed.
+
+    Started by root it wants a user `sshd`: where there is none, it sees one that nobody else sees.
+    """
+    if SSHD is None:
+        pytest.fail("sshd is missing: scripts/setup tests")
+    libraries = sorted(str(path) for path in UNPACKED.glob("usr/lib/*-linux-*"))
+    environment = os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else os.environ
+    if os.geteuid() != 0:
+        return [SSHD], dict(environment)
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    try:
+        pwd.getpwnam("sshd")
+    except KeyError:
+        users = folder / "passwd"
+        users.write_text(
+            f"{Path('/etc/passwd').read_text()}sshd:x:64999:65534::/run/sshd:/bin/false\n"
+        )
+        with_user = 'mount --bind "$0" /etc/passwd && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", with_user, str(users), SSHD], dict(environment)
+    return [SSHD], dict(environment)
+
+
 def start_sshd(folder: Path, authorized: Path) -> Server:
     folder.mkdir()
     port = free_port()
     host_key = ensure_key(folder / "host", "test host")
     config = folder / "sshd_config"
     config.write_text(CONFIG.format(port=port, folder=folder, authorized=authorized))
-    assert SSHD is not None
+    command, environment = sshd(folder)
     process = subprocess.Popen(
-        [SSHD, "-D", "-E", str(folder / "log"), "-f", str(config)], stderr=subprocess.DEVNULL
+        [*command, "-D", "-E", str(folder / "log"), "-f", str(config)],
+        env=environment,
+        stderr=subprocess.DEVNULL,
     )
     for _ in range(200):
         try:
@@ -81,10 +112,6 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    if SSHD is None:
-        pytest.fail("sshd is missing: apt-get install openssh-server")
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     folder = tmp_path / "demo"
     authorized = tmp_path / "authorized_keys"
     authorized.write_text(ensure_key(folder / "id_ed25519", "gpuctl demo") + "\n")
