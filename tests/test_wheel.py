@@ -45,7 +45,8 @@ def test_the_installed_command_runs_without_the_checkout(wheel: Path, tmp_path: 
     def gpuctl(*words: str) -> str:
         alone = os.environ | {"PYTHONPATH": str(home)}  # its rooms come before the checkout's
         command = [str(home / "bin/gpuctl"), *words]
-        return subprocess.check_output(command, cwd=tmp_path, env=alone, text=True)
+        output: str = subprocess.check_output(command, cwd=tmp_path, env=alone, text=True)
+        return output
 
     assert gpuctl("--version") == "gpuctl 0.1.0\n"
     assert gpuctl("validate", "installed/stacks/demo.yaml") == "installed/stacks/demo.yaml: ok\n"
