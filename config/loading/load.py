@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from config.errors import InvalidFiles
 from config.findings import Fault
 from config.loading.kinds import Kind, kind_of
 from config.loading.messages import faults_of
+from config.loading.overrides import Overrides
 from config.loading.templates import extended
 from config.manifests import run_file
 from config.models import Model
@@ -24,6 +26,8 @@ from config.yaml.marked_yaml import Document, read_file
 
 M = TypeVar("M", bound=Model)
 
+_NO_OVERRIDES = Overrides()
+
 
 def load_cluster(path: Path) -> Cluster:
     """The cluster that the file asks for.
@@ -33,15 +37,15 @@ def load_cluster(path: Path) -> Cluster:
     return _load(path, "cluster", _cluster)
 
 
-def load_run(path: Path) -> Run:
+def load_run(path: Path, overrides: Overrides = _NO_OVERRIDES) -> Run:
     """The run that the file asks for, one of RUN_TYPES; `check` tells the warnings.
 
     Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
     """
-    return _load(path, "run", _run)
+    return _load(path, "run", partial(_run, overrides=overrides))
 
 
-def check(path: Path) -> tuple[Diagnostic, ...]:
+def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic, ...]:
     """Every complaint about a cluster or run file, in file order; empty for a good one.
 
     Which kind it is, is seen from its keys. Codes with E are errors, with W warnings: a file with
@@ -53,7 +57,8 @@ def check(path: Path) -> tuple[Diagnostic, ...]:
         if kind is None:
             diagnostics.append(_kindless(document))
         else:
-            diagnostics += (_cluster if kind == "cluster" else _run)(document)[1]
+            run = partial(_run, overrides=overrides)
+            diagnostics += (_cluster if kind == "cluster" else run)(document)[1]
     return tuple(sorted(diagnostics))
 
 
@@ -81,12 +86,13 @@ def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
     return _validated(document, Cluster, document.data, cluster_faults(document.data))
 
 
-def _run(document: Document) -> tuple[Run | None, list[Diagnostic]]:
+def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Diagnostic]]:
     """The model, or None; and everything there is to say."""
     is_manifest = kind_of(document.data) == "manifest"
     whole, diagnostics = run_file(document) if is_manifest else extended(document)
     if whole is None:
         return None, diagnostics
+    whole = overrides.applied(whole)
     name = _run_type(whole.data)
     # A wrong `type` is a rule's matter: what the others have to say goes by the nearest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}

@@ -1,0 +1,72 @@
+"""Values of a run's command line, laid over its file and checked as if they stood in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from yaml.error import Mark
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
+from config.yaml.merge import laid_over
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """`env`: each NAME=VALUE; `nodes`: a number, as written.
+
+    Complaints about them are located in `--env` (the line is its number on the command line) and
+    `--nodes`.
+    """
+
+    env: tuple[str, ...] = ()
+    nodes: str | None = None
+
+    def applied(self, document: Document) -> Document:
+        """Return the document with these values in place of its own; of a NAME the last wins.
+
+        A variable that a role sets is overridden there too.
+        """
+        root = document.root
+        if not isinstance(root, MappingNode) or not (self.env or self.nodes is not None):
+            return document
+        entries = list[tuple[Node, Node]]()
+        if self.env:
+            entries.append(_entry("env", self._env()))
+        if self.nodes is not None:
+            mark = _mark("--nodes", 1)
+            entries.append(_entry("nodes", ScalarNode(PLAIN, self.nodes, mark, mark)))
+        if roles := list(self._roles(document.data.get("roles"))):
+            entries.append(_entry("roles", _mapping(roles)))
+        over = MappingNode(root.tag, entries, root.start_mark, root.end_mark)
+        return laid_over(document_of(over), document)
+
+    def _roles(self, roles: Any) -> Iterable[tuple[Node, Node]]:
+        for name, role in roles.items() if isinstance(roles, dict) else ():
+            env = role.get("env") if isinstance(role, dict) else None
+            here = {str(entry).partition("=")[0] for entry in env or ()}
+            if here & {entry.partition("=")[0] for entry in self.env}:
+                yield _entry(name, _mapping([_entry("env", self._env(here))]))
+
+    def _env(self, names: set[str] | None = None) -> SequenceNode:
+        """Return the variables, or those of `names`, as a list of the file would have them."""
+        last = {text.partition("=")[0]: line for line, text in enumerate(self.env, start=1)}
+        nodes = [
+            ScalarNode(TEXT, self.env[line - 1], _mark("--env", line), _mark("--env", line))
+            for name, line in last.items()
+            if names is None or name in names
+        ]
+        return SequenceNode("tag:yaml.org,2002:seq", nodes, nodes[0].start_mark, nodes[0].end_mark)
+
+
+def _entry(name: str, value: Node) -> tuple[Node, Node]:
+    return ScalarNode(TEXT, name, value.start_mark, value.end_mark), value
+
+
+def _mapping(entries: list[tuple[Node, Node]]) -> MappingNode:
+    mark = entries[0][1].start_mark
+    return MappingNode("tag:yaml.org,2002:map", entries, mark, mark)
+
+
+def _mark(option: str, line: int) -> Mark:
+    return Mark(option, 0, line - 1, 0, None, 0)
