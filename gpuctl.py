@@ -67,7 +67,7 @@ def _prepare_imports() -> None:
 def main() -> None:
     """The command has run; the process ends with its exit code."""
     _prepare_imports()
-    if "exec" in sys.argv[1:4] and (code := _quick()) is not None:
+    if "exec" in sys.argv and (code := _quick()) is not None:
         raise SystemExit(code)
     from pathlib import Path
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cli.terminal import say
+from cli.output import Output
 from nodes.names import fold
 
 UNREACHABLE = 255  # as ssh
@@ -28,13 +28,13 @@ def said(answer: Mapping[str, Any]) -> Said:
     return "; ".join(filter(None, answer.get("unreachable") or answer["error"])), UNREACHABLE
 
 
-def show(answers: Mapping[str, Said]) -> int:
+def show(answers: Mapping[str, Said], out: Output) -> int:
     """Print the answers by their nodes' names, in rank order; return the largest exit code."""
     names: dict[Said, list[str]] = {}
     for name, answer in answers.items():
         names.setdefault(answer, []).append(name)
     for (text, code), found in names.items():
-        say(f"--- {fold(found)}" + (f": exit code {code}" if code else ""))
+        out.say(f"--- {fold(found)}" + (f": exit code {code}" if code else ""))
         if text:
-            say(text)
+            out.say(text)
     return max(code for _, code in answers.values())

@@ -4,62 +4,69 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.plan import JsonOption
-from cli.session import progress, session
+from cli.options import output, session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.output import Output
     from provision.capacity import Capacity
 
 
 def capacity(
     context: typer.Context,
     instance_type: Annotated[str, typer.Argument(metavar="TYPE", help="EC2 instance type.")],
-    nodes: Annotated[int, typer.Option(min=1, help="How many nodes a block is to have.")] = 1,
-    as_json: JsonOption = False,
+    nodes: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many nodes a block is to have.")
+    ] = 1,
 ) -> None:
-    """Show zones that offer TYPE, your reservations and blocks, blocks to buy, and spot prices."""
+    """Show where an instance type is available, and its prices.
+
+    That is: zones that offer TYPE, your reservations and blocks, blocks to buy, and spot prices.
+
+    $ gpuctl capacity p5.48xlarge
+    $ gpuctl capacity p5.48xlarge --nodes 4 --region us-east-2
+    """
     from dataclasses import asdict
 
-    from cli.terminal import say, say_json
-
-    here = session(context)
-    with progress(as_json) as view:
+    here, out = session(context), output(context)
+    with out.progress() as view:
         here.ensure_lab(view)
     from provision.capacity import capacity as ask
 
     found = ask(instance_type, nodes, here.target())
-    if as_json:
-        say_json(asdict(found))
-    else:
-        say("\n".join(lines(found)))
+    out.show(asdict(found), lines(found, out))
 
 
-def lines(found: "Capacity") -> list[str]:
+def lines(found: "Capacity", out: "Output") -> "Iterator[str]":
     """Zones with their spot price, then what is reserved, then what could be."""
     from cli.terminal import money, price
     from config.catalogue.instance_types import PRICES_DATE
 
-    text = [
+    yield (
         f"{found.instance_type} in {found.region}: on-demand {money(found.on_demand_usd_h)} per"
-        f" hour (list price of {PRICES_DATE}, us-east-1)",
-        "",
-        f"{'ZONE':<16} {'SPOT PER HOUR':>14}",
+        f" hour (list price of {PRICES_DATE}, us-east-1)"
+    )
+    yield ""
+    spots = ((zone, found.spot_usd_h.get(zone)) for zone in found.zones)
+    rows = [(zone, "-" if spot is None else price(spot)) for zone, spot in spots]
+    yield from out.table(("ZONE", "SPOT PER HOUR"), rows, right=("SPOT PER HOUR",))
+    yield ""
+    yield "Reserved:" if found.reservations else "Nothing is reserved."
+    reserved = [
+        (one.id, one.type, one.zone, one.state, f"{one.free} of {one.total}", one.starts, one.ends)
+        for one in found.reservations
     ]
-    for zone in found.zones:
-        spot = found.spot_usd_h.get(zone)
-        text.append(f"{zone:<16} {'-' if spot is None else price(spot):>14}")
-    text += ["", "Reserved:" if found.reservations else "Nothing is reserved."]
-    for one in found.reservations:
-        until = f" until {one.ends}" if one.ends else ""
-        text.append(
-            f"  {one.id}  {one.type}  {one.zone}  {one.state}  {one.free} of {one.total} free"
-            f"  from {one.starts}{until}"
-        )
+    if reserved:
+        head = ("ID", "TYPE", "ZONE", "STATE", "FREE", "FROM", "UNTIL")
+        yield from out.table(head, [[cell or "-" for cell in row] for row in reserved])
+    yield ""
     sold = f"Capacity blocks to buy for {found.nodes} nodes:"
-    text += ["", sold if found.blocks else "AWS offers no capacity block of that size now."]
-    for block in found.blocks:
-        text.append(
-            f"  {block.zone}  {block.hours}h from {block.starts}  {money(block.upfront_usd)}"
-            f" upfront  {block.id}"
-        )
-    return text
+    yield sold if found.blocks else "AWS offers no capacity block of that size now."
+    blocks = [
+        (one.zone, str(one.hours), one.starts, money(one.upfront_usd), one.id)
+        for one in found.blocks
+    ]
+    if blocks:
+        columns = ("ZONE", "HOURS", "FROM", "UPFRONT", "ID")
+        yield from out.table(columns, blocks, right=("HOURS", "UPFRONT"))

@@ -1,11 +1,27 @@
 """Writes docs/cli.md: every command's help, as `gpuctl` prints it. Checked for drift by a test."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """# The commands
 
 Written by `make docs` from the commands' own help; edit the help, not this page.
+
+- The options of all commands (`--lab`, `--region`, `--json`, …) are taken before and after the
+  command: `gpuctl --lab up demo.yaml` and `gpuctl up demo.yaml --lab` are the same. If an option is
+  given twice, the last one counts. Behind `--`, and in the command of `exec` and `ssh`, no option
+  is gpuctl's: `gpuctl exec demo -- cmd --region x` passes it on.
+- With `--json` stdout has one document and nothing else. `gpuctl logs --json` prints one object per
+  line of output: `{"time": 1.5, "rank": 0, "stream": "stdout", "text": "…"}`. Progress, questions,
+  warnings and errors are on stderr. Without a terminal a question is an error that names the option
+  that says yes.
+- `--quiet` leaves out progress. Results, warnings and errors are shown.
+- `--no-color`, or `NO_COLOR` in the environment, leaves out every colour, also those that a job
+  prints. With `FORCE_COLOR` gpuctl's own colours are shown in a pipe too.
+- `gpuctl --install-completion` teaches your shell the commands, their options, and the names of
+  clusters, nodes and runs that this machine knows. `gpuctl --show-completion` prints the script.
 """
 
 
@@ -17,20 +33,22 @@ def page() -> str:
     from cli.main import app
 
     runner = CliRunner()
-    width = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
-    command = typer.main.get_command(app)
-    names: list[list[str]] = [[]]
-    for name, sub in getattr(command, "commands", {}).items():
-        if sub.hidden:
-            continue
-        names.append([name])
-        names += [[name, inner] for inner in getattr(sub, "commands", {})]
+    width = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+    names = [[], *paths(typer.main.get_command(app))]
     parts = [_HEAD]
     for path in names:
         text = runner.invoke(app, [*path, "--help"], prog_name="gpuctl", env=width).output
         lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
         parts.append(f"## {' '.join(['gpuctl', *path])}\n\n```text\n{lines}\n```\n")
     return "\n".join(parts)
+
+
+def paths(command: Any) -> Iterator[list[str]]:
+    """Yield the words of every command below this one that is not hidden, at any depth."""
+    for name, sub in getattr(command, "commands", {}).items():
+        if not sub.hidden:
+            yield [name]
+            yield from ([name, *rest] for rest in paths(sub))
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli.plan import JsonOption
-from cli.session import Session, session
+from cli.options import output, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cli.output import Output
+    from cli.session import Session
 
 
 @dataclass(frozen=True)
@@ -25,23 +27,33 @@ class Check:
     needed: bool = True
 
 
-def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Show what gpuctl finds on this machine; exit 1 when something it needs is missing."""
-    from cli.terminal import say, say_json
+def doctor(context: typer.Context) -> None:
+    """Show what gpuctl finds on this machine, and what it misses.
 
+    The exit code is 1 when something is missing that commands on the target need: AWS, or with
+    --lab the lab.
+
+    $ gpuctl doctor
+    $ gpuctl doctor --lab
+    """
+    out = output(context)
     checks = list(_checks(session(context)))
-    if as_json:
-        say_json([asdict(check) for check in checks])
-    for check in checks if not as_json else ():
-        mark = "ok" if not check.remedy else "!!" if check.needed else "--"
-        say(f"{mark}  {check.name:<22} {check.seen}")
-        if check.remedy:
-            say(f"{'':<26} {check.remedy}")
+    out.show([asdict(check) for check in checks], _lines(checks, out))
     if any(check.remedy and check.needed for check in checks):
         raise typer.Exit(1)
 
 
-def _checks(here: Session) -> "Iterator[Check]":
+def _lines(checks: list[Check], out: "Output") -> "Iterator[str]":
+    rows = []
+    for check in checks:
+        mark = "ok" if not check.remedy else "!!" if check.needed else "--"
+        rows.append((mark, check.name, check.seen))
+        if check.remedy:
+            rows.append(("", "", check.remedy))
+    yield from out.table(("", "CHECK", "FOUND"), rows)
+
+
+def _checks(here: "Session") -> "Iterator[Check]":
     yield from _engine()
     yield _backend(here)
     yield _credentials(here)
@@ -57,12 +69,12 @@ def _engine() -> "Iterator[Check]":
         yield Check(sighting.what, sighting.seen, sighting.remedy, needed=False)
 
 
-def _backend(here: Session) -> Check:
+def _backend(here: "Session") -> Check:
     where = here.backend or f"file://{here.state / 'pulumi'}"
     return Check("backend", where)
 
 
-def _credentials(here: Session) -> Check:
+def _credentials(here: "Session") -> Check:
     from config.errors import GpuctlError
 
     if here.lab:
@@ -77,7 +89,7 @@ def _credentials(here: Session) -> Check:
     return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
 
 
-def _session_plugin(here: Session) -> Check:
+def _session_plugin(here: "Session") -> Check:
     """For `network.access: ssm` alone, so that nobody else must have it."""
     import shutil
 
@@ -95,7 +107,7 @@ def _session_plugin(here: Session) -> Check:
     return Check(name, f"{shutil.which(name)} {version}", needed=False)
 
 
-def _lab(here: Session) -> "Iterator[Check]":
+def _lab(here: "Session") -> "Iterator[Check]":
     from lab.lifecycle import status
     from lab.prerequisites import missing
 

@@ -4,44 +4,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.plan import JsonOption
-from cli.session import confirm, progress, session
-from cli.up import YesOption
+from cli.arguments import ClusterArgument
+from cli.options import YesOption, output, session
 
 if TYPE_CHECKING:
+    from cli.output import Output
     from cli.progress import ProgressView
     from cli.session import Session
     from provision.down import Teardown
-
-ClusterArgument = Annotated[str, typer.Argument(help="The cluster's name.")]
 
 
 def down(
     context: typer.Context,
     cluster: ClusterArgument,
     cluster_id: Annotated[
-        str | None, typer.Option("--id", help="Which one, where several have that name.")
+        str | None,
+        typer.Option("--id", metavar="ID", help="Which one, where several have that name."),
     ] = None,
     yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Remove everything of a cluster, also what an interrupted command left."""
-    from cli.terminal import warn
+    """Remove everything of a cluster, also what was left half-made.
 
-    here = session(context)
+    $ gpuctl down demo
+    $ gpuctl down demo --yes --json
+    """
+    here, out = session(context), output(context)
     here.require_lab()
     which = f" {cluster_id}" if cluster_id else ""
-    held = _held(here, cluster, cluster_id)
+    held = _held(here, cluster, cluster_id, out)
     if held and yes:
-        warn(f"{held}; it ends with the cluster")
+        out.warn(f"{held}; it ends with the cluster")
     ends = f"{held}; it ends with the cluster. " if held else ""
-    confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
-    with progress(as_json) as view:
+    out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
+    with out.progress() as view:
         teardown = remove(here, cluster, view, cluster_id)
-    show(teardown, as_json)
+    show(teardown, out)
 
 
-def _held(here: "Session", cluster: str, cluster_id: str | None) -> str:
+def _held(here: "Session", cluster: str, cluster_id: str | None, out: "Output") -> str:
     """Say which run holds the cluster that is meant; empty where none does, or nobody answers."""
     from cli.held import describe, holder_of
     from provision.records.record import read
@@ -50,7 +50,7 @@ def _held(here: "Session", cluster: str, cluster_id: str | None) -> str:
         record = read(cluster, here.remembered())
         if record is None or record.id != cluster_id:
             return ""  # it is another's of that name: no head of it is known here
-    run = holder_of(here, cluster)
+    run = holder_of(here, cluster, out)
     return describe(here, cluster, run) if run else ""
 
 
@@ -75,17 +75,15 @@ def remove(
     return teardown
 
 
-def show(teardown: "Teardown", as_json: bool) -> None:
+def show(teardown: "Teardown", out: "Output") -> None:
     """What was removed, and what the cluster cost, is on stdout."""
     from dataclasses import asdict
 
-    from cli.terminal import elapsed, money, say, say_json
+    from cli.terminal import elapsed, money
 
-    if as_json:
-        say_json(asdict(teardown))
-        return
     cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
-    say(
+    line = (
         f"Cluster {teardown.name} is gone: {len(teardown.removed)} resources removed, "
         f"up {elapsed(teardown.seconds_up)}, {cost} at list price."
     )
+    out.show(asdict(teardown), [line])

@@ -1,16 +1,15 @@
 """`gpuctl exec CLUSTER -- CMD`: one command on every node, equal answers folded."""
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.answers import shell_line
-from cli.down import ClusterArgument
-from cli.plan import JsonOption
-from cli.session import session
+from cli.arguments import ClusterArgument
+from cli.options import output, session
 
 if TYPE_CHECKING:
+    from cli.output import Output
     from config.errors import GpuctlError
     from nodes.answers import Completed
     from nodes.inventory import Inventory
@@ -19,16 +18,27 @@ if TYPE_CHECKING:
 def exec_(
     context: typer.Context,
     cluster: ClusterArgument,
-    command: Annotated[list[str], typer.Argument(help="The command and its arguments.")],
-    as_json: JsonOption = False,
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND", help="The command and its arguments, as they are."),
+    ],
 ) -> None:
-    """Run a command on every node; the exit code is the largest, 255 for a node out of reach."""
+    """Run a command on every node of a cluster.
+
+    The exit code is the largest of the nodes', 255 for a node out of reach. Options of gpuctl are
+    written before the command; behind its first word, or behind `--`, all is the command's.
+
+    $ gpuctl exec demo -- nvidia-smi -L
+    $ gpuctl exec demo -- 'uptime | cut -d, -f1'
+    """
+    import asyncio
+
     from provision.records.record import load_inventory
 
     target = session(context).cluster_target(cluster)
     inventory = load_inventory(cluster, target)
     answers = asyncio.run(_ask(inventory, shell_line(command)))
-    raise typer.Exit(_show(inventory, answers, as_json))
+    raise typer.Exit(_show(inventory, answers, output(context)))
 
 
 async def _ask(inventory: "Inventory", line: str) -> "dict[int, Completed | GpuctlError]":
@@ -39,26 +49,23 @@ async def _ask(inventory: "Inventory", line: str) -> "dict[int, Completed | Gpuc
 
 
 def _show(
-    inventory: "Inventory", answers: "dict[int, Completed | GpuctlError]", as_json: bool
+    inventory: "Inventory", answers: "dict[int, Completed | GpuctlError]", out: "Output"
 ) -> int:
     from cli.answers import UNREACHABLE, show
-    from cli.terminal import say_json
     from nodes.answers import Completed
 
     told = {node.name: answers[node.rank] for node in inventory.nodes}
-    if not as_json:
-        return show(
-            {
-                name: _said(answer) if isinstance(answer, Completed) else (str(answer), UNREACHABLE)
-                for name, answer in told.items()
-            }
-        )
-    say_json(
-        {
-            name: vars(answer) if isinstance(answer, Completed) else {"error": str(answer)}
+    if not out.as_json:
+        said = {
+            name: _said(answer) if isinstance(answer, Completed) else (str(answer), UNREACHABLE)
             for name, answer in told.items()
         }
-    )
+        return show(said, out)
+    document = {
+        name: vars(answer) if isinstance(answer, Completed) else {"error": str(answer)}
+        for name, answer in told.items()
+    }
+    out.show(document, ())
     return max(a.exit_status if isinstance(a, Completed) else UNREACHABLE for a in told.values())
 
 

@@ -3,18 +3,18 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cli.output import Output
     from cli.session import Session
     from engine.holder import Holder
 
 
-def holder_of(here: "Session", cluster: str) -> "Holder | None":
+def holder_of(here: "Session", cluster: str, out: "Output") -> "Holder | None":
     """Return the run that holds the cluster, or None, also where the head does not answer.
 
     Then a line of warning says so: a head that is gone must keep nobody from removing the rest.
     """
     import asyncio
 
-    from cli.terminal import warn
     from config.errors import InputError, NodeError
     from engine.holder import holder
     from provision.records.record import load_inventory
@@ -26,7 +26,7 @@ def holder_of(here: "Session", cluster: str) -> "Holder | None":
     try:
         return asyncio.run(holder(inventory))
     except NodeError as error:
-        warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
+        out.warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
         return None
 
 
@@ -41,11 +41,11 @@ def describe(here: "Session", cluster: str, run: "Holder") -> str:
     return f"run {run.run_id} has been on cluster {cluster}{since}{whose}"
 
 
-def refuse_while_held(here: "Session", cluster: str) -> None:
+def refuse_while_held(here: "Session", cluster: str, out: "Output") -> None:
     """Raise InputError where a run holds the cluster, which is about to be changed."""
     from config.errors import InputError
 
-    run = holder_of(here, cluster)
+    run = holder_of(here, cluster, out)
     if run is not None:
         raise InputError(
             f"{describe(here, cluster, run)}, and this plan changes or removes what exists",

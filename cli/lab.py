@@ -4,56 +4,77 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.plan import JsonOption
-from cli.session import progress, session
+from cli.options import output, session
+from cli.parser import Command, Group
 from config.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.output import Output
     from lab.lifecycle import LabStatus
     from lab.places import Places
 
 app = typer.Typer(
-    help="The lab: an AWS region on this machine, to rehearse in.",
+    cls=Group,
+    help="The lab: an AWS region on this machine, to rehearse in.\n\n"
+    "$ gpuctl lab start\n$ gpuctl lab status --lab=b",
+    epilog="lab.md",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
 fault = typer.Typer(
-    help="What the lab refuses, with AWS's own codes, to rehearse failures.",
+    cls=Group,
+    help="What the lab refuses, with AWS's own codes, to rehearse failures.\n\n"
+    "$ gpuctl lab fault list\n$ gpuctl lab fault set no-capacity us-east-1a",
+    epilog="lab.md",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(fault, name="fault")
 
 
-@fault.command("list")
-def list_faults(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Show every fault that the lab can be told, and those that are set."""
-    from cli.terminal import say, say_json
-    from lab.api.faults import FAULTS, read
+@fault.command("list", cls=Command, epilog="lab.md")
+def list_faults(context: typer.Context) -> None:
+    """Show every fault that the lab can be told, and those that are set.
 
-    now = read(session(context).chosen_lab.faults)
-    if as_json:
-        say_json({name: list(arguments) for name, arguments in now.items()})
-        return
+    $ gpuctl lab fault list
+    """
+    from lab.api.faults import read
+
+    out, now = output(context), read(session(context).chosen_lab.faults)
+    out.show({name: list(arguments) for name, arguments in now.items()}, _faults(now, out))
+
+
+def _faults(now: "dict[str, tuple[str, ...]]", out: "Output") -> "Iterator[str]":
+    from lab.api.faults import FAULTS
+
+    rows = []
     for name, kind in FAULTS.items():
-        say(f"{'set' if name in now else '':<4} {name + ' ' + kind.usage:<38} {kind.code}")
-        say(f"{'':<4} {'':<38} {kind.meaning}")
+        rows.append(("set" if name in now else "", f"{name} {kind.usage}", kind.code))
+        rows.append(("", "", kind.meaning))
         if name in now:
-            say(f"{'':<4} {'':<38} now: {' '.join((name, *now[name]))}")
+            rows.append(("", "", f"now: {' '.join((name, *now[name]))}"))
+    yield from out.table(("NOW", "FAULT", "AWS'S CODE, AND WHAT IT MEANS"), rows)
 
 
-@fault.command("set")
+@fault.command("set", cls=Command, epilog="lab.md")
 def set_fault(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="One of `gpuctl lab fault list`.")],
+    name: Annotated[str, typer.Argument(metavar="FAULT", help="One of `gpuctl lab fault list`.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="What the fault is given, as the list shows.")
+        list[str] | None,
+        typer.Argument(metavar="ARGUMENT", help="What the fault is given, as the list shows."),
     ] = None,
 ) -> None:
-    """Have the lab refuse something, from the next request on, until it is cleared or stopped."""
-    from cli.terminal import say
+    """Have the lab refuse something, from the next request on.
+
+    It does so until the fault is cleared or the lab is stopped.
+
+    $ gpuctl lab fault set no-capacity us-east-1a
+    """
     from lab.api.faults import parse, read, write
     from lab.lifecycle import target
     from lab.machines.spot_instances import instance_ids
@@ -66,20 +87,27 @@ def set_fault(
         wanted = (*instance_ids(named, target(lab, region)), *wanted[len(named) :])
     given = parse(name, wanted)
     _require(lab)
-    write(lab.faults, read(lab.faults) | {name: given})
+    now = read(lab.faults) | {name: given}
+    write(lab.faults, now)
+    text = []
     if name in ("reservation", "block"):
         kind = "capacity-block" if name == "block" else name
-        say(f"capacity: {{type: {kind}, id: {given[-2]}}}")
+        text = [f"capacity: {{type: {kind}, id: {given[-2]}}}"]
+    output(context).show({name: list(now[name]) for name in now}, text)
 
 
-@fault.command("clear")
+@fault.command("clear", cls=Command, epilog="lab.md")
 def clear_fault(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Faults to clear; by default all of them.")
+        list[str] | None,
+        typer.Argument(metavar="FAULT", help="Faults to clear; by default all of them."),
     ] = None,
 ) -> None:
-    """Have the lab refuse nothing more, or not what is named."""
+    """Clear all faults, or the named ones.
+
+    $ gpuctl lab fault clear
+    """
     from lab.api.faults import read, write
 
     lab = session(context).chosen_lab
@@ -87,7 +115,9 @@ def clear_fault(
     now = read(lab.faults)
     if unknown := sorted(set(names or ()) - set(now)):
         raise InputError(f"fault {unknown[0]} is not set", f"set are: {', '.join(now) or 'none'}")
-    write(lab.faults, {name: now[name] for name in now if names and name not in names})
+    left = {name: now[name] for name in now if names and name not in names}
+    write(lab.faults, left)
+    output(context).show({name: list(left[name]) for name in left}, ())
 
 
 def _require(lab: "Places") -> None:
@@ -98,63 +128,78 @@ def _require(lab: "Places") -> None:
         raise InputError("the lab is not running", f"start it with `{lab.command('start')}`")
 
 
-@app.command()
-def start(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Start the lab; clears what a crashed one left, makes its images the first time."""
+@app.command(cls=Command, epilog="lab.md")
+def start(context: typer.Context) -> None:
+    """Start the lab, if it is not up.
+
+    What a crashed one left is cleared; its images are made the first time, which takes minutes.
+
+    $ gpuctl lab start
+    """
     from lab.lifecycle import start as start_lab
 
-    lab = session(context).chosen_lab
-    with progress(as_json) as view:
+    lab, out = session(context).chosen_lab, output(context)
+    with out.progress() as view:
         start_lab(lab, view.report)
-    _show(lab, as_json)
+    _show(lab, out)
 
 
-@app.command()
+@app.command(cls=Command, epilog="lab.md")
 def stop(
     context: typer.Context,
     every: Annotated[bool, typer.Option("--all", help="Stop every lab of this machine.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Stop the lab; no machine, mount, bridge, cgroup or rule of it is left."""
+    """Stop the lab and remove all that it put on this machine.
+
+    No machine, mount, bridge, cgroup or rule of it is left. Its images stay.
+
+    $ gpuctl lab stop
+    $ gpuctl lab stop --all
+    """
     from lab.lifecycle import present
     from lab.lifecycle import stop as stop_lab
 
-    lab = session(context).chosen_lab
-    with progress(as_json) as view:
+    lab, out = session(context).chosen_lab, output(context)
+    with out.progress() as view:
         for each in present() if every else (lab,):
             stop_lab(each, view.report)
-    _show(lab, as_json)
+    _show(lab, out)
 
 
-@app.command()
+@app.command(cls=Command, epilog="lab.md")
 def status(
     context: typer.Context,
     leftovers: Annotated[
         bool, typer.Option("--leftovers", help="Only what a lab that is down left behind.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Show whether the lab runs, where its API is, its machines, and other labs that run."""
-    lab = session(context).chosen_lab
+    """Show whether the lab runs, its machines, and other labs.
+
+    $ gpuctl lab status
+    $ gpuctl lab status --leftovers --lab=b
+    """
+    lab, out = session(context).chosen_lab, output(context)
     if leftovers:
-        from cli.terminal import say
         from lab.leftovers import found
 
-        for line in found(lab):
-            say(line)
+        left = list(found(lab))
+        out.show(left, left)
         return
-    _show(lab, as_json)
+    _show(lab, out)
 
 
-@app.command()
+@app.command(cls=Command, epilog="lab.md")
 def images(
+    context: typer.Context,
     flavours: Annotated[
-        list[str] | None, typer.Argument(help="stock, dlami, frameworks; by default all.")
+        list[str] | None,
+        typer.Argument(metavar="IMAGE", help="stock, dlami, frameworks; by default all."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Make the images that the lab's machines boot, if they are not in the cache."""
-    from cli.terminal import say, say_json
+    """Make the images that the lab's machines boot, if there are none.
+
+    $ gpuctl lab images stock
+    """
     from lab.images.image import FLAVOURS, ensure_image
     from lab.prerequisites import require
 
@@ -162,35 +207,24 @@ def images(
     if unknown := sorted(set(flavours or ()) - set(FLAVOURS)):
         raise InputError(f"no image {unknown[0]!r}", f"images are: {', '.join(FLAVOURS)}")
     require("images cannot be made")
-    with progress(as_json) as view:
+    out = output(context)
+    with out.progress() as view:
         paths = {flavour: str(ensure_image(flavour, view.report)) for flavour in wanted}
-    if as_json:
-        say_json(paths)
-        return
-    for flavour, path in paths.items():
-        say(f"{flavour:<10}  {path}")
+    out.show(paths, (f"{flavour:<10}  {path}" for flavour, path in paths.items()))
 
 
-def _show(lab: "Places", as_json: bool) -> None:
+def _show(lab: "Places", out: "Output") -> None:
     from dataclasses import asdict
 
-    from cli.terminal import say, say_json
     from lab.lifecycle import others
     from lab.lifecycle import status as lab_status
 
     now, beside = lab_status(lab), others(lab)
-    if as_json:
-        say_json({**asdict(now), "others": [asdict(other) for other in beside]})
-        return
     title = "The lab" if lab.is_default else f"Lab {lab.name}"
-    if now.up:
-        say(f"{title} is up: {_running(now)}")
-    else:
-        say(f"{title} is down.")
-    for machine in now.machines:
-        say(f"  {machine}")
-    for other in beside:
-        say(f"Also up: lab {other.name}: {_running(other)}")
+    text = [f"{title} is up: {_running(now)}" if now.up else f"{title} is down."]
+    text += [f"  {machine}" for machine in now.machines]
+    text += [f"Also up: lab {other.name}: {_running(other)}" for other in beside]
+    out.show({**asdict(now), "others": [asdict(other) for other in beside]}, text)
 
 
 def _running(lab: "LabStatus") -> str:

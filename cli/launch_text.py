@@ -2,18 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from cli.terminal import say, say_json
-
 if TYPE_CHECKING:
+    from cli.output import Output
     from engine.launch_plan import LaunchPlan, NodePlan
 
 
-def show(plan: "LaunchPlan", as_json: bool) -> None:
+def show(plan: "LaunchPlan", out: "Output") -> None:
     """The plan is on stdout: the very object that a run executes."""
-    if as_json:
-        say_json(plan.model_dump(mode="json"))
-    else:
-        say("\n".join([*_head(plan), *_body(plan)]))
+    out.show(plan.model_dump(mode="json"), [*_head(plan), *_body(plan)])
 
 
 def _head(plan: "LaunchPlan") -> list[str]:

@@ -1,46 +1,52 @@
 """`gpuctl logs RUN`: what a run printed, also after its fleet is gone."""
 
-import asyncio
-import sys
+import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.session import session
+from cli.arguments import LatestRunArgument
+from cli.options import output, session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from engine.events import Event, Output
-
-RunArgument = Annotated[str, typer.Argument(help="The run's id, or the name of its latest.")]
+    from cli.output import Output
+    from engine.events import Event
+    from engine.events import Output as Line
+    from engine.history import RunRecord
 
 
 def logs(
     context: typer.Context,
-    run: RunArgument,
-    rank: Annotated[int | None, typer.Option(help="Only this rank.")] = None,
+    run: LatestRunArgument = None,
+    rank: Annotated[int | None, typer.Option(metavar="N", help="Only this rank.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
 ) -> None:
-    """Print the output of a run by rank, also after its cluster is gone; with -f follow it."""
-    from cli.run_view import prefix
-    from cli.terminal import say
-    from engine.history import History
+    """Print the output of a run by rank, also when it is over.
+
+    It is there after the cluster is gone. With --json every line of output is one JSON object:
+    time, rank, stream, text.
+
+    $ gpuctl logs
+    $ gpuctl logs nccl-tests --rank 1 -f
+    """
+    import asyncio
+
     from engine.lines import WholeLines
     from engine.record import recorded_events
     from engine.session import follow as follow_run
 
-    here = session(context)
+    here, out = session(context), output(context)
     runs = here.state / "runs"
-    with History(runs) as history:
-        entry = history.find(run)
+    entry = chosen_run(run, runs, out)
     width = len(str(entry.nodes - 1))
-
     lines = WholeLines()
 
-    def show(some: "Sequence[Output]") -> None:
+    def show(some: "Sequence[Line]") -> None:
         for line in some:
-            say(prefix(line.rank, width, sys.stdout.isatty()) + line.text)
+            _show(line, width, out)
 
     def see(event: "Event") -> None:
         if event.kind == "output" and rank in {None, event.rank}:
@@ -56,3 +62,28 @@ def logs(
     inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
     asyncio.run(follow_run(entry.run_id, inventory, runs, see))
     show(lines.rest())
+
+
+def chosen_run(name: str | None, runs: "Path", out: "Output") -> "RunRecord":
+    """Return the run of this id or name; without one the newest, and say on stderr which it is."""
+    from config.errors import InputError
+    from engine.history import History
+
+    with History(runs) as history:
+        if name is not None:
+            return history.find(name)
+        newest = history.runs()[:1]
+    if not newest:
+        raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
+    out.complain(f"gpuctl: run {newest[0].run_id}, the newest")
+    return newest[0]
+
+
+def _show(line: "Line", width: int, out: "Output") -> None:
+    from cli.run_view import prefix
+
+    if out.as_json:
+        value = line.model_dump(mode="json", include={"time", "rank", "stream", "text"})
+        out.record(json.dumps(value, ensure_ascii=False))
+    else:
+        out.say(prefix(line.rank, width, out.has_color) + line.text)

@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -24,26 +24,22 @@ from cli import (
     status,
     stop,
     templates,
-    terminal,
     up,
     validate,
 )
-from cli.session import Session
+from cli.options import Options
+from cli.parser import Command, CommandForNode, CommandForNodes, Group
 from config.errors import GpuctlError, InvalidFiles
 
-if TYPE_CHECKING:
-    from lab.places import Places
-
+_REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
+_EXTRA = "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout"
 RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
-
-_invoked: list[str] = []
-"""The command that the parser found behind the global options."""
 
 app = typer.Typer(
     name="gpuctl",
-    help="Rent a GPU cluster with EFA, run a distributed job on it, give it back.",
+    cls=Group,
+    epilog="clusters.md",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,69 +54,117 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+_TARGET = "Target, before or after the command"
+_OUTPUT = "Output, before or after the command"
+
+
 @app.callback()
 def options(
     context: typer.Context,
-    in_lab: Annotated[
-        bool, typer.Option("--lab", help="Rehearse in the lab: an AWS region on this machine.")
+    lab: Annotated[
+        bool,
+        typer.Option(
+            "--lab",
+            metavar="[=NAME]",
+            help="Rehearse on this machine: in the lab, or in the lab NAME.",
+            rich_help_panel=_TARGET,
+        ),
     ] = False,
     lab_name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Rehearse in the lab NAME, one of several side by side."),
+        typer.Option(metavar="NAME", help="The same as --lab=NAME.", rich_help_panel=_TARGET),
     ] = None,
-    region: Annotated[str | None, typer.Option(help="AWS region.")] = None,
-    profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(metavar="REGION", help="AWS region.", rich_help_panel=_TARGET),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="AWS profile.", rich_help_panel=_TARGET),
+    ] = None,
     backend: Annotated[
         str | None,
-        typer.Option(help="Pulumi backend (s3://…); by default a folder of the user's state."),
+        typer.Option(
+            metavar="URL",
+            help="Pulumi backend, s3://…; by default a folder of yours.",
+            rich_help_panel=_TARGET,
+        ),
     ] = None,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Write the traceback of an error to a file.")
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="One JSON document on stdout, and nothing else.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="Show results and errors, no progress.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+    no_color: Annotated[
+        bool,
+        typer.Option(
+            "--no-color",
+            help="No colours; as NO_COLOR in the environment.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Pass on control characters that jobs and nodes print."),
+        typer.Option(
+            "--raw",
+            help="Pass on control characters that jobs and nodes print.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", help="Write the traceback of an error to a file.", rich_help_panel=_OUTPUT
+        ),
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Rent a GPU cluster with EFA, run a distributed job on it, give it back."""
-    _invoked.append(context.invoked_subcommand or "")
-    del debug, version  # read before anything can fail, see `main`; and by its callback
-    terminal.is_raw = raw
-    if context.invoked_subcommand != "lab":  # its images and machines have modes of their own
+    """Rent a GPU cluster with EFA, run a distributed job on it, give it back.
+
+    $ gpuctl up cluster.yaml
+    $ gpuctl run nccl-tests.yaml --on-stop destroy
+    $ gpuctl status --lab
+    """
+    del lab, lab_name, region, profile, backend  # the parser keeps them, see `Options`
+    del as_json, quiet, no_color, raw, debug, version
+    command = context.invoked_subcommand or ""
+    context.ensure_object(Options).command = command
+    if command != "lab":  # its images and machines have modes of their own
         os.umask(0o077)  # whatever we and Pulumi's engine keep is its owner's alone
-    context.obj = Session(_lab(in_lab, lab_name), region, profile, backend)
 
 
-def _lab(in_lab: bool, name: str | None) -> "Places | None":
-    """Return the lab that the options mean; InputError for a name that no lab can have."""
-    if not in_lab and name is None:
-        return None
-    from lab.places import DEFAULT, Places
+_CLUSTERS, _RUNS, _FILES, _MACHINE = "Clusters", "Runs", "Files", "This machine"
 
-    return Places(DEFAULT if name is None else name)
-
-
-app.command("plan")(plan.plan)
-app.command("up")(up.up)
-app.command("capacity")(capacity.capacity)
-app.command("status")(status.status)
-app.command("ssh", context_settings={"ignore_unknown_options": True})(ssh.ssh)
-app.command("ssm-proxy", hidden=True)(ssm_proxy.ssm_proxy)
-app.command("exec", context_settings={"ignore_unknown_options": True})(exec_.exec_)
-app.command("down")(down.down)
-app.command("run")(run.run)
-app.command("logs")(logs.logs)
-app.command("ps")(ps.ps)
-app.command("stop")(stop.stop)
-app.command("results")(results.results)
-app.command("validate")(validate.validate)
-app.command("templates")(templates.templates)
-app.command("schema")(schema.schema)
-app.command("doctor")(doctor.doctor)
-app.add_typer(lab.app, name="lab")
+for _name, _function, _group, _page, _class in (
+    ("plan", plan.plan, _CLUSTERS, "clusters.md", Command),
+    ("up", up.up, _CLUSTERS, "clusters.md", Command),
+    ("status", status.status, _CLUSTERS, "clusters.md", Command),
+    ("ssh", ssh.ssh, _CLUSTERS, "clusters.md", CommandForNode),
+    ("exec", exec_.exec_, _CLUSTERS, "clusters.md", CommandForNodes),
+    ("down", down.down, _CLUSTERS, "clusters.md", Command),
+    ("capacity", capacity.capacity, _CLUSTERS, "capacity.md", Command),
+    ("run", run.run, _RUNS, "runs.md", Command),
+    ("logs", logs.logs, _RUNS, "runs.md", Command),
+    ("ps", ps.ps, _RUNS, "runs.md", Command),
+    ("stop", stop.stop, _RUNS, "runs.md", Command),
+    ("results", results.results, _RUNS, "runs.md", Command),
+    ("validate", validate.validate, _FILES, "diagnostics.md", Command),
+    ("templates", templates.templates, _FILES, "templates.md", Command),
+    ("schema", schema.schema, _FILES, "run-file.md", Command),
+    ("doctor", doctor.doctor, _MACHINE, "errors.md", Command),
+):
+    app.command(_name, cls=_class, rich_help_panel=_group, epilog=_page)(_function)
+app.add_typer(lab.app, name="lab", rich_help_panel=_MACHINE)
+app.command("ssm-proxy", cls=Command, hidden=True)(ssm_proxy.ssm_proxy)
 
 
 def _debug_file() -> str:
@@ -137,14 +181,14 @@ def _debug_file() -> str:
     return str(path)
 
 
-def _end(line: str, code: int, debug: bool) -> NoReturn:
+def _end(line: str, code: int, given: Options) -> NoReturn:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # who read us has gone; Python's own flush at the end would complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    terminal.say(line, sys.stderr)
-    if debug:
-        terminal.say(f"gpuctl: the traceback is in {_debug_file()}", sys.stderr)
+    given.output.complain(line)
+    if given.debug:
+        given.output.complain(f"gpuctl: the traceback is in {_debug_file()}")
     raise SystemExit(code)
 
 
@@ -161,32 +205,32 @@ def _leave_threads(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _own_failure() -> int:
-    """The exit code of a failure of gpuctl's own; the parser has told which command it was."""
-    return RUN_FAILED_ITSELF if _invoked == ["run"] else 1
-
-
 def main() -> None:
     """The command has run; the process ends with its exit code, never with a traceback."""
-    debug = "--debug" in sys.argv[1:]
-    _invoked.clear()
+    given = Options()
     try:
-        app()
+        app(obj=given)
     except InvalidFiles as error:
-        _end(str(error), error.exit_code, debug)
+        _end(str(error), error.exit_code, given)
     except GpuctlError as error:
         code = error.exit_code
-        _end(f"gpuctl: error: {error}", _own_failure() if code == 1 else code, debug)
+        _end(f"gpuctl: error: {error}", _own_failure(given) if code == 1 else code, given)
     except SystemExit as end:
         if not _is_interruption(end):
             raise
         try:
-            _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, debug)
+            _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, given)
         finally:
             _leave_threads(130)
     except BrokenPipeError:
         raise SystemExit(1) from None  # the reader of our output went away: nothing to say to it
     except Exception as error:
-        known = f"gpuctl: error: {type(error).__name__}: {error}"
-        remedy = "this is a mistake in gpuctl; run again with --debug and report the file it names"
-        _end(f"{known}; {remedy}", _own_failure(), debug)
+        known, remedy = f"{type(error).__name__}: {error}", _REPORT
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("moto"):
+            known, remedy = "the lab needs moto, which is not installed", _EXTRA
+        _end(f"gpuctl: error: {known}; {remedy}", _own_failure(given), given)
+
+
+def _own_failure(given: Options) -> int:
+    """The exit code of a failure of gpuctl's own."""
+    return RUN_FAILED_ITSELF if given.command == "run" else 1

@@ -1,49 +1,49 @@
 """`gpuctl plan FILE`: what `up` would do, and what it would cost. Nothing is created."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from cli.session import cluster_of, progress, session
+from cli.arguments import FileArgument
+from cli.options import RefreshOption, output, session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli.output import Output
+    from config.cluster.cluster_file import Cluster
     from provision.up import FleetPlan
 
-FileArgument = Annotated[Path, typer.Argument(help="The cluster file.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-RefreshOption = Annotated[
-    bool,
-    typer.Option(
-        "--refresh", help="Renew the user data and settings that machines were launched with."
-    ),
-]
 
+def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = False) -> None:
+    """Show what `up` would do, and what the cluster would cost.
 
-def plan(
-    context: typer.Context,
-    file: FileArgument,
-    refresh: RefreshOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what `up` would create, change or remove, and the cost per hour of the whole fleet."""
-    here = session(context)
-    cluster = cluster_of(file)
-    with progress(as_json) as view:
+    $ gpuctl plan cluster.yaml
+    $ gpuctl plan cluster.yaml --json | jq .hourly_usd
+    """
+    here, out = session(context), output(context)
+    cluster = cluster_of(file, out)
+    with out.progress() as view:
         here.ensure_lab(view)
         from provision.up import plan as plan_fleet
 
         target = here.target(cluster.region)
         fleet_plan = plan_fleet(cluster, target, view.report, refresh=refresh)
-    show(fleet_plan, as_json)
+    show(fleet_plan, out)
 
 
-def show(fleet_plan: "FleetPlan", as_json: bool) -> None:
+def cluster_of(path: "Path", out: "Output") -> "Cluster":
+    """Return the cluster of a file and report its warnings; raises InputError."""
+    from cli.validate import report_warnings
+    from config.loading.load import check, load_cluster
+
+    cluster = load_cluster(path)
+    report_warnings(check(path), out)
+    return cluster
+
+
+def show(fleet_plan: "FleetPlan", out: "Output") -> None:
     """The plan is on stdout."""
     from cli.plan_text import plan_json, plan_lines
-    from cli.terminal import say, say_json
 
-    if as_json:
-        say_json(plan_json(fleet_plan))
-    else:
-        say("\n".join(plan_lines(fleet_plan)))
+    out.show(plan_json(fleet_plan), plan_lines(fleet_plan))

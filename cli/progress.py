@@ -1,13 +1,13 @@
 """Progress on a terminal: a live block of what is going on; plain lines when piped."""
 
 import contextlib
-import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
-from cli.terminal import elapsed, say, shown
+from cli.terminal import elapsed
 from config.progress import Progress
 
 if TYPE_CHECKING:
@@ -22,22 +22,24 @@ class ProgressView:
     """Shows Progress values; safe to call from any thread.
 
     On a terminal what runs is a live block and what ended scrolls above it. Elsewhere every
-    start, end and new detail is one plain line on stdout (stderr with `as_json`).
+    start, end and new detail is one plain line. It is shown on `to`, as `visible` makes it;
+    without `to` nothing is.
     """
 
-    def __init__(self, as_json: bool = False) -> None:
-        self._out = sys.stderr if as_json else sys.stdout
+    def __init__(self, to: TextIO | None, visible: Callable[[str], str]) -> None:
+        self._to = to
+        self._visible = visible
         self._lock = threading.RLock()
         self._running: dict[tuple[str, str], tuple[Progress, float]] = {}
         self._last: dict[tuple[str, str], str] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self._out.isatty():
+        if self._to and self._to.isatty():
             from rich.console import Console
             from rich.live import Live
 
-            console = Console(file=self._out, highlight=False)
+            console = Console(file=self._to, highlight=False)
             self._live = Live(console=console, refresh_per_second=4, get_renderable=self._block)
             self._live.start()
         return self
@@ -54,6 +56,8 @@ class ProgressView:
 
     def report(self, progress: Progress) -> None:
         """The step is shown."""
+        if self._to is None:
+            return
         with self._lock:
             key = (progress.stage, progress.subject)
             started = self._running.get(key, (progress, time.monotonic()))[1]
@@ -79,13 +83,15 @@ class ProgressView:
         if progress.state in {"done", "failed"}:
             line += f" in {elapsed(self._seconds(progress, started))}"
         with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
-            say(line, self._out)
+            print(self._visible(line), file=self._to, flush=True)
 
     def _line(self, progress: Progress, started: float) -> str:
         detail = f"  {progress.detail}" if progress.detail else ""
         took = elapsed(self._seconds(progress, started))
         mark = _MARKS[progress.state]
-        return shown(f"{mark} {progress.stage:<10} {progress.subject:<44} {took:>7}{detail}")
+        return self._visible(
+            f"{mark} {progress.stage:<10} {progress.subject:<44} {took:>7}{detail}"
+        )
 
     def _seconds(self, progress: Progress, started: float) -> float:
         return time.monotonic() - started if progress.seconds is None else progress.seconds

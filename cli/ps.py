@@ -1,29 +1,50 @@
 """`gpuctl ps`: the runs, newest first."""
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from cli.plan import JsonOption
-from cli.session import session
+from cli.options import output, session
+
+if TYPE_CHECKING:
+    from cli.output import Output
+    from engine.history import RunRecord
 
 
-def ps(context: typer.Context, as_json: JsonOption = False) -> None:
-    """List the runs: where, how they ended, exit code, cost."""
-    from cli.terminal import money, say, say_json
+def ps(
+    context: typer.Context,
+    number: Annotated[
+        int | None, typer.Option("-n", metavar="N", min=1, help="The newest N runs alone.")
+    ] = None,
+) -> None:
+    """List the runs: where, how they ended, exit code, cost.
+
+    $ gpuctl ps -n 20
+    $ gpuctl ps --json | jq '.[0].run_id'
+    """
     from engine.history import History
 
     with History(session(context).state / "runs") as history:
-        entries = history.runs()
-    if as_json:
-        say_json([entry.model_dump(mode="json") for entry in entries])
-        return
+        entries = history.runs()[:number]
+    out = output(context)
+    out.show([entry.model_dump(mode="json") for entry in entries], _lines(entries, out))
+
+
+def _lines(entries: "Sequence[RunRecord]", out: "Output") -> Iterator[str]:
+    from cli.terminal import money
+
     if not entries:
-        say("No run yet.")
+        yield "No run yet."
         return
-    say(f"{'RUN':<28} {'CLUSTER':<16} {'NODES':>5} {'STATUS':<8} {'EXIT':>4} {'COST':>9}  STARTED")
-    for entry in entries:
-        code = "" if entry.exit_code is None else str(entry.exit_code)
-        cost = "" if entry.cost_usd is None else money(entry.cost_usd)
-        say(
-            f"{entry.run_id:<28} {entry.cluster:<16} {entry.nodes:>5} {entry.status:<8} "
-            f"{code:>4} {cost:>9}  {entry.started:%Y-%m-%d %H:%M:%S}"
+    rows = (
+        (
+            *(entry.run_id, entry.cluster, str(entry.nodes), entry.status),
+            "" if entry.exit_code is None else str(entry.exit_code),
+            "" if entry.cost_usd is None else money(entry.cost_usd),
+            f"{entry.started:%Y-%m-%d %H:%M:%S}",
         )
+        for entry in entries
+    )
+    head = ("RUN", "CLUSTER", "NODES", "STATUS", "EXIT", "COST", "STARTED")
+    yield from out.table(head, rows, right=("NODES", "EXIT", "COST"))

@@ -1,30 +1,38 @@
 """`gpuctl exec CLUSTER -- CMD` at the speed of its nodes: only what that takes is imported.
 
-Whatever is not plain (options, a cluster that is not there, a lab that is down) is left to the
-parser and to `cli.exec_`, which act alike and explain.
+Whatever is not plain (options but the lab's, a cluster that is not there, a lab that is down) is
+left to the parser and to `cli.exec_`, which act alike and explain.
 """
 
 import json
 import os
-import sys
 from socket import socket
 
 from cli.answers import said, shell_line, show
-from cli.terminal import say
+from cli.output import Output
+from cli.words import named_lab, own_words
 from nodes import dial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from lab.places import Places
 
+_OPTIONS = {"--lab": False, "--lab-name": True}
+"""The options that this form takes, and whether a value follows."""
+
+_OUT = Output()
+
 
 def run(arguments: list[str]) -> int | None:
     """The exit code, once the command has run; None where it is not for this module."""
-    lab, rest = _lab(arguments)
-    found = plain(rest)
+    found = plain(arguments)
     if found is None:
         return None
-    name, command = found
+    options, name, command = found
+    try:
+        lab = _lab(options)
+    except ValueError:
+        return None
     folder = _folder(lab, name)
     connection = _connection(folder, lab)
     if connection is None:
@@ -36,23 +44,22 @@ def run(arguments: list[str]) -> int | None:
 
         return _fail(str(broker_lost(name, folder)))
     except KeyboardInterrupt:
-        sys.stderr.write("gpuctl: interrupted; `gpuctl status` tells what exists\n")
+        _OUT.complain("gpuctl: interrupted; `gpuctl status` tells what exists")
         return 130
 
 
-def _lab(arguments: list[str]) -> "tuple[Places | None, list[str]]":
-    """The lab that the first options name, None where they name none; and what follows."""
-    if not arguments[:1] or arguments[0] not in ("--lab", "--lab-name"):
-        return None, arguments
+def _lab(options: list[str]) -> "Places | None":
+    """Return the lab that the options name, None for AWS; ValueError for a name of no lab."""
+    if not options:
+        return None
     from config.errors import InputError
     from lab.places import DEFAULT, Places
 
-    if arguments[0] == "--lab":
-        return Places(DEFAULT), arguments[1:]
+    names = [word.partition("=")[2] for word in options if word != "--lab"]
     try:
-        return Places("".join(arguments[1:2])), arguments[2:]
-    except InputError:
-        return None, []
+        return Places((names or [DEFAULT])[-1])
+    except InputError as error:
+        raise ValueError from error
 
 
 def _connection(folder: str, lab: "Places | None") -> socket | None:
@@ -75,20 +82,39 @@ def _show(answers: dial.Message) -> int:
     for kind in ("unreachable", "error"):
         if kind in answers:
             return _fail("; ".join(answers[kind]))
-    return show({name: said(answer) for name, answer in answers.items()})
+    return show({name: said(answer) for name, answer in answers.items()}, _OUT)
 
 
-def plain(arguments: list[str]) -> tuple[str, list[str]] | None:
-    """Cluster and command of `exec CLUSTER [--] COMMAND…` without options."""
-    if len(arguments) < 3 or arguments[0] != "exec" or arguments[1].startswith("-"):
+def plain(arguments: list[str]) -> tuple[list[str], str, list[str]] | None:
+    """Return the lab's options, cluster and command of `exec CLUSTER [--] COMMAND…`.
+
+    None for a line that has other options in front of the command, or is no such line.
+    """
+    before = own_words(arguments, _OPTIONS, 0)
+    if arguments[before : before + 1] != ["exec"]:
         return None
-    name, command = arguments[1], arguments[2:]
-    if command[0] == "--":
+    behind = arguments[before + 1 :]
+    end = own_words(behind, _OPTIONS, 1)
+    command = behind[end:]
+    if command[:1] == ["--"]:
         command = command[1:]
-    elif any(word.startswith("-") for word in command):
+    elif command and command[0].startswith("-"):  # an option that the parser may know
         return None
-    is_name = name and "/" not in name and name not in {".", ".."}
-    return (name, command) if command and is_name else None
+    options, names = _sorted([*arguments[:before], *behind[:end]])
+    is_name = len(names) == 1 and "/" not in names[0] and names[0] not in {"", ".", ".."}
+    return (options, names[0], command) if command and is_name else None
+
+
+def _sorted(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return options, each with its value behind `=`, and the other words."""
+    options, others = list[str](), list[str]()
+    rest = iter(words)
+    for word in rest:
+        if word == "--lab-name":
+            options.append(f"{word}={next(rest, '')}")
+        else:
+            (options if word.startswith("--lab") else others).append(named_lab(word))
+    return options, others
 
 
 def _folder(lab: "Places | None", name: str) -> str:
@@ -108,5 +134,5 @@ def _is_up(lab: "Places") -> bool:
 
 
 def _fail(text: str) -> int:
-    say(f"gpuctl: error: {text}", sys.stderr)
+    _OUT.complain(f"gpuctl: error: {text}")
     return 1

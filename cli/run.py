@@ -1,19 +1,20 @@
 """`gpuctl run FILE`: a job on the nodes, followed live; then keep or destroy the fleet."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.plan import JsonOption
-from cli.session import Session, confirm, progress, session, tell_warnings
-from cli.terminal import say, warn
+from cli.complete import clusters
+from cli.options import output, session
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
+    from cli.output import Output
+    from cli.session import Session
+    from config.loading.overrides import Overrides
     from config.run.run_file import Run
     from config.target import Target
     from engine.events import Event
@@ -25,18 +26,38 @@ if TYPE_CHECKING:
 
 def run(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The run file, or a manifest.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The run file, or a manifest.")],
     cluster: Annotated[
-        str | None, typer.Option("--cluster", "-c", help="Where; by default the only cluster.")
+        str | None,
+        typer.Option(
+            "--cluster",
+            "-c",
+            metavar="CLUSTER",
+            help="Where; by default the only cluster.",
+            autocompletion=clusters,
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set a variable, whatever the file says."),
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="N", help="How many nodes, whatever the file says.")
     ] = None,
     on_stop: Annotated[
-        str | None, typer.Option(help="keep or destroy the cluster; by default the file's on_stop.")
+        str | None,
+        typer.Option(
+            metavar="keep|destroy", help="What becomes of the cluster; by default as the file says."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the launch plan, run nothing.")
     ] = False,
     inventory: Annotated[
-        Path | None, typer.Option(help="With --dry-run: a saved inventory instead of a cluster.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --dry-run: a saved inventory instead of a cluster."
+        ),
     ] = None,
     no_image: Annotated[
         bool,
@@ -46,11 +67,18 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME", help="Let the run have this credential of your environment."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Run a job, follow it, and exit with the job's own code (125: gpuctl itself failed)."""
-    here = session(context)
-    wanted = _wanted(file, on_stop)
+    """Run a job on a cluster and follow it to its end.
+
+    The exit code is the job's own; 125 means that gpuctl itself failed.
+
+    $ gpuctl run train.yaml
+    $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
+    """
+    from config.loading.overrides import Overrides
+
+    here, out = session(context), output(context)
+    wanted = _wanted(file, Overrides(tuple(env or ()), nodes), on_stop, out)
     if no_image:
         wanted = wanted.model_copy(update={"image": None, "registry_auth": None})
     if inventory is not None and not dry_run:
@@ -62,33 +90,34 @@ def run(
 
     plan = launch_plan(wanted, there, new_run_id(wanted.name))
     for text in plan.warnings:
-        warn(text)
+        out.warn(text)
     if dry_run:
         from cli.launch_text import show
 
-        show(plan, as_json)
+        show(plan, out)
         return
-    _permit(plan, secret or ())
-    raise typer.Exit(_run(here, plan, there, as_json))
+    _permit(plan, secret or (), out)
+    raise typer.Exit(_run(here, plan, there, out))
 
 
-def _permit(plan: "LaunchPlan", allowed: "Collection[str]") -> None:
+def _permit(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
     """Ask whether the run may have what opens the person's own accounts; InputError if not."""
     from engine.secrets import credentials
 
     for name in credentials(plan):
         if name not in allowed:
             question = f"{plan.name} takes {name} from your environment. Give it to the job?"
-            confirm(question, option=f"--secret {name}")
+            out.confirm(question, option=f"--secret {name}")
 
 
-def _wanted(file: Path, on_stop: str | None) -> "Run":
-    """The run of the file, --on-stop laid over; its warnings told."""
+def _wanted(file: Path, overrides: "Overrides", on_stop: str | None, out: "Output") -> "Run":
+    """Return the run of the file with what the command line overrides; report its warnings."""
+    from cli.validate import report_warnings
     from config.errors import InputError
-    from config.loading.load import load_run
+    from config.loading.load import check, load_run
 
-    wanted = load_run(file)
-    tell_warnings(file)
+    wanted = load_run(file, overrides)
+    report_warnings(check(file, overrides), out)
     if on_stop is None:
         return wanted
     if on_stop not in {"keep", "destroy"}:
@@ -111,7 +140,7 @@ def _saved(path: Path) -> "Inventory":
         raise InputError(f"{path}: is not an inventory", hint) from error
 
 
-def _inventory(here: Session, name: str | None) -> "Inventory":
+def _inventory(here: "Session", name: str | None) -> "Inventory":
     """The inventory of the cluster named, or of the only one."""
     from config.errors import InputError
     from provision.records.record import load_inventory, records
@@ -127,7 +156,7 @@ def _inventory(here: Session, name: str | None) -> "Inventory":
     return load_inventory(name, here.cluster_target(name))
 
 
-def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -> int:
+def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output") -> int:
     """The run is over, its fleet kept or destroyed; the job's exit code."""
     from cli.lab_evidence import LabEvidence
     from cli.run_view import RunView
@@ -139,10 +168,10 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
     values = resolve(plan)
     if plan.on_stop == "destroy":
         _check_account(there.cluster, target)
-    plan = _with_image(plan, there, values, as_json)
-    view = RunView(plan, as_json)
-    if plan.dashboard and not as_json:
-        say(_dashboard(here, plan))
+    plan = _with_image(plan, there, values, out)
+    view = RunView(plan, out)
+    if plan.dashboard:
+        out.note(_dashboard(here, plan))
     folder = evidence_folder(target.runs, plan.run_id)
     lab = LabEvidence(here.lab, there, folder) if here.lab else None
 
@@ -152,33 +181,35 @@ def _run(here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool) -
             lab.see(event)
 
     running = run_plan(plan, there, target.runs, see, values)
-    result = _follow(here, plan, there, running, as_json)
+    result = _follow(here, plan, there, running, out)
     try:
         if lab is not None:
             lab.wait()
     finally:
         # Before the result is printed: whoever reads that may have gone, or stopped reading.
-        gone = _destroyed(here, plan, there, as_json)
+        gone = _destroyed(here, plan, there, out)
     evidence = folder if folder.exists() else None
     view.end(result, evidence)
     if isinstance(gone, GpuctlError):
         raise gone
     if gone is not None:
-        tell(gone, as_json)
+        tell(gone, out)
         _note_cost(target.runs, plan.run_id, gone.cost_usd)
-    if as_json:
+    if out.as_json:
         view.end_json(result, gone.cost_usd if gone else None, evidence)
     return result.exit_code
 
 
 def _follow(
-    here: Session,
+    here: "Session",
     plan: "LaunchPlan",
     there: "Inventory",
     running: "Coroutine[Any, Any, RunResult]",
-    as_json: bool,
+    out: "Output",
 ) -> "RunResult":
     """Follow the run to its end. Where that fails, a cluster that was to go goes all the same."""
+    import asyncio
+
     from engine.session import ClusterBusy, RunGoesOn
 
     try:
@@ -188,8 +219,8 @@ def _follow(
     except BaseException as error:
         if plan.on_stop == "destroy":
             # also after a failure of ours and a second Ctrl-C: what was to go must not bill on
-            warn(str(error) or "interrupted")
-            tell(destroy(here, plan.run_id, there, as_json), as_json)
+            out.warn(str(error) or "interrupted")
+            tell(destroy(here, plan.run_id, there, out), out)
         raise
 
 
@@ -204,36 +235,37 @@ def _check_account(cluster: str, target: "Target") -> None:
 
 
 def _destroyed(
-    here: Session, plan: "LaunchPlan", there: "Inventory", as_json: bool
+    here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output"
 ) -> "Teardown | GpuctlError | None":
     """Remove the cluster where the run says so; return what became of that."""
     if plan.on_stop != "destroy":
         return None
     try:
-        return destroy(here, plan.run_id, there, as_json)
+        return destroy(here, plan.run_id, there, out)
     except GpuctlError as error:
         return error
 
 
 def _with_image(
-    plan: "LaunchPlan", there: "Inventory", secrets: dict[str, str], as_json: bool
+    plan: "LaunchPlan", there: "Inventory", secrets: dict[str, str], out: "Output"
 ) -> "LaunchPlan":
     """The plan with its image pulled on all nodes and pinned; what that found is told."""
     if plan.image is None:
         return plan
+    import asyncio
+
     from engine.container_images import pull
 
-    with progress(as_json) as view:
+    with out.progress() as view:
         pinned = asyncio.run(pull(plan, there, secrets, view.report))
     assert pinned.image is not None
-    if not as_json:
-        say(f"-- image {pinned.image.reference}, {pinned.image.digest or pinned.image.id}")
+    out.note(f"-- image {pinned.image.reference}, {pinned.image.digest or pinned.image.id}")
     for text in pinned.warnings[len(plan.warnings) :]:
-        warn(text)
+        out.warn(text)
     return pinned
 
 
-def _dashboard(here: Session, plan: "LaunchPlan") -> str:
+def _dashboard(here: "Session", plan: "LaunchPlan") -> str:
     """Where the run's dashboard will be, and how to reach it: no port of a node is open to us."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
@@ -250,7 +282,7 @@ def _note_cost(runs: Path, run_id: str, cost: float | None) -> None:
             history.set_cost(run_id, cost)
 
 
-def destroy(here: Session, run_id: str, there: "Inventory", as_json: bool) -> "Teardown":
+def destroy(here: "Session", run_id: str, there: "Inventory", out: "Output") -> "Teardown":
     """Remove the cluster of a run that is over. Where that fails, its nodes power off all the same.
 
     Raises GpuctlError that says so.
@@ -259,7 +291,7 @@ def destroy(here: Session, run_id: str, there: "Inventory", as_json: bool) -> "T
     from engine.session import attending
 
     try:
-        with attending(run_id, there), progress(as_json) as view:
+        with attending(run_id, there), out.progress() as view:
             return remove(here, there.cluster, view)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, what is beside them bills on"
@@ -267,9 +299,9 @@ def destroy(here: Session, run_id: str, there: "Inventory", as_json: bool) -> "T
         raise
 
 
-def tell(teardown: "Teardown", as_json: bool) -> None:
-    """Say what was removed and what it cost; with `as_json` that is part of the document."""
+def tell(teardown: "Teardown", out: "Output") -> None:
+    """Say what was removed and what it cost; in JSON that is part of the run's document."""
     from cli.down import show
 
-    if not as_json:
-        show(teardown, as_json=False)
+    if not out.as_json:
+        show(teardown, out)

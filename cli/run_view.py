@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cli.terminal import elapsed, json_text, say, say_json
+from cli.terminal import elapsed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cli.output import Output as Out
     from engine.events import Event, NetworkSeen, NodeInterrupted, Output, RankStarted
     from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
@@ -24,16 +25,16 @@ def prefix(rank: int, width: int, colored: bool) -> str:
 
 
 class RunView:
-    """Shows the events of a run; with `as_json` each is a JSON line on stderr."""
+    """Shows the events of a run; where stdout has a document each is a JSON line on stderr."""
 
-    def __init__(self, plan: "LaunchPlan", as_json: bool) -> None:
+    def __init__(self, plan: "LaunchPlan", out: "Out") -> None:
         from engine.lines import WholeLines
         from engine.nccl_tests import TableParser
 
         self._plan = plan
-        self._as_json = as_json
+        self._out = out
         self._width = len(str(len(plan.nodes) - 1))
-        self._colored = sys.stdout.isatty() and not as_json
+        self._colored = out.has_color
         self._tables = TableParser()
         self._lines = WholeLines()
         self._ranks: dict[int, int] = {}
@@ -42,8 +43,9 @@ class RunView:
     def event(self, event: "Event") -> None:
         """The event is shown."""
         self._tables.feed(event)
-        if self._as_json:
-            say(json_text(event.model_dump_json()), sys.stderr)
+        if self._out.as_json:
+            if not self._out.is_quiet:
+                self._out.record(event.model_dump_json(), sys.stderr)
         elif event.kind == "output":
             self._show(self._lines.feed(event))
         elif event.kind == "rank_started":
@@ -51,36 +53,35 @@ class RunView:
         elif event.kind == "network_seen":
             self._network_seen(event)
         elif event.kind == "output_judged":
-            say(f"-- {event.level}: {event.text}")
+            self._out.say(f"-- {event.level}: {event.text}")
         elif event.kind in ("evidence", "table_written"):
             pass  # `end` says where it is, and shows the table
         elif event.kind == "node_interrupted":
-            say(f"-- {interruption(event, self._name(event.rank))}")
+            self._out.say(f"-- {interruption(event, self._name(event.rank))}")
         else:
             if event.kind == "run_finished":
                 self._show(self._lines.rest())
                 self._tell_proofs()
-            say(f"-- {told(event)}")
+            self._out.note(f"-- {told(event)}")
 
     def _show(self, lines: "Sequence[Output]") -> None:
         for line in lines:
-            say(prefix(line.rank, self._width, self._colored) + line.text)
+            self._out.say(prefix(line.rank, self._width, self._colored) + line.text)
 
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
         """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.
 
-        With `as_json` nothing is shown, see `end_json`.
+        Where stdout has a document nothing is shown, see `end_json`.
         """
-        if self._as_json:
-            return
         from cli.tables import table_lines
 
         for table in self._tables.tables:
-            say("\n" + "\n".join(table_lines(table, self._name(table.facts.rank))))
-        say("")
-        say("\n".join(verdict(result)))
+            lines = table_lines(table, self._name(table.facts.rank), self._out)
+            self._out.say("\n" + "\n".join(lines))
+        self._out.say("")
+        self._out.say("\n".join(verdict(result)))
         if evidence is not None:
-            say(f"Evidence: what was seen of the lost node is in {evidence}")
+            self._out.say(f"Evidence: what was seen of the lost node is in {evidence}")
 
     def _name(self, rank: int) -> str:
         return self._plan.nodes[rank].name
@@ -93,13 +94,13 @@ class RunView:
         if len(self._ranks) == event.size:
             names = fold(self._name(rank) for rank in self._ranks.values())
             count = f"all {event.size} ranks" if event.size > 1 else "the only rank"
-            say(f"-- {count} started, on {names}")
+            self._out.note(f"-- {count} started, on {names}")
             self._ranks.clear()
 
     def _network_seen(self, event: "NetworkSeen") -> None:
         """What fails or may fail the run at once; proofs when there is one of every node."""
         if event.level != "proof":
-            say(f"-- network {event.level}: {event.text}")
+            self._out.say(f"-- network {event.level}: {event.text}")
             return
         name = self._name(event.rank)
         text = event.text.removeprefix(name)
@@ -111,7 +112,7 @@ class RunView:
         from nodes.names import fold
 
         for text in texts or tuple(self._proofs):
-            say(f"-- network: {fold(self._proofs.pop(text))}{text}")
+            self._out.note(f"-- network: {fold(self._proofs.pop(text))}{text}")
 
     def end_json(
         self, result: "RunResult", cost_usd: float | None, evidence: "Path | None"
@@ -123,7 +124,7 @@ class RunView:
         value["tables"] = [table.model_dump(mode="json") for table in self._tables.tables]
         value["cost_usd"] = cost_usd
         value["evidence"] = evidence
-        say_json(value)
+        self._out.show(value, ())
 
 
 def verdict(result: "RunResult") -> list[str]:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cli.options import output
+
 
 class Kind(StrEnum):
     """The files that people write."""
@@ -13,9 +15,16 @@ class Kind(StrEnum):
     RUN = "run"
 
 
-def schema(kind: Annotated[Kind, typer.Argument(help="Which file's schema.")]) -> None:
-    """Print the JSON Schema of cluster or run files."""
-    from cli.terminal import say_json
+def schema(
+    context: typer.Context,
+    kind: Annotated[Kind, typer.Argument(metavar="cluster|run", help="Which file's schema.")],
+) -> None:
+    """Print the JSON Schema of cluster or run files.
+
+    $ gpuctl schema run > run.schema.json
+    """
+    from dataclasses import replace
+
     from config.schema import json_schema
 
-    say_json(json_schema(kind.value))
+    replace(output(context), as_json=True).show(json_schema(kind.value), ())

@@ -1,27 +1,22 @@
-"""What the global options say: which target, how to speak."""
+"""What a command acts on: AWS, or a lab of this machine."""
 
-import contextlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-import typer
+from typing import TYPE_CHECKING
 
 from config.errors import InputError
 from config.folders import state_home
 
 if TYPE_CHECKING:
     from cli.progress import ProgressView
-    from config.cluster.cluster_file import Cluster
     from config.target import Target
     from lab.places import Places
 
 
 @dataclass(frozen=True)
 class Session:
-    """The global options of one command. `lab` is None where the target is AWS."""
+    """The target that a command's options mean. `lab` is None where that is AWS."""
 
     lab: "Places | None" = None
     region: str | None = None
@@ -54,11 +49,10 @@ class Session:
         """How this very gpuctl is called for a connection in the region."""
         import sys
 
-        import gpuctl
-
+        door = Path(__file__).parent.parent / "gpuctl.py"
         profile = ("--profile", self.profile) if self.profile else ()
         lab = self.lab.options if self.lab else ()
-        return (sys.executable, gpuctl.__file__, *lab, "--region", region, *profile, "ssm-proxy")
+        return (sys.executable, str(door), *lab, "--region", region, *profile, "ssm-proxy")
 
     def _target(self, region: str | None) -> "Target":
         chosen = self.region or region or os.environ.get("AWS_REGION")
@@ -128,54 +122,3 @@ class Session:
                 "the lab is not running, so no cluster exists in it",
                 f"start one with `gpuctl {options} up FILE`",
             )
-
-
-def session(context: typer.Context) -> Session:
-    """The session of a command's context."""
-    return cast(Session, context.find_root().obj)
-
-
-def cluster_of(path: Path) -> "Cluster":
-    """The cluster of a file, its warnings told; raises InputError."""
-    from config.loading.load import load_cluster
-
-    cluster = load_cluster(path)
-    tell_warnings(path)
-    return cluster
-
-
-def tell_warnings(path: Path) -> None:
-    """What is odd about a file that is valid is on stderr, one line each."""
-    import sys
-
-    from cli.terminal import say
-    from config.loading.load import check
-
-    for diagnostic in check(path):
-        say(str(diagnostic), sys.stderr)
-
-
-def confirm(question: str, yes: bool = False, option: str = "--yes") -> None:
-    """Ask the person, unless `yes`; InputError where they say no, or cannot be asked.
-
-    `option` is what says yes on the command line.
-    """
-    import sys
-
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InputError(
-            f"there is no terminal to ask on: {question}", f"add {option} if that is what you want"
-        )
-    if not typer.confirm(question):
-        raise InputError("nothing was done", "answer y to go on")
-
-
-@contextlib.contextmanager
-def progress(as_json: bool) -> "Iterator[ProgressView]":
-    """A view of progress: live on a terminal, plain lines elsewhere, on stderr with --json."""
-    from cli.progress import ProgressView
-
-    with ProgressView(as_json=as_json) as view:
-        yield view

@@ -5,19 +5,27 @@ from typing import Annotated
 
 import typer
 
-from cli.down import ClusterArgument
-from cli.session import session
+from cli.arguments import ClusterArgument, NodeArgument
+from cli.options import session
 
 
 def ssh(
     context: typer.Context,
     cluster: ClusterArgument,
-    node: Annotated[str, typer.Argument(help="node0, node1, … or bastion.")] = "node0",
+    node: NodeArgument = "node0",
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command instead of a shell.")
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="A command instead of a shell, as it is."),
     ] = None,
 ) -> None:
-    """Open a shell on a node; this process becomes `ssh`."""
+    """Open a shell on a node, or run one command there.
+
+    gpuctl becomes `ssh`, with host keys pinned. Options of gpuctl are written before the command;
+    behind its first word, or behind `--`, all is for `ssh`.
+
+    $ gpuctl ssh demo node1
+    $ gpuctl ssh demo node0 -- -N -L 8265:10.0.0.5:8265
+    """
     from config.errors import InputError
     from nodes.openssh import openssh_config
     from provision.records.record import load_inventory

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.session import session
+from cli.options import session
 
 
 def ssm_proxy(context: typer.Context, instance: Annotated[str, typer.Argument()]) -> None:

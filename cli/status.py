@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.plan import JsonOption
-from cli.session import session
+from cli.complete import clusters as known_clusters
+from cli.options import output, session
 
 if TYPE_CHECKING:
     from provision.status import ClusterStatus
@@ -14,17 +14,26 @@ if TYPE_CHECKING:
 
 def status(
     context: typer.Context,
-    cluster: Annotated[str | None, typer.Argument(help="One cluster; by default all.")] = None,
-    as_json: JsonOption = False,
+    cluster: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CLUSTER",
+            help="One cluster; by default all.",
+            autocompletion=known_clusters,
+        ),
+    ] = None,
 ) -> None:
-    """Show the clusters that exist, their nodes, and what they have cost so far."""
+    """Show the clusters that exist, their nodes, and their cost so far.
+
+    $ gpuctl status
+    $ gpuctl status demo --json
+    """
     from dataclasses import asdict
 
-    from cli.terminal import say, say_json, warn
     from config.errors import InputError
     from provision.records.record import unreadable
 
-    here = session(context)
+    here, out = session(context), output(context)
     found: tuple[ClusterStatus, ...] = ()
     if not here.is_lab_down():
         from provision.status import clusters
@@ -37,13 +46,9 @@ def status(
         if found[0].state == "elsewhere":
             raise InputError(f"cluster '{cluster}': {found[0].problems[0]}", "")
     for complaint in unreadable(here.remembered()):
-        warn(str(complaint))
-    if as_json:
-        say_json([asdict(each) for each in found])
-    elif not found:
-        say("No cluster exists.")
-    for each in found if not as_json else ():
-        say("\n".join(lines(each)))
+        out.warn(str(complaint))
+    text = [line for each in found for line in lines(each)] or ["No cluster exists."]
+    out.show([asdict(each) for each in found], text)
 
 
 def lines(cluster: "ClusterStatus") -> list[str]:

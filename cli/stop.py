@@ -1,24 +1,27 @@
 """`gpuctl stop RUN`: the run is over on every node."""
 
-import asyncio
-
 import typer
 
-from cli.logs import RunArgument
-from cli.plan import JsonOption
-from cli.session import session
+from cli.arguments import RunArgument
+from cli.options import output, session
 
 
-def stop(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
-    """Stop a run gracefully on all its nodes; the cluster stays, unless the run says destroy."""
+def stop(context: typer.Context, run: RunArgument) -> None:
+    """Stop a run gracefully on all its nodes.
+
+    The cluster stays, unless the run says `on_stop: destroy`.
+
+    $ gpuctl stop nccl-tests
+    """
+    import asyncio
+
     from cli.run_view import verdict
-    from cli.terminal import say, say_json
     from config.errors import InputError
     from engine.history import History
     from engine.session import stop as stop_run
     from provision.records.record import load_inventory
 
-    here = session(context)
+    here, out = session(context), output(context)
     runs = here.state / "runs"
     with History(runs) as history:
         entry = history.find(run)
@@ -29,8 +32,5 @@ def stop(context: typer.Context, run: RunArgument, as_json: JsonOption = False) 
     if entry.on_stop == "destroy":
         from cli.run import destroy, tell
 
-        tell(destroy(here, entry.run_id, inventory, as_json), as_json)
-    if as_json:
-        say_json(result.model_dump(mode="json"))
-    else:
-        say("\n".join(verdict(result)))
+        tell(destroy(here, entry.run_id, inventory, out), out)
+    out.show(result.model_dump(mode="json"), verdict(result))

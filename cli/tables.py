@@ -1,34 +1,30 @@
 """nccl-tests' tables as text: both halves of every row, and what is known of the table."""
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cli.output import Output
     from engine.history import KeptFinding
     from engine.nccl_tests import Facts, Table, Timing
 
-_HALF = f"{'time':>10} {'algbw':>8} {'busbw':>8} {{wrong:>9}}"
-_HALF_UNITS = f"{'us':>10} {'GB/s':>8} {'GB/s':>8} {'':>9}"
-_WIDTH = 38  # of a half
 
-
-def table_lines(table: "Table", node: str) -> list[str]:
+def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
     """The table that `node` printed: what it is, its rows, and its footer."""
     halves = [half for row in table.rows for half in (row.out_of_place, row.in_place)]
     differences = any(half is not None and half.error is not None for half in halves)
-    half = _HALF.format(wrong="error" if differences else "wrong")
-    lines = [
-        _title(table.facts, node),
-        f"{'':>26}  {'out-of-place':^{_WIDTH}}  {'in-place':^{_WIDTH}}",
-        f"{'size':>12} {'type':>8} {'op':>4}  {half}  {half}",
-        f"{'bytes':>12} {'':>8} {'':>4}  {_HALF_UNITS}  {_HALF_UNITS}",
-    ]
+    bandwidths = ("algbw\nGB/s", "busbw\nGB/s", "error" if differences else "wrong")
+    halves_head = ("out-of-place\nus", *bandwidths, "in-place\nus", *bandwidths)
+    head = ("size\nbytes", "type", "op", *halves_head)
+    rows = []
     for row in table.rows:
         op = row.redop if row.redop not in (None, "none") else ""
         texts = (_half(one, table.facts.is_checked) for one in (row.out_of_place, row.in_place))
-        lines.append(f"{row.size:>12} {row.dtype:>8} {op:>4}  {'  '.join(texts)}")
-    return [*map(str.rstrip, lines), *_footer(table.facts)]
+        rows.append((str(row.size), row.dtype, op, *chain.from_iterable(texts)))
+    lines = out.table(head, rows, right=head)
+    return [_title(table.facts, node), *lines, *_footer(table.facts)]
 
 
 def transport_lines(findings: "Iterable[KeptFinding]", names: "list[str]") -> list[str]:
@@ -75,11 +71,12 @@ def _footer(facts: "Facts") -> list[str]:
     return lines
 
 
-def _half(half: "Timing | None", is_checked: bool) -> str:
+def _half(half: "Timing | None", is_checked: bool) -> tuple[str, ...]:
+    """Time, both bandwidths, and wrong values."""
     if half is None:
-        return f"{'-':>10} {'-':>8} {'-':>8} {'-':>9}"
+        return ("-",) * 4
     if half.error is not None and is_checked:
         wrong = f"{half.error:g}"
     else:
         wrong = "unchecked" if half.wrong is None or not is_checked else str(half.wrong)
-    return f"{half.time_us:>10.1f} {half.algbw:>8.2f} {half.busbw:>8.2f} {wrong:>9}"
+    return f"{half.time_us:.1f}", f"{half.algbw:.2f}", f"{half.busbw:.2f}", wrong

@@ -1,18 +1,34 @@
 """`gpuctl templates`: what a run file can extend."""
 
-from cli.plan import JsonOption
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli.options import output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.output import Output
+    from config.loading.templates import Template
 
 
-def templates(as_json: JsonOption = False) -> None:
-    """List the run files that `extends: NAME` takes: gpuctl's own, and yours."""
-    from cli.terminal import say, say_json
+def templates(context: typer.Context) -> None:
+    """List the run files that `extends: NAME` takes.
+
+    They are gpuctl's own, and yours.
+
+    $ gpuctl templates
+    """
     from config.loading.templates import templates as all_templates
 
-    found = all_templates()
-    if as_json:
-        say_json([vars(template) for template in found])
-        return
-    width = max((len(template.name) for template in found), default=0)
-    for template in found:
-        whose = f" ({template.path})" if template.is_users else ""
-        say(f"{template.name:<{width}}  {template.type:<10}  {template.summary}{whose}".rstrip())
+    out, found = output(context), all_templates()
+    out.show([vars(template) for template in found], _lines(found, out))
+
+
+def _lines(found: "tuple[Template, ...]", out: "Output") -> "Iterator[str]":
+    rows = (
+        (one.name, one.type, one.summary + (f" ({one.path})" if one.is_users else ""))
+        for one in found
+    )
+    yield from out.table(("TEMPLATE", "TYPE", "SUMMARY"), rows)

@@ -1,26 +1,24 @@
-"""Plain words on the terminal, for commands that must start fast (no rich here).
+"""Text for the terminal, for commands that must start fast (no rich here).
 
-All that gpuctl prints passes here. What jobs, nodes, AWS and its tags say may hold control
-characters that retitle, clear or rewrite a reader's terminal: they are shown, not obeyed.
+What jobs, nodes, AWS and its tags say may hold control characters that retitle, clear or rewrite a
+reader's terminal: they are shown, not obeyed.
 """
 
-import json
 import re
-import sys
-from typing import Any, TextIO
-
-is_raw = False
-"""True where control characters pass as they are (the option --raw)."""
+from collections.abc import Iterable, Sequence
 
 # Colours pass (SGR). C0 but for tab and newline, DEL and C1; and what turns the direction of text.
 _CONTROLS = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def shown(text: str) -> str:
-    """Return the text with control characters made visible, escape as `^[`."""
-    if is_raw or text.isprintable():
+def shown(text: str, is_plain: bool = False) -> str:
+    """Return the text with control characters made visible, escape as `^[`.
+
+    Colours stay, unless `is_plain`.
+    """
+    if text.isprintable():
         return text
-    return _CONTROLS.sub(_visible, text)
+    return _CONTROLS.sub(_visible_plain if is_plain else _visible, text)
 
 
 def _visible(found: "re.Match[str]") -> str:
@@ -33,24 +31,40 @@ def _visible(found: "re.Match[str]") -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
-def say(text: str, to: TextIO | None = None) -> None:
-    """Print the text, on stdout or `to`."""
-    print(shown(text), file=to, flush=True)
-
-
-def warn(text: str) -> None:
-    """Print one line of warning on stderr."""
-    say(f"gpuctl: warning: {text}", sys.stderr)
-
-
-def say_json(value: Any) -> None:
-    """Print the value on stdout as one JSON document."""
-    print(json_text(json.dumps(value, indent=2, default=str, ensure_ascii=False)), flush=True)
+def _visible_plain(found: "re.Match[str]") -> str:
+    return "" if len(found[0]) > 1 else _visible(found)
 
 
 def json_text(text: str) -> str:
     """Return the JSON text with all that could act on a terminal escaped; its values are equal."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    width: int | None = None,
+    right: Sequence[str] = (),
+) -> list[str]:
+    """Return the lines of a table, none wider than `width`: cells are wrapped, nothing is cut off.
+
+    Without a width every row is one line. The columns named by `right` are aligned to the right.
+    """
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for name in head:
+        drawn.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(shown(cell, is_plain=True)) for cell in row))
+    text = StringIO()
+    console = Console(file=text, width=width or 10_000, color_system=None)
+    console.print(drawn)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
 def money(amount: float | None) -> str:

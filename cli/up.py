@@ -1,16 +1,17 @@
 """`gpuctl up FILE`: the cluster of the file exists and is ready for a run."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from cli.plan import FileArgument, JsonOption, RefreshOption, show
-from cli.session import cluster_of, confirm, progress, session
+from cli.arguments import FileArgument
+from cli.options import RefreshOption, YesOption, output, session
+from cli.plan import cluster_of, show
 
 if TYPE_CHECKING:
-    from nodes.inventory import Inventory
+    from collections.abc import Iterator
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+    from nodes.inventory import Inventory
 
 
 def up(
@@ -18,41 +19,39 @@ def up(
     file: FileArgument,
     yes: YesOption = False,
     refresh: RefreshOption = False,
-    as_json: JsonOption = False,
 ) -> None:
-    """Create or change the cluster of FILE, and wait until it is ready for a run."""
+    """Create or change a cluster, and wait until it is ready.
+
+    $ gpuctl up cluster.yaml
+    $ gpuctl up cluster.yaml --lab --yes
+    """
     from cli.held import refuse_while_held
     from provision import up as life
 
-    here = session(context)
-    cluster = cluster_of(file)
-    with progress(as_json) as view:
+    here, out = session(context), output(context)
+    cluster = cluster_of(file, out)
+    with out.progress() as view:
         here.ensure_lab(view)
         target = here.target(cluster.region)
         fleet_plan = life.plan(cluster, target, view.report, refresh=refresh)
-    if not as_json:
-        show(fleet_plan, as_json=False)
+    if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
+        show(fleet_plan, out)
     plan = fleet_plan.plan
     if not plan.only_adds:
-        refuse_while_held(here, cluster.name)
+        refuse_while_held(here, cluster.name, out)
     if not plan.is_empty:
-        confirm(f"Create or change cluster {cluster.name}?", yes)
+        out.confirm(f"Create or change cluster {cluster.name}?", yes)
     if not plan.only_adds and not yes:  # one may have begun while the person read the plan
-        refuse_while_held(here, cluster.name)
-    with progress(as_json) as view:
+        refuse_while_held(here, cluster.name, out)
+    with out.progress() as view:
         here.ensure_image(cluster.image, target.region, view)
         inventory = life.up(fleet_plan, target, view.report)
-    _show(inventory, as_json)
+    out.show(inventory.model_dump(mode="json"), _lines(inventory))
 
 
-def _show(inventory: "Inventory", as_json: bool) -> None:
-    from cli.terminal import say, say_json
-
-    if as_json:
-        say_json(inventory.model_dump(mode="json"))
-        return
+def _lines(inventory: "Inventory") -> "Iterator[str]":
     way = f": bastion {inventory.bastion.address}" if inventory.bastion else ""
-    say(f"\nCluster {inventory.cluster} is ready{way}")
+    yield f"\nCluster {inventory.cluster} is ready{way}"
     for node in inventory.nodes:
         public = f"  {node.public_ip}" if node.public_ip else ""
-        say(f"  rank {node.rank}  {node.name}  {node.private_ip}{public}  {node.instance_id}")
+        yield f"  rank {node.rank}  {node.name}  {node.private_ip}{public}  {node.instance_id}"

@@ -1,29 +1,61 @@
 """`gpuctl validate FILE…`: every complaint about cluster and run files, before anything costs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.options import output
 from config.errors import InvalidFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cli.output import Output
+    from config.diagnostic import Diagnostic
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Cluster and run files, manifests.")],
+    context: typer.Context,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Cluster and run files, manifests.")
+    ],
 ) -> None:
-    """Check cluster and run files; each complaint is one line, exit 2 if there is any."""
-    from cli.terminal import say
+    """Check cluster and run files, before anything costs.
+
+    Each complaint is one line; the exit code is 2 if there is an error. With --json the document
+    lists each file with its complaints.
+
+    $ gpuctl validate cluster.yaml run.yaml
+    $ gpuctl validate *.yaml --json
+    """
     from config.loading.load import check
 
-    complaints = []
-    for path in files:
-        found = check(path)
-        errors = [d for d in found if d.severity == "error"]
-        complaints += errors
-        for diagnostic in found:
-            if diagnostic.severity == "warning":
-                say(str(diagnostic))
-        if not errors:
-            say(f"{path}: ok")
-    if complaints:
-        raise InvalidFiles(complaints)
+    out = output(context)
+    found = {path: check(path) for path in files}
+    errors = [one for complaints in found.values() for one in complaints if one.severity == "error"]
+    if out.as_json:
+        document = [
+            {
+                "file": str(path),
+                "ok": not any(one.severity == "error" for one in complaints),
+                "complaints": [{**vars(one), "severity": one.severity} for one in complaints],
+            }
+            for path, complaints in found.items()
+        ]
+        out.show(document, ())
+        raise typer.Exit(InvalidFiles.exit_code if errors else 0)
+    for path, complaints in found.items():
+        for one in complaints:
+            if one.severity != "error":
+                out.say(str(one))
+        if not any(one.severity == "error" for one in complaints):
+            out.say(f"{path}: ok")
+    if errors:
+        raise InvalidFiles(errors)
+
+
+def report_warnings(found: "Iterable[Diagnostic]", out: "Output") -> None:
+    """Print on stderr what is odd about a file that is valid, one line each."""
+    for diagnostic in found:
+        out.complain(str(diagnostic))

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from cli.output import Output
 from config.errors import InputError
 from config.target import Target
 from engine import session
@@ -188,8 +189,8 @@ def test_a_run_that_began_while_the_plan_was_read_is_seen(
 ) -> None:
     planned(monkeypatch, REPLACES)
     asked: list[str] = []
-    monkeypatch.setattr("cli.held.refuse_while_held", lambda here, name: asked.append("head"))
-    monkeypatch.setattr("cli.up.confirm", lambda question, yes: asked.append("person"))
+    monkeypatch.setattr("cli.held.refuse_while_held", lambda here, name, out: asked.append("head"))
+    monkeypatch.setattr(Output, "confirm", lambda out, question, yes: asked.append("person"))
     assert gpuctl("up", str(file)).exit_code == 0
     assert asked == ["head", "person", "head"]
     asked.clear()

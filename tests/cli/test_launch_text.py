@@ -3,6 +3,7 @@
 import pytest
 
 from cli.launch_text import show
+from cli.output import Output
 from engine.launch_plan import ImagePlan, LaunchPlan, NodePlan
 from engine.network.promise import NetworkPlan
 
@@ -64,10 +65,10 @@ rank 1  node1  10.0.0.1  worker
 
 
 def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    show(PLAN, as_json=False)
+    show(PLAN, Output())
     assert capsys.readouterr().out == TEXT
 
 
 def test_json_is_the_plan_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    show(PLAN, as_json=True)
+    show(PLAN, Output(as_json=True))
     assert LaunchPlan.model_validate_json(capsys.readouterr().out) == PLAN

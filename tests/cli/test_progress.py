@@ -2,12 +2,12 @@
 
 import pytest
 
-from cli.progress import ProgressView
+from cli.output import Output
 from config.progress import Progress
 
 
 def test_piped_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressView() as view:
+    with Output().progress() as view:
         view.report(Progress("boot", "node0", "start"))
         view.report(Progress("boot", "node0", "running", "console read"))
         view.report(Progress("boot", "node0", "running", "console read"))
@@ -22,6 +22,6 @@ def test_piped_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_with_json_progress_leaves_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressView(as_json=True) as view:
+    with Output(as_json=True).progress() as view:
         view.report(Progress("boot", "node0", "start"))
     assert capsys.readouterr().out == ""

@@ -136,10 +136,10 @@ def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_
 @pytest.mark.parametrize(
     ("words", "plain"),
     [
-        ("exec demo -- true", ("demo", ["true"])),
-        ("exec demo -- ls -l", ("demo", ["ls", "-l"])),
-        ("exec demo ls", ("demo", ["ls"])),
-        ("exec demo ls -l", None),
+        ("exec demo -- true", ([], "demo", ["true"])),
+        ("exec demo -- ls -l", ([], "demo", ["ls", "-l"])),
+        ("exec demo ls", ([], "demo", ["ls"])),
+        ("exec demo ls -l", ([], "demo", ["ls", "-l"])),
         ("exec demo --json -- ls", None),
         ("exec --json demo -- ls", None),
         ("exec demo --", None),

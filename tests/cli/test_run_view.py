@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from cli.output import Output as Out
 from cli.run_view import RunView
 from engine.events import (
     Event,
@@ -36,7 +37,7 @@ NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026
 def test_a_notice_says_which_node_what_when_and_what_follows(
     capsys: pytest.CaptureFixture[str], at: str, when: str
 ) -> None:
-    RunView(make_plan(), as_json=False).event(NOTICE.model_copy(update={"at": at}))
+    RunView(make_plan(), Out()).event(NOTICE.model_copy(update={"at": at}))
     assert capsys.readouterr().out == (
         f"-- rank 1: AWS takes node1's spot instance back: terminate at {when};"
         " the run fails then, unless it ends before\n"
@@ -44,7 +45,7 @@ def test_a_notice_says_which_node_what_when_and_what_follows(
 
 
 def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    RunView(make_plan(), as_json=True).event(NOTICE)
+    RunView(make_plan(), Out(as_json=True)).event(NOTICE)
     assert capsys.readouterr().err == (
         '{"kind":"node_interrupted","time":1795162145.0,"rank":1,"action":"terminate",'
         '"at":"2026-11-20T08:11:01Z"}\n'
@@ -52,7 +53,7 @@ def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[s
 
 
 def shown(capsys: pytest.CaptureFixture[str], *events: Event) -> list[str]:
-    view = RunView(make_plan(), as_json=False)
+    view = RunView(make_plan(), Out())
     for event in events:
         view.event(event)
     return capsys.readouterr().out.splitlines()
@@ -122,7 +123,7 @@ def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixtur
     how: dict[str, Any] = {"status": "failed", "exit_code": 125, "first_failed_rank": 1}
     how |= {"first_failed_node": "node1", "reason": "node1 cannot be reached: x", "last_lines": ()}
     result = RunResult(run_id="job-1", started=now, ended=now, **how)
-    view = RunView(make_plan(), as_json=False)
+    view = RunView(make_plan(), Out())
     view.end(result, Path("/runs/job-1/evidence"))
     assert capsys.readouterr().out.splitlines()[1:] == [
         "Run job-1: failed in 0.0s, exit code 125: node1 cannot be reached: x",
@@ -130,5 +131,6 @@ def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixtur
     ]
     view.end(result, None)
     assert "Evidence" not in capsys.readouterr().out
+    view = RunView(make_plan(), Out(as_json=True))
     view.end_json(result, None, Path("/runs/job-1/evidence"))
     assert json.loads(capsys.readouterr().out)["evidence"] == "/runs/job-1/evidence"

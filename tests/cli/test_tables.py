@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cli.output import Output
 from cli.tables import table_lines, transport_lines
 from engine.history import History, KeptFinding
 from engine.nccl_tests import Facts, Row, Table, Timing
@@ -43,32 +44,27 @@ def test_both_halves_and_what_was_not_checked() -> None:
             out_of_bounds=1,
         ),
         "node0",
+        Output(),
     )
     assert lines == [
         "all_reduce on node0: nccl-tests 2.19.6, NCCL 2.28.9",
-        f"{'out-of-place':>53}{'in-place':>38}",
-        "        size     type   op        time    algbw    busbw     wrong"
-        "        time    algbw    busbw     wrong",
-        "       bytes                        us     GB/s     GB/s          "
-        "          us     GB/s     GB/s",
-        "     1048576    float  sum        51.2     1.00     1.50         0"
-        "        51.2     1.00     2.50         3",
-        "     1048576    float             51.2     1.00     1.50         0"
-        "        51.2     1.00     2.50 unchecked",
-        "     1048576    float  sum           -        -        -         -"
-        "        51.2     1.00     2.50         0",
+        "   size              out-of-place  algbw  busbw         in-place  algbw  busbw",
+        "  bytes   type   op            us   GB/s   GB/s  wrong        us   GB/s   GB/s      wrong",
+        "1048576  float  sum          51.2   1.00   1.50      0      51.2   1.00   2.50          3",
+        "1048576  float               51.2   1.00   1.50      0      51.2   1.00   2.50  unchecked",
+        "1048576  float  sum             -      -      -      -      51.2   1.00   2.50          0",
         "Average bus bandwidth: 2 GB/s",
         "Out of bounds values: 1, failed",
     ]
 
 
 def test_a_difference_is_shown_as_one_and_zeros_without_a_check_are_unchecked() -> None:
-    old = table_lines(table(row(half(1, None, 2e-07), half(2, None, 5e-07))), "node0")
+    old = table_lines(table(row(half(1, None, 2e-07), half(2, None, 5e-07))), "node0", Output())
     assert "error" in old[2]
-    assert "2e-07" in old[4]
-    unchecked = table_lines(table(row(half(1), half(2)), is_checked=False), "node0")
-    assert unchecked[4].count("unchecked") == 2
-    broken = table_lines(table(ended_at=64, lost=2), "node0")
+    assert "2e-07" in old[3]
+    unchecked = table_lines(table(row(half(1), half(2)), is_checked=False), "node0", Output())
+    assert unchecked[3].count("unchecked") == 2
+    broken = table_lines(table(ended_at=64, lost=2), "node0", Output())
     assert broken[-2:] == ["Incomplete: it ended at 64 bytes", "Rows that could not be read: 2"]
 
 

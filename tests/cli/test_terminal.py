@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cli
-from cli import terminal
 from cli.answers import show
-from cli.progress import ProgressView
-from cli.terminal import json_text, say, say_json, shown, warn
+from cli.output import Output
+from cli.terminal import json_text, shown
 from config.progress import Progress
 
 ATTACKS = {
@@ -52,20 +51,24 @@ def test_json_has_no_control_and_the_same_value(text: str) -> None:
 
 def test_every_way_to_the_terminal_is_filtered(capsys: pytest.CaptureFixture[str]) -> None:
     attack = "\x1b]0;owned\x07\x9b2J"
-    say(attack)
-    warn(attack)
-    say_json({"tag": attack})
-    show({"node0": (attack, 0)})
-    with ProgressView() as view:
+    out = Output()
+    out.say(attack)
+    out.note(attack)
+    out.warn(attack)
+    out.show({}, [attack])
+    Output(as_json=True).show({"tag": attack}, ())
+    Output(as_json=True).record(json.dumps({"tag": attack}, ensure_ascii=False))
+    show({"node0": (attack, 0)}, out)
+    out.say("\n".join(out.table(("NAME",), [(attack,)])))
+    with out.progress() as view:
         view.report(Progress("capacity", attack, "failed", attack))
     seen = capsys.readouterr()
     assert "owned" in seen.out
     assert not re.search(r"[\x1b\x07\x9b]", seen.out + seen.err)
 
 
-def test_raw_passes_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "is_raw", True)
-    assert shown("\x1b[2J") == "\x1b[2J"
+def test_raw_passes_everything() -> None:
+    assert Output(is_raw=True).visible("\x1b[2J") == "\x1b[2J"
 
 
 def test_nothing_of_the_command_line_prints_by_another_way() -> None:
@@ -73,12 +76,13 @@ def test_nothing_of_the_command_line_prints_by_another_way() -> None:
     others = [
         f"{path.name}: {line.strip()}"
         for path in sorted(folder.glob("*.py"))
-        if path.name != "terminal.py"
+        if path.name != "output.py"
         for line in path.read_text().splitlines()
         if re.search(r"\bprint\(|std(out|err)\.write\(|typer\.echo\(", line)
     ]
     assert others == [
         "main.py: typer.echo(f\"gpuctl {version('gpuctl')}\")",
         "progress.py: self._live.console.print(self._line(progress, started), markup=False)",
-        'quick.py: sys.stderr.write("gpuctl: interrupted; `gpuctl status` tells what exists\\n")',
+        "progress.py: print(self._visible(line), file=self._to, flush=True)",
+        "terminal.py: console.print(drawn)",
     ]

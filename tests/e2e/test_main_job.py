@@ -60,7 +60,7 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
     )
     shown = gpuctl("--lab", "results", "nccl-tests")
     assert shown.startswith(f"Run {run_id}: done, exit code 0\nTransport: ")
-    assert f"{rows[-1]['size']:>12}" in shown
+    assert f"\n{rows[-1]['size']} " in shown
     assert "Out of bounds values : 0 OK" in gpuctl("--lab", "logs", run_id, "--rank", "0")
 
 

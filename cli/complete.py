@@ -1,0 +1,60 @@
+"""What the shell offers for a half-written word: names that this machine remembers.
+
+Only files are read: no API is asked, and nothing that could ask one is imported.
+"""
+
+import json
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cli.options import Options
+from cli.session import Session
+from config.errors import InputError
+
+
+def clusters(context: typer.Context) -> list[str]:
+    """Return the names of the clusters of the target that the line means so far."""
+    return sorted(path.parent.name for path in _state(context).glob("clusters/*/cluster.json"))
+
+
+def nodes(context: typer.Context) -> list[str]:
+    """Return the names of the nodes of the line's cluster, and `bastion` where it has one."""
+    path = _state(context) / "clusters" / str(context.params.get("cluster")) / "inventory.json"
+    try:
+        inventory = json.loads(path.read_bytes())
+        found = [node["name"] for node in inventory["nodes"]]
+        return [*found, "bastion"] if inventory["bastion"] else found
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def runs(context: typer.Context) -> list[tuple[str, str]]:
+    """Return the ids of the runs, newest first, each with its status and cluster."""
+    import sqlite3
+
+    path = _state(context) / "runs" / "runs.sqlite"
+    query = "SELECT run_id, status, cluster FROM runs ORDER BY started DESC"
+    with (
+        suppress(sqlite3.Error),  # no run was started yet, or its file is damaged
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database,
+    ):
+        found = database.execute(query).fetchall()
+        return [(run_id, f"{status} on {cluster}") for run_id, status, cluster in found]
+    return []
+
+
+def _state(context: typer.Context) -> Path:
+    """Return the state folder of the target that the line means so far."""
+    levels: list[Any] = [context]
+    while levels[-1].parent is not None:
+        levels.append(levels[-1].parent)
+    given = Options()
+    for level in reversed(levels):  # what stands later on the line wins
+        given.take(level.params)
+    try:
+        return Session(given.places).state
+    except InputError:  # no lab can have that name
+        return Path("/nowhere")

@@ -1,0 +1,78 @@
+"""The options that commands share, and what those of one line mean together."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.output import Output
+from cli.session import Session
+
+if TYPE_CHECKING:
+    from lab.places import Places
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+RefreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--refresh", help="Renew the user data and settings that machines were launched with."
+    ),
+]
+
+
+@dataclass
+class Options:
+    """What the options say that stand before or after every command."""
+
+    lab: bool = False
+    lab_name: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    backend: str | None = None
+    as_json: bool = False
+    quiet: bool = False
+    no_color: bool = False
+    raw: bool = False
+    debug: bool = False
+    command: str = ""
+    """The command of the line, once the parser knows it."""
+
+    def take(self, given: dict[str, Any]) -> None:
+        """Keep what was given; what stands later on the line wins."""
+        for name in SHARED & given.keys():
+            if given[name] not in (None, False):
+                setattr(self, name, given[name])
+
+    @property
+    def places(self) -> "Places | None":
+        """The lab that is meant; InputError for a name that no lab can have."""
+        if not self.lab and self.lab_name is None:
+            return None
+        from lab.places import DEFAULT, Places
+
+        return Places(DEFAULT if self.lab_name is None else self.lab_name)
+
+    @property
+    def output(self) -> Output:
+        """How the command speaks."""
+        return Output(self.as_json, self.quiet, self.no_color, self.raw)
+
+
+SHARED = frozenset(Options.__dataclass_fields__) - {"command"}
+"""The names of the options that every command takes."""
+
+
+def options(context: typer.Context) -> Options:
+    """Return the options of a command's context."""
+    return context.find_root().ensure_object(Options)
+
+
+def session(context: typer.Context) -> Session:
+    """Return what the command acts on."""
+    given = options(context)
+    return Session(given.places, given.region, given.profile, given.backend)
+
+
+def output(context: typer.Context) -> Output:
+    """Return the command's way to print."""
+    return options(context).output

@@ -1,0 +1,111 @@
+"""The one place that prints: what of a command's words is shown, where, and in which form."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from cli import terminal
+from cli.terminal import json_text, shown
+from config.errors import InputError
+
+TYPE_CHECKING = False  # as typing's; the quick form of `exec` imports this file
+if TYPE_CHECKING:
+    from cli.progress import ProgressView
+
+
+@dataclass(frozen=True)
+class Output:
+    """A command's way to the person: text, or one JSON document with `as_json`.
+
+    With `as_json` stdout has the document and nothing else. `is_quiet` leaves out progress, never
+    results, warnings and errors. `is_raw`: control characters pass as they are.
+    """
+
+    as_json: bool = False
+    is_quiet: bool = False
+    no_color: bool = False
+    is_raw: bool = False
+
+    def show(self, document: Any, lines: Iterable[str]) -> None:
+        """Print a result on stdout: the document with `as_json`, else the lines."""
+        if self.as_json:
+            text = json.dumps(document, indent=2, default=str, ensure_ascii=False)
+            print(json_text(text), flush=True)
+        else:
+            text = "\n".join(lines)
+            if text:
+                self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a part of a result on stdout; nothing with `as_json`."""
+        if not self.as_json:
+            print(self.visible(text), flush=True)
+
+    def note(self, text: str) -> None:
+        """Print what happens on the way to a result; nothing with `as_json` or `is_quiet`."""
+        if not self.is_quiet:
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        """Print one line of warning on stderr."""
+        self.complain(f"gpuctl: warning: {text}")
+
+    def complain(self, text: str) -> None:
+        """Print the text on stderr, in every form of output."""
+        print(self.visible(text), file=sys.stderr, flush=True)
+
+    def record(self, value: str, to: TextIO | None = None) -> None:
+        """Print a JSON text as one line, on stdout or `to`."""
+        print(json_text(value), file=to, flush=True)
+
+    def confirm(self, question: str, yes: bool = False, option: str = "--yes") -> None:
+        """Ask the person on stderr, unless `yes`.
+
+        Raises InputError where they say no, or cannot be asked; `option` is what says yes on the
+        command line.
+        """
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            hint = f"add {option} if that is what you want"
+            raise InputError(f"there is no terminal to ask on: {question}", hint)
+        print(f"{self.visible(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise InputError("nothing was done", "answer y to go on")
+
+    def progress(self) -> "ProgressView":
+        """Return a view of progress, to be entered: live on a terminal, plain lines elsewhere.
+
+        It is on stderr with `as_json`, and shows nothing with `is_quiet`.
+        """
+        from cli.progress import ProgressView
+
+        to = sys.stderr if self.as_json else sys.stdout
+        return ProgressView(None if self.is_quiet else to, self.visible)
+
+    def table(
+        self, head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()
+    ) -> list[str]:
+        """Return the lines of a table that fits the terminal; in a pipe every row is one line."""
+        from shutil import get_terminal_size
+
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        return terminal.table(head, rows, width, right)
+
+    @property
+    def has_color(self) -> bool:
+        """Whether gpuctl's own words on stdout are coloured (https://no-color.org, 2026-11-22)."""
+        if self.as_json or self._is_plain:
+            return False
+        return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+
+    def visible(self, text: str) -> str:
+        """Return the text as it may reach a terminal."""
+        return text if self.is_raw else shown(text, self._is_plain)
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.no_color or bool(os.environ.get("NO_COLOR"))

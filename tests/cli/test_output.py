@@ -1,0 +1,209 @@
+"""What of a command's words reaches stdout and stderr: text, JSON, quiet, colours, questions."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.output import Output
+from cli.run_view import RunView
+from cli.terminal import table
+from config.errors import InputError
+from config.progress import Progress
+from engine.events import Output as Line
+from engine.events import RunStarted
+from tests.cli.test_command import COMMAND, ROOT, gpuctl
+from tests.engine.conftest import make_plan
+
+
+def test_a_document_is_all_of_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=True)
+    with out.progress() as view:
+        view.report(Progress("up", "node0", "running"))
+    out.say("part of a result")
+    out.note("on the way")
+    out.warn("odd")
+    out.show({"a": 1}, ["never"])
+    seen = capsys.readouterr()
+    assert seen.out == '{\n  "a": 1\n}\n'
+    assert seen.err == "up: node0: running\ngpuctl: warning: odd\n"
+
+
+def test_quiet_leaves_out_progress_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(is_quiet=True)
+    with out.progress() as view:
+        view.report(Progress("up", "node0", "running"))
+    out.note("on the way")
+    out.say("part")
+    out.show({}, ["of", "a result"])
+    out.warn("odd")
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("part\nof\na result\n", "gpuctl: warning: odd\n")
+
+
+@pytest.mark.parametrize(("as_json", "events"), [(False, ""), (True, "")])
+def test_a_quiet_run_shows_output_and_verdict(
+    as_json: bool, events: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = RunView(make_plan(), Output(as_json=as_json, is_quiet=True))
+    begun = RunStarted.model_construct(
+        kind="run_started", time=1.0, run_id="job-1", nodes=(), startup_order="any"
+    )
+    view.event(begun)
+    view.event(Line(time=1, rank=0, stream="stdout", text="hello"))
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("" if as_json else "[0] hello\n", events)
+
+
+@pytest.mark.parametrize(
+    ("environment", "out", "colored"),
+    [
+        ({}, Output(), False),
+        ({"FORCE_COLOR": "1"}, Output(), True),
+        ({"FORCE_COLOR": ""}, Output(), False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, Output(), False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": ""}, Output(), True),
+        ({"FORCE_COLOR": "1"}, Output(no_color=True), False),
+        ({"FORCE_COLOR": "1"}, Output(as_json=True), False),
+    ],
+)
+def test_colours_are_chosen_in_one_place(
+    environment: dict[str, str],
+    out: Output,
+    colored: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    RunView(make_plan(), out).event(Line(time=1, rank=0, stream="stdout", text="hello"))
+    line = capsys.readouterr().out
+    if not out.as_json:
+        assert line == ("\033[36m[0] \033[0mhello\n" if colored else "[0] hello\n")
+
+
+def test_no_colour_takes_those_of_jobs_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for out in (Output(), Output(no_color=True)):
+        out.say("\x1b[1;31mred\x1b[0m\x1b[2J")
+    assert capsys.readouterr().out == "\x1b[1;31mred\x1b[0m^[[2J\nred^[[2J\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_yes"), [("y\n", True), ("YES\n", True), ("n\n", False), ("", False)]
+)
+def test_a_question_is_on_stderr(
+    answer: str,
+    is_yes: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    out = Output(as_json=True)
+    if is_yes:
+        out.confirm("Remove \x1b]it?")
+    else:
+        with pytest.raises(InputError, match=r"^nothing was done; answer y to go on$"):
+            out.confirm("Remove \x1b]it?")
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("", "Remove ^[]it? [y/N]: ")
+
+
+def test_without_a_terminal_a_question_is_an_error_that_names_the_option(tmp_path: Path) -> None:
+    for words in (("down", "demo"), ("--json", "down", "demo"), ("down", "demo", "--quiet")):
+        done = gpuctl("--region", "us-east-1", *words, home=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "gpuctl: error: there is no terminal to ask on: Remove cluster demo and everything in"
+            " it?; add --yes if that is what you want\n"
+        )
+
+
+def test_validate_has_a_document(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("type: task\nname: hello\ncommands: [x]\n")
+    bad.write_text("type: task\nname: hello\ncommands: [x]\nnodes: 0\n")
+    done = gpuctl("validate", "--json", str(good), str(bad), home=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert json.loads(done.stdout) == [
+        {"file": str(good), "ok": True, "complaints": []},
+        {
+            "file": str(bad),
+            "ok": False,
+            "complaints": [
+                {
+                    "file": str(bad),
+                    "line": 4,
+                    "column": 8,
+                    "code": "E202",
+                    "message": "'nodes' is 0, below 1",
+                    "hint": "use 1 to 512",
+                    "severity": "error",
+                }
+            ],
+        },
+    ]
+    assert gpuctl("validate", str(good), "--json", home=tmp_path).returncode == 0
+
+
+ROWS = [
+    ("nccl-tests-20261122-101500", "a-cluster-with-a-long-name", "64", "done"),
+    ("hello", "demo", "2", "failed"),
+]
+
+
+def test_a_table_in_a_pipe_has_a_line_for_each_row() -> None:
+    assert table(("RUN", "CLUSTER", "NODES", "STATUS"), ROWS, right=("NODES",)) == [
+        "RUN                         CLUSTER                     NODES  STATUS",
+        "nccl-tests-20261122-101500  a-cluster-with-a-long-name     64  done",
+        "hello                       demo                            2  failed",
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 60, 40, 24])
+def test_a_narrow_table_wraps_and_cuts_nothing_off(width: int) -> None:
+    lines = table(("RUN", "CLUSTER", "NODES", "STATUS"), ROWS, width, right=("NODES",))
+    assert max(map(len, lines)) <= width
+    letters = sorted("".join(cell for row in ROWS for cell in row) + "RUNCLUSTERNODESSTATUS")
+    assert sorted("".join(lines).replace(" ", "")) == letters
+
+
+def test_a_tables_cells_are_text() -> None:
+    assert table(("N",), [("[red]x[/red] \x1b[31m:smile:\x1b[2J",)])[1] == (
+        "[red]x[/red] :smile:^[[2J"
+    )
+
+
+def test_a_terminals_table_fits_it(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "50"}
+    try:
+        done = subprocess.run(
+            [str(COMMAND), "templates"], cwd=ROOT, env=environment,
+            stdin=subprocess.DEVNULL, stdout=slave, check=False,
+        )  # fmt: skip
+        os.close(slave)
+        shown = b""
+        try:
+            while block := os.read(master, 65536):
+                shown += block
+        except OSError:  # Linux: all of it was read, and nobody writes any more
+            pass
+    finally:
+        os.close(master)
+    lines = shown.decode().splitlines()
+    assert done.returncode == 0
+    assert lines[0].split() == ["TEMPLATE", "TYPE", "SUMMARY"]
+    assert max(map(len, lines)) <= 50
+    assert len(lines) > len(gpuctl("templates", home=tmp_path).stdout.splitlines())
