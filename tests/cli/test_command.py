@@ -62,6 +62,28 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr == "[]\n"
 
 
+def test_a_wheel_without_its_extra_says_which_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'moto':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import gpuctl\n"
+        "gpuctl.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "lab", "fault", "list", "--lab=t-down"],
+        cwd=ROOT, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "gpuctl: error: the lab needs moto, which is not installed; install gpuctl with its extra"
+        " `lab`: uv tool install --force '.[lab]' in its checkout\n"
+    )
+
+
 def test_six_mistakes_of_different_kinds_are_six_lines(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
@@ -177,12 +199,6 @@ def test_debug_writes_the_traceback_to_a_file_and_not_to_the_terminal(tmp_path: 
     assert "Traceback" not in done.stderr
     path = Path(done.stderr.strip().rpartition(" ")[2])
     assert "Traceback" in path.read_text()
-
-
-def test_the_cli_page_is_what_the_commands_say() -> None:
-    from cli.command_reference import PAGE, page
-
-    assert PAGE.read_text() == page(), "run `make docs`"
 
 
 def test_the_schema_is_json_and_describes_every_field(tmp_path: Path) -> None:
