@@ -1,0 +1,132 @@
+"""Completion by the function that the shell really calls, from what this machine remembers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shlex import quote
+
+import pytest
+
+from config.target import Target
+from engine.history import History
+from tests.cli.conftest import remember
+from tests.cli.test_command import COMMAND, ROOT
+from tests.engine.conftest import make_inventory, make_plan
+
+SHOW_MODULES = """\
+import json, sys
+sys.argv = ["gpuctl"]
+import gpuctl
+try:
+    gpuctl.main()
+except SystemExit:
+    pass
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})), file=sys.stderr)
+"""
+
+
+def environment(remembered: Target) -> dict[str, str]:
+    home = str(remembered.state.parents[1])
+    path = f"{COMMAND.parent}:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": home, "XDG_STATE_HOME": home}
+
+
+@pytest.fixture
+def known(remembered: Target) -> Target:
+    """A machine that knows two clusters on AWS, one in the lab `b`, and a run."""
+    inventory = make_inventory(2)
+    remember(inventory, remembered)
+    remember(inventory.model_copy(update={"cluster": "debug", "bastion": None}), remembered)
+    lab = Target("lab", "us-east-1", remembered.state.parent / "labs" / "b")
+    remember(inventory.model_copy(update={"cluster": "in-lab"}), lab)
+    with History(remembered.runs) as history:
+        history.begin(make_plan())
+    return remembered
+
+
+LINES = {
+    "st": ["status", "stop"],
+    "lab fault ": ["list", "set", "clear"],
+    "ssh ": ["debug", "demo"],
+    "ssh de": ["debug", "demo"],
+    "exec dem": ["demo"],
+    "down dem": ["demo"],
+    "status deb": ["debug"],
+    "run file.yaml --cluster deb": ["debug"],
+    "ssh demo ": ["node0", "node1", "bastion"],
+    "ssh debug ": ["node0", "node1"],
+    "ssh unknown ": [],
+    "logs ": ["job-000001"],
+    "results j": ["job-000001"],
+    "stop j": ["job-000001"],
+    "up file.yaml --reg": ["--region"],
+    "--lab=b ssh ": ["in-lab"],
+    "ssh --lab-name b ": ["in-lab"],
+    "ssh --lab=b ": ["in-lab"],
+    "--lab ssh ": [],
+    "--lab=No_Lab ssh ": [],
+}
+"""What follows `gpuctl` on a line, and what is offered for its last word."""
+
+
+def test_bash_is_offered_what_this_machine_knows(known: Target) -> None:
+    script = 'eval "$(_GPUCTL_COMPLETE=source_bash gpuctl)"; complete -p gpuctl\n'
+    for line in LINES:
+        words = f"gpuctl {line}".replace("=", " = ").split(" ")  # as bash splits them
+        script += f"COMP_WORDS=({' '.join(word or quote(word) for word in words)})\n"
+        script += (
+            f"COMP_CWORD={len(words) - 1}; _gpuctl_completion gpuctl; echo ${{COMPREPLY[@]}}\n"
+        )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env=environment(known), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    registered, *offered = done.stdout.splitlines()
+    assert registered == "complete -o default -F _gpuctl_completion gpuctl"
+    assert dict(zip(LINES, map(str.split, offered), strict=True)) == LINES
+    assert done.stderr == ""
+
+
+def test_zsh_and_fish_show_what_a_name_means(known: Target) -> None:
+    asked = {"_TYPER_COMPLETE_ARGS": "gpuctl logs ", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    for shell, shown in (
+        ("zsh", '_arguments \'*: :(("job-000001":"running on demo"))\'\n'),
+        ("fish", "job-000001\trunning on demo\n"),
+    ):
+        done = subprocess.run(
+            [str(COMMAND)],
+            env=environment(known) | asked | {"_GPUCTL_COMPLETE": f"complete_{shell}"},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout == shown
+
+
+def test_completion_asks_no_api_and_imports_nothing_heavy(known: Target) -> None:
+    for words in ("gpuctl ssh ", "gpuctl ssh demo ", "gpuctl logs "):
+        done = subprocess.run(
+            [sys.executable, "-c", SHOW_MODULES],
+            cwd=ROOT,
+            env=environment(known)
+            | {"_GPUCTL_COMPLETE": "complete_bash", "COMP_WORDS": words}
+            | {"COMP_CWORD": str(words.count(" "))},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip()
+        heavy = {"boto3", "pulumi", "asyncssh", "asyncio", "rich", "yaml", "engine", "provision"}
+        assert heavy & set(json.loads(done.stderr.splitlines()[-1])) == set()
+
+
+def test_the_shell_that_runs_is_taught(known: Target) -> None:
+    shown, installed = (
+        subprocess.run(
+            ["bash", "-c", f"gpuctl {option}; exit $?"],
+            env=environment(known), capture_output=True, text=True, check=True,
+        ).stdout
+        for option in ("--show-completion", "--install-completion")
+    )  # fmt: skip
+    assert "complete -o default -F _gpuctl_completion gpuctl" in shown
+    script = Path(environment(known)["HOME"]) / ".bash_completions" / "gpuctl.sh"
+    assert str(script) in installed
+    assert script.read_text() == shown.removesuffix("\n")
