@@ -1,6 +1,7 @@
 """`gpuctl run` from the file to the end of the job: agents are real, nodes are this machine."""
 
 import contextlib
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.run import _dashboard
 from cli.session import Session
-from config.errors import CloudError, InputError
+from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
 from config.target import Target
 from engine.history import History
@@ -98,6 +99,30 @@ def test_a_run_gets_no_credential_that_nobody_allowed(
     allowed = gpuctl_run(strangers, "--secret", "AWS_SECRET_ACCESS_KEY")
     assert allowed.exit_code == 0, allowed.output
     assert "[0] 0 of 2: ***, 15 letters" in allowed.stdout.splitlines()
+
+
+def test_the_command_line_overrides_variables_and_nodes(
+    cluster: Target, gpuctl_run: Callable[..., Result]
+) -> None:
+    done = gpuctl_run(SECRET, "--env", "TOKEN=no secret", "--nodes", "1", "--quiet")
+    assert done.exit_code == 0, done.output
+    first, _, verdict = done.stdout.splitlines()
+    assert first == "[0] 0 of 1: no secret, 9 letters"
+    assert re.fullmatch(r"Run job-\w+: done in [0-9.]+s, exit code 0", verdict)
+    assert done.stderr == ""
+
+
+def test_what_the_command_line_gets_wrong_is_located_in_its_option(
+    cluster: Target, gpuctl_run: Callable[..., Result]
+) -> None:
+    done = gpuctl_run(SECRET, "--env", "A=1", "--env", "1B=2", "--nodes", "0")
+    assert isinstance(done.exception, InvalidFiles)
+    assert str(done.exception).splitlines() == [
+        "--env:2:1: E207 the key '1B' names no variable;"
+        " use letters, digits and _, with no digit first",
+        "--nodes:1:1: E202 'nodes' is 0, below 1; use 1 to 512",
+    ]
+    assert runs(cluster) == 0
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
