@@ -28,17 +28,17 @@ from cli import (
     validate,
 )
 from cli.options import Options
+from cli.output import Output
 from cli.parser import Command, CommandForNode, CommandForNodes, Group
 from config.errors import GpuctlError, InvalidFiles
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
-_EXTRA = "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout"
 RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
 
 app = typer.Typer(
     name="gpuctl",
     cls=Group,
-    epilog="clusters.md",
+    epilog="getting-started.md",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -50,7 +50,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"gpuctl {version('gpuctl-cluster')}")
+        Output().say(f"gpuctl {version('gpuctl-cluster')}")
         raise typer.Exit
 
 
@@ -227,7 +227,9 @@ def main() -> None:
     except Exception as error:
         known, remedy = f"{type(error).__name__}: {error}", _REPORT
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("moto"):
-            known, remedy = "the lab needs moto, which is not installed", _EXTRA
+            from lab.prerequisites import INSTALL_EXTRA as remedy
+
+            known = "the lab needs moto, which is not installed"
         _end(f"gpuctl: error: {known}; {remedy}", _own_failure(given), given)
 
 

@@ -26,6 +26,11 @@ _TOOLS = {
 }
 """Commands that the lab runs, and the Debian packages that bring them."""
 
+INSTALL_EXTRA = (
+    "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout"
+)
+"""What to do where moto is missing, which the wheel without that extra does not bring."""
+
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _OLDEST_NSPAWN = 250  # older ones were never tried
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}  # capability.h
@@ -74,7 +79,7 @@ def _missing_moto() -> Iterator[Prerequisite]:
         yield Prerequisite(
             "moto",
             "not installed",
-            "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout",
+            INSTALL_EXTRA,
         )
 
 

@@ -81,7 +81,6 @@ def test_nothing_of_the_command_line_prints_by_another_way() -> None:
         if re.search(r"\bprint\(|std(out|err)\.write\(|typer\.echo\(", line)
     ]
     assert others == [
-        "main.py: typer.echo(f\"gpuctl {version('gpuctl')}\")",
         "progress.py: self._live.console.print(self._line(progress, started), markup=False)",
         "progress.py: print(self._visible(line), file=self._to, flush=True)",
         "terminal.py: console.print(drawn)",
