@@ -1,10 +1,15 @@
 """`gpuctl results RUN`: the numbers of a run."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from cli.arguments import LatestRunArgument
 from cli.logs import chosen_run
 from cli.options import output, session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def results(context: typer.Context, run: LatestRunArgument = None) -> None:
@@ -28,9 +33,16 @@ def results(context: typer.Context, run: LatestRunArgument = None) -> None:
     started = next(recorded_events(runs, entry.run_id), None)
     names = [node.name for node in getattr(started, "nodes", ())]
     names += [f"node{rank}" for rank in range(len(names), entry.nodes)]
-    code = "" if entry.exit_code is None else f", exit code {entry.exit_code}"
-    reason = f": {entry.reason}" if entry.reason and entry.status != "done" else ""
-    lines = [f"Run {entry.run_id}: {entry.status}{code}{reason}", *transport_lines(findings, names)]
-    for table in tables:
-        lines += ["", *table_lines(table, names[table.facts.rank], out)]
-    out.show(value, lines if tables else [*lines, "It printed no nccl-tests table."])
+
+    def lines() -> "Iterator[str]":
+        code = "" if entry.exit_code is None else f", exit code {entry.exit_code}"
+        reason = f": {entry.reason}" if entry.reason and entry.status != "done" else ""
+        yield f"Run {entry.run_id}: {entry.status}{code}{reason}"
+        yield from transport_lines(findings, names)
+        for table in tables:
+            yield ""
+            yield from table_lines(table, names[table.facts.rank], out)
+        if not tables:
+            yield "It printed no nccl-tests table."
+
+    out.show(value, lines())

@@ -75,6 +75,8 @@ class RunView:
         """
         from cli.tables import table_lines
 
+        if self._out.as_json:
+            return
         for table in self._tables.tables:
             lines = table_lines(table, self._name(table.facts.rank), self._out)
             self._out.say("\n" + "\n".join(lines))

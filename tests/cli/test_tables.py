@@ -1,12 +1,16 @@
 """nccl-tests' tables and the transport, as `gpuctl results` shows them."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from cli.output import Output
 from cli.tables import table_lines, transport_lines
 from engine.history import History, KeptFinding
 from engine.nccl_tests import Facts, Row, Table, Timing
-from tests.cli.test_command import gpuctl
+from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.test_history import result
 
@@ -96,3 +100,21 @@ def test_results_begin_with_status_and_transport(tmp_path: Path) -> None:
         "Transport: NCCL printed nothing that shows it",
     ]
     assert "all_reduce on node0" in lines
+
+
+def test_a_document_draws_no_table(tmp_path: Path) -> None:
+    plan = make_plan()
+    with History(tmp_path / "gpuctl/aws/runs") as history:
+        history.begin(plan)
+        history.keep_table(plan.run_id, 0, table(row(half(1), half(2))))
+    program = (
+        "import sys, gpuctl\nsys.argv = ['gpuctl', 'results', 'job', '--json']\n"
+        "try: gpuctl.main()\nexcept SystemExit: pass\nprint('rich' in sys.modules, file=sys.stderr)"
+    )
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert len(json.loads(done.stdout)["tables"]) == 1
+    assert done.stderr == "False\n"
