@@ -184,6 +184,8 @@ def _halves(
 
 def _half(columns: list[str], shape: Shape) -> Half:
     time_us, algbw, busbw = (float(text) for text in columns[:3])
+    if time_us < 0:  # a root, in a row whose last column is torn off
+        raise ValueError(columns[0])
     iterations = tuple(float(text) for text in columns[4:])
     if columns[3] == "N/A":
         return Half(time_us, algbw, busbw, None, iterations=iterations)

@@ -222,6 +222,13 @@ def test_launchers_do_not_know_what_they_would_tell(
     )
 
 
+def test_a_launcher_keeps_what_programs_are_found_by() -> None:
+    found_by = ("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHONHOME", "HOME")
+    env = dict.fromkeys((*found_by, "MOTTO"), "x")
+    script = planned(type="horovod", network="none", env=env).nodes[0].script
+    assert [line for line in script.splitlines() if line.startswith("unset ")] == ["unset MOTTO"]
+
+
 def test_deepspeeds_file_has_plain_values_of_the_network_alone() -> None:
     env = {
         "FI_A": "efa",

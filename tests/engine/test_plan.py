@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.run.run_file import Task
 from engine.launch_plan import launch_plan, new_run_id
 from engine.script import job_script
 from tests.engine.conftest import make_inventory, make_run
@@ -16,6 +17,18 @@ def test_type_without_gpus_has_no_slots() -> None:
     node = plan.nodes[0]
     assert node.environment["DSTACK_GPUS_PER_NODE"] == node.environment["DSTACK_GPUS_NUM"] == "0"
     assert node.files == {"/var/lib/gpuctl/runs/job-1/hostfile": "10.213.1.10\n10.213.1.11\n"}
+
+
+def test_programs_of_nccl_tests_are_those_that_commands_name() -> None:
+    names = (
+        *("all_reduce", "all_gather", "alltoall", "alltoallv", "broadcast", "gather"),
+        *("hypercube", "reduce", "reduce_scatter", "scatter", "sendrecv"),
+    )
+    calls = tuple(f"mpirun /opt/nccl-tests/build/{name}_perf -b 8 | tee out" for name in names)
+    others = ("./all_reduce_performance", "./my_reduce_perf", "cat scatter_perfect")
+    run = Task(type="task", name="job", nodes=2, commands=(*others, *calls))
+    plan = launch_plan(run, make_inventory(2), "job-1")
+    assert plan.programs == tuple(f"{name}_perf" for name in names)
 
 
 def test_run_ids_differ_and_say_which_run() -> None:

@@ -5,9 +5,14 @@ The quickest tests come first: a mutant is killed by the first test that fails.
 
 _MODES = ("tests/engine/test_modes.py", "tests/engine/test_mode_scripts.py")
 _RUN_FILES = ("tests/config/test_complaints.py", "tests/config/test_load.py")
+_NUMBERS = (
+    "tests/engine/test_judge.py",
+    "tests/engine/test_table_edges.py",
+    "tests/engine/test_numbers.py",
+)
 _TABLES = (
     "tests/engine/test_nccl_tests.py",
-    "tests/engine/test_numbers.py",
+    *_NUMBERS,
     "tests/engine/test_public_outputs.py",
 )
 _MANIFESTS = ("tests/config/test_manifest_values.py", "tests/config/test_manifests.py")
@@ -22,10 +27,10 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/pieces.py": (
         "tests/engine/test_launch_watch.py::test_lines_are_put_together_by_node_and_stream",
     ),
-    "engine/agent/judge.py": ("tests/engine/test_numbers.py",),
-    "engine/agent/numbers.py": ("tests/engine/test_numbers.py",),
+    "engine/agent/judge.py": _NUMBERS,
+    "engine/agent/numbers.py": _NUMBERS,
     "engine/agent/proof.py": ("tests/engine/test_proof.py", "tests/engine/test_torn_lines.py"),
-    "engine/agent/table_json.py": ("tests/engine/test_numbers.py",),
+    "engine/agent/table_json.py": _NUMBERS,
     "engine/agent/table_rows.py": _TABLES,
     "engine/agent/tables.py": _TABLES,
     "engine/agent/ranks.py": ("tests/engine/test_ranks.py",),

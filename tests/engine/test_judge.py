@@ -1,0 +1,107 @@
+"""What a run's output says against it: when it is told, and what becomes of the verdict."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.agent.judge import PIPE, Heard, Judge
+from engine.agent.states import Verdict
+from tests.engine.test_numbers import DONE, GOOD, document, judged, row, table
+
+SOCKETS = "node0:7:9 [0] NCCL INFO Using network Socket"
+FAILED = Verdict("failed", 3, 1, "node1 exited with 3", is_jobs_own=True)
+
+
+def judge(verify: str = "auto") -> Judge:
+    nodes = [{"name": f"node{n}", "private_ip": f"10.0.0.{n}"} for n in range(2)]
+    return Judge(
+        {"network": {"verify": verify, "promises": "efa", "interfaces": 4}, "nodes": nodes}
+    )
+
+
+def hear(here: Judge, text: str, rank: int = 0, ends_line: bool = True) -> list[Heard]:
+    return here.hear({"rank": rank, "stream": "stdout", "text": text, "ends_line": ends_line})
+
+
+@pytest.mark.parametrize(
+    ("line", "verify", "heard"),
+    [
+        (SOCKETS, "auto", ("network_seen", "fault", True)),
+        (SOCKETS, "warn", ("network_seen", "warning", False)),
+        (row(8, 1), "auto", ("output_judged", "fault", False)),
+        (row(8, 1), "warn", ("output_judged", "warning", False)),
+    ],
+)
+def test_a_fault_of_the_network_alone_ends_a_run_at_once(
+    line: str, verify: str, heard: tuple[str, str, bool]
+) -> None:
+    (one,) = hear(judge(verify), line)
+    assert (one.kind, one.finding.level, one.ends_run) == heard
+
+
+def test_a_last_line_without_a_newline_fails_a_run_that_was_done_and_no_other() -> None:
+    for verdict in (DONE, FAILED):
+        here = judge()
+        assert hear(here, SOCKETS, ends_line=False) == []
+        (one, *_), ended = here.end(verdict)
+        assert one.finding.text.startswith("node0 uses sockets instead of EFA: ")
+        expected = Verdict("failed", 1, 0, one.finding.text) if verdict is DONE else FAILED
+        assert ended == expected
+
+
+def test_only_wrong_data_and_failed_tests_come_before_the_jobs_own_failure() -> None:
+    incomplete = "all_reduce on node1 is incomplete: it ended at 32 bytes of 32 bytes"
+    failure = "node1: Test NCCL failure common.cu:1 'x'"
+    for lines, code, reason in (
+        (table(*GOOD[:2], footer=None), 3, f"{FAILED.reason}; {incomplete}"),
+        ([failure], 3, f"{failure}; {FAILED.reason}"),
+        ([*table(*GOOD[:2], footer=None), failure], 3,
+         f"{failure} (and 1 more); {FAILED.reason}"),
+    ):  # fmt: skip
+        verdict = judged(lines, verdict=FAILED)[1]
+        assert verdict == replace(FAILED, exit_code=code, reason=reason)
+
+
+def test_a_pipe_that_failed_is_told_once_for_each_node() -> None:
+    here, line = judge(), f"[1,0]<stderr>:{PIPE}entry 2 of the commands, part 1 of 2 ended with 3"
+    (one,) = hear(here, line)
+    assert (one.finding.level, one.finding.rank, one.finding.text) == (
+        "warning",
+        0,
+        "node0: in a pipe of entry 2 of the commands, part 1 of 2 ended with 3",
+    )
+    assert hear(here, line) == []
+    (other,) = hear(here, line, rank=1)
+    assert other.finding.text.startswith("node1: in a pipe of entry 2")
+
+
+def test_json_is_judged_once_and_what_is_no_table_says_nothing() -> None:
+    here, wrong = judge(), document(wrong=1.0)
+    (one,) = here.read_json(1, wrong)
+    assert one.finding.text == (
+        "wrong data: all_reduce on node1 has 1 wrong value at 16 bytes, in-place (float, sum)"
+    )
+    assert here.read_json(1, document(wrong=1.0)) == []
+    assert judge("off").read_json(1, wrong) == []
+    nonsense: list[dict[str, Any]] = [
+        *({}, {**wrong, "args": []}, {**wrong, "results": 1}, {**wrong, "nccl_version": "x"}),
+    ]
+    assert [judge().read_json(1, one) for one in nonsense] == [[]] * 4
+
+
+@pytest.mark.parametrize(
+    ("columns", "test"),
+    [
+        ("sum      -1", "float, sum"),
+        ("none     -1", "float"),
+        ("none      3", "float, root 3"),
+        ("max       0", "float, max, root 0"),
+        ("", "float"),
+    ],
+)
+def test_the_test_that_was_wrong_is_named(columns: str, test: str) -> None:
+    (one,) = hear(judge(), row(8, 2).replace("sum      -1", columns))
+    assert one.finding.text == (
+        f"wrong data: nccl-tests on node0 has 2 wrong values at 8 bytes, out-of-place ({test})"
+    )

@@ -1,0 +1,186 @@
+"""Where readings of nccl-tests' tables end: numbers, versions, sizes, halves, JSON beside text."""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.agent import table_json
+from engine.agent.numbers import size_text
+from engine.agent.table_rows import Half, Row, Shape, begins_row, parse_row
+from engine.agent.tables import Table, TableReader, nccl_version
+from tests.engine.test_numbers import COLUMNS, FLAGS, document, row, table
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (8, "8 bytes"),
+        (1023, "1023 bytes"),
+        (1024, "1K (1024 bytes)"),
+        (1025, "1025 bytes"),
+        (3 << 10, "3K (3072 bytes)"),
+        (64 << 20, "64M (67108864 bytes)"),
+        (1 << 30, "1G (1073741824 bytes)"),
+    ],
+)
+def test_sizes_are_written_as_flags_where_that_is_exact(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "version"),
+    [(2402, "2.4.2"), (2708, "2.7.8"), (2809, "2.8.9"), (20903, "2.9.3"), (22707, "2.27.7")],
+)
+def test_versions_of_nccl(code: int, version: str) -> None:
+    assert nccl_version(code) == version
+
+
+@pytest.mark.parametrize(
+    ("flags", "sizes"),
+    [
+        ({}, None),
+        ({"min_bytes": 8, "max_bytes": 32, "step": 2, "factor": 1}, [8, 16, 32]),
+        ({"min_bytes": 8, "max_bytes": 31, "step": 2, "factor": 1}, [8, 16]),
+        ({"min_bytes": 8, "max_bytes": 32, "step": 1, "factor": 1}, None),
+        ({"min_bytes": 0, "max_bytes": 32, "step": 2, "factor": 1}, [0]),
+        ({"min_bytes": 0, "max_bytes": 2, "step": 1, "factor": 0}, [0, 1, 2]),
+        ({"min_bytes": 8, "max_bytes": 8, "step": 0, "factor": 0}, None),
+        # Nobody counts a thousand million sizes.
+        ({"min_bytes": 8, "max_bytes": 8 << 30, "step": 8, "factor": 0}, None),
+    ],
+)
+def test_sizes_that_a_header_announces(flags: dict[str, int], sizes: list[int] | None) -> None:
+    assert Table(0, flags=flags).sizes() == sizes
+
+
+HEAD = "  16   4   float   sum   -1"
+WRONG = Shape(counts_wrong=True)
+GOOD = Half(9, 2, 3, 0), Half(8, 2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "halves"),
+    [
+        (f"{HEAD} 9 2 3 1 8 2 4 0", WRONG, (Half(9, 2, 3, 1), Half(8, 2, 4, 0))),
+        (f"{HEAD} 9 2 3 N/A 8 2 4 N/A", WRONG, (Half(9, 2, 3, None), Half(8, 2, 4, None))),
+        (f"{HEAD} 9 2 3 1 8 2 4 0", Shape(counts_wrong=False),
+         (Half(9, 2, 3, None, 1), Half(8, 2, 4, None, 0))),
+        (f"{HEAD} 9 2 3 1e-5 8 2 4 0", Shape(), (Half(9, 2, 3, None, 1e-5), Half(8, 2, 4, 0))),
+        # One half alone, behind blanks in the place of the other.
+        (f"{HEAD}{' ' * 34}8 2 4 5", WRONG, (None, Half(8, 2, 4, 5))),
+        (f"{HEAD} 8 2 4 5", WRONG, None),
+        # No number of wrong values.
+        (f"{HEAD} 9 2 3 -1 8 2 4 0", WRONG, None),
+        (f"{HEAD} 9 2 3 0.5 8 2 4 0", WRONG, None),
+        (f"{HEAD} 9 2 3 x 8 2 4 0", WRONG, None),
+        (f"{HEAD} 9 2 3 1 8 2 4", WRONG, None),
+        (HEAD, WRONG, None),
+        # The size is that of the elements, once or for every rank.
+        ("  64   4   float   sum   -1 9 2 3 0 8 2 4 0", WRONG, GOOD),
+        ("  0   0   float   sum   -1 9 2 3 0 8 2 4 0", WRONG, GOOD),
+        ("  8   4   float   sum   -1 9 2 3 0 8 2 4 0", WRONG, None),
+        ("  24   4   float   sum   -1 9 2 3 0 8 2 4 0", WRONG, None),
+    ],
+)  # fmt: skip
+def test_halves_of_a_row(
+    text: str, shape: Shape, halves: tuple[Half | None, Half | None] | None
+) -> None:
+    found = parse_row(text, shape)
+    assert (found and (found.out_of_place, found.in_place)) == halves
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [
+        *((name, 1) for name in ("int8", "uint8", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2")),
+        *((name, 2) for name in ("half", "bfloat16")),
+        *((name, 4) for name in ("int32", "uint32", "float")),
+        *((name, 8) for name in ("int64", "uint64", "double")),
+    ],
+)
+def test_every_type_of_nccl_has_its_width(dtype: str, width: int) -> None:
+    rest = "none -1 9 2 3 0 8 2 4 0"
+    assert parse_row(f"{16 * width} 16 {dtype} {rest}") is not None
+    assert parse_row(f"{17 * width} 16 {dtype} {rest}") is None
+
+
+def test_a_row_that_is_torn_tells_its_size() -> None:
+    begun = begins_row(row(16)[:60])
+    assert begun is not None
+    assert begun.size == 16
+    assert begun.add("node0:1:2 [0] NCCL INFO Connected", WRONG) is None
+    whole = begun.add(row(16)[60:], WRONG)
+    assert whole == replace(read(row(16)), is_joined=True)
+    assert begins_row("node0:1:2 [0] NCCL INFO") is None
+
+
+def read(text: str) -> Row:
+    found = parse_row(text, WRONG)
+    assert found is not None
+    return found
+
+
+def tables(*lines: str, programs: tuple[str, ...] = ()) -> list[Table]:
+    reader = TableReader(programs)
+    for line in lines:
+        reader.feed(0, "stdout", line, 7.0)
+    return reader.tables
+
+
+def test_what_a_launcher_prints_in_front_of_a_comment_is_no_part_of_it() -> None:
+    lines = [f"rank 0 says {line}" for line in table(row(8), most=16) if line != COLUMNS]
+    lines.insert(2, "rank 0 says # Reducing maxBytes to 8 due to memory limitation")
+    (found,) = tables(*lines)
+    assert (found.program, found.sizes()) == ("all_reduce_perf", [8])
+    assert (found.out_of_bounds, found.average_busbw, found.begun) == (0, 3.5, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("programs", "names"),
+    [
+        ((), ["", ""]),
+        (("scatter_perf",), ["scatter_perf", "scatter_perf"]),
+        (("scatter_perf", "gather_perf"), ["scatter_perf", "gather_perf"]),
+        (("scatter_perf", "gather_perf", "scatter_perf"), ["scatter_perf", "gather_perf"]),
+    ],
+)
+def test_tables_without_a_name_have_that_of_the_jobs_commands(
+    programs: tuple[str, ...], names: list[str]
+) -> None:
+    one = [FLAGS.format(8, 8, 1), COLUMNS, row(8), "# Out of bounds values : 0 OK"]
+    assert [found.program for found in tables(*one, *one, programs=programs)] == names
+
+
+def test_json_is_more_exact_than_the_text_and_keeps_what_only_that_has() -> None:
+    (text,) = tables(*table(f"{row(8)} 2026-11-20 19:20:21", row(16), most=16))
+    told = table_json.read(document(), 0)
+    merged = table_json.merge([text], told)
+    assert merged is text
+    assert [(one.at, one.out_of_place) for one in merged.rows] == [
+        ("2026-11-20 19:20:21", told.rows[0].out_of_place),
+        ("", told.rows[1].out_of_place),
+    ]
+    assert (merged.ranks, merged.nccl, merged.has_json) == (told.ranks, "2.28.9", True)
+
+
+def test_json_with_fewer_rows_or_without_a_footer_takes_nothing_away() -> None:
+    (text,) = tables(*table(row(8), row(16), row(32)))
+    told = table_json.read(document(), 0)
+    told.ranks, told.out_of_bounds, told.average_busbw = [], None, None
+    text.ranks = ranks = table_json.read(document(), 0).ranks
+    merged = table_json.merge([text], told)
+    assert [one.size for one in merged.rows] == [8, 16, 32]
+    assert (merged.ranks, merged.out_of_bounds, merged.average_busbw) == (ranks, 0, 3.5)
+
+
+def test_json_of_another_program_or_a_second_document_is_a_table_of_its_own() -> None:
+    (text,) = tables(*table(row(8), row(16), most=16))
+    found = [text]
+    table_json.merge(found, table_json.read(document(), 0))
+    table_json.merge(found, table_json.read(document(), 0))
+    other = table_json.read({**document(), "args": ["/opt/all_gather_perf"]}, 0)
+    table_json.merge(found, other)
+    assert [one.program for one in found] == [
+        *("all_reduce_perf", "all_reduce_perf", "all_gather_perf"),
+    ]
