@@ -1,6 +1,8 @@
 """Where readings of nccl-tests' tables end: numbers, versions, sizes, halves, JSON beside text."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -106,11 +108,13 @@ def test_every_type_of_nccl_has_its_width(dtype: str, width: int) -> None:
 
 
 def test_a_row_that_is_torn_tells_its_size() -> None:
-    begun = begins_row(row(16)[:60])
+    cut = row(16).index("51.2") + 1  # in the middle of a number
+    begun = begins_row(row(16)[:cut])
     assert begun is not None
     assert begun.size == 16
-    assert begun.add("node0:1:2 [0] NCCL INFO Connected", WRONG) is None
-    whole = begun.add(row(16)[60:], WRONG)
+    for other in ("node0:1:2 [0] NCCL INFO Connected", "  indented", "", " "):
+        assert begun.add(other, WRONG) is None
+    whole = begun.add(row(16)[cut:], WRONG)
     assert whole == replace(read(row(16)), is_joined=True)
     assert begins_row("node0:1:2 [0] NCCL INFO") is None
 
@@ -172,6 +176,7 @@ def test_json_with_fewer_rows_or_without_a_footer_takes_nothing_away() -> None:
     merged = table_json.merge([text], told)
     assert [one.size for one in merged.rows] == [8, 16, 32]
     assert (merged.ranks, merged.out_of_bounds, merged.average_busbw) == (ranks, 0, 3.5)
+    assert (merged.flags["max_bytes"], text.flags["graph"]) == (16, 0)
 
 
 def test_json_of_another_program_or_a_second_document_is_a_table_of_its_own() -> None:
@@ -184,3 +189,37 @@ def test_json_of_another_program_or_a_second_document_is_a_table_of_its_own() ->
     assert [one.program for one in found] == [
         *("all_reduce_perf", "all_reduce_perf", "all_gather_perf"),
     ]
+
+
+def test_flags_of_json_have_the_names_of_the_header() -> None:
+    flags = {
+        **{"threads": 1, "gpus": 1, "min_bytes": 8, "max_bytes": 16, "step": 2, "factor": 1},
+        **{"warmup": 5, "iterations": 20, "aggregated": 1, "checks": 1, "graph": 0},
+    }
+    assert table_json.read(document(), 0).flags == flags
+    (text,) = tables(FLAGS.format(8, 16, 1))
+    assert text.flags == flags
+    by_bytes = document()
+    by_bytes["config"]["step_bytes"] = by_bytes["config"].pop("step_factor") + 6
+    assert table_json.read(by_bytes, 0).flags == {**flags, "step": 8, "factor": 0}
+    (text,) = tables(FLAGS.format(8, 16, 1).replace("2(factor)", "8(bytes)"))
+    assert text.flags == {**flags, "step": 8, "factor": 0}
+
+
+@pytest.mark.parametrize(
+    ("okay", "too_slow"), [("true", False), ("unchecked", False), ("false", True)]
+)
+def test_json_says_whether_the_bandwidth_was_reached(okay: str, too_slow: bool) -> None:
+    told = document()
+    told["average_bus_bandwidth"]["okay"] = okay
+    assert table_json.read(told, 0).too_slow == too_slow
+
+
+def test_a_document_of_more_than_half_a_mebibyte_is_left_to_the_text(tmp_path: Path) -> None:
+    empty = len(json.dumps({"args": ""}))
+    for number, size in enumerate((512 * 1024, 512 * 1024 + 1)):
+        text = json.dumps({"args": "x" * (size - empty), "env": ["HOME=/root"]})
+        (tmp_path / f"nccl-tests-{number}.json").write_text(text)
+    (kept,) = table_json.collect(tmp_path)
+    assert len(kept["args"]) == 512 * 1024 - empty
+    assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,11 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "engine/agent/judge.py": _NUMBERS,
     "engine/agent/numbers.py": _NUMBERS,
-    "engine/agent/proof.py": ("tests/engine/test_proof.py", "tests/engine/test_torn_lines.py"),
+    "engine/agent/proof.py": (
+        "tests/engine/test_proof_edges.py",
+        "tests/engine/test_proof.py",
+        "tests/engine/test_torn_lines.py",
+    ),
     "engine/agent/table_json.py": _NUMBERS,
     "engine/agent/table_rows.py": _TABLES,
     "engine/agent/tables.py": _TABLES,
