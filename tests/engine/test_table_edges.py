@@ -223,3 +223,39 @@ def test_a_document_of_more_than_half_a_mebibyte_is_left_to_the_text(tmp_path: P
     (kept,) = table_json.collect(tmp_path)
     assert len(kept["args"]) == 512 * 1024 - empty
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_stands_around_a_table_belongs_to_it() -> None:
+    (found,) = tables(
+        "node0:1:2 [0] NCCL INFO NET/Plugin: Loaded net plugin Libfabric (v10)",
+        FLAGS.format(8, 8, 1),
+        COLUMNS,
+        row(8),
+        "node0:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0",
+        "# Avg bus bandwidth    : 3.5 GB/s",  # the line before it is torn
+        "# Collective test concluded: scatter_perf",
+    )
+    assert (found.plugin, found.nccl) == ("Libfabric (v10)", "2.28.9+cuda13.0")
+    assert (found.program, found.collective) == ("scatter_perf", "scatter")
+    assert (found.out_of_bounds, found.average_busbw, found.has_footer) == (None, 3.5, True)
+    assert (found.ended_at, found.lost) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "footer", "lost", "ended_at"),
+    [
+        ([], "0 OK", 3, None),
+        ([8], "0 OK", 2, None),
+        ([8, 16, 32], "0 OK", 0, None),
+        ([8, 16, 32, 8, 16], "0 OK", 1, None),  # of the second of two cycles
+        ([], None, 0, 8),
+        ([8, 16], None, 0, 32),
+        ([8, 16, 32], None, 0, None),
+        ([8, 16, 32, 8], None, 0, 16),
+    ],
+)
+def test_rows_that_are_missing(
+    rows: list[int], footer: str | None, lost: int, ended_at: int | None
+) -> None:
+    (found,) = tables(*table(*map(row, rows), footer=footer))
+    assert (found.lost, found.ended_at) == (lost, ended_at)
