@@ -50,6 +50,25 @@ def test_a_last_line_without_a_newline_fails_a_run_that_was_done_and_no_other() 
         assert ended == expected
 
 
+def test_what_never_came_is_asked_of_a_run_that_was_done_alone() -> None:
+    ((one,), ended) = judge("require").end(DONE)
+    assert (one.kind, one.finding.level) == ("network_seen", "fault")
+    assert ended == Verdict("failed", 1, 0, one.finding.text)
+    assert one.finding.text.startswith("no line of NCCL shows EFA, which `verify: require` asks")
+    assert judge("require").end(FAILED) == ([], FAILED)
+
+
+def test_a_table_is_judged_when_the_next_one_begins() -> None:
+    here = judge()
+    first, second = table(*GOOD[:2], footer=None), table(*GOOD)
+    assert [one for line in first for one in hear(here, line)] == []
+    (one,) = hear(here, second[0])
+    assert one.finding.text == (
+        "all_reduce on node0 is incomplete: it ended at 32 bytes of 32 bytes"
+    )
+    assert [one for line in second[1:] for one in hear(here, line)] == []
+
+
 def test_only_wrong_data_and_failed_tests_come_before_the_jobs_own_failure() -> None:
     incomplete = "all_reduce on node1 is incomplete: it ended at 32 bytes of 32 bytes"
     failure = "node1: Test NCCL failure common.cu:1 'x'"

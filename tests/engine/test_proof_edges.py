@@ -52,6 +52,10 @@ def test_another_link_layer_than_the_promised_is_a_warning() -> None:
     assert said(network("infiniband"), devices, "Using network IB") == [
         Finding("warning", 0, "node0 uses RoCE, not InfiniBand: its devices say so")
     ]
+    others = devices.replace("RoCE", "IB")
+    assert said(network("roce"), others, "Using network IB") == [
+        Finding("warning", 0, "node0 uses InfiniBand, not RoCE: its devices say so")
+    ]
     assert said(network("roce"), devices, "Using network IB") == [
         Finding("proof", 0, "node0 uses RoCE: 2 RoCE devices")
     ]
