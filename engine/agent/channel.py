@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 from engine.agent.journal import Message
 
 SSH_FAILED = 255  # ssh's exit status for a failure of its own (ssh(1))
+LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
+_TURN = 2048  # bytes that one node's events may take before it is the other nodes' turn
 _COMPLAINTS = 64 * 1024  # bytes of standard error that are kept
 
 
@@ -37,20 +39,38 @@ class Channel:
             self._stdin.write(json.dumps(message).encode() + b"\n")
 
     async def events(self) -> AsyncIterator[Message]:
-        """The worker's events until it is gone. What is not JSON came from the way there."""
-        while True:
-            try:
-                line = await self._stdout.readline()
-            except (ValueError, ConnectionError):
-                self.give_up("its worker sent what is not an event")
-                return
-            if not line:
-                return
+        """The worker's events until it is gone. What is not JSON came from the way there.
+
+        All nodes take turns, so that thousands that flood their supervisor do not keep it from
+        anything else.
+        """
+        begun = bytearray()  # a line whose end has not come
+        while data := await self._read():
             self.reached.set()
-            with contextlib.suppress(ValueError):  # words of a login on the way, not of the worker
-                event = json.loads(line)
-                if isinstance(event, dict) and isinstance(event.get("kind"), str):
-                    yield event
+            begun += data
+            if len(begun) > LINE_LIMIT:
+                self.give_up("its worker sent what is not an event")
+                await self._drain()
+                return
+            if b"\n" in data:
+                *lines, begun = begun.split(b"\n")
+                for line in lines:
+                    event = _event(line)
+                    if event is not None:
+                        yield event
+            await asyncio.sleep(0)
+
+    async def _drain(self) -> None:
+        """Read on to the end: asyncio counts no process as ended of which output waits."""
+        while await self._read():
+            pass
+
+    async def _read(self) -> bytes:
+        """Return some bytes of the worker; none when it is gone."""
+        try:
+            return await self._stdout.read(_TURN)
+        except ConnectionError:
+            return b""
 
     def give_up(self, reason: str) -> None:
         """The way to the worker is cut, which ends the worker too; `ended` tells `reason`."""
@@ -96,3 +116,12 @@ class Channel:
         while data := await stream.read(4096):
             self._complaints += data
             del self._complaints[:-_COMPLAINTS]
+
+
+def _event(line: bytearray) -> Message | None:
+    """Return the event; None for what is none: words of a login on the way to the worker."""
+    with contextlib.suppress(ValueError):
+        event = json.loads(line)
+        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+            return event
+    return None

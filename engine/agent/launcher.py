@@ -14,7 +14,7 @@ from engine.agent.masters import MULTIPLEXED, with_master
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
+HELD = 32 * 1024  # bytes; of twice as many that wait to be read, no more is taken from a pipe
 STOP_GRACE_S = 10
 _SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 _REACHED = """echo '{"kind": "reached"}'"""
@@ -129,5 +129,5 @@ class Units:
         import asyncio  # late: workers use this module too, for `ssh_to`
 
         return await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_LIMIT
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )

@@ -19,7 +19,7 @@ from config.run.run_file import Task
 from engine.agent import evidence
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal
-from engine.agent.launcher import LINE_LIMIT
+from engine.agent.launcher import HELD
 from engine.agent.states import Verdict
 from engine.agent.supervisor import Supervisor
 from engine.bundle import agent_bundle
@@ -78,7 +78,7 @@ class LocalLauncher:
         folder = self._folder / f"node{rank}"
         argv = [sys.executable, str(self._agent), "work", str(folder)]
         self.processes[rank] = await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_LIMIT
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )
         return self.processes[rank]
 
