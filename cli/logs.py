@@ -34,6 +34,7 @@ def logs(
     """
     import asyncio
 
+    from config.errors import InputError
     from engine.lines import WholeLines
     from engine.record import recorded_events
     from engine.session import follow as follow_run
@@ -41,6 +42,11 @@ def logs(
     here, out = session(context), output(context)
     runs = here.state / "runs"
     entry = chosen_run(run, runs, out)
+    if entry.is_over and not (runs / entry.run_id / "journal.jsonl").exists():
+        raise InputError(
+            f"the logs of run {entry.run_id} are not kept any more",
+            f"30 days and 10 GiB are kept; `gpuctl results {entry.run_id}` shows its results",
+        )
     width = len(str(entry.nodes - 1))
     lines = WholeLines()
 

@@ -1,11 +1,12 @@
-"""`gpuctl ps`: the runs, newest first."""
+"""`gpuctl ps`: the runs, newest first; and which of their logs are kept."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import output, session
+from cli.options import YesOption, output, session
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -17,18 +18,33 @@ def ps(
     number: Annotated[
         int | None, typer.Option("-n", metavar="N", min=1, help="The newest N runs alone.")
     ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove logs beyond 30 days and 10 GiB; results stay.")
+    ] = False,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="AGE", help="With --prune: logs older than this (7d).")
+    ] = None,
+    yes: YesOption = False,
 ) -> None:
     """List the runs: where, how they ended, exit code, cost.
 
     $ gpuctl ps -n 20
     $ gpuctl ps --json | jq '.[0].run_id'
+    $ gpuctl ps --prune --older-than 7d
     """
+    from config.errors import InputError
     from engine.history import History
 
-    with History(session(context).state / "runs") as history:
-        entries = history.runs()[:number]
-    out = output(context)
-    out.show([entry.model_dump(mode="json") for entry in entries], _lines(entries, out))
+    runs, out = session(context).state / "runs", output(context)
+    with History(runs) as history:
+        entries = history.runs()
+    if prune:
+        _prune(runs, entries, _age(older_than), out, yes)
+    elif older_than is not None or yes:
+        raise InputError("--older-than and --yes are for --prune alone", "add --prune")
+    else:
+        entries = entries[:number]
+        out.show([entry.model_dump(mode="json") for entry in entries], _lines(entries, out))
 
 
 def _lines(entries: "Sequence[RunRecord]", out: "Output") -> Iterator[str]:
@@ -48,3 +64,42 @@ def _lines(entries: "Sequence[RunRecord]", out: "Output") -> Iterator[str]:
     )
     head = ("RUN", "CLUSTER", "NODES", "STATUS", "EXIT", "COST", "STARTED")
     yield from out.table(head, rows, right=("NODES", "EXIT", "COST"))
+
+
+def _age(older_than: str | None) -> int | None:
+    from config.duration import parse_duration
+    from config.errors import InputError
+
+    try:
+        return None if older_than is None else parse_duration(older_than)
+    except ValueError as error:
+        raise InputError(f"--older-than is '{older_than}': it {error}", "write 7d or 12h") from None
+
+
+def _prune(
+    runs: Path, entries: "Sequence[RunRecord]", age_s: int | None, out: "Output", yes: bool
+) -> None:
+    """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
+    from cli.terminal import size
+    from engine.agent.budget import AGE_S
+    from engine.kept import beyond_budget, kept_runs, remove
+
+    kept = kept_runs(runs, entries)
+    removed = beyond_budget(kept, AGE_S if age_s is None else age_s)
+    freed = sum(run.size for run in removed)
+    for run in removed:
+        out.say(f"{run.folder.name:<28} {size(run.size):>9}")
+    if removed:
+        count = _runs(len(removed))
+        out.confirm(f"Remove the logs of {count}, {size(freed)}? Their results stay.", yes)
+        remove(removed)
+        end = f"The logs of {count} are removed, {size(freed)} freed."
+    else:
+        total = size(sum(run.size for run in kept))
+        end = f"Nothing to remove: the logs of {_runs(len(kept))} are kept, {total}."
+    parts = [{"run_id": run.folder.name, "bytes": run.size} for run in removed]
+    out.show({"removed": parts, "freed_bytes": freed}, [end])
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

@@ -180,6 +180,7 @@ def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output")
         if lab is not None:
             lab.see(event)
 
+    _keep_to_budget(target.runs, out)
     running = run_plan(plan, there, target.runs, see, values)
     result = _follow(here, plan, there, running, out)
     try:
@@ -198,6 +199,25 @@ def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output")
     if out.as_json:
         view.end_json(result, gone.cost_usd if gone else None, evidence)
     return result.exit_code
+
+
+def _keep_to_budget(runs: Path, out: "Output") -> None:
+    """Remove logs of earlier runs beyond what gpuctl keeps; the new run does not fail of it."""
+    from cli.terminal import size
+    from engine.history import History
+    from engine.kept import beyond_budget, kept_runs, remove
+
+    with History(runs) as history:
+        removed = beyond_budget(kept_runs(runs, history.runs()))
+    try:
+        remove(removed)
+    except GpuctlError as error:
+        out.warn(str(error))
+        return
+    if removed:
+        freed = size(sum(run.size for run in removed))
+        which = ", ".join(run.folder.name for run in removed)
+        out.note(f"-- logs removed, {freed} freed (30 days and 10 GiB are kept): {which}")
 
 
 def _follow(

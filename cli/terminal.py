@@ -79,6 +79,14 @@ def price(amount: float | None) -> str:
     return f"${amount:.3f}"
 
 
+def size(amount: int) -> str:
+    """Bytes as `12 KiB`, `3.4 MiB`, `10.0 GiB`."""
+    if amount < 1 << 20:
+        return f"{-(-amount >> 10)} KiB"
+    unit, name = (1 << 30, "GiB") if amount >= 1 << 30 else (1 << 20, "MiB")
+    return f"{amount / unit:.1f} {name}"
+
+
 def elapsed(seconds: float) -> str:
     """`1m 05s`, `12s`, `2h 03m`."""
     whole = round(seconds)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SOCKET = "supervisor.sock"
 JOURNAL = "journal.jsonl"
+READ = "read"
+"""Exists in a run's folder when a client has read the journal to its end."""
 
 
 async def serve(
@@ -69,6 +71,9 @@ def follow(folder: Path, offset: int) -> int:
     if b'"kind": "run_finished"' not in last:
         lost = json.dumps({"kind": "supervisor_lost", "time": round(time.time(), 3)})
         sys.stdout.write(lost + "\n")
+    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # a full disk; or there was no such run
+        (folder / READ).touch()
     return 0
 
 

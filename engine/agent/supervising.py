@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+from engine.agent.budget import make_room
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import Units
@@ -21,6 +22,7 @@ def supervise_run(folder: Path, run: Message, agent: Path) -> None:
 
 async def _supervise(folder: Path, run: Message, agent: Path) -> None:
     plan = run["plan"]
+    make_room(folder)
     journal = Journal(folder / JOURNAL)
     ips = tuple(node["private_ip"] for node in plan["nodes"])
     units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))

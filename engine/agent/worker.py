@@ -20,6 +20,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from engine.agent import table_json
+from engine.agent.budget import hold, make_room
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.heartbeat import HeartbeatClient
@@ -143,7 +144,9 @@ class Worker:
 
     def _write_files(self) -> None:
         """The plan's files and the job's script are on the node, for root's eyes."""
+        make_room(self._folder)
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        hold(self._folder)
         files = {**self._node["files"], str(self._script): self._node["script"]}
         for path, text in files.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)

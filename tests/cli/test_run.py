@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from lab.places import Places
 from provision.aws.account import Caller
 from provision.down import Teardown
 from tests.cli.conftest import remember
+from tests.cli.test_ps import earlier
 from tests.engine.conftest import make_inventory
 from tests.engine.test_session import (
     LocalConnections,
@@ -299,3 +301,30 @@ def test_whose_credentials_could_not_remove_the_cluster_runs_nothing(
     assert isinstance(done.exception, InputError)
     assert str(done.exception).startswith("cluster 'demo' is in AWS account 123456789012, these")
     assert runs(cluster) == 0
+
+
+def test_logs_of_old_runs_go_when_a_new_one_begins(
+    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
+    earlier(cluster, "old", 31)
+    done = gpuctl_run(SECRET)
+    assert done.exit_code == 0, done.output
+    (told,) = [line for line in done.stdout.splitlines() if line.startswith("-- logs removed")]
+    assert told.endswith(" KiB freed (30 days and 10 GiB are kept): old-000001")
+    assert len(list(cluster.runs.glob("*/journal.jsonl"))) == 1
+    assert runs(cluster) == 2
+
+
+def test_logs_that_cannot_be_removed_fail_no_run(
+    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("engine.kept.shutil", SimpleNamespace(rmtree=refuse))
+    monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
+    old = cluster.runs / earlier(cluster, "old", 31)
+    done = gpuctl_run(SECRET)
+    assert done.exit_code == 0, done.output
+    assert f"gpuctl: warning: {old} cannot be removed: Permission denied; see to" in done.stderr

@@ -132,6 +132,25 @@ def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
     assert own.busbw == 3
 
 
+def test_a_new_run_removes_old_ones_that_were_read(
+    connections: LocalConnections, tmp_path: Path
+) -> None:
+    first = job("echo first")
+    asyncio.run(session.run(first, INVENTORY, tmp_path, lambda _: None))
+    folder = Path(run_folder(first.run_id))
+    assert {"journal.jsonl", "read", "rank-0.log"} <= {path.name for path in folder.iterdir()}
+    unread = Path(run_folder("unread"))
+    unread.mkdir()
+    (unread / "journal.jsonl").touch()
+    for path in (*folder.iterdir(), folder, *unread.iterdir(), unread):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    second = job("echo second")
+    asyncio.run(session.run(second, INVENTORY, tmp_path, lambda _: None))
+    kept = {path.name for path in folder.parent.iterdir() if path.is_dir()}
+    assert kept == {"unread", second.run_id}
+    assert list(recorded_events(tmp_path, first.run_id))  # the client's copy has an age of its own
+
+
 def test_evidence_of_a_lost_node_comes_with_the_journal(
     connections: LocalConnections, tmp_path: Path
 ) -> None:

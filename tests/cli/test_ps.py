@@ -1,0 +1,173 @@
+"""`gpuctl ps --prune`: logs go by age and size, results and runs that nobody has read stay."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from cli.terminal import size
+from config.errors import InputError, RunError
+from config.target import Target
+from engine import kept
+from engine.events import Output
+from engine.history import History
+from engine.kept import kept_runs, remove
+from engine.launch_plan import launch_plan
+from engine.record import Record, write_evidence
+from engine.result import RunResult
+from tests.engine.conftest import make_inventory, make_run
+from tests.engine.test_history import table
+
+LINE = Output(time=1, rank=0, stream="stdout", text="x" * 5000, ends_line=True).model_dump_json()
+
+
+def earlier(target: Target, name: str, days: float, lines: int = 1) -> str:
+    """The id of a run that ended so many days ago, with its logs."""
+    run_id = f"{name}-000001"
+    ended = datetime.now(UTC) - timedelta(days=days)
+    plan = launch_plan(make_run(name=name), make_inventory(2), run_id)
+    with History(target.runs) as history:
+        history.begin(plan)
+        history.keep_table(run_id, 0, table(8, 16, 32))
+        history.finish(
+            RunResult(
+                run_id=run_id,
+                status="done",
+                exit_code=0,
+                first_failed_rank=None,
+                first_failed_node=None,
+                reason="all nodes are done",
+                last_lines=(),
+                started=ended,
+                ended=ended,
+            )
+        )
+    record = Record(target.runs, run_id)
+    for _ in range(lines):
+        record.append(LINE)
+    record.close()
+    return run_id
+
+
+def alive(target: Target) -> str:
+    plan = launch_plan(make_run(name="alive"), make_inventory(2), "alive-000001")
+    with History(target.runs) as history:
+        history.begin(plan)
+    Record(target.runs, plan.run_id).close()
+    return plan.run_id
+
+
+def prune(*options: str) -> Result:
+    return CliRunner().invoke(app, ["ps", "--prune", *options])
+
+
+def logs_of(target: Target) -> list[str]:
+    return sorted(path.parent.name for path in target.runs.glob("*/journal.jsonl"))
+
+
+def test_what_is_too_old_goes_and_its_results_stay(remembered: Target) -> None:
+    old, young, lives = (
+        earlier(remembered, "old", 31),
+        earlier(remembered, "new", 29),
+        alive(remembered),
+    )
+    write_evidence(remembered.runs / old / "evidence", "node1", "ssh", "gone")
+    done = prune("--yes")
+    freed = done.stdout.split()[1]
+    assert done.stdout.splitlines() == [
+        f"old-000001                   {freed:>5} KiB",
+        f"The logs of 1 run are removed, {freed} KiB freed.",
+    ]
+    assert logs_of(remembered) == sorted([lives, young])
+    assert not (remembered.runs / old).exists()
+    for option in ((), ("-f",)):
+        logs = CliRunner().invoke(app, ["logs", old, *option])
+        assert isinstance(logs.exception, InputError)
+        assert str(logs.exception) == (
+            "the logs of run old-000001 are not kept any more;"
+            " 30 days and 10 GiB are kept; `gpuctl results old-000001` shows its results"
+        )
+    results = CliRunner().invoke(app, ["results", old, "--json"])
+    assert [len(one["rows"]) for one in json.loads(results.stdout)["tables"]] == [3]
+    assert CliRunner().invoke(app, ["ps"]).stdout.count("-000001") == 3
+
+
+def test_the_oldest_go_until_the_rest_is_not_too_much(
+    remembered: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "SIZE", 1 << 20)
+    runs = [earlier(remembered, name, days, 100) for days, name in enumerate("abcd")]
+    done = json.loads(prune("--yes", "--json").stdout)
+    assert [part["run_id"] for part in done["removed"]] == [runs[3], runs[2]]
+    assert done["freed_bytes"] == sum(part["bytes"] for part in done["removed"]) > 900_000
+    assert logs_of(remembered) == runs[:2]
+
+
+def test_an_age_may_be_chosen(remembered: Target) -> None:
+    earlier(remembered, "a", 8)
+    young = earlier(remembered, "b", 6)
+    assert prune("--older-than", "7d", "--yes").exit_code == 0
+    assert logs_of(remembered) == [young]
+    nothing = prune("--older-than", "7d")
+    assert nothing.stdout.startswith("Nothing to remove: the logs of 1 run are kept, ")
+    assert json.loads(prune("--json").stdout) == {"removed": [], "freed_bytes": 0}
+
+
+def test_nothing_goes_before_the_person_agrees(remembered: Target) -> None:
+    old = earlier(remembered, "old", 31)
+    refused = prune()
+    assert isinstance(refused.exception, InputError)
+    assert "there is no terminal to ask on: Remove the logs of 1 run, " in str(refused.exception)
+    assert "Their results stay.; add --yes if" in str(refused.exception)
+    assert logs_of(remembered) == [old]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--yes"], "--older-than and --yes are for --prune alone; add --prune"),
+        (["--older-than", "7d"], "--older-than and --yes are for --prune alone; add --prune"),
+        (
+            ["--prune", "--older-than", "week"],
+            "--older-than is 'week': it must be a whole number (at most 6 digits) and a unit:"
+            " s, m, h or d (30m, 8h); write 7d or 12h",
+        ),
+    ],
+)
+def test_options_that_make_no_sense(remembered: Target, options: list[str], complaint: str) -> None:
+    refused = CliRunner().invoke(app, ["ps", *options])
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception) == complaint
+
+
+def test_a_folder_that_stays_is_told(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = earlier(remembered, "old", 31)
+
+    def refuse(_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(kept, "shutil", SimpleNamespace(rmtree=refuse))
+    with History(remembered.runs) as history, pytest.raises(RunError) as refused:
+        remove(kept_runs(remembered.runs, history.runs()))
+    path = remembered.runs / old
+    assert (
+        str(refused.value)
+        == f"{path} cannot be removed: Permission denied; see to the state folder"
+    )
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0 KiB"),
+        (1, "1 KiB"),
+        ((1 << 20) - 1, "1024 KiB"),
+        (1 << 20, "1.0 MiB"),
+        (3 << 29, "1.5 GiB"),
+    ],
+)
+def test_sizes(amount: int, text: str) -> None:
+    assert size(amount) == text
