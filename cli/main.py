@@ -31,6 +31,7 @@ from cli.options import Options
 from cli.output import Output
 from cli.parser import Command, CommandForNode, CommandForNodes, Group
 from config.errors import GpuctlError, InvalidFiles
+from config.files import full_disks
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
 RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
@@ -209,7 +210,8 @@ def main() -> None:
     """The command has run; the process ends with its exit code, never with a traceback."""
     given = Options()
     try:
-        app(obj=given)
+        with full_disks():
+            app(obj=given)
     except InvalidFiles as error:
         _end(str(error), error.exit_code, given)
     except GpuctlError as error:

@@ -1,10 +1,14 @@
 """Files that gpuctl must be able to read again, whatever happens while it writes them."""
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from config.errors import StateError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -25,7 +29,24 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):  # a file without a name of ours is nobody's loss
             temporary.unlink()
-        raise StateError(
-            f"{path} cannot be written: {error.strerror or error}",
-            "make room on that disk; `gpuctl status` tells what exists and bills",
-        ) from error
+        raise unwritable(path, error.strerror or str(error)) from error
+
+
+def unwritable(path: Path | str, why: str) -> StateError:
+    """Return the complaint about a file of gpuctl's for which its disk has no room."""
+    return StateError(
+        f"{path} cannot be written: {why}",
+        "make room on that disk; `gpuctl status` tells what exists and bills",
+    )
+
+
+@contextmanager
+def full_disks() -> Iterator[None]:
+    """Raise StateError instead of an OSError that says that a disk is full, or read-only."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        where = error.filename or "a file in gpuctl's state folder"
+        raise unwritable(where, error.strerror or str(error)) from error

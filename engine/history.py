@@ -10,11 +10,14 @@ from types import TracebackType
 from typing import Literal, Self
 
 from config.errors import InputError, RunError
+from config.files import full_disks, unwritable
 from config.models import Value
 from engine.history_schema import SCHEMA_VERSION, STEPS
 from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.result import RunResult
+
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
 class RunRecord(Value):
@@ -52,7 +55,8 @@ class History:
     """The database `runs.sqlite` in a target's folder for runs; a context manager."""
 
     def __init__(self, runs: Path) -> None:
-        runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with full_disks():
+            runs.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = runs / "runs.sqlite"
         with self._errors():
             # A second gpuctl that writes is waited for, not failed on.
@@ -229,6 +233,8 @@ class History:
         try:
             yield
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM:
+                raise unwritable(self._path, str(error)) from error
             raise RunError(
                 f"{self._path} cannot be used: {error}",
                 "move it away; gpuctl then starts a new history",

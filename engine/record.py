@@ -17,8 +17,8 @@ class Record:
 
     def __init__(self, runs: Path, run_id: str) -> None:
         self._path = runs / run_id / "journal.jsonl"
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise RunError(

@@ -1,13 +1,14 @@
 """A cluster goes away, all of it, whatever state it is in."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from config.errors import InfraError, InputError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
+from infra.pulumi_engine.failures import DamagedState
 from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
 from provision.aws.account import caller, check_account, with_credentials
@@ -126,7 +127,8 @@ def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, ki
             killed = True
     if killed:
         sweep_all()
-        stack.destroy(silent)
+        with suppress(DamagedState):  # Pulumi knows nothing any more: all goes by its tags
+            stack.destroy(silent)
     # An engine that outlived its client may have made something until now.
     sweep_all()
 

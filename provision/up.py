@@ -1,13 +1,14 @@
 """A cluster comes up: planned, written down, made, and made ready."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import GpuctlError, InputError, Interrupted
+from config.errors import GpuctlError, InputError, Interrupted, StateError
+from config.files import full_disks
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.pulumi_engine.changes import Plan
@@ -111,13 +112,15 @@ def _told_in(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[No
     name = record.name
     remains = f"what exists stays for a look; `gpuctl down {name}` removes it"
     try:
-        yield
+        with full_disks():
+            yield
     except KeyboardInterrupt:
         write((read(name, target) or record).now("failed", "interrupted"), target)
         raise Interrupted(f"interrupted: cluster '{name}' is not ready", remains) from None
     except GpuctlError as error:
         failed = (read(name, target) or record).now("failed", error.message.partition("\n")[0])
-        write(failed, target)
+        with suppress(StateError):  # a full disk, of which `error` may speak itself
+            write(failed, target)
         if not isinstance(error, Interrupted):
             if _made_nothing(record, stack, target):
                 forget(name, target)

@@ -13,6 +13,7 @@ _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
 # EC2's errors are "api error CODE: text"; those of services with typed errors leave the words out.
 _AWS = re.compile(r"(?:api error |RequestID: [\w-]+, )(?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
 _CODE = re.compile(r"[A-Z][\w.]+")
+_FRAME = re.compile(r"^\s*(?:stderr: |\d+\) )?|\s+$")
 _BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
 
 _LONGEST = 400  # of a complaint: AWS sometimes lists every zone of the world
@@ -25,7 +26,17 @@ _HINTS = {
     "InvalidGroup.Duplicate": _TAKEN,
     "InvalidLaunchTemplateName.AlreadyExistsException": _TAKEN,
 }
+_NO_ROOM = "no space left on device"
+_DAMAGED = "unexpected end of JSON input"  # of encoding/json; "failed to load checkpoint" or bare
+_MAKE_ROOM = (
+    "make room on that disk; `gpuctl status` tells what exists and bills, `gpuctl down {stack}`"
+    " removes it"
+)
 _GOES_ON = "what exists is remembered: run the same command again, or `gpuctl down {stack}`"
+
+
+class DamagedState(InfraError):
+    """The engine cannot read its state: a full disk took only the beginning of the file."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,16 @@ def one_line(message: str) -> str:
     return _cut(" ".join(wanted).removeprefix("error: "))
 
 
+def complaint(output: str) -> str:
+    """Return what an engine that ended says is wrong, on one line: a full disk before all else."""
+    lines = [_FRAME.sub("", line) for line in output.splitlines()]
+    for sign in (_NO_ROOM, "error: "):
+        for line in lines:
+            if sign in line:
+                return one_line(line)
+    return next((line for line in reversed(lines) if line), "Pulumi's engine failed")
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -68,7 +89,14 @@ def _cut(text: str) -> str:
 def error(stack: str, failure: Failure) -> InfraError:
     """The failure as gpuctl's own error."""
     code = failure.text.partition(":")[0]
-    if "resource plugin" in failure.text:
+    if _DAMAGED in failure.text:
+        return DamagedState(
+            f"Pulumi's state of {stack} is damaged: {failure.text}",
+            f"`gpuctl down {stack}` finds by its tags what exists, and removes it",
+        )
+    if _NO_ROOM in failure.text:
+        hint = _MAKE_ROOM
+    elif "resource plugin" in failure.text:
         hint = "let this machine reach Pulumi's download site once, or install the plugin by hand"
     elif "by the plan" in failure.text or "violates plan" in failure.text:
         return InfraError(

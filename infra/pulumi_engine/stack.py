@@ -19,10 +19,16 @@ from infra.fleet import Fleet
 from infra.program.cluster_program import OUTPUT, first_step, load_classes, program
 from infra.pulumi_engine.changes import Plan, is_cloud, plan_of
 from infra.pulumi_engine.engine_events import Watch
-from infra.pulumi_engine.failures import Failure, error, one_line
+from infra.pulumi_engine.failures import DamagedState, Failure, complaint, error
 from infra.pulumi_engine.inline_program import inline
 from infra.pulumi_engine.stack_lock import holders
-from infra.pulumi_engine.workspace import Operations, folder, remove_folders, workspace
+from infra.pulumi_engine.workspace import (
+    Operations,
+    folder,
+    remove_folders,
+    remove_state,
+    workspace,
+)
 
 if TYPE_CHECKING:
     from infra.pulumi_engine.installation import Engine
@@ -184,8 +190,11 @@ class Stack:
 
     def remove(self) -> None:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
-        with self._errors(Watch("remove")), suppress(StackNotFoundError):  # as wanted
-            self._operations().workspace.remove_stack(self.name)
+        try:
+            with self._errors(Watch("remove")), suppress(StackNotFoundError):  # as wanted
+                self._operations().workspace.remove_stack(self.name)
+        except DamagedState:
+            remove_state(self.name, self._target)
         self._stack = None
         remove_folders(self.name, self._target)
 
@@ -260,7 +269,7 @@ class Stack:
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except CommandError as failed:
-            failure = watch.failure or Failure("", _complaint(str(failed)))
+            failure = watch.failure or Failure("", complaint(str(failed)))
             raise error(self.name, failure) from None
         except (OSError, RuntimeError) as failed:
             raise error(self.name, Failure("", f"Pulumi's engine failed: {failed}")) from None
@@ -286,12 +295,3 @@ def _forget_pending(stack: automation.Stack) -> None:
     state = dict(exported.deployment or {})
     if state.pop("pending_operations", None):
         stack.import_stack(automation.Deployment(version=exported.version, deployment=state))
-
-
-def _complaint(text: str) -> str:
-    """The first line by which the engine says what is wrong."""
-    lines = [line.strip() for line in text.splitlines()]
-    for line in lines:
-        if line.startswith("error: "):
-            return one_line(line)
-    return next((line for line in reversed(lines) if line), "Pulumi's engine failed")

@@ -21,6 +21,7 @@ from pulumi.automation._stack import StackInitMode  # its constructor's, and exp
 from semver import VersionInfo
 
 from config.errors import InfraError
+from config.files import write_whole
 from config.folders import cache_home
 from config.target import Target
 
@@ -161,6 +162,13 @@ def _home(name: str, target: Target) -> Path:
     return home
 
 
+def remove_state(name: str, target: Target) -> None:
+    """Remove the stack's state from a folder, because the engine cannot read it to do that."""
+    kept = backend_folder(target)
+    for path in kept.glob(f".pulumi/stacks/{PROJECT}/{name}.json*") if kept else ():
+        path.unlink()
+
+
 def remove_folders(name: str, target: Target) -> None:
     """Remove what this machine keeps for the stack; its state must be gone from the backend."""
     shutil.rmtree(folder(name, target), ignore_errors=True)  # the next `up` clears what stays
@@ -219,11 +227,8 @@ def _passphrase(path: Path) -> str:
 
     gpuctl keeps no secret in Pulumi; the engine wants one for every stack all the same.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(32))
+    write_whole(temporary, secrets.token_urlsafe(32))
     try:
         os.link(temporary, path)  # the first of two clients wins, and never half a file
     except FileExistsError:

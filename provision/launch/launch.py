@@ -142,9 +142,15 @@ class Launch:
 
     def _give_back(self, error: GpuctlError, report: Reporter) -> None:
         """Remove what was made; the hint of `error` then names what stays, and what that costs."""
+        is_anothers = getattr(error, "code", "").endswith(".Duplicate")  # of the same name
         try:
-            self.stack.destroy(report)
-            if not getattr(error, "code", "").endswith(".Duplicate"):  # another's, of the same name
+            try:
+                self.stack.destroy(report)
+            except InfraError:
+                if is_anothers:
+                    raise
+                # A disk that is full stops the engine; what has our tags goes all the same.
+            if not is_anothers:
                 sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
         except GpuctlError as left:
             cost = hourly_usd(self.resolved)

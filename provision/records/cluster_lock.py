@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from config.errors import InputError, StateError
+from config.files import full_disks
 from config.target import Target
 from provision.records.record import folder
 
@@ -19,7 +20,7 @@ def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
     Raises InputError that names the holder's process and command when another one does.
     """
     path = folder(name, target) / "lock"
-    with _opened(path) as file:
+    with full_disks(), _opened(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,6 +1,7 @@
+import pytest
 from pulumi.automation import DiagnosticEvent
 
-from infra.pulumi_engine.failures import error, failure_of
+from infra.pulumi_engine.failures import DamagedState, Failure, complaint, error, failure_of
 
 URN = "urn:pulumi:demo::gpuctl::aws:ec2/instance:Instance::node0"
 
@@ -50,4 +51,41 @@ def test_a_missing_plugin_says_how_to_get_it() -> None:
     assert text == (
         "no resource plugin 'pulumi-resource-aws' found; let this machine reach Pulumi's download"
         " site once, or install the plugin by hand"
+    )
+
+
+FULL = "write /state/demo.json.18ea.tmp: no space left on device"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (f"code: 255\nstdout: \nstderr: error: {FULL}\n", FULL),
+        (f"stderr: error: 2 errors occurred:\n  1) {FULL}\n  2) Unknown", FULL),
+        (
+            "code: 255\nstderr: error: unexpected end of JSON input\n",
+            "unexpected end of JSON input",
+        ),
+        ("error: no stack", "no stack"),
+        ("killed\n\n", "killed"),
+        ("", "Pulumi's engine failed"),
+    ],
+)
+def test_what_an_engine_says_that_ended(output: str, line: str) -> None:
+    assert complaint(output) == line
+
+
+def test_a_damaged_state_names_what_finds_the_rest() -> None:
+    damaged = error("demo", Failure("", "failed to load checkpoint: unexpected end of JSON input"))
+    assert isinstance(damaged, DamagedState)
+    assert str(damaged) == (
+        "Pulumi's state of demo is damaged: failed to load checkpoint: unexpected end of JSON"
+        " input; `gpuctl down demo` finds by its tags what exists, and removes it"
+    )
+
+
+def test_a_full_disk_says_what_to_do_and_what_bills() -> None:
+    assert str(error("demo", Failure("", FULL))) == (
+        f"{FULL}; make room on that disk; `gpuctl status` tells what exists and bills,"
+        " `gpuctl down demo` removes it"
     )

@@ -1,0 +1,139 @@
+"""A disk of this machine that is full: `up` says what bills, and `down` finds it afterwards."""
+
+import contextlib
+import gc
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
+from config.errors import GpuctlError, StateError
+from config.progress import Reporter, silent
+from config.target import Target
+from infra.fleet import Fleet
+from infra.pulumi_engine.installation import Engine
+from nodes.inventory import Inventory
+from provision import up as life
+from provision.aws.resources import find_all
+from provision.down import down
+from provision.setup.bootstrap import inventory_of
+from tests.infra.region import Region
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.lab,
+    # Coroutines of the SDK are left where its program is broken off; collected, they ask an engine.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+]
+
+FULL = "no space left on device"
+WHAT_BILLS = "make room on that disk; `gpuctl status` tells what exists and bills"
+DEMO = Cluster.model_validate({"name": "demo", "nodes": 1, "instance_type": "p4d.24xlarge"})
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def target(
+    here: Region, engine: Engine, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Target]:
+    """A region without machines; what gpuctl remembers of it is on that disk."""
+
+    def nothing_boots(
+        resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
+    ) -> Inventory:
+        del target, report
+        return inventory_of(resolved, fleet, folder)
+
+    del engine  # it exists
+    monkeypatch.setattr(life, "bootstrap", nothing_boots)
+    yield replace(here.target, state=disk / "state")
+    gc.collect()  # here, and not in whichever test comes next
+
+
+def fill(disk: Path, but: int) -> Path:
+    """Leave so many bytes of the disk; return the file that has the others."""
+    path = disk / "others"
+    with path.open("wb", buffering=0) as others, contextlib.suppress(OSError):
+        while others.write(b"x" * 4096):
+            pass
+    with path.open("r+b") as others:
+        others.truncate(path.stat().st_size - but)
+    return path
+
+
+def assert_down_leaves_nothing(target: Target) -> None:
+    down("demo", target, silent)
+    assert find_all(target, "demo") == []
+
+
+@pytest.mark.parametrize("kib", [0, 32])
+def test_a_plan_without_room_costs_nothing(target: Target, disk: Path, kib: int) -> None:
+    fill(disk, kib << 10)
+    with pytest.raises(GpuctlError) as refused:
+        life.plan(DEMO, target, silent)
+    assert FULL in str(refused.value).lower()
+    assert WHAT_BILLS in str(refused.value)
+    assert find_all(target, "demo") == []
+
+
+def test_nothing_is_made_where_the_record_has_no_room(target: Target, disk: Path) -> None:
+    plan = life.plan(DEMO, target, silent)
+    fill(disk, 0)
+    with pytest.raises(StateError) as refused:
+        life.up(plan, target, silent)
+    assert str(refused.value).endswith(f" cannot be written: No space left on device; {WHAT_BILLS}")
+    assert find_all(target, "demo") == []
+
+
+@pytest.mark.parametrize("kib", [48, 64])
+def test_what_was_begun_without_room_is_given_back_or_found(
+    target: Target, disk: Path, kib: int
+) -> None:
+    plan = life.plan(DEMO, target, silent)
+    others = fill(disk, kib << 10)
+    with pytest.raises(GpuctlError) as refused:
+        life.up(plan, target, silent)
+    assert FULL in str(refused.value).lower()
+    assert WHAT_BILLS in str(refused.value)
+    assert str(refused.value).endswith(
+        "\nwhat exists stays for a look; `gpuctl down demo` removes it"
+    )
+    # Neither an instance nor a claim on capacity: nothing that bills.
+    assert {one.kind for one in find_all(target, "demo")} <= {"placement group"}
+    others.unlink()
+    assert_down_leaves_nothing(target)
+
+
+def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(
+    target: Target, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled: list[Path] = []
+
+    def fill_then_ready(resolved: Resolved, fleet: Fleet, folder: Path, *_: object) -> Inventory:
+        filled.append(fill(disk, 0))
+        return inventory_of(resolved, fleet, folder)
+
+    monkeypatch.setattr(life, "bootstrap", fill_then_ready)
+    with pytest.raises(StateError) as refused:
+        life.up(life.plan(DEMO, target, silent), target, silent)
+    assert "inventory.json cannot be written: No space left on device; make room" in str(
+        refused.value
+    )
+    with pytest.raises(StateError, match="No space left on device"):
+        down("demo", target, silent)
+    filled[0].unlink()
+    assert_down_leaves_nothing(target)
