@@ -30,6 +30,7 @@ SPREAD = {
 """Files whose tests share no cluster and no machine."""
 
 TOGETHER = {
+    "tests/engine/test_disks_on_machines.py": "the engine's two machines",
     "tests/engine/test_enter_machines.py": "the engine's two machines",
     "tests/engine/test_on_machines.py": "the engine's two machines",
 }

@@ -70,6 +70,7 @@ def test_seed_job(inventory: Inventory, tmp_path: Path) -> None:
         "hostfile",
         "journal.jsonl",
         "rank-0.log",
+        "read",
     ]
     assert on(inventory, 1, f"cat {folder}/hostfile") == f"{IPS[0]} slots=2\n{IPS[1]} slots=2\n"
 

@@ -1,0 +1,100 @@
+"""Full disks of real machines, and of the client: runs end as they should, and leave nothing."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from engine import session
+from engine.events import Event
+from engine.session import RunGoesOn
+from nodes.inventory import Inventory
+from tests.engine.machines import assert_nothing_left, execute, job, on, output
+
+pytestmark = pytest.mark.lab
+
+RUNS = "/var/lib/gpuctl/runs"
+FULL = "No space left on device"
+MUCH = "for i in $(seq 128); do head -c 65535 /dev/zero | tr '\\0' x; echo; done; echo the end"
+"""Prints 8 MiB."""
+
+
+@contextmanager
+def small_disk(inventory: Inventory, rank: int, mib: int) -> Iterator[None]:
+    """A node's runs lie on a disk of so many MiB."""
+    mount = f"mkdir -p {RUNS} && mount -t tmpfs -o size={mib}m,mode=755 tmpfs {RUNS} && echo done"
+    assert on(inventory, rank, mount) == "done\n"
+    try:
+        yield
+    finally:
+        on(inventory, rank, f"umount --lazy {RUNS}")
+
+
+def test_the_heads_full_disk_is_the_verdict_and_the_job_ends(
+    inventory: Inventory, tmp_path: Path
+) -> None:
+    ended = "/root/ended-$DSTACK_NODE_RANK"
+    plan = job(inventory, f"rm -f {ended}; {MUCH}; touch {ended}")
+    with small_disk(inventory, 0, 8):
+        result, events = execute(inventory, plan, tmp_path)
+        assert (result.status, result.exit_code, result.first_failed_node) == (
+            "failed",
+            125,
+            "node0",
+        )
+        lost = result.reason.removeprefix(f"node0's disk is full ({FULL}): ")
+        count, rest = lost.split(" ", 1)
+        assert int(count) > 128
+        assert rest == "events are not kept"
+        full = [event for event in events if event.kind == "disk_full"]
+        assert f"the run's output is not kept any more: {FULL}" in {
+            getattr(event, "text", "") for event in full
+        }
+        assert_nothing_left(inventory)
+        for rank in (0, 1):  # the job itself met no full disk, and ran to its end
+            assert on(inventory, rank, f"ls /root/ended-{rank}") == f"/root/ended-{rank}\n"
+    again, _ = execute(inventory, job(inventory, "true"), tmp_path)
+    assert again.status == "done"
+
+
+def test_a_nodes_full_disk_ends_its_log_and_nothing_else(
+    inventory: Inventory, tmp_path: Path
+) -> None:
+    plan = job(inventory, MUCH)
+    with small_disk(inventory, 1, 1):
+        result, events = execute(inventory, plan, tmp_path)
+        log = on(inventory, 1, f"stat -c %s {RUNS}/{result.run_id}/rank-1.log")
+    assert (result.status, result.exit_code) == ("done", 0), result.reason
+    (full,) = [event for event in events if event.kind == "disk_full"]
+    assert getattr(full, "rank", None) == 1
+    assert getattr(full, "text", None) == f"rank-1.log ends here: {FULL}"
+    assert int(log) < 1 << 20
+    for rank in (0, 1):
+        assert output(events, rank).endswith("the end")
+        assert output(events, rank).count("x") == 128 * 65535
+    assert_nothing_left(inventory)
+
+
+def test_the_clients_full_disk_leaves_the_run_alone(inventory: Inventory, tmp_path: Path) -> None:
+    state, rest = tmp_path / "state", tmp_path / "more"
+    state.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", state], check=True)
+    plan = job(inventory, MUCH)
+    try:
+        with pytest.raises(RunGoesOn) as told:
+            execute(inventory, plan, state)
+    finally:
+        subprocess.run(["umount", "--lazy", state], check=True)
+    name = plan.run_id
+    assert str(told.value) == (
+        f"run {name} goes on without this client: {state / name / 'journal.jsonl'} cannot be"
+        f" written: {FULL}; `gpuctl logs {name} -f` follows it, `gpuctl stop {name}` ends it"
+    )
+    events: list[Event] = []
+    result = asyncio.run(session.follow(name, inventory, rest, events.append))
+    assert (result.status, result.exit_code) == ("done", 0)
+    assert output(events, 1).count("x") == 128 * 65535
+    assert_nothing_left(inventory)
