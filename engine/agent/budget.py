@@ -67,7 +67,7 @@ def make_room(own: Path) -> None:
         share = shutil.disk_usage(own.parent).total // NODE_SHARE
         kept = [_kept(path) for path in own.parent.iterdir() if path.is_dir() and path != own]
         for run in beyond(kept, share, AGE_S, time.time()):
-            shutil.rmtree(run.folder, ignore_errors=True)
+            shutil.rmtree(run.folder, ignore_errors=True)  # the next run tries again
 
 
 def _kept(folder: Path) -> Kept:

@@ -120,7 +120,7 @@ class Channel:
 
 def _event(line: bytearray) -> Message | None:
     """Return the event; None for what is none: words of a login on the way to the worker."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):  # words of a login
         event = json.loads(line)
         if isinstance(event, dict) and isinstance(event.get("kind"), str):
             return event

@@ -24,10 +24,15 @@ the image or the nodes' setup has to bring nccl-tests" >&2
 
 # The first rank writes what the program tells as JSON, where it can: 2.17.3 and later have -J. The
 # worker brings the file back, without the environment that is in it (engine/agent/table_json.py).
+# It is asked outside the job: a program that calls MPI_Init before it reads its options would wait
+# there for the other ranks.
 _JSON = """\
 gpuctl_json=()
+gpuctl_help() {{
+  (unset ${{!OMPI_*}} ${{!PMI_*}} ${{!PMIX_*}} ${{!PRTE_*}}; timeout 10 "$gpuctl_program" -h 2>&1)
+}}
 if [ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK-0}}}}" = 0 ] \\
-  && [[ "$("$gpuctl_program" -h 2>&1)" = *output_file* ]]; then
+  && [[ "$(gpuctl_help)" = *output_file* ]]; then
   gpuctl_json=(-J {folder}/nccl-tests-"$1".json)
 fi
 """

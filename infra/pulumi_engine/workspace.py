@@ -173,9 +173,11 @@ def remove_folders(name: str, target: Target) -> None:
     """Remove what this machine keeps for the stack; its state must be gone from the backend."""
     shutil.rmtree(folder(name, target), ignore_errors=True)  # the next `up` clears what stays
     kept = backend_folder(target)
-    for empty in kept.glob(f".pulumi/**/{PROJECT}/{name}") if kept else ():
-        with suppress(OSError):  # another client's lock is in it
-            empty.rmdir()
+    # `**` would fail on folders of other stacks that end meanwhile.
+    for above in ("*", "*/*"):
+        for empty in kept.glob(f".pulumi/{above}/{PROJECT}/{name}") if kept else ():
+            with suppress(OSError):  # another client's lock is in it
+                empty.rmdir()
 
 
 def backend_folder(target: Target) -> Path | None:

@@ -171,6 +171,7 @@ def test_the_first_rank_asks_for_json_where_the_program_has_it(
 ) -> None:
     usage = "[-J,--output_file <file> write output to filepath, if accessible.]"
     node.has("all_reduce_perf", "", f'if [ "$1" = -h ]; then echo "{usage}"; else echo "$*"; fi\n')
+    (node.programs / "timeout").symlink_to(str(shutil.which("timeout")))
     plan = planned(type="nccl-tests", min_bytes="8", max_bytes="16")
     script = node.here(plan.nodes[0].files[f"{run_folder(RUN)}/rank.sh"])
     status, lines = node.execute(
