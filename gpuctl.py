@@ -1,4 +1,4 @@
-"""The command's door: makes sure that the rooms behind it are its own, then opens `cli`.
+"""The command's entry point. It checks that gpuctl's packages are not hidden, then runs `cli`.
 
 The rooms are top-level packages with plain names (`config`, `nodes`, …), see
 docs/decisions/001-rooms-are-packages.md. Another package of such a name, or a folder on
@@ -8,7 +8,7 @@ PYTHONPATH, would be imported in their place and fail far from its cause.
 import os
 import sys
 
-TYPE_CHECKING = False  # as typing's, which takes longer to import than all the rest of this file
+TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -16,7 +16,7 @@ ROOMS = ("cli", "config", "engine", "infra", "lab", "nodes", "provision", "stack
 
 
 def shadowed(home: "Path") -> str | None:
-    """The complaint about the first room that is not beside this file, or None."""
+    """Return the error line about the first room that is not next to this file, or None."""
     from importlib.util import find_spec
     from pathlib import Path
 
@@ -32,14 +32,14 @@ def shadowed(home: "Path") -> str | None:
 
 
 def _quick() -> int | None:
-    """The exit code of a command for which the parser is too slow; None of all others."""
+    """Return the exit code of a command that is run without the slow parser, else None."""
     try:
         import cli
         import config
         import lab
         import nodes
         from cli.quick import run
-    except ImportError:  # a room is hidden; which one is found out behind this
+    except ImportError:  # a room is hidden; `shadowed` finds out which one
         return None
     home = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
     for room in (cli, config, lab, nodes):
@@ -49,23 +49,24 @@ def _quick() -> int | None:
 
 
 def _prepare_imports() -> None:
-    """Let Python keep compiled modules also where the environment forbids it, as containers do.
+    """Let Python keep compiled modules even where the environment forbids it, as containers do.
 
-    Compiling takes half a second of every command. They lie in gpuctl's cache (as `cache_home` of
-    config/folders.py, which is one of them), not beside the sources. Pydantic has no plugins here,
-    and would look for them in the metadata of every package.
+    Compiling takes half a second of every command. The compiled modules are in gpuctl's cache, not
+    next to the sources. The path repeats `cache_home` of config/folders.py, because that module
+    would be imported too early. gpuctl uses no pydantic plugins; without the setting pydantic
+    searches the metadata of every package for them.
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if sys.dont_write_bytecode and not sys.flags.ignore_environment:
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
         sys.pycache_prefix = f"{cache}/gpuctl/pycache"
         sys.dont_write_bytecode = False
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # for processes of ours
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # for processes that gpuctl starts
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 
 def main() -> None:
-    """The command has run; the process ends with its exit code."""
+    """Run the command; the process ends with its exit code."""
     _prepare_imports()
     if "exec" in sys.argv and (code := _quick()) is not None:
         raise SystemExit(code)

@@ -1,1 +1,1 @@
-"""What people write, the instance catalogue, and the values that every room shares."""
+"""The files that people write, the instance catalogue, and the values that every room shares."""

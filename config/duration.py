@@ -13,7 +13,7 @@ _FORM = "a whole number (at most 6 digits) and a unit: s, m, h or d"
 
 
 def parse_duration(value: Any) -> int:
-    """Seconds of `30m`; raises ValueError for anything that is not a number and a unit."""
+    """Return the seconds of `30m`; raises ValueError for anything but a number and a unit."""
     match = _PATTERN.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"must be {_FORM} (30m, 8h)")
@@ -21,7 +21,7 @@ def parse_duration(value: Any) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """`8h` for 28800: the largest unit that divides it."""
+    """Return `8h` for 28800: the largest unit that divides it."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % _UNITS[unit] == 0:
             return f"{seconds // _UNITS[unit]}{unit}"

@@ -1,14 +1,14 @@
-"""The one tree of errors that a user can meet.
+"""The one tree of errors that a user can see.
 
-GpuctlError            what went wrong and what to do, in one line
+GpuctlError            a mistake or failure and its remedy, in one line
 ├── InputError         the user's input is wrong (exit 2); nothing was created
 │   └── InvalidFiles   cluster or run files with diagnostics, one line each
 ├── CloudError         AWS refused or failed; carries AWS's own code
-├── InfraError         Pulumi's engine is missing, or failed on a resource
-├── NodeError          a node cannot be reached, or is not what it should be
+├── InfraError         the Pulumi engine is missing, or failed on a resource
+├── NodeError          a node cannot be reached, or is not as required
 ├── RunError           the run engine itself failed (a job that fails is a result, not an error)
 ├── LabError           the lab cannot start, or lacks a prerequisite
-├── StateError         this machine cannot keep what gpuctl has to remember
+├── StateError         this machine cannot store gpuctl's records
 └── Interrupted        the user pressed Ctrl-C; says what exists now (exit 130)
 """
 
@@ -18,7 +18,7 @@ from config.diagnostic import Diagnostic
 
 
 class GpuctlError(Exception):
-    """What went wrong, and the one thing to do about it."""
+    """An error for the user: `message` names the mistake, `hint` the remedy."""
 
     exit_code = 1
 
@@ -32,13 +32,13 @@ class GpuctlError(Exception):
 
 
 class InputError(GpuctlError):
-    """The input is wrong; nothing was created."""
+    """The error that the user's input is wrong; nothing was created."""
 
     exit_code = 2
 
 
 class InvalidFiles(InputError):
-    """Files that people wrote are wrong; `diagnostics` has every complaint, in file order."""
+    """The error that files are invalid; `diagnostics` has every diagnostic, in file order."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(diagnostics))
@@ -46,7 +46,7 @@ class InvalidFiles(InputError):
 
 
 class CloudError(GpuctlError):
-    """AWS refused or failed; `code` is AWS's own (`InsufficientInstanceCapacity`)."""
+    """The error that AWS refused or failed; `code` is AWS's (`InsufficientInstanceCapacity`)."""
 
     def __init__(self, message: str, hint: str, code: str = "") -> None:
         super().__init__(message, hint)
@@ -54,9 +54,9 @@ class CloudError(GpuctlError):
 
 
 class InfraError(GpuctlError):
-    """Pulumi's engine is missing or failed on a resource.
+    """The error that the Pulumi engine is missing, or failed on a resource.
 
-    `resource` is Pulumi's name of it (`node2`), `code` AWS's own; empty where there is none.
+    `resource` is Pulumi's name for it (`node2`), `code` is AWS's; each is empty if unknown.
     """
 
     def __init__(self, message: str, hint: str, code: str = "", resource: str = "") -> None:
@@ -66,22 +66,22 @@ class InfraError(GpuctlError):
 
 
 class NodeError(GpuctlError):
-    """A node cannot be reached, or is not what it should be."""
+    """The error that a node cannot be reached, or is not as required."""
 
 
 class RunError(GpuctlError):
-    """The run engine itself failed; a job that fails is a result, not an error."""
+    """The error that the run engine itself failed; a job that fails is a result, not an error."""
 
 
 class LabError(GpuctlError):
-    """The lab cannot start, or lacks a prerequisite."""
+    """The error that the lab cannot start, or lacks a prerequisite."""
 
 
 class StateError(GpuctlError):
-    """A disk of this machine cannot keep what gpuctl has to remember."""
+    """The error that a disk of this machine cannot store gpuctl's records."""
 
 
 class Interrupted(GpuctlError):
-    """The user pressed Ctrl-C; the message says what exists now."""
+    """The error that the user pressed Ctrl-C; the message says what exists now."""
 
     exit_code = 130

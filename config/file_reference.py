@@ -1,7 +1,7 @@
 """The generated halves of docs/cluster-file.md, run-file.md, diagnostics.md and errors.md.
 
 `python -m config.file_reference` writes them from the models and the tables of codes; a test fails
-where a page differs. What stands above the marker in a page is written by hand and kept.
+if a page differs. The part of a page above the marker is written by hand and kept.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ _WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
 
 
 def cluster_reference() -> str:
-    """A table for the file's own keys, then one for each nested mapping, in the file's order."""
+    """Return a table for the file's top keys and one for each nested mapping, in file order."""
     schema = json_schema("cluster")
     return "\n".join([_table(schema), *_nested(schema, schema, "##")])
 
 
 def run_reference() -> str:
-    """The keys that every type has, then those of each type alone, with their nested mappings."""
+    """Return the keys that every type has, then those of each type, with their nested mappings."""
     schema = json_schema("run")
     common = {"properties": {}, "required": ["type", "name"]}
     parts = []
@@ -44,7 +44,7 @@ def run_reference() -> str:
 
 
 def codes_reference() -> str:
-    """A table of all diagnostic codes, and one of the rules behind some of them."""
+    """Return a table of all diagnostic codes, and one of the rules behind some of them."""
     rows = [f"| `{code}` | {c.meaning} | `{c.example}` |" for code, c in CODES.items()]
     rules = [f"| `{code}` | {c.reason} | {c.remedy} |" for code, c in CODES.items() if c.reason]
     return "\n".join(
@@ -57,7 +57,7 @@ def codes_reference() -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Each page's generated half."""
+    """Return each page's path and its generated half."""
     return {
         DOCS / "cluster-file.md": cluster_reference(),
         DOCS / "run-file.md": run_reference(),
@@ -67,12 +67,12 @@ def pages() -> dict[Path, str]:
 
 
 def with_reference(page: str, reference: str) -> str:
-    """The page with everything below its marker replaced."""
+    """Return the page with everything below its marker replaced."""
     return page.partition(MARKER)[0] + MARKER + "\n" + reference
 
 
 def main() -> None:
-    """The pages under docs/ are up to date."""
+    """Update the pages under docs/."""
     for path, reference in pages().items():
         path.write_text(with_reference(path.read_text(), reference))
 
@@ -118,7 +118,7 @@ def _kind(field: dict[str, Any]) -> str:
 
 
 def _kinds(field: dict[str, Any]) -> Iterator[str]:
-    """The forms of a value in words."""
+    """Yield the forms of a value in words."""
     allowed = field.get("enum") or ([field["const"]] if "const" in field else [])
     if "$ref" in field or field.get("type") == "object":
         yield "mapping"

@@ -1,4 +1,4 @@
-"""Files that gpuctl must be able to read again, whatever happens while it writes them."""
+"""Write files so that gpuctl can read them again after any crash."""
 
 import errno
 import os
@@ -12,10 +12,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the file whole or not at all, on the disk and not only on its way, for its owner alone.
+    """Write the file whole or not at all, flushed to the disk, and readable for its owner alone.
 
-    Its folder is made where it is missing. Raises StateError where the disk is full or read-only;
-    what the file held before is there then.
+    A missing folder is made. Raises StateError if the disk is full or read-only; the file then
+    keeps its former text.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -27,7 +27,7 @@ def write_whole(path: Path, text: str) -> None:
             os.fsync(descriptor)
         temporary.replace(path)
     except OSError as error:
-        with suppress(OSError):  # a file without a name of ours is nobody's loss
+        with suppress(OSError):  # a left-over temporary file does no harm
             temporary.unlink()
         raise unwritable(path, error.strerror or str(error)) from error
 

@@ -1,4 +1,4 @@
-"""What is wrong with a value, before anyone knows on which line it stands."""
+"""Faults: what is wrong with a value, before its line in the file is known."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ Path = tuple[str | int, ...]
 """Keys and indexes from the top of a file to a value."""
 
 REFUSED = "gpuctl"
-"""The type of the pydantic errors that carry faults of ours."""
+"""The type of the pydantic errors that carry gpuctl's faults."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One complaint about the value at `at`, or about its key where `on_key`."""
+    """One mistake in the value at `at`, or in its key if `on_key`."""
 
     code: str
     message: str
@@ -23,12 +23,12 @@ class Fault:
 
 
 def refusal(*faults: Fault) -> PydanticCustomError:
-    """The error that a validator raises; `at` of each fault is relative to the validated value."""
+    """Return the error for a validator to raise; `at` of each fault is relative to the value."""
     text = "; ".join(f"{fault.message}; {fault.hint}" for fault in faults)
     return PydanticCustomError(REFUSED, "{text}", {"text": text, "faults": faults})
 
 
 def spelled(path: Path) -> str:
-    """`network.cidr`, `commands[0]`: a path as people write it."""
+    """Return a path as people write it: `network.cidr`, `commands[0]`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")

@@ -1,19 +1,19 @@
-"""Where gpuctl keeps state and caches, and finds what people keep for it (XDG base directories)."""
+"""The folders for state, caches and the user's templates (XDG base directories)."""
 
 import os
 from pathlib import Path
 
 
 def state_home() -> Path:
-    """The folder for state: `$XDG_STATE_HOME/gpuctl`, by default `~/.local/state/gpuctl`."""
+    """Return the folder for state: `$XDG_STATE_HOME/gpuctl`, by default `~/.local/state/gpuctl`."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "gpuctl"
 
 
 def cache_home() -> Path:
-    """The folder for what can be made again: `$XDG_CACHE_HOME/gpuctl`, or `~/.cache/gpuctl`."""
+    """Return the folder for what can be rebuilt: `$XDG_CACHE_HOME/gpuctl`, or `~/.cache/gpuctl`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuctl"
 
 
 def config_home() -> Path:
-    """What people keep for gpuctl: `$XDG_CONFIG_HOME/gpuctl` or `~/.config/gpuctl`."""
+    """Return the folder for the user's files: `$XDG_CONFIG_HOME/gpuctl`, or `~/.config/gpuctl`."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuctl"

@@ -9,7 +9,7 @@ State = Literal["start", "running", "done", "failed"]
 
 @dataclass(frozen=True)
 class Progress:
-    """One step of one thing.
+    """One step in the work on one thing.
 
     `stage` groups things (`engine`, `preflight`, `resources`, `boot`, `cloud-init`, `keys`,
     `reach`, `lab`, `image`, `destroy`); `subject` is the resource or node
@@ -28,4 +28,4 @@ Reporter = Callable[[Progress], None]
 
 
 def silent(_: Progress) -> None:
-    """Nothing is reported."""
+    """Report nothing."""

@@ -1,4 +1,4 @@
-"""JSON Schemas of the files that people write, for editors: completion, and mistakes underlined."""
+"""JSON Schemas of the files that people write, for editors: completion and underlined mistakes."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(kind: Literal["cluster", "run"]) -> dict[str, Any]:
-    """The schema of a kind of file; JSON Schema 2020-12, every key described.
+    """Return the schema of a kind of file: JSON Schema 2020-12, every key described.
 
     Editors read it where a file begins with `# yaml-language-server: $schema=FILE`.
     """
@@ -25,7 +25,7 @@ def _cluster_schema() -> dict[str, Any]:
     schema = Cluster.model_json_schema()
     del schema["title"]
     _describe(schema, Cluster)
-    # The names for completion, the pattern for all else that may exist.
+    # Names are for completion; the pattern allows other types that may exist.
     kind_field = schema["properties"]["instance_type"]
     kind_field["anyOf"] = [
         {"type": "string", "enum": list(catalogue())},
@@ -36,9 +36,10 @@ def _cluster_schema() -> dict[str, Any]:
 
 
 def _run_schema() -> dict[str, Any]:
-    """A branch for each type in `$defs`; a file without `type` has it from what it extends.
+    """Return the run file's schema: one branch in `$defs` for each type.
 
-    if and then instead of oneOf: an editor underlines the key that is wrong, not the whole file.
+    A file without `type` inherits it from the file that it extends. The schema uses if and then
+    instead of oneOf, so that an editor underlines the wrong key and not the whole file.
     """
     models = tuple(RUN_TYPES.values())
     _, schema = models_json_schema([(model, "validation") for model in models])
@@ -68,6 +69,6 @@ def _ref(model: type[Model]) -> dict[str, str]:
 
 
 def _describe(schema: dict[str, Any], model: type[Model]) -> None:
-    """Descriptions are where pydantic leaves them out: beside a reference that has a default."""
+    """Add the descriptions that pydantic leaves out: those of references that have a default."""
     for name, field in model.model_fields.items():
         schema["properties"][name].setdefault("description", field.description)

@@ -1,4 +1,4 @@
-"""Where the API is: the one value in which AWS and a rehearsal differ."""
+"""The place where the API is: the only value that differs between AWS and a rehearsal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from pathlib import Path
 class Target:
     """An AWS region to act on, the same for boto3 and for Pulumi.
 
-    `environment` holds credentials and AWS settings (AWS_ACCESS_KEY_ID, AWS_PROFILE, …) that are
-    laid over the process environment for boto3 and the engine; it is never printed.
+    `environment` holds credentials and AWS settings (AWS_ACCESS_KEY_ID, AWS_PROFILE, …) that
+    override the process environment for boto3 and the Pulumi engine; it is never printed.
     `provider_address` is `host:port` of a Pulumi provider for `aws` that is already running, or
-    None for the real plugin. `caller_address` is the IPv4 address that nodes see this client
-    come from, or None to ask a public service. `state` is the folder for everything that
-    gpuctl remembers about this target.
-    `session_plugin` is the command that speaks for Session Manager. `session_proxy` is the command
-    that, with an instance's id behind it, becomes a connection to the instance's ssh through it.
+    None for the real plugin. `caller_address` is this client's IPv4 address as the nodes see it, or
+    None to ask a public service. `state` is the folder for everything that gpuctl stores about this
+    target. `session_plugin` is the command that implements Session Manager's protocol.
+    `session_proxy` is the command that, followed by an instance's id, becomes a connection to the
+    instance's ssh through Session Manager.
     """
 
     name: str
@@ -42,5 +42,5 @@ class Target:
 
     @property
     def backend_url(self) -> str:
-        """Pulumi's backend: the one asked for, or a folder of `state`."""
+        """Pulumi's backend URL: the configured one, or a folder of `state`."""
         return self.backend or f"file://{self.state / 'pulumi'}"

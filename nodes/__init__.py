@@ -1,1 +1,1 @@
-"""What a node is and how to reach it: inventory, folded names, ssh, fan-out."""
+"""Nodes and connections to them: inventory, folded names, ssh, fan-out."""

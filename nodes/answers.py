@@ -1,4 +1,4 @@
-"""What a node answers to a command; apart from ssh, so that whoever reads one needs no ssh."""
+"""A node's answer to a command. This module does not import ssh, so its readers need no ssh."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from config.errors import NodeError
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended; `exit_status` is 128 + N where signal N ended it."""
+    """A command that ended; `exit_status` is 128 + N if signal N ended it."""
 
     exit_status: int
     stdout: str
@@ -15,11 +15,11 @@ class Completed:
 
 
 class Unreachable(NodeError):
-    """A machine does not answer, or the connection to it was lost."""
+    """The error that a machine does not answer, or that the connection to it was lost."""
 
 
 def broker_lost(cluster: str, folder: object) -> Unreachable:
-    """The error of a command whose broker ended before its answer."""
+    """Return the error for a command whose broker ended before it answered."""
     return Unreachable(
         f"the broker of ssh connections to {cluster} ended", f"try again; see {folder}/broker.log"
     )

@@ -1,10 +1,10 @@
-"""Holds a cluster's ssh connections for commands to come: a process of its own, for some minutes.
+"""A background process that keeps a cluster's ssh connections open for later commands.
 
     python -m nodes.broker FOLDER      # by nodes.dial; inventory and stamp are on stdin
 
 It listens on a Unix socket in the cluster's folder, which its owner alone may enter. It ends when
-nobody has used it for a while, when the cluster's folder goes, when the nodes or their pinned keys
-change, and after the machine slept, because no connection survives that.
+nobody has used it for a while, when the cluster's folder is removed, when the nodes or their pinned
+keys change, and after the machine slept, because no connection survives that.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 from nodes.dial import LIMIT, SOCKET
 
 LOOK_S = 2.0
-"""How often it is checked whether the broker is still of use."""
+"""Seconds between two checks whether the broker is still useful."""
 SLEPT_S = 30.0
 
 Message = dict[str, Any]
 
 
 def main() -> None:
-    """Listen, and go on in the background: whoever started this process waits for its end."""
+    """Listen on the socket, then fork: the child serves, and the process that was started ends."""
     os.chdir(sys.argv[1])
     handed = json.load(sys.stdin)
-    with contextlib.suppress(FileNotFoundError):  # no broker was here before
+    with contextlib.suppress(FileNotFoundError):  # no earlier broker left its socket
         Path(SOCKET).unlink()
     listener = socket.socket(socket.AF_UNIX)
     old = os.umask(0o177)
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 class Broker:
-    """Answers requests, one per connection, in the words of `nodes.dial`."""
+    """A server that answers one request per connection, in the protocol of `nodes.dial`."""
 
     def __init__(self, inventory: "Inventory", stamp: str, idle_s: float) -> None:
         self._nodes = {node.name: node for node in inventory.nodes}
@@ -64,7 +64,7 @@ class Broker:
         self._used = time.time()
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve until it is of no use any more; what is under way is answered to its end."""
+        """Serve until the broker is no longer useful; answer the requests under way first."""
         own = _inode()
         server = await asyncio.start_unix_server(self._attend, sock=listener, limit=LIMIT)
         watching = asyncio.create_task(self._watch(own))
@@ -88,16 +88,17 @@ class Broker:
             seen = now
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client, from its stamp to its answer; a client that leaves ends its command."""
+        """Answer one client; if the client leaves, its command is cancelled."""
         task = asyncio.current_task()
         assert task is not None
         self._requests.add(task)
         self._used = time.time()
         try:
-            # A client that left, or whose words are not these, is answered by the end.
+            # If a client left or does not keep to the protocol, close its connection without an
+            # answer.
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
                 if (await reader.readline()).decode().strip() != self._stamp:
-                    self._useless.set()  # of nodes, or of a gpuctl, that are no more
+                    self._useless.set()  # the client has other nodes, or another version of gpuctl
                     return
                 writer.write(b"ok\n")
                 request = json.loads(await reader.readline())
@@ -117,7 +118,7 @@ class Broker:
             leaving.cancel()
             if not answer.done():
                 answer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):  # by us, its client has left
+            with contextlib.suppress(asyncio.CancelledError):  # because the client left
                 await answer
 
     async def _answer(self, request: Message, data: bytes, writer: asyncio.StreamWriter) -> None:
@@ -143,10 +144,10 @@ class Broker:
                         await writer.drain()
                 send({})
         except GpuctlError as error:
-            send(_told(error))
+            send(_error_message(error))
 
     async def _connections(self) -> "Connections":
-        """Return the connections, which open again by themselves what was lost."""
+        """Return the connections; each one that is lost opens again when it is next used."""
         from nodes.ssh import connect
 
         async with self._opening:
@@ -156,7 +157,7 @@ class Broker:
 
 
 def _inode() -> int | None:
-    """Which file the socket is; None when the folder is gone, with the cluster."""
+    """Return the socket's inode number, or None if the cluster's folder was removed."""
     try:
         return Path(sys.argv[1], SOCKET).stat().st_ino
     except OSError:
@@ -166,7 +167,7 @@ def _inode() -> int | None:
 async def _run(
     connections: "Connections", nodes: "list[Node]", request: Message, data: bytes
 ) -> Message:
-    """The answers by the nodes' names."""
+    """Run the command on the nodes and return one answer per node name."""
     from config.errors import GpuctlError
     from nodes.fanout import on_each
 
@@ -175,12 +176,12 @@ async def _run(
         nodes, lambda node: connections.run(node, request["command"], stdin=stdin, timeout=limit)
     )
     return {
-        node.name: _told(answer) if isinstance(answer, GpuctlError) else vars(answer)
+        node.name: _error_message(answer) if isinstance(answer, GpuctlError) else vars(answer)
         for node, answer in zip(nodes, (answers[node.rank] for node in nodes), strict=True)
     }
 
 
-def _told(error: Any) -> Message:
+def _error_message(error: Any) -> Message:
     from nodes.answers import Unreachable
 
     kind = "unreachable" if isinstance(error, Unreachable) else "error"

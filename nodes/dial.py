@@ -1,6 +1,6 @@
-"""The way to a cluster's broker (`nodes.broker`), which holds ssh connections to its nodes.
+"""Connect to a cluster's broker (`nodes.broker`), which keeps ssh connections to its nodes.
 
-It is started when none answers. This module imports little on purpose: a command that finds a
+A broker is started if none answers. This module imports little on purpose: a command that finds a
 broker needs neither asyncssh nor asyncio nor pydantic.
 """
 
@@ -16,28 +16,29 @@ SOCKET = "broker.sock"
 LOCK = "broker.lock"
 LOG = "broker.log"
 IDLE_S = 600.0
-"""So long a broker waits for the next command."""
+"""Seconds that a broker waits for the next command before it ends."""
 LIMIT = 1 << 24
-"""Bytes that wait for a slow reader before its writer has to wait too."""
+"""Bytes that may wait for a slow reader before the writer has to wait too."""
 
-_WORDS = 1  # of the language between client and broker
+_PROTOCOL = 1  # version of the protocol between client and broker
 _HELLO_S = 60
-_LONGEST = 100  # bytes of a Unix socket's path that every system takes
+_LONGEST = 100  # bytes of a Unix socket's path that every system accepts
 _FILES = ("known_hosts", "id_ed25519")
 
 Message = dict[str, Any]
 
 
 class BrokerLost(Exception):
-    """The broker ended before its answer."""
+    """The error that the broker ended before it answered."""
 
 
 def stamp(folder: str, inventory: Message) -> str:
-    """What a broker's connections depend on: nodes, pinned host keys, the client's key.
+    """Return a text that changes with the nodes, the pinned host keys or the client's key.
 
-    Where nodes are reached by a command, that is also the AWS account and credentials of today.
+    A broker serves only clients with its stamp. If nodes are reached by a command (`proxy`), the
+    stamp also depends on the AWS variables of the environment.
     """
-    parts: list[object] = [_WORDS, zlib.crc32(json.dumps(inventory, sort_keys=True).encode())]
+    parts: list[object] = [_PROTOCOL, zlib.crc32(json.dumps(inventory, sort_keys=True).encode())]
     if inventory.get("proxy"):
         account = sorted(item for item in os.environ.items() if item[0].startswith("AWS_"))
         parts.append(zlib.crc32(repr(account).encode()))
@@ -51,9 +52,9 @@ def stamp(folder: str, inventory: Message) -> str:
 
 
 def dial(folder: str, inventory: Message) -> socket.socket:
-    """A connection to the cluster's broker, which is started where none answers.
+    """Return a connection to the cluster's broker; start a broker if none answers.
 
-    OSError where none can be started.
+    Raises OSError if no broker can be started.
     """
     connection = find(folder, inventory)
     if connection is not None:
@@ -74,16 +75,16 @@ def dial(folder: str, inventory: Message) -> socket.socket:
 
 
 def find(folder: str, inventory: Message) -> socket.socket | None:
-    """A connection to the cluster's broker; None where none has these nodes and keys."""
+    """Return a connection to the cluster's broker; None if no broker has these nodes and keys."""
     return _dial(folder, stamp(folder, inventory))
 
 
 def end(folder: str) -> None:
-    """End the broker of the cluster whose folder it is; what is under way there is answered."""
+    """End the broker of the cluster with this folder; it answers its requests under way first."""
     connection = _open(folder)
     if connection is not None:
         with connection:
-            connection.sendall(b"end\n")  # no broker has this stamp
+            connection.sendall(b"end\n")  # a wrong stamp ends a broker
             connection.settimeout(_HELLO_S)
             connection.recv(1)
 
@@ -105,7 +106,7 @@ def run_everywhere(connection: socket.socket, command: str) -> Message:
 
 
 def _dial(folder: str, mark: str) -> socket.socket | None:
-    """A connection whose broker has the same stamp; None where there is none."""
+    """Return a connection to a broker with the same stamp, or None if there is no such broker."""
     connection = _open(folder)
     if connection is None:
         return None
@@ -116,7 +117,7 @@ def _dial(folder: str, mark: str) -> socket.socket | None:
             connection.settimeout(None)
             return connection
     except OSError:
-        pass  # it ends just now: another one is started
+        pass  # the broker ended just now: the caller starts another one
     connection.close()
     return None
 
@@ -127,7 +128,7 @@ def _open(folder: str) -> socket.socket | None:
     try:
         if len(path.encode()) <= _LONGEST:
             connection.connect(path)
-        else:  # a longer path than a socket's address takes: by its name in the folder
+        else:  # the path is too long for a socket's address: use the name relative to the folder
             here = os.open(".", os.O_RDONLY)
             try:
                 os.chdir(folder)

@@ -1,4 +1,4 @@
-"""One action on many nodes at once, and many answers told as few."""
+"""Run one action on many nodes at once, and group nodes with equal answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -16,10 +16,10 @@ H = TypeVar("H", bound=Hashable)
 async def on_each(
     nodes: Sequence[Node], action: Callable[[Node], Awaitable[T]], limit: int = 64
 ) -> dict[int, T | GpuctlError]:
-    """The action has ended on every node, at most `limit` at a time; a failure stops no other.
+    """Run the action on every node, at most `limit` at a time; a failure does not stop the others.
 
-    One entry per rank, in rank order: what the action returned, or the GpuctlError that it raised.
-    Any other exception is a mistake of ours and ends the whole call.
+    Returns one entry per rank, in rank order: the action's result, or the GpuctlError that it
+    raised. Any other exception is a mistake in gpuctl and ends the whole call.
     """
     places = asyncio.Semaphore(limit)
 
@@ -45,7 +45,7 @@ class Group(Generic[H]):
 
 
 def fold_answers(nodes: Sequence[Node], answers: Mapping[int, H]) -> tuple[Group[H], ...]:
-    """One group per distinct answer, in the order of each group's first rank."""
+    """Return one group per distinct answer, in the order of each group's first rank."""
     names = {node.rank: node.name for node in nodes}
     ranks: dict[H, list[int]] = {}
     for rank in sorted(answers):

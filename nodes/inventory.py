@@ -1,4 +1,4 @@
-"""A cluster's nodes as they are: who is there, where, in which order."""
+"""A cluster's nodes as they exist: names, addresses, rank order."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from config.models import Value
 
 
 class Node(Value):
-    """A GPU node. `slots` is how many ranks fit: its GPUs, or 1 for a type without.
+    """A GPU node. `slots` is the number of ranks that fit: its GPUs, or 1 for a type without GPUs.
 
-    `public_ip` is empty where it has none. What bootstrap found: `efa` interfaces, `hcas` (names of
-    other RDMA devices and their link layer: `mlx5_0:InfiniBand`, `mlx5_bond_0:Ethernet`), the
-    `interface` that has `private_ip`, `software` and its version (openmpi, mpich, intel, podman,
-    docker), `topology`, the network nodes above it as EC2 tells them, from the top; empty where
-    nobody knows.
+    `public_ip` is empty if it has none. Bootstrap finds the rest, and what it did not find is
+    empty: `efa` (interfaces), `hcas` (names of other RDMA devices and their link layer:
+    `mlx5_0:InfiniBand`, `mlx5_bond_0:Ethernet`), `interface` (the one that has `private_ip`),
+    `software` and its version (openmpi, mpich, intel, podman, docker), `topology` (the network
+    nodes above it as EC2 reports them, from the top).
     """
 
     rank: int
@@ -34,12 +34,12 @@ class Node(Value):
 
     @property
     def address(self) -> str:
-        """Where it is reached, by the bastion if there is one, else by the client."""
+        """The address to connect to: through the bastion if there is one, else from the client."""
         return self.public_ip or self.private_ip
 
 
 class Bastion(Value):
-    """The way in: an address that the client reaches, and the user there."""
+    """The machine through which ssh reaches the nodes: its address for the client, and its user."""
 
     instance_id: str
     address: str
@@ -51,9 +51,9 @@ class Inventory(Value):
     """A cluster that is ready for a run: `nodes` in rank order, node 0 is the head.
 
     `folder` holds `id_ed25519` (the client's key) and `known_hosts` (pinned host keys of bastion
-    and nodes). Nodes are entered as `user`, through the bastion where there is one. `is_spot`: AWS
-    may take the nodes back. `proxy` is a command that, with a node's instance id behind it, becomes
-    a connection to the node's ssh; empty where nodes are reached by their addresses.
+    and nodes). ssh logs in to nodes as `user`, through the bastion if there is one. `is_spot`: AWS
+    may reclaim the nodes. `proxy` is a command that, followed by a node's instance id, becomes a
+    connection to the node's ssh; it is empty if nodes are reached by their addresses.
     """
 
     cluster: str
@@ -69,7 +69,7 @@ class Inventory(Value):
 
     @property
     def gpus_total(self) -> int:
-        """GPUs of all nodes."""
+        """The number of GPUs of all nodes."""
         return sum(node.gpus for node in self.nodes)
 
 

@@ -1,4 +1,4 @@
-"""Commands and files on nodes, over connections that are kept from one gpuctl to the next."""
+"""Run commands and write files on nodes, over ssh connections that outlive one gpuctl command."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from nodes.inventory import Inventory, Node
 
 
 class KeptConnections:
-    """As `nodes.ssh.Connections`; the ssh connections are those of the cluster's broker."""
+    """The methods of `nodes.ssh.Connections`, over ssh connections of the cluster's broker."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -42,7 +42,7 @@ class KeptConnections:
     async def run_each(
         self, nodes: Sequence[Node], command: str
     ) -> dict[int, Completed | GpuctlError]:
-        """Run the command on all the nodes at once: one entry per rank, in their order."""
+        """Run the command on all nodes at once; return one entry per rank, in the given order."""
         names = [node.name for node in nodes]
         request = {"do": "run", "nodes": names, "command": command, "timeout": None}
         async for answer in self._answers(request):
@@ -52,7 +52,7 @@ class KeptConnections:
     async def lines(
         self, node: Node, command: str, *, stdin: str | None = None
     ) -> AsyncGenerator[str, None]:
-        """Yield lines of the command's standard output as they come, without their ends.
+        """Yield lines of the command's standard output as they arrive, without line ends.
 
         `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
         last line of standard error) and for a lost connection.
@@ -75,7 +75,7 @@ class KeptConnections:
         raise self._lost()
 
     async def _answers(self, request: dict[str, Any], data: bytes = b"") -> AsyncIterator[Any]:
-        """What the broker answers, line by line; raises the error that it answers."""
+        """Yield the broker's answer, line by line; raise the error that it contains."""
         reader, writer = await _dial(self._inventory)
         with closing(writer):
             header = json.dumps({**request, "size": len(data)}).encode()
@@ -95,10 +95,10 @@ class KeptConnections:
 
 @asynccontextmanager
 async def connect(inventory: Inventory) -> AsyncIterator[KeptConnections]:
-    """Connections to the cluster's nodes, of a broker that is started when first needed.
+    """Yield connections to the cluster's nodes; the broker is started at the first command.
 
-    Every command raises NodeError when the bastion cannot be reached, or shows a host key that is
-    not pinned.
+    Every command raises NodeError if the bastion cannot be reached, or shows a host key that is not
+    pinned.
     """
     yield KeptConnections(inventory)
 
@@ -119,7 +119,7 @@ def _completed(answer: dict[str, Any]) -> Completed | GpuctlError:
 
 
 def _error(answer: Any) -> NodeError | None:
-    """The error that an answer holds, if it does."""
+    """Return the error that an answer holds, or None."""
     if isinstance(answer, dict) and "unreachable" in answer:
         return Unreachable(*answer["unreachable"])
     if isinstance(answer, dict) and "error" in answer:

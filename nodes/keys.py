@@ -1,4 +1,4 @@
-"""Keys of a cluster's own: made here, never taken from the user's ~/.ssh."""
+"""A cluster's ssh keys. gpuctl makes them here and never takes keys from the user's ~/.ssh."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ _ALGORITHM = "ssh-ed25519"
 
 
 def generate_pair(comment: str) -> tuple[str, str]:
-    """A new ed25519 pair: the private key in OpenSSH's format and the public key's line."""
+    """Return a new ed25519 pair: the private key in OpenSSH's format and the public key's line."""
     key = asyncssh.generate_private_key(_ALGORITHM, comment=comment)
     return key.export_private_key().decode(), key.export_public_key().decode().strip()
 
 
 def ensure_key(path: Path, comment: str) -> str:
-    """An ed25519 key is at `path`, readable by its owner alone, its public half beside it (`.pub`).
+    """Make an ed25519 key at `path` for its owner alone, and its public half at `path`.pub.
 
     A key that is already there stays. Returns the line of the public key. NodeError if the file
     there is not a key, StateError where the disk has no room for it.

@@ -1,4 +1,4 @@
-"""Node names folded as operators read them: `node[0-3,5]` for five nodes."""
+"""Node names in the folded form that operators use: `node[0-3,5]` for five nodes."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,11 +11,11 @@ _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]*)")
 _TERM = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 MOST_NAMES = 10_000
-"""More names than any cluster has: `node[0-999999999]` is a slip, not a wish."""
+"""A limit above every cluster's size: `node[0-999999999]` is a typing mistake."""
 
 
 def fold(names: Iterable[str]) -> str:
-    """`node[0-3,5]` for five node names; names without a number stay as they are.
+    """Return `node[0-3,5]` for five node names; names without a number stay as they are.
 
     Order and repetition of `names` do not matter: prefixes come in alphabetical order, numbers in
     rising order. Numbers with leading zeros are not folded, because the zeros would be lost.
@@ -33,7 +33,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _fold_numbers(prefix: str, numbers: list[int]) -> str:
-    """`node[0-3,5]`, or `node5` for one number."""
+    """Return `node[0-3,5]`, or `node5` for one number."""
     if len(numbers) == 1:
         return f"{prefix}{numbers[0]}"
     ranges: list[list[int]] = []
@@ -47,16 +47,16 @@ def _fold_numbers(prefix: str, numbers: list[int]) -> str:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """The names that `text` stands for, in its order, each once: the reverse of `fold`.
+    """Return the names in a folded text, in its order, each once: the reverse of `fold`.
 
-    Raises InputError for what is not such a list, and for more than `MOST_NAMES` names.
+    Raises InputError if `text` is not such a list, or has more than `MOST_NAMES` names.
     """
     names: dict[str, None] = {}
     for term in _split_terms(text):
         for name in _expand_term(term, text):
             names[name] = None
             if len(names) > MOST_NAMES:
-                raise _wrong(f"'{text}' stands for more than {MOST_NAMES} nodes")
+                raise _wrong(f"'{text}' means more than {MOST_NAMES} nodes")
     return tuple(names)
 
 
@@ -64,13 +64,13 @@ _HINT = "write names such as node3, node[0-3,5] or node0,node2"
 
 
 def _wrong(message: str) -> "InputError":
-    from config.errors import InputError  # late: `fold` alone is part of every quick command
+    from config.errors import InputError  # imported late: every quick command uses `fold` alone
 
     return InputError(message, _HINT)
 
 
 def _split_terms(text: str) -> list[str]:
-    """Parts between the commas that are outside brackets."""
+    """Return the parts between the commas that are outside brackets."""
     return re.split(r",(?![^\[]*\])", text)
 
 

@@ -1,4 +1,4 @@
-"""OpenSSH's client on the same way as gpuctl: an ssh_config and the names in known_hosts."""
+"""Settings with which OpenSSH's client connects as gpuctl does: ssh_config, known_hosts."""
 
 import shlex
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from nodes.inventory import Inventory, Node
 
 KEEPALIVE_S = 15
-"""With three missed answers a dead connection is noticed within a minute."""
+"""Seconds between keepalives; three missed answers show a dead connection in a minute."""
 
 
 def openssh_config(inventory: Inventory) -> str:
-    """An ssh_config by which plain `ssh -F FILE node0` goes the same way as gpuctl."""
+    """Return an ssh_config with which plain `ssh -F FILE node0` connects as gpuctl does."""
     bastion, folder = inventory.bastion, inventory.folder
     blocks = []
     if bastion is not None:
@@ -36,12 +36,12 @@ def openssh_config(inventory: Inventory) -> str:
 
 
 def proxy_command(inventory: Inventory, node: Node) -> list[str]:
-    """The command that connects with the node, none where its address does."""
+    """Return the command that connects to the node's ssh, or [] if the node's address is used."""
     return [*inventory.proxy, node.instance_id] if inventory.proxy else []
 
 
 def known_hosts_name(address: str, port: int) -> str:
-    """How known_hosts writes an address: bare for port 22, else `[address]:port`."""
+    """Return an address as known_hosts writes it: bare for port 22, else `[address]:port`."""
     return address if port == 22 else f"[{address}]:{port}"
 
 
@@ -50,5 +50,5 @@ def _host(name: str, address: str, port: int, user: str) -> str:
 
 
 def _quoted(path: Path) -> str:
-    """A path as ssh_config takes it: quoted, with `%` kept from being a token."""
+    """Return a path as ssh_config takes it: quoted, with `%` escaped so that it is not a token."""
     return '"' + str(path).replace("%", "%%") + '"'

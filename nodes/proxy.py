@@ -1,4 +1,4 @@
-"""A command that is the connection to a node: its standard input and output are the wire."""
+"""A command whose standard input and output are the connection to a node."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ _LINES_KEPT = 5
 
 
 class Proxy:
-    """The command while it runs. `wire` is an open socket with the other side behind it."""
+    """A running proxy command. `wire` is an open socket connected to its input and output."""
 
     def __init__(self, process: asyncio.subprocess.Process, wire: socket.socket) -> None:
         assert process.stderr is not None
@@ -21,11 +21,12 @@ class Proxy:
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> "Proxy":
-        """The command runs; OSError where it cannot."""
+        """Start the command; raises OSError if that fails."""
         wire, far_end = socket.socketpair()
         wire.setblocking(False)
         with far_end:
-            # A session of its own: Ctrl-C is for this process, which still has things to end.
+            # In a new session, because Ctrl-C must not end it before gpuctl has cleaned up through
+            # it.
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=far_end.fileno(),
@@ -36,14 +37,14 @@ class Proxy:
         return cls(process, wire)
 
     async def complaint(self) -> str:
-        """The last that it said, waited for a moment; empty where it said nothing."""
-        with contextlib.suppress(TimeoutError):  # it is still at work, and has said nothing
+        """Return the last line of its standard error after a short wait; empty if there is none."""
+        with contextlib.suppress(TimeoutError):  # it still runs and has written nothing
             async with asyncio.timeout(5):
                 await self._listening
         return self._said[-1].removeprefix("gpuctl: error: ") if self._said else ""
 
     async def end(self) -> None:
-        """It has ended."""
+        """End the command and close the socket."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has ended by itself
                 self._process.terminate()

@@ -1,9 +1,9 @@
-"""Commands and files on nodes: one ssh connection to the bastion, nodes tunnelled through it.
+"""Run commands and write files on nodes, over one ssh connection to the bastion and tunnels in it.
 
-Without a bastion each node is reached by itself, by its address or through a command.
+Without a bastion each node is reached directly, by its address or through a command.
 
-Nothing of the user's ssh set-up takes part: no agent, no ~/.ssh/config, no passwords, no
-known_hosts but the cluster's own, in which every host key was pinned before the first connection.
+Nothing of the user's ssh set-up is used: no agent, no ~/.ssh/config, no passwords. The only
+known_hosts is the cluster's, in which every host key was pinned before the first connection.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_S = 30
 
 
 class Connections:
-    """Ssh connections to a cluster's nodes, each opened when first used and again when lost."""
+    """Ssh connections to a cluster's nodes. Each opens when first used, and again if lost."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -64,7 +64,7 @@ class Connections:
         stdin: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  the remote command is bounded, and named
     ) -> Completed:
-        """The command has ended on `node`, whatever its exit status.
+        """Run the command on `node` to its end, whatever its exit status.
 
         `command` goes to the login shell of the node's user; `stdin` is all of its input. Raises
         NodeError when the node cannot be reached or `timeout` seconds passed.
@@ -75,13 +75,13 @@ class Connections:
                 try:
                     done = await process.wait()
                 finally:
-                    process.close()  # the connection stays, also for one that has gone
+                    process.close()  # closes the channel; the connection stays open
         return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
 
     async def lines(
         self, node: Node, command: str, *, stdin: str | None = None
     ) -> AsyncGenerator[str, None]:
-        """Lines of the command's standard output as they come, without their ends.
+        """Yield lines of the command's standard output as they arrive, without line ends.
 
         `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
         last line of standard error) and for a lost connection.
@@ -91,7 +91,8 @@ class Connections:
             complaints: deque[str] = deque(maxlen=20)
             drained = asyncio.create_task(_keep_last(process.stderr, complaints))
             try:
-                # At the end asyncssh may give one empty string, which is no line.
+                # At the end of the stream asyncssh may return one empty string, which is not a
+                # line.
                 while line := await process.stdout.readline():
                     yield line.rstrip("\r\n")
                 done = await process.wait()
@@ -104,16 +105,17 @@ class Connections:
             last = complaints[-1] if complaints else "it said nothing on standard error"
             raise NodeError(
                 f"{_where(node)}: `{_first_line(command)}` exited with {status}: {last}",
-                f"look at it with `gpuctl ssh {self._inventory.cluster} {node.name}`",
+                f"inspect it with `gpuctl ssh {self._inventory.cluster} {node.name}`",
             )
 
     async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
-        """The file `path` on `node` has exactly `data` and `mode`, whole or not at all.
+        """Write the file `path` on `node`: exactly `data` and `mode`, whole or not at all.
 
         Missing folders are made. The data travels as standard input: it is in no argument list.
         """
         final, part = shlex.quote(path), shlex.quote(f"{path}.{uuid.uuid4().hex[:8]}")
-        # A connection that breaks ends cat's input early: only the full length is moved in place.
+        # A broken connection ends cat's input early, so the file is moved into place only if
+        # complete.
         command = (
             f"umask 077; mkdir -p {shlex.quote(str(Path(path).parent))} && cat > {part} "
             f'&& [ "$(wc -c < {part})" -eq {len(data)} ] && chmod {mode:o} {part} '
@@ -135,9 +137,9 @@ class Connections:
     async def _process(
         self, node: Node, command: str, stdin: str | bytes | None
     ) -> asyncssh.SSHClientProcess[Any]:
-        """Start a command, over another connection where sshd takes no more on the first one.
+        """Start a command, on a new connection if sshd accepts no more sessions on the first one.
 
-        Its output is text, but bytes where its input is.
+        Its output is text, or bytes if `stdin` is bytes.
         """
         source = asyncssh.PIPE if stdin else asyncssh.DEVNULL
         encoding = None if isinstance(stdin, bytes) else "utf-8"
@@ -151,7 +153,8 @@ class Connections:
             connection = await self._connection(node)
             process = await connection.create_process(command, **arguments)
         if stdin:
-            # One that reads no input may have ended already; its exit status tells how.
+            # A command that reads no input may have ended already; its exit status shows the
+            # result.
             with suppress(BrokenPipeError):
                 process.stdin.write(stdin)
                 process.stdin.write_eof()
@@ -172,7 +175,7 @@ class Connections:
         except Unreachable:
             if entrance is None or not entrance.is_closed():
                 raise
-        # It ended while the node was on its way: nothing has begun there.
+        # The bastion's connection ended before the node was reached: nothing has run on the node.
         await self.enter(entrance)
         return await self._connect_through(self._bastion, node)
 
@@ -196,7 +199,7 @@ class Connections:
             raise
 
     async def _proxy(self, node: Node) -> Proxy | None:
-        """A command of its own, where the node is reached by one; an earlier one has ended."""
+        """Start the proxy command of a node that is reached by one; end an earlier one first."""
         command = proxy_command(self._inventory, node)
         if not command:
             return None
@@ -216,7 +219,7 @@ class Connections:
 
 @asynccontextmanager
 async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
-    """The bastion, if any, is connected; nodes follow when first used; all are closed at the end.
+    """Yield connections, the bastion's open, a node's opened when first used; close all later.
 
     Raises NodeError when the bastion cannot be reached, or shows a host key that is not pinned.
     """
@@ -229,7 +232,7 @@ async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
 
 
 def _options(folder: Path) -> dict[str, Any]:
-    """Options of every connection; what is None here is switched off, not left to defaults."""
+    """Return the options of every connection; None switches a default feature off."""
     return {
         "config": None,
         "agent_path": None,
@@ -247,9 +250,9 @@ def _options(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def ssh_errors(where: str, limit_s: float | None = None) -> Iterator[None]:
-    """What asyncssh and the system raise becomes a NodeError about `where`.
+    """Raise NodeError about `where` for the errors of asyncssh and of the system.
 
-    Where the machine does not answer, and may be gone, it is Unreachable.
+    If the machine does not answer, and may be gone, the error is Unreachable.
     """
     try:
         yield
@@ -283,8 +286,8 @@ def ssh_errors(where: str, limit_s: float | None = None) -> Iterator[None]:
 
 
 _REACH_HINT = (
-    "`gpuctl status` tells whether it runs; ssh is let in from `network.ssh_from` alone,"
-    " so see whether your address changed"
+    "`gpuctl status` shows whether it runs; only `network.ssh_from` may connect with ssh,"
+    " so check whether your address changed"
 )
 
 

@@ -44,7 +44,7 @@ def test_expand(text: str, names: tuple[str, ...]) -> None:
         ("node[0-1", "'node[0-1' is not a list of node names"),
         ("node[3-1]", "'3-1' in 'node[3-1]' is not a range"),
         ("node[1-]", "'1-' in 'node[1-]' is not a range"),
-        ("node[0-999999999]", "'node[0-999999999]' stands for more than 10000 nodes"),
+        ("node[0-999999999]", "'node[0-999999999]' means more than 10000 nodes"),
     ],
 )
 def test_what_is_not_a_list_is_refused(text: str, message: str) -> None:
