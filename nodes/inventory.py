@@ -11,8 +11,8 @@ from config.models import Value
 class Node(Value):
     """A GPU node. `slots` is the number of ranks that fit: its GPUs, or 1 for a type without GPUs.
 
-    `public_ip` is empty if it has none. Bootstrap finds the rest, and what it did not find is
-    empty: `efa` (interfaces), `hcas` (names of other RDMA devices and their link layer:
+    `public_ip` is empty if it has none. Bootstrap finds the following; each is empty if it is
+    unknown: `efa` (interfaces), `hcas` (names of other RDMA devices and their link layer:
     `mlx5_0:InfiniBand`, `mlx5_bond_0:Ethernet`), `interface` (the one that has `private_ip`),
     `software` and its version (openmpi, mpich, intel, podman, docker), `topology` (the network
     nodes above it as EC2 reports them, from the top).

@@ -1,1 +1,1 @@
-"""Load a file: which kind it is, what it extends, and every message about a mistake."""
+"""Loading a file: its kind, the template that it extends, and all diagnostics."""

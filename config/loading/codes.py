@@ -1,4 +1,4 @@
-"""Every code that a diagnostic can carry: the one registry, from which the docs are made.
+"""The registry of all diagnostic codes; the documentation is generated from it.
 
 E0 the text is not YAML as gpuctl reads it; E1 its shape is wrong; E2 a value is wrong; W is a
 warning, which does not make a file invalid. Codes keep their meaning for ever.
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Code:
-    """What a code means, and a file that shows it: `example` is the offending line or lines.
+    """A code's meaning, and a file that shows it: `example` is the wrong line or lines.
 
-    Codes of rules about several values also have the reason of the rule, and what to do.
+    Codes of rules about several values also have the reason of the rule, and the remedy.
     """
 
     meaning: str
@@ -22,7 +22,7 @@ class Code:
 
 CODES: dict[str, Code] = {
     "E001": Code("The text is not YAML.", "nodes: [1"),
-    "E002": Code("A tab stands where YAML wants spaces.", "\\tnodes: 2"),
+    "E002": Code("A tab where YAML requires spaces.", "\\tnodes: 2"),
     "E003": Code("A key is given twice; both lines are named.", "nodes: 2 … nodes: 3"),
     "E004": Code("A character that YAML forbids, or text that is not UTF-8.", "name: de\\x00mo"),
     "E005": Code("The file has no content.", "# only a comment"),
@@ -48,13 +48,15 @@ CODES: dict[str, Code] = {
     ),
     "E208": Code("A zone that is not in the region.", "zones: [eu-west-1a]"),
     "E209": Code("A version of software that the image cannot have.", "driver: '580'"),
-    "E210": Code("Capacity without what its type needs, or with what it cannot use.", "id: cr-0a"),
+    "E210": Code("Capacity that lacks a key its type needs, or has one it ignores.", "id: cr-0a"),
     "E211": Code("Private access that does not say where people come from.", "access: private"),
-    "E212": Code("A range or a way in that the network cannot have.", "{vpc: vpc-0a, cidr: …}"),
-    "E213": Code("A volume or file system of a size or speed that AWS has not.", "iops: 40000"),
+    "E212": Code("A range or an access that the network cannot have.", "{vpc: vpc-0a, cidr: …}"),
+    "E213": Code(
+        "A volume or file system of a size or speed that AWS does not have.", "iops: 40000"
+    ),
     "E214": Code("A storage key without effect, or one that the image cannot have.", "type: efs …"),
     "E215": Code("A folder that is taken.", "shared: {type: efs, path: /usr}"),
-    "E216": Code("A template that is not there, or that is no run file.", "extends: nothing"),
+    "E216": Code("A template that does not exist, or is no run file.", "extends: nothing"),
     "E217": Code("Templates that extend each other in a circle, or too many.", "extends: itself"),
     "E218": Code(
         "Another type than the template's.",
@@ -63,7 +65,7 @@ CODES: dict[str, Code] = {
         "Leave `type` out, or extend a template of the type.",
     ),
     "E219": Code(
-        "Roles that the type has not, or numbers that do not agree.",
+        "Roles that the type does not have, or node counts that do not add up.",
         "roles: {boss: {}}",
         "Every node has one role: hostfile, `TF_CONFIG` and Ray's resources are made from them.",
         "`nodes` is all of them; one role may leave its number out, and has what is left.",
@@ -98,7 +100,7 @@ CODES: dict[str, Code] = {
     "E225": Code("A part of a manifest that gpuctl cannot carry out.", "initContainers: …"),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
-    "W203": Code("A template of your own hides one of gpuctl's.", "extends: hello"),
+    "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),
     "W205": Code(
         "A type with accelerators that gpuctl's catalogue does not have.",

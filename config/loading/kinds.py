@@ -1,4 +1,4 @@
-"""Which kind of file it is, seen from its keys: nobody writes it down."""
+"""The kind of a file, derived from its keys, because no file states its kind."""
 
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -10,9 +10,9 @@ Kind = Literal["cluster", "run", "manifest"]
 
 
 def kind_of(data: Any) -> Kind | None:
-    """Which kind of file has such keys, misspelled ones included; None when none or both fit.
+    """Return the kind of file that has such keys, even misspelled; None if none or both fit.
 
-    A manifest is a run in Kubernetes' words, of whatever kind (config/manifests).
+    Every Kubernetes manifest that describes a run has the kind `manifest` (config/manifests).
     """
     if not isinstance(data, dict):
         return None

@@ -1,4 +1,4 @@
-"""Cluster and run files -> models, or every complaint at once, each with its line and column."""
+"""Load cluster and run files as models, or report all mistakes at once with line and column."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -30,26 +30,26 @@ _NO_OVERRIDES = Overrides()
 
 
 def load_cluster(path: Path) -> Cluster:
-    """The cluster that the file asks for.
+    """Return the cluster that the file describes.
 
-    Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
+    Raises InvalidFiles with every diagnostic, InputError for a file that cannot be read.
     """
     return _load(path, "cluster", _cluster)
 
 
 def load_run(path: Path, overrides: Overrides = _NO_OVERRIDES) -> Run:
-    """The run that the file asks for, one of RUN_TYPES; `check` tells the warnings.
+    """Return the run that the file describes, one of RUN_TYPES; `check` reports the warnings.
 
-    Raises InvalidFiles with every complaint, InputError for a file that cannot be read.
+    Raises InvalidFiles with every diagnostic, InputError for a file that cannot be read.
     """
     return _load(path, "run", partial(_run, overrides=overrides))
 
 
 def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic, ...]:
-    """Every complaint about a cluster or run file, in file order; empty for a good one.
+    """Return every diagnostic about a cluster or run file, in file order; empty for a good one.
 
-    Which kind it is, is seen from its keys. Codes with E are errors, with W warnings: a file with
-    warnings alone is valid. Raises InputError for a file that cannot be read.
+    The kind of the file is derived from its keys. Codes with E are errors, with W warnings; a file
+    with only warnings is valid. Raises InputError for a file that cannot be read.
     """
     document, diagnostics = read_file(path)
     if document is not None:
@@ -82,19 +82,19 @@ def _load(
 
 
 def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
-    """The model, or None; and everything there is to say."""
+    """Return the model, or None; and all diagnostics."""
     return _validated(document, Cluster, document.data, cluster_faults(document.data))
 
 
 def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Diagnostic]]:
-    """The model, or None; and everything there is to say."""
+    """Return the model, or None; and all diagnostics."""
     is_manifest = kind_of(document.data) == "manifest"
     whole, diagnostics = run_file(document) if is_manifest else extended(document)
     if whole is None:
         return None, diagnostics
     whole = overrides.applied(whole)
     name = _run_type(whole.data)
-    # A wrong `type` is a rule's matter: what the others have to say goes by the nearest type.
+    # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
     run, found = _validated(whole, RUN_TYPES[name], data, run_faults(whole.data, name))
     return run, diagnostics + found
@@ -115,7 +115,7 @@ def _validated(
 
 
 def _run_type(data: dict[str, Any]) -> str:
-    """The run's type; where it has none of ours, the first of those that know most of its keys."""
+    """Return the run's type; if it is not valid, the first type that has most of its keys."""
     written = data.get("type")
     if isinstance(written, str) and written in RUN_TYPES:
         return written
@@ -132,7 +132,7 @@ def _kindless(document: Document) -> Diagnostic:
 
 
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
-    """The one complaint about a file that was given to the wrong command."""
+    """Return the only diagnostic about a file that was given to the wrong command, or None."""
     kind = kind_of(document.data)
     if kind is None or kind == wanted or (kind == "manifest" and wanted == "run"):
         return None
@@ -142,10 +142,10 @@ def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
 
 
 def _with_env_as_written(document: Document) -> dict[str, Any]:
-    """Numbers in a mapping under an `env` become the text that stands in the file.
+    """Return the data with numbers in an `env` mapping as the text that is written in the file.
 
-    That is what a shell would see: 1.10 stays 1.10, and 010 is not 8. Words such as true and no
-    are left as they are, and so refused, as Docker Compose does.
+    A shell would see that text: 1.10 stays 1.10, and 010 is not 8. Words such as true and no stay
+    unchanged and are therefore refused, as in Docker Compose.
     """
     data: dict[str, Any] = dict(document.data)
     if "env" in data:

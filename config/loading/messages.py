@@ -1,7 +1,8 @@
-"""pydantic's errors in our words: what is wrong, actual and allowed, and what to do.
+"""gpuctl's messages for pydantic's errors: the mistake, the allowed values, the remedy.
 
-One function per type of error that our models can raise, in `_TRANSLATIONS`; pydantic's own text
-never reaches a user. They see the model, the document and one error, and know nothing of lines.
+There is one function per type of error that the models can raise, in `_TRANSLATIONS`; pydantic's
+own text never reaches a user. The functions get the model, the document and one error, and do not
+know lines.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,16 +22,16 @@ from config.run.env import SECRET_TAG, TEXT_TAG, Secret
 from config.yaml.hints import choice_hint, names_hint, quoted, spoken
 from config.yaml.marked_yaml import Document
 
-_KEY = "[key]"  # what pydantic puts behind the key in `loc` when the key itself is wrong
+_KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
 _FORMS = cluster_file.FORMS | run_file.FORMS
 
 
 def faults_of(
     error: ValidationError, model: type[BaseModel], document: Document
 ) -> Iterator[Fault]:
-    """Every complaint of pydantic's about `document` as a `model`, at its path."""
+    """Yield a fault for every error of pydantic about `document` as a `model`, at its path."""
     for details in error.errors():
-        # Which branch of a union pydantic took is no part of the file.
+        # The branch of a union that pydantic took is not part of the file's path.
         at = tuple(part for part in details["loc"] if part not in (TEXT_TAG, SECRET_TAG))
         on_key = at[-1:] == (_KEY,)
         at = at[:-1] if on_key else at
@@ -40,7 +41,7 @@ def faults_of(
 
 @dataclass(frozen=True)
 class _Place:
-    """One of pydantic's errors, and where it is."""
+    """One of pydantic's errors and its place in the file."""
 
     model: type[BaseModel]
     document: Document
@@ -54,7 +55,7 @@ class _Place:
 
     @property
     def actual(self) -> str:
-        """The value as a person would say it; not where it may be a secret, written by mistake."""
+        """The value as a person would write it, or `***` if it may be a secret by mistake."""
         field = _field_at(self.model, self.at)
         if (field and field.annotation is Secret) or _model_at(self.model, self.at[:-1]) is Secret:
             return "***"
@@ -116,7 +117,7 @@ def _not_boolean(place: _Place) -> Iterator[Fault]:
 
 
 def _not_list(place: _Place) -> Iterator[Fault]:
-    hint = "write its entries on lines of their own that begin with '- '"
+    hint = "write its entries on separate lines that begin with '- '"
     return place.fault("E103", f"{place.name} is {place.actual}, must be a list", hint)
 
 
@@ -160,7 +161,7 @@ def _wrong_form(place: _Place) -> Iterator[Fault]:
 def _too_short(place: _Place) -> Iterator[Fault]:
     if place.on_key:
         return place.fault("E203", f"{spelled(place.at[:-1])} has an empty key", "name it")
-    if place.details["input"]:  # pydantic counts the good entries; the bad ones have been told
+    if place.details["input"]:  # pydantic counts good entries only; bad ones are reported already
         return iter(())
     return place.fault("E202", f"{place.name} is empty", "write at least one entry or letter")
 
@@ -206,18 +207,18 @@ _TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Fault]]] = {
 }
 
 TRANSLATED = frozenset(_TRANSLATIONS)
-"""The types of pydantic's errors that have words of ours."""
+"""The types of pydantic's errors for which gpuctl has a message."""
 
 
 def _field_at(model: type[BaseModel], at: Path) -> FieldInfo | None:
-    """The field; of an entry of a list, the list's."""
+    """Return the field at a path; for an entry of a list, the list's field."""
     while isinstance(at[-1], int):
         at = at[:-1]
     return _model_at(model, at[:-1]).model_fields.get(str(at[-1]))
 
 
 def _model_at(model: type[BaseModel], at: Path) -> type[BaseModel]:
-    """The model of the mapping at `at`; BaseModel, which has no fields, for a free mapping."""
+    """Return the model of the mapping at `at`; BaseModel, without fields, for a free mapping."""
     kinds: tuple[Any, ...] = (model,)
     for part in at:
         kinds = tuple(_inside(kinds, part))
@@ -225,7 +226,7 @@ def _model_at(model: type[BaseModel], at: Path) -> type[BaseModel]:
 
 
 def _inside(kinds: tuple[Any, ...], part: str | int) -> Iterator[Any]:
-    """The types that a value of one of the types may have at a key or index."""
+    """Yield the types that a value of one of the types may have at a key or index."""
     for kind in kinds:
         if _is_model(kind):
             field = kind.model_fields.get(str(part))
@@ -235,7 +236,7 @@ def _inside(kinds: tuple[Any, ...], part: str | int) -> Iterator[Any]:
 
 
 def _branches(kind: Any) -> Iterator[Any]:
-    """The types of a union, and what Annotated annotates."""
+    """Yield the types of a union; of an Annotated type, the type that it annotates."""
     if get_origin(kind) is Annotated:
         yield from _branches(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):
@@ -256,7 +257,7 @@ def _literals(annotation: Any) -> tuple[str, ...]:
 
 
 def _bound(field: FieldInfo | None, name: Literal["ge", "le"]) -> float | None:
-    """The bound; of `X | None` that of X."""
+    """Return the field's bound; for `X | None` the bound of X."""
     marks = list(field.metadata) if field else []
     for kind in get_args(field.annotation) if field else ():
         for mark in getattr(kind, "__metadata__", ()):

@@ -1,4 +1,7 @@
-"""Run files that others are laid over: `extends: NAME` is one of gpuctl's own or of the user's."""
+"""Templates: run files that another run file extends with `extends: NAME`.
+
+A template is one of gpuctl's, or one of the user's.
+"""
 
 import re
 from collections.abc import Iterator
@@ -25,10 +28,10 @@ _LONGEST_CHAIN = 8
 
 @dataclass(frozen=True)
 class Template:
-    """A run file that can be extended. `type` is empty where it leaves that open.
+    """A run file that can be extended. `type` is empty if the file does not set it.
 
-    `summary` is the first sentence of the comment that it begins with; `is_users`: it is not one
-    of gpuctl's.
+    `summary` is the first sentence of the comment at the file's beginning. `is_users`: the template
+    is the user's, not gpuctl's.
     """
 
     name: str
@@ -39,19 +42,20 @@ class Template:
 
 
 def templates() -> tuple[Template, ...]:
-    """All that can be extended, by name. Files that are none are left out."""
+    """Return all templates, sorted by name, without files that are not run files."""
     return tuple(_template(name) for name in _known())
 
 
 def users_folder() -> Path:
-    """Where people keep templates of their own."""
+    """Return the folder of the user's templates."""
     return config_home() / "templates"
 
 
 def extended(document: Document) -> tuple[Document | None, list[Diagnostic]]:
-    """The run file laid over what it extends, or None where that cannot be had; and complaints.
+    """Return the run file merged over the templates that it extends, and all diagnostics.
 
-    The complaints are about the chain itself: what stands in it, is looked at in the result.
+    The document is None if a template cannot be used. The diagnostics are only about the chain of
+    templates; the caller validates the merged content.
     """
     chain, diagnostics = [document], list[Diagnostic]()
     while (name := _extends(chain[-1].data)) is not None:
@@ -62,7 +66,7 @@ def extended(document: Document) -> tuple[Document | None, list[Diagnostic]]:
         template, said = read_file(path)
         diagnostics += said
         if template is None or kind_of(template.data) != "run":
-            message, hint = f"template '{name}' is no run file", f"look at {path}"
+            message, hint = f"template '{name}' is no run file", f"check {path}"
             fault = Fault("E216", message, hint, ("extends",))
             return None, [*diagnostics, chain[-1].located(fault)]
         if path.parent != _OURS and (_OURS / path.name).exists():
@@ -73,7 +77,7 @@ def extended(document: Document) -> tuple[Document | None, list[Diagnostic]]:
 
 
 def _extends(data: Any) -> str | None:
-    """The template's name; None also for what is none: the model complains about that."""
+    """Return the template's name, or None; the model reports a value that is not a name."""
     name = data.get("extends")
     if isinstance(name, str) and not isinstance(name, Ambiguous) and re.fullmatch(TEMPLATE, name):
         return name
@@ -81,7 +85,7 @@ def _extends(data: Any) -> str | None:
 
 
 def _not_extended(name: str, chain: list[Document]) -> Fault | None:
-    """Why the last file of the chain cannot extend the template, if so."""
+    """Return the reason why the last file of the chain cannot extend the template, or None."""
     path = _path(name)
     if not path.is_file():
         hint = names_hint(name, _known())
@@ -111,13 +115,13 @@ def _hiding(name: str, path: Path) -> Fault:
 
 
 def _path(name: str) -> Path:
-    """Of a template of this name, the user's before ours; it may not exist."""
+    """Return the template's path, the user's before gpuctl's; the file may not exist."""
     users = users_folder() / f"{name}.yaml"
     return users if users.is_file() else _OURS / f"{name}.yaml"
 
 
 def _known() -> list[str]:
-    """Names of all files that can be extended."""
+    """Return the names of all templates, sorted."""
     folders = (users_folder(), _OURS)
     names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
     return sorted(name for name in names if re.fullmatch(TEMPLATE, name) and _is_run(_path(name)))

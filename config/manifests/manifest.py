@@ -111,7 +111,7 @@ class Manifest:
         """The entries of a list; none where there is no list."""
         value = self.get(at)
         if value is not None and not isinstance(value, tuple):
-            hint = "write its entries on lines of their own that begin with '- '"
+            hint = "write its entries on separate lines that begin with '- '"
             self._mistyped(at, "a list", hint)
         return value if isinstance(value, tuple) else ()
 

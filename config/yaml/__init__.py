@@ -1,1 +1,1 @@
-"""YAML as people write it: every value keeps its line; one document overrides another."""
+"""YAML files in which every value keeps its line, and in which one document overrides another."""

@@ -8,14 +8,14 @@ _LONGEST_QUOTE = 40
 
 
 def names_hint(name: str, allowed: Iterable[str]) -> str:
-    """The nearest allowed name, or all of them."""
+    """Return the nearest allowed name, or all of them."""
     names = tuple(allowed)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else f"allowed here: {', '.join(names)}"
 
 
 def spoken(value: Any, written: str = "") -> str:
-    """The value as a person would say it; `written` is how it stands in the file."""
+    """Return the value as a person would write it; `written` is its text in the file."""
     if value is None:
         return "empty"
     if isinstance(value, dict):
@@ -29,7 +29,7 @@ def spoken(value: Any, written: str = "") -> str:
 
 
 def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
-    """The nearest of the allowed values and all of them, or just all."""
+    """Return the nearest of the allowed values and all of them, or just all."""
     near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
     if near:
         return f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"

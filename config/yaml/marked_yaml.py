@@ -1,8 +1,9 @@
-"""YAML files -> data whose every key and value can be found again in the text.
+"""Read YAML files into data whose every key and value can be found again in the text.
 
-PyYAML's composer gives nodes with marks; the data is made from them here and not by its
-constructor, because that keeps the last of two equal keys silently and reads YAML 1.1 (`no` is
-false, `010` is 8). Only what all readers agree on becomes a number, a boolean or null.
+PyYAML's composer makes nodes with marks. This module makes the data from the nodes instead of
+PyYAML's constructor, because the constructor silently keeps the last of two equal keys and reads
+YAML 1.1 (`no` is false, `010` is 8). Only text that all readers understand alike becomes a number,
+a boolean or null.
 """
 
 import re
@@ -24,11 +25,11 @@ from config.errors import InputError
 from config.findings import Fault, Path
 
 PLAIN = "plain"
-"""The tag of a scalar without quotes: what it looks like, it is."""
+"""The tag of a scalar without quotes, whose text decides its type."""
 _TAGS = {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}
 _STANDARD_TAG = "tag:yaml.org,2002:"
 TEXT = _STANDARD_TAG + "str"
-"""The tag of a scalar that is text, whatever it looks like."""
+"""The tag of a scalar that is text, whatever the text looks like."""
 _LARGEST_FILE = 1 << 20
 _MOST_NODES = 100_000
 _MOST_TABS = 50
@@ -36,48 +37,48 @@ _NULL = re.compile(r"|~|null|Null|NULL")
 _BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]+")
-# YAML 1.2's numbers; what 1.1 alone takes for something else than text is asked of PyYAML.
+# YAML 1.2's numbers. PyYAML decides which other texts YAML 1.1 does not read as text.
 _NUMBER_1_2 = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+")
 
 
 class Ambiguous(str):
-    """A bare value that YAML 1.1 and 1.2, or two readers, do not understand alike: as written."""
+    """A bare value, as written, that YAML 1.1 and 1.2, or two readers, understand differently."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Document:
-    """A file's data and where it stands. Sequences are tuples, keys are text."""
+    """A file's data and the position of each value. Sequences are tuples, keys are text."""
 
     data: Any
     root: Node
 
     @property
     def file(self) -> str:
-        """Where it stands, as it was named."""
+        """The file's path, as it was given to the reader."""
         return str(self.root.start_mark.name)
 
     def located(self, fault: Fault) -> Diagnostic:
-        """The complaint with file, line and column."""
+        """Return the diagnostic for a fault, with file, line and column."""
         place = self.position(fault.at, on_key=fault.on_key)
         return Diagnostic(*place, fault.code, fault.message, fault.hint)
 
     def position(self, path: Path, *, on_key: bool) -> tuple[str, int, int]:
-        """File, line and column, from 1, of the value at `path`, or of its key.
+        """Return file, line and column, from 1, of the value at `path`, or of its key.
 
-        Where the path leads nowhere: those of the nearest value above it.
+        If the path does not exist, return those of the nearest value above it.
         """
         key, node = self._nearest(path)
         mark = key.start_mark if on_key and key is not None else node.start_mark
         return mark.name, mark.line + 1, mark.column + 1
 
     def node(self, path: Path) -> Node:
-        """The value at `path` as YAML's node, or the nearest value above it."""
+        """Return YAML's node of the value at `path`, or of the nearest value above it."""
         return self._nearest(path)[1]
 
     def written(self, path: Path) -> str:
-        """The bare or quoted text of the scalar at `path`, without quotes."""
+        """Return the text of the scalar at `path`, without quotes."""
         node: Node = self.root
         for part in path:
             child = _child(node, part)
@@ -98,7 +99,7 @@ class Document:
 
 
 def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
-    """As `read_yaml`, of a file, which is named as `path` is.
+    """Read a file as `read_yaml` does; the diagnostics name it as `path` does.
 
     Raises InputError for a file that cannot be read.
     """
@@ -111,7 +112,7 @@ def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = error.object[: error.start]  # which lacks the byte order mark
+        before = error.object[: error.start]  # does not include the byte order mark
         line = before.count(b"\n") + 1
         column = len(before.rpartition(b"\n")[2].decode()) + 1
         message, hint = "the file is not UTF-8 text", "save it as UTF-8"
@@ -120,9 +121,9 @@ def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
 
 
 def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
-    """The document, or None where the text has none that can be looked at; and all complaints.
+    """Return the document, or None if the text cannot be read as one, and all diagnostics.
 
-    Nothing but diagnostics comes out of any text whatever: no exception of PyYAML's.
+    Every text, however broken, gives diagnostics and no exception of PyYAML.
     """
     diagnostics: list[Diagnostic] = []
     root = _compose(text, file, diagnostics)
@@ -140,18 +141,18 @@ def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
         reading.complain(root, "E008", "the file is nested too deeply", "flatten it")
         return None, diagnostics
     except _LoopError as loop:
-        reading.complain(loop.node, "E008", "an alias stands within its own anchor", "write it out")
+        reading.complain(loop.node, "E008", "an alias is within its own anchor", "write it out")
         return None, diagnostics
     return Document(data, root), diagnostics
 
 
 def is_null(node: Node) -> bool:
-    """Whether the node is a bare null (or nothing at all)."""
+    """Return whether the node is a bare null (or nothing at all)."""
     return node.tag == PLAIN and bool(_NULL.fullmatch(node.value))
 
 
 def document_of(root: Node) -> Document:
-    """The document of a tree whose parts were read, and complained about, before."""
+    """Return the document of a tree whose parts were already read and checked."""
     return Document(_Construction("", []).value(root), root)
 
 
@@ -160,7 +161,7 @@ class _Composing(Reader, Scanner, Parser, Composer, Resolver):
 
     def __init__(self, text: str, file: str) -> None:
         Reader.__init__(self, text)
-        self.name = file  # which every mark carries from here on
+        self.name = file  # every mark carries this name
         Scanner.__init__(self)
         Parser.__init__(self)
         Composer.__init__(self)
@@ -173,14 +174,14 @@ class _Composing(Reader, Scanner, Parser, Composer, Resolver):
 
 
 def _compose(text: str, file: str, diagnostics: list[Diagnostic]) -> Node | None:
-    """The node tree. Tabs are noted and read as spaces, so that the rest is looked at too."""
+    """Return the node tree. A tab is reported and read as a space, to check the rest too."""
     for _ in range(_MOST_TABS):
         try:
             root = _Composing(text, file).get_single_node()
         except (yaml.YAMLError, RecursionError) as error:
             found = _explained(error, text, file)
             if found.code == "E002" or not diagnostics:
-                # After a tab the rest may be misread by our doing: only tabs are told then.
+                # Reading tabs as spaces may cause other errors: after a tab report only tabs.
                 diagnostics.append(found)
             if found.code != "E002":
                 return None
@@ -194,7 +195,7 @@ def _compose(text: str, file: str, diagnostics: list[Diagnostic]) -> Node | None
 
 
 def _explained(error: Exception, text: str, file: str) -> Diagnostic:
-    """What PyYAML could not read, in our words."""
+    """Return the diagnostic for an exception of PyYAML."""
     if isinstance(error, ReaderError):
         before = text[: error.position]
         line, column = before.count("\n") + 1, error.position - before.rfind("\n")
@@ -211,7 +212,7 @@ def _explained(error: Exception, text: str, file: str) -> Diagnostic:
 
 
 def _with_tabs_as_spaces(text: str, error: Exception) -> str:
-    """The text with the tabs that stopped PyYAML as spaces, one each: columns stay true."""
+    """Return the text with the tabs that stopped PyYAML as one space each, so columns stay true."""
     assert isinstance(error, yaml.MarkedYAMLError)
     assert error.problem_mark is not None
     start = end = error.problem_mark.index
@@ -225,7 +226,7 @@ def _code_point(character: Any) -> int:
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str, str]:
-    """Code, message and hint of a syntax error, in PyYAML's words without its two-line form."""
+    """Return code, message and hint of a syntax error, with PyYAML's description in one line."""
     if error.context == "expected a single document in the stream":
         return "E006", "a second document begins", "put one document into a file"
     context = ""
@@ -246,12 +247,12 @@ def _child(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
 
 
 def _expanded_size(root: Node) -> int:
-    """How many values the tree has with every alias written out; each node is visited once."""
+    """Return the number of values with every alias written out; each node is visited once."""
     sizes: dict[int, int] = {}
 
     def size(node: Node) -> int:
         if id(node) not in sizes:
-            sizes[id(node)] = 0  # a loop is found later, where it can be pointed at
+            sizes[id(node)] = 0  # a loop is found later, when its position is known
             sizes[id(node)] = 1 + sum(size(child) for child in _children(node))
         return sizes[id(node)]
 
@@ -273,7 +274,7 @@ class _LoopError(Exception):
 
 
 class _Construction:
-    """Data from nodes; complaints on the way go to `diagnostics`."""
+    """Makes data from nodes and appends its findings to `diagnostics`."""
 
     def __init__(self, file: str, diagnostics: list[Diagnostic]) -> None:
         self._file = file
@@ -288,7 +289,7 @@ class _Construction:
     def value(self, node: Node) -> Any:
         if id(node) in self._open:
             raise _LoopError(node)
-        if id(node) not in self._done:  # an alias complains once, where its anchor is
+        if id(node) not in self._done:  # an alias is reported once, at its anchor
             self._open.add(id(node))
             self._done[id(node)] = self._new_value(node)
             self._open.remove(id(node))
@@ -326,7 +327,7 @@ class _Construction:
 
 
 def _scalar(text: str) -> Any:
-    """The value of a scalar without quotes."""
+    """Return the value of a scalar without quotes."""
     if _NULL.fullmatch(text):
         return None
     if _BOOLEAN.fullmatch(text):

@@ -1,7 +1,7 @@
-"""One document laid over another.
+"""Merge one YAML document over another.
 
-It is done to the trees of YAML nodes and not to the data, because so every value keeps the file,
-line and column where it was written: a complaint about the result points at the right file.
+The merge works on YAML nodes and not on data, so every value keeps the file, line and column in
+which it was written, and a diagnostic about the result names the right file.
 """
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -10,11 +10,11 @@ from config.yaml.marked_yaml import TEXT, Document, document_of, is_null
 
 
 def laid_over(over: Document, base: Document) -> Document:
-    """`base` with the values of `over`: mappings merge by key, whatever else `over` has replaces.
+    """Return `base` with the values of `over`: mappings merge by key, other values replace.
 
-    A null takes away what `base` has, as in a JSON merge patch (RFC 7396). `env` counts as a
-    mapping also where it is a list of NAME=value. The keys of `base` come first; the whole stands
-    where `over` stands.
+    A null removes the value of `base`, as in a JSON merge patch (RFC 7396). `env` counts as a
+    mapping even if it is a list of NAME=value. The keys of `base` come first; the result has the
+    position of `over`.
     """
     return document_of(_laid_over(over.root, base.root))
 
@@ -36,7 +36,7 @@ def _laid_over(over: Node, base: Node) -> Node:
 
 
 def _entries(node: MappingNode) -> dict[str, tuple[Node, Node]]:
-    """Keys and values by name; of a key that is given twice the first, as elsewhere."""
+    """Return keys and values by name; of a repeated key the first, as everywhere else."""
     entries: dict[str, tuple[Node, Node]] = {}
     for key, value in node.value:
         if isinstance(key, ScalarNode):
@@ -45,7 +45,7 @@ def _entries(node: MappingNode) -> dict[str, tuple[Node, Node]]:
 
 
 def _as_mapping(node: Node) -> Node:
-    """A list of NAME=value as a mapping; what is none, or not a right one, as it is."""
+    """Return a list of NAME=value as a mapping; any other node, or a wrong list, unchanged."""
     if not isinstance(node, SequenceNode):
         return node
     entries: dict[str, tuple[Node, Node]] = {}

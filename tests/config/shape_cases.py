@@ -43,7 +43,7 @@ SHAPE_CASES: list[tuple[str, list[str]]] = [
         CLUSTER + "region: us-east-1\ncapacity: {zones: us-east-1a}\n",
         [
             "5:19: E103 'capacity.zones' is 'us-east-1a', must be a list; write its entries on"
-            " lines of their own that begin with '- '",
+            " separate lines that begin with '- '",
         ],
     ),
     (

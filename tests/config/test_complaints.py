@@ -59,7 +59,7 @@ CASES: list[tuple[str, list[str]]] = [
     ),
     (
         CLUSTER + "tags: &all\n  mine: *all\n",
-        ["4:7: E008 an alias stands within its own anchor; write it out"],
+        ["4:7: E008 an alias is within its own anchor; write it out"],
     ),
     (
         CLUSTER + "[a, b]: 1\n",

@@ -154,13 +154,13 @@ def test_ones_own_template_is_taken_before_gpuctls_and_that_is_told(users: Path)
     ("name", "said"),
     [
         ("helo", "1:10: E216 there is no template 'helo'; did you mean 'hello'?"),
-        ("demo", f"1:10: E216 template 'demo' is no run file; look at {STACKS / 'demo.yaml'}"),
+        ("demo", f"1:10: E216 template 'demo' is no run file; check {STACKS / 'demo.yaml'}"),
         (
             "self",
             "~/self.yaml:1:10: E217 'self' extends itself: self > self; let one of them extend"
             " nothing",
         ),
-        ("broken", "1:10: E216 template 'broken' is no run file; look at ~/broken.yaml"),
+        ("broken", "1:10: E216 template 'broken' is no run file; check ~/broken.yaml"),
     ],
 )
 def test_a_template_that_cannot_be_extended(users: Path, name: str, said: str) -> None:
