@@ -1,4 +1,4 @@
-"""The cluster file: what a person asks for. Only fields that do something are here."""
+"""The cluster file: the cluster that a person asks for. Every field has an effect."""
 
 import ipaddress
 from typing import Annotated, Literal
@@ -45,10 +45,10 @@ FORMS = {
     NO_NUL: "text without NUL characters: no program can be given them",
     FOLDER: "a folder's whole path of letters, digits, '.', '_' and '-', such as /shared",
 }
-"""Every pattern of a cluster file in words, for complaints and for the reference."""
+"""Every pattern of a cluster file in words, for diagnostics and for the reference."""
 
 Name = Annotated[str, Field(pattern=NAME)]
-"""Letters, digits and hyphens, at most 30: it becomes part of AWS names and host names."""
+"""Letters, digits and hyphens, at most 30: the name becomes part of AWS names and host names."""
 
 
 def _ipv4_range(value: str) -> str:
@@ -63,7 +63,7 @@ def _ipv4_range(value: str) -> str:
 
 
 def _vpc_range(value: str) -> str:
-    """A VPC is /16 to /28; below /24 the two subnets are too small for a fleet.
+    """Return a range from /16 to /24. A VPC may have /28, in which two subnets are too small.
 
     https://docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html, 2026-11-20.
     """
@@ -74,7 +74,10 @@ def _vpc_range(value: str) -> str:
 
 
 def _tag_key(value: str) -> str:
-    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html, 2026-11-20."""
+    """Return the key if AWS allows it.
+
+    https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/Using_Tags.html, 2026-11-20.
+    """
     for prefix in ("aws:", "gpuctl:"):
         if value.lower().startswith(prefix):
             raise refusal(Fault("E206", f"begins with {prefix}", "choose another key"))
@@ -100,7 +103,7 @@ Folder = Annotated[str, Field(pattern=FOLDER, max_length=200)]
 
 
 class Placement(Model):
-    """How the nodes lie to each other."""
+    """The distance between the nodes."""
 
     strategy: Literal["cluster", "none"] = Field(
         default="cluster",
@@ -110,7 +113,7 @@ class Placement(Model):
 
 
 class Capacity(Model):
-    """Where the instances come from."""
+    """The source of the instances."""
 
     type: Literal["on-demand", "spot", "reservation", "capacity-block"] = Field(
         default="on-demand",
@@ -132,7 +135,7 @@ class Capacity(Model):
 
 
 class Network(Model):
-    """The cluster's own VPC, or one that exists."""
+    """The cluster's VPC, which gpuctl makes, or an existing one."""
 
     cidr: VpcRange = Field(
         default="10.213.0.0/16", description="IPv4 range of the cluster's own VPC, /16 to /24."
@@ -154,7 +157,7 @@ class Network(Model):
         default="bastion",
         description="How people get in. `bastion`: through a small machine with a public address;"
         " `elastic-ip`: straight to the nodes, each with a public address; `private`: to the"
-        " nodes' private addresses, by a VPN or peering of your own; `ssm`: through AWS's Session"
+        " nodes' private addresses, by your VPN or peering; `ssm`: through AWS's Session"
         " Manager, without any open port.",
     )
     interfaces: Literal["save-addresses", "max-bandwidth"] = Field(
@@ -169,22 +172,22 @@ class Network(Model):
 
     @property
     def exists(self) -> bool:
-        """Whether the nodes go into a network that is not the cluster's own."""
+        """Return whether the nodes use an existing network instead of one made for the cluster."""
         return self.vpc is not None or self.subnet is not None
 
     @property
     def has_bastion(self) -> bool:
-        """Whether people get in through a machine with a public address."""
+        """Return whether people connect through a machine with a public address."""
         return self.access == "bastion"
 
     @property
     def nodes_are_public(self) -> bool:
-        """Whether each node has a public address, and so a way out without a NAT gateway."""
+        """Return whether each node has a public address, and so needs no NAT gateway."""
         return self.access == "elastic-ip"
 
     @property
     def uses_session_manager(self) -> bool:
-        """Whether people get in through AWS's Session Manager, without any open port."""
+        """Return whether people connect through AWS's Session Manager, without any open port."""
         return self.access == "ssm"
 
 
@@ -205,11 +208,11 @@ class Root(Model):
 
 
 class Shared(Model):
-    """A file system that all nodes see; it is made and removed with the cluster."""
+    """A file system that all nodes mount; it is made and removed with the cluster."""
 
     type: Literal["efs", "fsx-lustre"] = Field(
-        description="`efs`: NFS that grows by itself; `fsx-lustre`: a parallel file system of a"
-        " size of its own."
+        description="`efs`: NFS that grows by itself; `fsx-lustre`: a parallel file system of"
+        " fixed size."
     )
     path: Folder = Field(default="/shared", description="Where every node has it.")
     deployment: Literal["scratch", "persistent"] | None = Field(
@@ -228,7 +231,7 @@ class Shared(Model):
 
 
 class Storage(Model):
-    """The nodes' disks, and what they share."""
+    """The nodes' disks and their shared file system."""
 
     root: Root = Field(default=Root(), description="The root volume of each node.")
     shared: Shared | None = Field(
@@ -237,13 +240,13 @@ class Storage(Model):
     )
     scratch: Folder = Field(
         default="/scratch",
-        description="Where the instance's own NVMe disks are mounted as one, if it has any; what"
-        " is there is lost with the instance.",
+        description="Where the instance's own NVMe disks are mounted as one, if it has any; the"
+        " data is lost with the instance.",
     )
 
 
 class Software(Model):
-    """What cloud-init adds to the image."""
+    """Software that cloud-init adds to the image."""
 
     packages: tuple[Annotated[str, Field(pattern=PACKAGE)], ...] = Field(
         default=(), description="Packages of the distribution to install."
@@ -274,7 +277,7 @@ class Software(Model):
 
 
 class Setup(Model):
-    """What is yours on the nodes."""
+    """The user's files and commands on the nodes."""
 
     files: dict[FilePath, str] = Field(
         default={}, description="Files by their path, written at the first boot; owned by root."
@@ -286,7 +289,7 @@ class Setup(Model):
 
 
 class Lifetime(Model):
-    """When the cluster ends by itself."""
+    """The time after which the cluster ends by itself."""
 
     max: Duration = Field(
         description="Nodes power off, and so are terminated, this long after boot: `8h`, `2d`."
@@ -294,7 +297,7 @@ class Lifetime(Model):
 
 
 class Budget(Model):
-    """What the cluster may cost; `plan` and `up` refuse what is more."""
+    """The maximum cost of the cluster; `plan` and `up` refuse a higher one."""
 
     max_hourly: Dollars | None = Field(
         default=None, description="US dollars per hour, for the whole cluster."
@@ -340,5 +343,5 @@ class Cluster(Model):
     tags: dict[TagKey, TagValue] = Field(
         default={},
         max_length=40,
-        description="Tags on everything, beside gpuctl's own; at most 40.",
+        description="Tags on everything, in addition to gpuctl's; at most 40.",
     )

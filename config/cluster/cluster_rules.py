@@ -1,6 +1,6 @@
-"""Rules about cluster files that one field's type cannot tell: they see raw data and return faults.
+"""Rules about cluster files that need more than one field's type: raw data in, faults out.
 
-They run whether or not the models accept the rest, so that all complaints come at once.
+The rules run even if the models refuse the rest, so that all diagnostics come at once.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ Data = Mapping[str, Any]
 
 
 def cluster_faults(data: Data) -> Iterator[Fault]:
-    """What is wrong with a cluster file beyond types."""
+    """Yield the faults in a cluster file beyond types."""
     yield from _instance_type(data)
     yield from _zones(data)
     yield from _capacity(data)
@@ -37,7 +37,7 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
 
 
 def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
-    """A complaint for each bare value that YAML readers do not understand alike."""
+    """Yield a fault for each bare value that YAML readers understand differently."""
     if isinstance(data, Ambiguous):
         hint = f"quote it: '{data}'"
         if not data[0].isalpha():
@@ -66,7 +66,7 @@ def _instance_type(data: Data) -> Iterator[Fault]:
 
 
 def _capacity(data: Data) -> Iterator[Fault]:
-    """A reservation or block has an id and lies in one zone; what is bought has neither."""
+    """Yield faults: a reservation needs an id and is in one zone; bought capacity has no id."""
     capacity = data.get("capacity")
     if not isinstance(capacity, dict):
         return
@@ -86,11 +86,11 @@ def _capacity(data: Data) -> Iterator[Fault]:
 
 
 WIDE = 16
-"""Prefix length: a range that is wider than this is more than anybody's own network."""
+"""Prefix length: a wider range has more addresses than one person's network."""
 
 
 def _network(data: Data) -> Iterator[Fault]:
-    """Who may come in: said where nothing can be guessed, and warned of where it is too much."""
+    """Yield the faults in `network`, and a warning for an `ssh_from` that is too wide."""
     network = data.get("network")
     if not isinstance(network, dict):
         return
@@ -116,7 +116,7 @@ def _network(data: Data) -> Iterator[Fault]:
 
 
 def _ssm(data: Data, network: Mapping[str, Any]) -> Iterator[Fault]:
-    """Session Manager opens no port, and needs AWS's agent, which Debian's image has not.
+    """Yield faults with `ssm`, which opens no port and needs an agent that Debian's image lacks.
 
     "AMIs with SSM Agent preinstalled" (Systems Manager User Guide, 2026-11-20).
     """
@@ -144,11 +144,11 @@ _BUILT: Mapping[Software, tuple[str, str]] = {
     "nccl": (RELEASE, "nccl"),
     "nccl_tests": (TESTS_RELEASE, "nccl-tests"),
 }
-"""What nodes may build: the form of its pin, and its repository."""
+"""Software that nodes may build: the form of its pin, and its repository."""
 
 
 def _commits(data: Data) -> Iterator[Fault]:
-    """What nodes build is taken by its commit, which gpuctl knows of releases up to its own."""
+    """Yield a fault for each release to build of which gpuctl does not know the commit."""
     software = data.get("software")
     if not isinstance(software, dict):
         return
@@ -169,7 +169,7 @@ GPU_PINS = ("driver", "efa", "nccl", "nccl_tests")
 
 
 def _pins(data: Data) -> Iterator[Fault]:
-    """A version that nothing would be done about is a mistake."""
+    """Yield a fault for each version that would have no effect."""
     software, image = data.get("software"), data.get("image")
     if not isinstance(software, dict):
         return
@@ -189,5 +189,5 @@ def _pins(data: Data) -> Iterator[Fault]:
 def _budget(data: Data) -> Iterator[Fault]:
     budget, lifetime = data.get("budget"), data.get("lifetime")
     if isinstance(budget, dict) and "max_total" in budget and lifetime is None:
-        message = "'budget.max_total' needs a time to reckon with"
+        message = "'budget.max_total' requires a 'lifetime.max'"
         yield Fault("E230", message, "set lifetime.max (8h, 2d)", ("budget", "max_total"))

@@ -1,4 +1,4 @@
-"""A cluster in which nothing is left open: what the program and the plan are made of."""
+"""A cluster with every open choice decided; the Pulumi program and the plan are made from it."""
 
 from typing import Literal
 
@@ -10,16 +10,16 @@ from config.models import Value
 CLUSTER_TAG = "gpuctl:cluster"
 """The tag with the cluster's name, on everything."""
 ID_TAG = "gpuctl:id"
-"""The tag with the cluster's own id: two people may choose one name in an account."""
+"""The tag with the cluster's unique id: two people may choose one name in an account."""
 OWNER_TAG = "gpuctl:owner"
-"""The tag with the ARN of whoever brought the cluster up."""
+"""The tag with the ARN of the user who made the cluster."""
 
 
 class NetworkCard(Value):
     """A network card of an instance type, from DescribeInstanceTypes' NetworkInfo.NetworkCards.
 
-    `interface_types` is EC2's InterfaceTypes of the card (`interface`, `efa`, `efa-only`); empty
-    where the API gives none.
+    `interface_types` is EC2's InterfaceTypes of the card (`interface`, `efa`, `efa-only`); empty if
+    the API gives none.
     """
 
     index: int
@@ -28,11 +28,11 @@ class NetworkCard(Value):
 
 
 class InstanceType(Value):
-    """What EC2 says of an instance type. `price_usd_h` is on-demand, None where unknown.
+    """EC2's description of an instance type. `price_usd_h` is on-demand, None if unknown.
 
-    `boot_modes` are EC2's SupportedBootModes (`legacy-bios`, `uefi`), `placement_strategies` those
-    of placement groups (`cluster`), both empty where it gives none.
-    `local_disks` are the instance's own that are reached as NVMe devices.
+    `boot_modes` are EC2's SupportedBootModes (`legacy-bios`, `uefi`), `placement_strategies` are
+    those of placement groups (`cluster`); both are empty if EC2 gives none. `local_disks` are the
+    instance's NVMe disks.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Interface(Value):
 
 
 class Image(Value):
-    """An AMI, resolved: pinned in the plan. `boot_mode` is EC2's, empty where it gives none."""
+    """An AMI, as pinned in the plan. `boot_mode` is EC2's, empty if EC2 gives none."""
 
     id: str
     name: str
@@ -68,10 +68,10 @@ class Image(Value):
 
 
 class Reservation(Value):
-    """A capacity reservation or block of the user's own, that the nodes are launched into.
+    """The user's capacity reservation or block into which the nodes are launched.
 
-    `group` is the placement group that it lies in, empty for none. `ends` is None for one without
-    an end.
+    `group` is the placement group that it is in, empty for none. `ends` is None for one without an
+    end.
     """
 
     id: str
@@ -82,9 +82,9 @@ class Reservation(Value):
 
 
 class ExistingNetwork(Value):
-    """A VPC that is not gpuctl's: by zone the subnet that takes the nodes there, all by their ids.
+    """A VPC that gpuctl did not make: the subnet for nodes by zone; all values are ids.
 
-    `bastion_subnet` is a public one of whatever zone, empty where there is no bastion.
+    `bastion_subnet` is a public subnet in any zone, empty if there is no bastion.
     """
 
     vpc: str
@@ -93,18 +93,18 @@ class ExistingNetwork(Value):
 
 
 class Resolved(Value):
-    """Everything that `infra/` needs to make the cluster; no question is left.
+    """All that `infra/` needs to make the cluster, with no choice left open.
 
-    `interfaces` is one node's launch layout, primary first. `user_data` and `bastion_user_data`
-    are cloud-init documents in clear text without secrets. `public_key` is the OpenSSH public key
-    of the cluster's client key. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
-    `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on everything. `zones` are those
-    that may take the cluster, `zone` first: one for a cluster that exists. `reservation` is what
-    the nodes are launched into.
-    `existing_network` has a subnet in each of `zones`; None for a network of the cluster's own.
-    `hop_limit` is how many hops away the machines' metadata service answers. `sent` is the nodes'
-    user data as EC2 has it, in base64; empty where nobody has asked yet.
-    `price_source` says where the nodes' price is from, `warnings` what could not be asked.
+    `interfaces` is one node's launch layout, primary first. `user_data` and `bastion_user_data` are
+    cloud-init documents in clear text without secrets. `public_key` is the OpenSSH public key of
+    the cluster's client key. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
+    `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on everything. `zones` are the zones
+    that may take the cluster, `zone` first; an existing cluster has one. `reservation` is the
+    capacity into which the nodes are launched. `existing_network` has a subnet in each of `zones`;
+    it is None for a network made for the cluster. `hop_limit` is the maximum number of hops to the
+    machines' metadata service. `sent` is the nodes' user data as EC2 has it, in base64; empty if
+    nobody has asked yet. `price_source` is the source of the nodes' price, `warnings` are the
+    questions that AWS did not answer.
     """
 
     cluster: Cluster
@@ -133,10 +133,10 @@ class Resolved(Value):
 
     @property
     def id(self) -> str:
-        """The cluster's id; empty for one that an early gpuctl made."""
+        """The cluster's id; empty for a cluster that an early version of gpuctl made."""
         return self.tags.get(ID_TAG, "")
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """`node0` … in rank order."""
+        """The names `node0` … in rank order."""
         return tuple(f"node{i}" for i in range(self.cluster.nodes))

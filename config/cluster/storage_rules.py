@@ -1,4 +1,4 @@
-"""Rules about `storage` that one field's type cannot tell."""
+"""Rules about `storage` that need more than one field's type."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,19 +9,19 @@ SYSTEM = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp"}
     | {"usr", "var"}
 )
-"""Folders in `/` that a mount would hide the system behind; below /opt, /home, /mnt is room."""
+"""Folders in `/` in which a mount would hide system files; below /opt, /home, /mnt is room."""
 
 IOPS_PER_GIB = 500
 MIB_S_PER_IOPS = 0.25
 LEAST_IOPS = 3000
-"""What gp3 allows at most: AWS, "General Purpose SSD volumes" (EBS User Guide, 2026-11-20)."""
+"""Maximum values of gp3: AWS, "General Purpose SSD volumes" (EBS User Guide, 2026-11-20)."""
 
 LUSTRE_STEP_GIB = 2400
-"""Beside 1200 GiB: FSx API Reference, CreateFileSystem, StorageCapacity (2026-11-20)."""
+"""Or 1200 GiB: FSx API Reference, CreateFileSystem, StorageCapacity (2026-11-20)."""
 
 
 def storage_faults(data: Mapping[str, Any]) -> Iterator[Fault]:
-    """What is wrong with a cluster file's `storage` beyond types."""
+    """Yield the faults in a cluster file's `storage` beyond types."""
     storage = data.get("storage")
     if not isinstance(storage, dict):
         return
@@ -85,8 +85,8 @@ def _folders(storage: Mapping[str, Any]) -> Iterator[Fault]:
         folders = {("storage", "shared", "path"): shared.get("path", "/shared"), **folders}
     for at, folder in folders.items():
         if isinstance(folder, str) and folder.strip("/").split("/")[0] in SYSTEM:
-            hint = "use one of its own, such as /shared, or one below /mnt, /opt or /home"
-            yield Fault("E215", f"'{'.'.join(map(str, at))}' is in the system's", hint, at)
+            hint = "use a new folder, such as /shared, or one below /mnt, /opt or /home"
+            yield Fault("E215", f"'{'.'.join(map(str, at))}' is in a system folder", hint, at)
     one, other = (str(folder) for folder in (*folders.values(), "")[:2])
     if other and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")):
         message = f"'storage.shared.path' is {one}, 'storage.scratch' {other}"

@@ -1,4 +1,4 @@
-"""`env` of a run file: variables, their text, and secrets that are named instead of written."""
+"""`env` of a run file: variables, their text, and secrets given by name instead of value."""
 
 import re
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ _ENV_NAME = re.compile(NAME_FORM)
 
 
 class Secret(Model):
-    """A value that is not written down: it is looked up when the run starts."""
+    """A value that is not written in the file: gpuctl reads it when the run starts."""
 
     secret: str = Field(
         pattern=f"^{NAME_FORM}$",
-        description="Name of a variable of your own environment, or of a file in"
+        description="Name of a variable of your environment, or of a file in"
         " `~/.config/gpuctl/secrets/`.",
     )
 
 
 def _env_mapping(value: Any) -> Any:
-    """A mapping from dstack's list of `NAME=value`; anything else is left to pydantic."""
+    """Return a mapping for dstack's list of `NAME=value`; pydantic reports any other value."""
     if not isinstance(value, (list, tuple)):
         return value
     faults = tuple(_list_faults(value))
@@ -42,7 +42,7 @@ def _env_mapping(value: Any) -> Any:
 
 
 def _kind_of_value(value: Any) -> str:
-    """Which of the two a value is meant to be, so that one complaint is made of it and not two."""
+    """Return the tag of text or secret, so that a wrong value gives one diagnostic and not two."""
     return SECRET_TAG if isinstance(value, (dict, Secret)) else TEXT_TAG
 
 
@@ -54,7 +54,7 @@ def _env_name(value: str) -> str:
 
 
 def _wrong_name(name: str) -> tuple[str, str] | None:
-    """What is wrong with a variable's name and what to do, or None."""
+    """Return message and hint for a name that no variable can have, or None."""
     if not _ENV_NAME.fullmatch(name):
         return "names no variable", "use letters, digits and _, with no digit first"
     return None

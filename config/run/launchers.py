@@ -1,20 +1,22 @@
-"""What launchers of MPI are told by variables: one table for runs, manifests and containers.
+"""Variables that configure MPI's launchers: one table for runs, manifests and containers.
 
 Open MPI 4 (ORTE) and 5 (PRRTE) have different names for the same parameter, and each ignores the
-other's. MPICH and Intel MPI share Hydra, under different names.
+other's name. MPICH and Intel MPI share Hydra, under different names.
 """
 
 OPEN_MPI_TREE_LIMIT = 64
-"""How many nodes Open MPI enters from node 0; above, nodes enter nodes unless it is told otherwise,
-which has hung (routed_radix of Open MPI 4, rml_base_radix of PRRTE; open-mpi/ompi#4578,
-openpmix/prrte#476; 2026-11-20)."""
+"""The number of nodes up to which Open MPI connects to every node from node 0.
+
+Above it, by default, nodes connect to other nodes, which has hung (routed_radix of Open MPI 4,
+rml_base_radix of PRRTE; open-mpi/ompi#4578, openpmix/prrte#476; 2026-11-20).
+"""
 
 OPEN_MPI_INTERFACES = {"OMPI_MCA_btl_tcp_if_exclude": "lo,docker0"}
-"""What Open MPI gets unless the file chooses interfaces: docker0 has the same address on every node
+"""Open MPI's default unless the file chooses interfaces: docker0 has the same address on every node
 (dstack's example of an MPI task, 2026-11-20)."""
 
 OPEN_MPI_AGENT = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
-"""The variables that name the program by which Open MPI enters other nodes."""
+"""The variables that name the program with which Open MPI connects to other nodes."""
 
 HYDRA_AGENT = (
     ("HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"),
@@ -24,9 +26,9 @@ HYDRA_AGENT = (
 
 
 def agent_variables(agent: str) -> dict[str, str]:
-    """Return the variables with which every launcher enters other nodes through `agent`.
+    """Return the variables with which every launcher connects to other nodes through `agent`.
 
-    `engine/agent/container.py` sets the same ones: it runs on nodes and imports nothing of ours.
+    `engine/agent/container.py` sets the same ones: it runs on nodes and cannot import gpuctl.
     """
     found = dict.fromkeys(OPEN_MPI_AGENT, agent)
     for kind, program in HYDRA_AGENT:

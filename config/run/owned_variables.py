@@ -1,7 +1,7 @@
-"""Names in a run's environment that are not the user's: gpuctl or a launcher sets them.
+"""Variables that a run file cannot set, because gpuctl or a launcher sets them.
 
 One table for the check of `env`, for the plan (engine/modes) and for docs/modes.md. `RANK` and
-`WORLD_SIZE` mean nodes to TI-ONE and processes to torch: a type has one of the meanings.
+`WORLD_SIZE` count nodes in TI-ONE and processes in torch; a type has only one of the meanings.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,7 @@ _RAY = "docs.ray.io, cluster CLI and ray.init, 2026-11-20"
 
 @dataclass(frozen=True)
 class Owned:
-    """A name, or a `PREFIX*`; who sets it, on every node or in every rank; to what, and where
-    that is written.
-    """
+    """A name or `PREFIX*`, who sets it (on every node or in every rank), its value, the source."""
 
     name: str
     by: str
@@ -35,7 +33,7 @@ class Owned:
 
     @property
     def why(self) -> str:
-        """Why a run file cannot set it."""
+        """The reason why a run file cannot set it."""
         return f"{self.by} sets it: {self.value}"
 
 
@@ -133,7 +131,7 @@ _MPI = (*_NODES, *_GPUS, *_SLOTS, *_OPEN_MPI, *_HYDRA_MPI)
 
 
 def _torch_ranks(launcher: str, source: str) -> tuple[Owned, ...]:
-    """What torch's `env://` reads: `RANK` and `WORLD_SIZE` count processes."""
+    """Return the variables that torch's `env://` reads: `RANK` and `WORLD_SIZE` count processes."""
     return (
         Owned("RANK", launcher, "the RANK's number over all nodes", source),
         Owned("WORLD_SIZE", launcher, "how many RANKS there are", source),
@@ -218,16 +216,16 @@ OWNED: Mapping[str, tuple[Owned, ...]] = {
         Owned("RAY_ADDRESS", "gpuctl", "the cluster that `ray.init()` joins", _RAY),
     ),
 }
-"""By the run's type, in the order of the documentation."""
+"""The variables by the run's type, in the order of the documentation."""
 
 
 def owned(run_type: str) -> Mapping[str, str]:
-    """Names (or `PREFIX*`) that a run file of this type cannot set, and who sets them to what."""
+    """Return the names (or `PREFIX*`) that a run file of this type cannot set, and the reasons."""
     return {row.name: row.why for row in OWNED[run_type]}
 
 
 def owner(run_type: str, name: str) -> Owned | None:
-    """Who owns the variable; None where it is the user's."""
+    """Return the row of the variable's owner, or None if the user may set the variable."""
     for row in OWNED[run_type]:
         if row.name == name or (row.name.endswith("*") and name.startswith(row.name[:-1])):
             return row

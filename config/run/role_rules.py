@@ -1,7 +1,7 @@
-"""Rules about `roles` of a run file: which there are, how many nodes they have, what they run.
+"""Rules about `roles` of a run file: which exist, how many nodes they have, what they run.
 
-Node 0 has the first role of the type, alone; of ps-worker as many nodes as it says. Nodes that
-no role claims have the role that says no number, or the type's second, `worker`.
+Node 0 alone has the first role of the type; for ps-worker the first role has as many nodes as it
+sets. Nodes that no role takes have the role without a number, or the type's second role, `worker`.
 """
 
 import re
@@ -15,13 +15,13 @@ from config.run.run_file import RUN_TYPES, Mpirun
 from config.yaml.hints import names_hint
 
 MOST_GROUPS = 5
-"""Groups of Ray's workers, as TI-ONE has it."""
+"""The maximum number of groups of Ray's workers, as in TI-ONE."""
 
 Roles = Mapping[str, Mapping[str, Any]]
 
 
 def total_nodes(data: Data, run_type: str) -> Any:
-    """`nodes` as written; where it is left out, the sum of roles that all say theirs, else 1."""
+    """Return `nodes` as written; if missing, the sum of the roles if all set theirs, else 1."""
     first, _ = RUN_TYPES[run_type].ROLES
     counts = {name: role.get("nodes") for name, role in _roles(data).items()}
     others = counts.keys() - {first}
@@ -32,7 +32,7 @@ def total_nodes(data: Data, run_type: str) -> Any:
 
 
 def role_faults(data: Data, run_type: str) -> Iterator[Fault]:
-    """What is wrong with the roles of a run of this type."""
+    """Yield the faults in the roles of a run of this type."""
     roles = _roles(data)
     yield from _names(roles, run_type)
     yield from _idle_commands(roles, run_type)
@@ -48,7 +48,7 @@ def role_faults(data: Data, run_type: str) -> Iterator[Fault]:
 
 
 def _roles(data: Data) -> Roles:
-    """The roles as far as they are mappings: the model complains about others."""
+    """Return the roles that are mappings; the model reports the others."""
     written = data.get("roles")
     roles = written.items() if isinstance(written, dict) else ()
     return {name: role for name, role in roles if isinstance(role, dict)}
@@ -77,7 +77,7 @@ def _names(roles: Roles, run_type: str) -> Iterator[Fault]:
 
 
 def _idle_commands(roles: Roles, run_type: str) -> Iterator[Fault]:
-    """Commands of a role that has nothing to run them."""
+    """Yield a fault for each role that has commands and nothing to run them."""
     reasons = {
         "nccl-tests": "nccl-tests runs its own programs",
         "ray": "the run's commands run on the head, workers wait for Ray's tasks",
@@ -92,7 +92,7 @@ def _missing_commands(data: Data, roles: Roles) -> Iterator[Fault]:
     without = [name for name in ("ps", "worker") if "commands" not in roles.get(name, {})]
     if without and "commands" not in data:
         which = " and ".join(f"roles.{name}.commands" for name in without)
-        have = "have none of their own" if without[1:] else "has none of its own"
+        have = "have none" if without[1:] else "has none"
         message = f"'commands' is missing: {' and '.join(without)} {have}"
         yield Fault("E102", message, f"add it, or {which}")
 
@@ -100,12 +100,15 @@ def _missing_commands(data: Data, roles: Roles) -> Iterator[Fault]:
 def _uncounted(roles: Roles) -> Iterator[Fault]:
     for name, role in roles.items():
         if "nodes" in role:
-            message = f"'roles.{name}.nodes' has no effect beside 'nnodes'"
+            message = f"'roles.{name}.nodes' has no effect together with 'nnodes'"
             yield Fault("E223", message, "remove it", ("roles", name, "nodes"), True)
 
 
 def _counts(roles: Roles, run_type: str, total: int) -> Iterator[Fault]:
-    """The roles have all nodes of the run, and no more; the last one may be what is left."""
+    """Yield a fault if the roles do not have exactly all nodes of the run.
+
+    The last role may have the nodes that are left.
+    """
     first, rest = RUN_TYPES[run_type].ROLES
     counts = {first: 1} | {name: role["nodes"] for name, role in roles.items() if "nodes" in role}
     if not all(type(count) is int and count >= 1 for count in counts.values()):
@@ -131,10 +134,10 @@ def _counts(roles: Roles, run_type: str, total: int) -> Iterator[Fault]:
 
 
 def _launcher_as_node(data: Data, roles: Roles, total: int) -> Iterator[Fault]:
-    """Kubeflow's rule on `runLauncherAsNode`, and the case that it leaves out.
+    """Yield the faults against Kubeflow's rule on `runLauncherAsNode`, and in a case without rule.
 
-    There it holds where the job says how many nodes, not where its template does (mpi.go of
-    kubeflow/trainer@8c0f5059); here the file and its template are one.
+    In Kubeflow the rule holds if the job sets the number of nodes, and not if its template does
+    (mpi.go of kubeflow/trainer@8c0f5059); here the file and its template are one.
     """
     if data.get("launcher_as_node", True) is False:
         if "commands" in roles.get("launcher", {}):

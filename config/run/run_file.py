@@ -1,6 +1,6 @@
-"""The run file: one model per `type`. Only fields that do something are here.
+"""The run file: one model per `type`. Every field has an effect.
 
-What the types share is in Run. `type` names the launcher: `commands` are what it starts.
+The common fields are in Run. `type` names the launcher, which starts `commands`.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -39,11 +39,11 @@ FORMS = {
     SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
 }
-"""The patterns of a run file in words, beside those that it shares with the cluster file."""
+"""The patterns of a run file in words, without those that it shares with the cluster file."""
 
 
 def _size_text(value: Any) -> Any:
-    """A plain number of bytes may stand without quotes."""
+    """Return a plain number of bytes as text: it may be written without quotes."""
     return str(value) if type(value) is int else value
 
 
@@ -57,10 +57,10 @@ ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Ready(Model):
-    """When a node counts as ready for those that wait for it."""
+    """The condition under which a node counts as ready for the nodes that wait for it."""
 
     port: int | None = Field(
-        default=None, ge=1, le=65535, description="It listens on this TCP port."
+        default=None, ge=1, le=65535, description="The node listens on this TCP port."
     )
     command: Command | None = Field(
         default=None, description="This shell command exits 0 on the node."
@@ -73,26 +73,26 @@ class Ready(Model):
 
 
 class Role(Model):
-    """What is special about some of a run's nodes; what is left out is the run's own."""
+    """The settings of some of a run's nodes; the run's settings replace missing ones."""
 
     nodes: int | None = Field(
-        default=None, ge=1, le=MOST_NODES, description="How many nodes have it."
+        default=None, ge=1, le=MOST_NODES, description="Number of nodes with this role."
     )
-    env: Env = Field(default={}, description="Laid over the run's `env`.")
+    env: Env = Field(default={}, description="Variables that override the run's `env`.")
     commands: Commands | None = Field(
-        default=None, min_length=1, description="Instead of the run's `commands`."
+        default=None, min_length=1, description="Commands instead of the run's `commands`."
     )
 
 
 class RegistryAuth(Model):
-    """Who pulls the image from a private registry."""
+    """The account that pulls the image from a private registry."""
 
     username: str = Field(min_length=1, description="The user.")
     password: Secret = Field(description="The password or token, as a secret.")
 
 
 class Placement(Model):
-    """Where mpirun puts ranks."""
+    """The placement of ranks by mpirun."""
 
     by: Literal["node", "slot"] = Field(
         default="slot",
@@ -104,15 +104,15 @@ class Placement(Model):
 
 
 class Run(Model):
-    """What every run file has."""
+    """The fields that every run file has."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("master", "worker")
-    """Names of the roles; the first is that of node 0, the second of those that no role claims."""
+    """Names of the roles; the first is node 0's, the second that of nodes that no role takes."""
 
     extends: str | None = Field(
         default=None,
         pattern=TEMPLATE,
-        description="Name of a template: a run file over which this one is laid.",
+        description="Name of a template: a run file that this one overrides.",
     )
     type: RunType = Field(description="What starts the processes.")
     name: Name = Field(description="The run's name.")
@@ -138,9 +138,9 @@ class Run(Model):
     )
     verify: Literal["off", "warn", "require"] | None = Field(
         default=None,
-        description="What output may say of network and numbers; by default NCCL's line that shows"
+        description="What gpuctl checks in the output. By default NCCL's line that shows"
         " a fallback and wrong data of nccl-tests fail the run, `require` also fails it where a"
-        " node shows no RDMA, `warn` shows all of it, `off` looks at nothing.",
+        " node shows no RDMA, `warn` only warns, `off` checks nothing.",
     )
     order: Literal["topology", "launch"] = Field(
         default="topology",
@@ -151,7 +151,7 @@ class Run(Model):
     )
     on_stop: Literal["keep", "destroy"] = Field(
         default="keep",
-        description="What becomes of the cluster when the run is over, however it ended.",
+        description="What happens to the cluster when the run is over, however it ended.",
     )
 
 
@@ -164,7 +164,7 @@ _EVERY_RANK = Field(
 
 
 class Task(Run):
-    """Commands on every node."""
+    """A run of commands on every node."""
 
     type: Literal["task"] = Field(description="`task`: the commands run on every node.")
     commands: Commands = _EVERY_NODE
@@ -182,12 +182,12 @@ class Task(Run):
 
 
 class Mpirun(Run):
-    """What `mpi` and `nccl-tests` share: how mpirun is called."""
+    """The fields that `mpi` and `nccl-tests` share: the arguments of mpirun."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
 
     implementation: Literal["openmpi", "intel", "mpich"] = Field(
-        default="openmpi", description="Whose mpirun; Open MPI 4 and 5 are told apart by asking."
+        default="openmpi", description="Which MPI's mpirun; gpuctl detects Open MPI 4 or 5."
     )
     procs_per_node: int | None = Field(
         default=None, ge=1, le=1024, description="Ranks on a node; by default one per GPU."
@@ -202,14 +202,14 @@ class Mpirun(Run):
 
 
 class Mpi(Mpirun):
-    """Commands in every rank of an MPI job."""
+    """A run of commands in every rank of an MPI job."""
 
     type: Literal["mpi"] = Field(description="`mpi`: mpirun on node 0 starts the ranks.")
     commands: Commands = _EVERY_RANK
 
 
 class NcclTests(Mpirun):
-    """nccl-tests' collectives, one after the other."""
+    """A run of nccl-tests' collectives, one after the other."""
 
     type: Literal["nccl-tests"] = Field(
         description="`nccl-tests`: the collectives asked for, by mpirun."
@@ -226,7 +226,7 @@ class NcclTests(Mpirun):
 
 
 class Ddp(Run):
-    """Commands on every node, as TI-ONE's DDP: `RANK` and `WORLD_SIZE` count nodes."""
+    """A run of commands on every node, as TI-ONE's DDP: `RANK` and `WORLD_SIZE` count nodes."""
 
     type: Literal["ddp"] = Field(
         description="`ddp`: the commands run on every node; workers wait for the master's port."
@@ -241,7 +241,7 @@ class Ddp(Run):
 
 
 class Torchrun(Run):
-    """torchrun on every node."""
+    """A run of torchrun on every node."""
 
     type: Literal["torchrun"] = Field(description="`torchrun`: torchrun starts ranks on each node.")
     commands: Commands = _EVERY_RANK
@@ -254,11 +254,11 @@ class Torchrun(Run):
     max_restarts: int = Field(
         default=0, ge=0, le=1000, description="How often ranks are started again after a failure."
     )
-    port: ENDPOINT_PORT = Field(default=29500, description="Of the rendezvous on node 0.")
+    port: ENDPOINT_PORT = Field(default=29500, description="Port of the rendezvous on node 0.")
 
 
 class Horovod(Run):
-    """horovodrun on the launcher."""
+    """A run of horovodrun on the launcher."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
     type: Literal["horovod"] = Field(
@@ -271,7 +271,7 @@ class Horovod(Run):
 
 
 class DeepSpeed(Run):
-    """DeepSpeed's launcher on the head."""
+    """A run of DeepSpeed's launcher on the head."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
     type: Literal["deepspeed"] = Field(
@@ -285,16 +285,16 @@ class DeepSpeed(Run):
 
 
 class PsWorker(Run):
-    """Parameter servers and workers, as TensorFlow knows them; `roles` says how many of each."""
+    """A run of parameter servers and workers, as in TensorFlow; `roles` sets the number of each."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("ps", "worker")
     type: Literal["ps-worker"] = Field(
         description="`ps-worker`: parameter servers and workers, with `TF_CONFIG`."
     )
     commands: Commands | None = Field(
-        default=None, min_length=1, description="Of the roles that have none of their own."
+        default=None, min_length=1, description="Commands of the roles that set none."
     )
-    port: ENDPOINT_PORT = Field(default=2222, description="Of each task's server.")
+    port: ENDPOINT_PORT = Field(default=2222, description="Port of each task's server.")
 
 
 class Ray(Run):
@@ -304,7 +304,7 @@ class Ray(Run):
     type: Literal["ray"] = Field(description="`ray`: a Ray cluster; the commands run on its head.")
     commands: Commands = _EVERY_NODE
     port: ENDPOINT_PORT = Field(default=6379, description="`HEAD_PORT`.")
-    dashboard_port: ENDPOINT_PORT = Field(default=8265, description="Of Ray's dashboard.")
+    dashboard_port: ENDPOINT_PORT = Field(default=8265, description="Port of Ray's dashboard.")
 
 
 RUN_TYPES: dict[str, type[Run]] = {

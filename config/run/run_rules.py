@@ -1,6 +1,6 @@
-"""Rules about run files that one field's type cannot tell: raw data in, faults out.
+"""Rules about run files that need more than one field's type: raw data in, faults out.
 
-They see no cluster: what depends on the nodes is the engine's matter (engine/rules.py).
+The rules do not know the cluster; engine/rules.py has those that depend on the nodes.
 """
 
 import re
@@ -16,7 +16,7 @@ from config.yaml.hints import choice_hint, spoken
 
 
 def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
-    """What is wrong with a run file beyond types; `run_type` is that by which it is looked at."""
+    """Yield the faults in a run file beyond types; `run_type` is the type that it is checked as."""
     yield from _type(data)
     yield from _owned_names(data, run_type)
     yield from role_faults(data, run_type)
@@ -28,7 +28,7 @@ def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
 
 
 def _type(data: Data) -> Iterator[Fault]:
-    """`type` is looked at here, because the model that would do it is chosen by it."""
+    """Yield the fault in `type`. The model cannot report it, because `type` chooses the model."""
     allowed = tuple(RUN_TYPES)
     if "type" not in data:
         hint = f"add it: {', '.join(allowed[:-1])} or {allowed[-1]}"
@@ -39,7 +39,7 @@ def _type(data: Data) -> Iterator[Fault]:
 
 
 def _owned_names(data: Data, run_type: str) -> Iterator[Fault]:
-    """A variable that gpuctl or the launcher sets means one thing, and that is not the file's."""
+    """Yield a fault for each variable that gpuctl or the launcher sets, and the file too."""
     for env_at, env in _environments(data):
         for name, at in _names(env):
             row = owner(run_type, name)
@@ -58,7 +58,7 @@ def _environments(data: Data) -> Iterator[tuple[Path, Any]]:
 
 
 def _names(env: Any) -> Iterator[tuple[str, str | int]]:
-    """The variables that an `env` of either form sets, and their key or index."""
+    """Yield the variables that an `env` of either form sets, and their key or index."""
     if isinstance(env, dict):
         yield from ((name, name) for name in env)
     elif isinstance(env, tuple):
@@ -96,7 +96,7 @@ def _elastic(data: Data) -> Iterator[Fault]:
 
 
 def _sizes(data: Data) -> Iterator[Fault]:
-    """The smallest message of nccl-tests is not larger than the largest; both have defaults."""
+    """Yield a fault if nccl-tests' smallest message is above the largest; both have defaults."""
     smallest, largest = (
         str(data.get(name, NcclTests.model_fields[name].default))
         for name in ("min_bytes", "max_bytes")
@@ -110,6 +110,6 @@ def _sizes(data: Data) -> Iterator[Fault]:
 
 
 def _bytes(size: str) -> int:
-    """As nccl-tests reads it: K, M and G are powers of 1024 (parsesize in its common.cu)."""
+    """Return bytes as nccl-tests does: K, M, G are powers of 1024 (parsesize in its common.cu)."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     return int(size.rstrip("KMG")) * units.get(size[-1], 1)

@@ -223,8 +223,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
     (
         "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: {tasks: 3}\n",
         [
-            "4:15: E103 'spec.tasks' is the number 3, must be a list; write its entries on lines"
-            " of their own that begin with '- '",
+            "4:15: E103 'spec.tasks' is the number 3, must be a list; write its entries on"
+            " separate lines that begin with '- '",
             "4:15: E225 'spec.tasks' has 0 tasks; write one, or a master and workers that it"
             " enters by mpirun",
         ],

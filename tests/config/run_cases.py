@@ -82,7 +82,7 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         TASK + "env: {A: {secret: 1B}, B: {sekret: x}, C: [x], D: {secret: OK}}\n",
         [
             "4:19: E203 'env.A.secret' is ***; write letters, digits and _, with no digit first",
-            "4:27: E102 'env.B.secret' is missing; add it: Name of a variable of your own"
+            "4:27: E102 'env.B.secret' is missing; add it: Name of a variable of your"
             " environment, or of a file in `~/.config/gpuctl/secrets/`",
             "4:28: E101 unknown key 'sekret'; did you mean 'secret'?",
             "4:43: E103 'env.C' is a list, must be text; write one text",
@@ -120,7 +120,7 @@ RUN_CASES: list[tuple[str, list[str]]] = [
     (
         PS,
         [
-            "1:1: E102 'commands' is missing: ps and worker have none of their own; add it, or"
+            "1:1: E102 'commands' is missing: ps and worker have none; add it, or"
             " roles.ps.commands and roles.worker.commands",
             "1:1: E219 a run of type ps-worker has a ps and a worker at least, but 'nodes' is 1;"
             " write nodes: 2 or more",
@@ -129,7 +129,7 @@ RUN_CASES: list[tuple[str, list[str]]] = [
     (
         PS + "nodes: 2\nroles: {ps: {nodes: 2}, worker: {commands: [x]}}\n",
         [
-            "1:1: E102 'commands' is missing: ps has none of its own; add it, or roles.ps.commands",
+            "1:1: E102 'commands' is missing: ps has none; add it, or roles.ps.commands",
             "4:1: E219 the roles have 3 nodes (ps 2, worker 1), but 'nodes' is 2; write nodes: 3,"
             " or change the roles",
         ],
@@ -208,7 +208,7 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         [
             "4:9: E222 'nnodes' is '4..2', which ends before it begins; write 2..4",
             "5:1: E223 'nodes' and 'nnodes' both say how many nodes; remove one of them",
-            "6:18: E223 'roles.worker.nodes' has no effect beside 'nnodes'; remove it",
+            "6:18: E223 'roles.worker.nodes' has no effect together with 'nnodes'; remove it",
         ],
     ),
     (

@@ -67,7 +67,7 @@ STORAGE_CASES: list[tuple[str, list[str]]] = [
     (
         CLUSTER + "storage: {shared: {type: efs, path: /usr/share}}\n",
         [
-            "4:37: E215 'storage.shared.path' is in the system's; use one of its own, such as"
+            "4:37: E215 'storage.shared.path' is in a system folder; use a new folder, such as"
             " /shared, or one below /mnt, /opt or /home"
         ],
     ),

@@ -92,8 +92,8 @@ CASES: list[tuple[str, list[str]]] = [
             " quote it: 'no'",
             "5:10: E103 'storage' is 'big', must be a mapping; write keys below it (root, shared,"
             " scratch), or remove it",
-            "6:22: E103 'software.packages' is 'vim', must be a list; write its entries on lines of"
-            " their own that begin with '- '",
+            "6:22: E103 'software.packages' is 'vim', must be a list; write its entries on"
+            " separate lines that begin with '- '",
         ],
     ),
     (
@@ -151,7 +151,7 @@ CASES: list[tuple[str, list[str]]] = [
         [
             "4:22: E103 'budget.max_hourly' is 'much', must be a number; write digits, and a point"
             " if need be, such as 12.50",
-            "4:39: E230 'budget.max_total' needs a time to reckon with; set lifetime.max (8h, 2d)",
+            "4:39: E230 'budget.max_total' requires a 'lifetime.max'; set lifetime.max (8h, 2d)",
         ],
     ),
     (
