@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROOMS = ("cli", "config", "engine", "infra", "lab", "nodes", "provision", "stacks")
 
 
-def shadowed(home: "Path") -> str | None:
+def find_hidden_room(home: "Path") -> str | None:
     """Return the error line about the first room that is not next to this file, or None."""
     from importlib.util import find_spec
     from pathlib import Path
@@ -39,7 +39,7 @@ def _quick() -> int | None:
         import lab
         import nodes
         from cli.quick import run
-    except ImportError:  # a room is hidden; `shadowed` finds out which one
+    except ImportError:  # a room is hidden; `find_hidden_room` finds out which one
         return None
     home = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
     for room in (cli, config, lab, nodes):
@@ -72,7 +72,7 @@ def main() -> None:
         raise SystemExit(code)
     from pathlib import Path
 
-    complaint = shadowed(Path(__file__).resolve().parent)
+    complaint = find_hidden_room(Path(__file__).resolve().parent)
     if complaint:
         sys.stderr.write(complaint + "\n")
         raise SystemExit(2)

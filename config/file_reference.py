@@ -66,7 +66,7 @@ def pages() -> dict[Path, str]:
     }
 
 
-def with_reference(page: str, reference: str) -> str:
+def replace_reference(page: str, reference: str) -> str:
     """Return the page with everything below its marker replaced."""
     return page.partition(MARKER)[0] + MARKER + "\n" + reference
 
@@ -74,7 +74,7 @@ def with_reference(page: str, reference: str) -> str:
 def main() -> None:
     """Update the pages under docs/."""
     for path, reference in pages().items():
-        path.write_text(with_reference(path.read_text(), reference))
+        path.write_text(replace_reference(path.read_text(), reference))
 
 
 def _nested(

@@ -28,7 +28,7 @@ def refusal(*faults: Fault) -> PydanticCustomError:
     return PydanticCustomError(REFUSED, "{text}", {"text": text, "faults": faults})
 
 
-def spelled(path: Path) -> str:
+def path_text(path: Path) -> str:
     """Return a path as people write it: `network.cidr`, `commands[0]`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")

@@ -34,7 +34,7 @@ def pages() -> dict[Path, str]:
     return {DOCS / "modes.md": modes_reference(), DOCS / "rdma.md": presets_reference()}
 
 
-def with_reference(page: str, reference: str) -> str:
+def replace_reference(page: str, reference: str) -> str:
     """The page with everything below its marker replaced."""
     return page.partition(MARKER)[0] + MARKER + "\n" + reference
 
@@ -42,7 +42,7 @@ def with_reference(page: str, reference: str) -> str:
 def main() -> None:
     """The pages under docs/ are up to date."""
     for path, reference in pages().items():
-        path.write_text(with_reference(path.read_text(), reference))
+        path.write_text(replace_reference(path.read_text(), reference))
 
 
 def _rules() -> Iterator[str]:

@@ -1,10 +1,10 @@
-"""What AWS's error codes mean to a launch, and what there is to do: one table for everybody.
+"""The meaning of AWS's error codes for a launch, and their remedies, in one table.
 
 Source of codes and meanings: "Error codes for the Amazon EC2 API"
-(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, read 2026-11-20), for
-the other services their API references; whether repeating helps is partly karpenter's judgement
-(kubernetes-sigs/karpenter-provider-aws, pkg/errors/errors.go), partly ours. docs/errors.md is
-made from it.
+(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, read 2026-11-20); for
+the other services their API references. Whether a retry helps is partly karpenter's judgement
+(kubernetes-sigs/karpenter-provider-aws, pkg/errors/errors.go), partly gpuctl's. docs/errors.md is
+made from this table.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Repeat = Literal["no", "same", "other zone", "later"]
 
 @dataclass(frozen=True)
 class AwsCode:
-    """`repeat`: whether the request is worth another try: the same at once, elsewhere, later."""
+    """A code's meaning and remedy. `repeat` is a kind of retry: at once, in another zone, later."""
 
     meaning: str
     repeat: Repeat
@@ -23,7 +23,7 @@ class AwsCode:
 
     @property
     def does(self) -> str:
-        """What gpuctl does when it meets the code."""
+        """The reaction of gpuctl to the code."""
         return _DOES[self.repeat]
 
 
@@ -128,7 +128,7 @@ AWS_CODES: dict[str, AwsCode] = {
     "InvalidInstanceID.NotFound": AwsCode(
         "An instance that AWS does not know.",
         "no",
-        "it is gone: `gpuctl status` tells what is left",
+        "it is gone: `gpuctl status` lists what is left",
     ),
     "DependencyViolation": AwsCode(
         "Something else still needs what is to be removed.",
@@ -186,22 +186,22 @@ AWS_CODES: dict[str, AwsCode] = {
     "InternalFailure": AwsCode("AWS failed.", "same", _LATER),
     "ServerInternal": AwsCode("AWS failed.", "same", _LATER),
 }
-"""By code; a code with a detail (`InvalidAMIID.Malformed`) is found under its first part too."""
+"""The table by code; `aws_code` finds `InvalidAMIID.Malformed` by the part before the dot."""
 
 
 def aws_code(code: str) -> AwsCode | None:
-    """What is known of AWS's `code`, or of what stands before its dot; None when nothing is."""
+    """Return the row of AWS's `code`, or of its part before the dot; None if neither is known."""
     return AWS_CODES.get(code) or AWS_CODES.get(code.partition(".")[0])
 
 
 def remedy(code: str) -> str:
-    """What to do about AWS's `code`; a general remark for codes that are not in the table."""
+    """Return the remedy for AWS's `code`, or a general one for codes that are not in the table."""
     known = aws_code(code)
     return known.remedy if known else f"look up {code or 'it'} in the EC2 API's list of error codes"
 
 
 def errors_reference() -> str:
-    """A table of all codes, for docs/errors.md."""
+    """Return a table of all codes, for docs/errors.md."""
     rows = [
         f"| `{code}` | {c.meaning} | {c.repeat} | {c.does} | {c.remedy} |"
         for code, c in AWS_CODES.items()

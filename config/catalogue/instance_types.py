@@ -1,4 +1,4 @@
-"""The instance types that gpuctl knows by name: for complaints about names, and for prices."""
+"""The instance types that gpuctl knows by name, to check names and to estimate prices."""
 
 import difflib
 import re
@@ -19,19 +19,24 @@ BASTION_PRICE_USD_H = 0.0208
 """On-demand Linux in us-east-1: https://aws.amazon.com/ec2/pricing/on-demand (from memory)."""
 
 NAT_PRICE_USD_H = 0.045
-"""A NAT gateway's hour in us-east-1, without its traffic ($0.045 per GB) and its public address:
-https://aws.amazon.com/vpc/pricing, as quoted in https://cloudburn.io/blog/aws-nat-gateway-pricing
-(2026-02-24), read 2026-11-20."""
+"""Dollars for an hour of a NAT gateway in us-east-1.
+
+Without its traffic ($0.045 per GB) and its public address: https://aws.amazon.com/vpc/pricing, as
+quoted in https://cloudburn.io/blog/aws-nat-gateway-pricing (2026-02-24), read 2026-11-20.
+"""
 
 PUBLIC_IPV4_PRICE_USD_H = 0.005
-"""An hour of a public IPv4 address in use, in every region: the NAT gateway's and the bastion's
-(https://aws.amazon.com/vpc/pricing, in force since 2024-02-01; from memory)."""
+"""Dollars for an hour of a public IPv4 address in use, in every region.
+
+The NAT gateway and the bastion have one each (https://aws.amazon.com/vpc/pricing, in force since
+2024-02-01; from memory).
+"""
 
 _FILE = Path(__file__).parent / "instance_types.yaml"
 
 
 class Fact(BaseModel):
-    """A piece of the catalogue; None is "not known"."""
+    """A part of the catalogue; None means that the value is not known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +60,7 @@ class CardFacts(Fact):
 
 
 class Rdma(Fact):
-    """What EFA does on this type."""
+    """The features of EFA on this type."""
 
     read: bool
     write: bool
@@ -63,14 +68,14 @@ class Rdma(Fact):
 
 
 class Quota(Fact):
-    """Codes of Service Quotas, counted in vCPUs."""
+    """Codes of the quotas in Service Quotas, counted in vCPUs."""
 
     on_demand: str
     spot: str | None
 
 
 class CatalogueEntry(Fact):
-    """What is known of an instance type without asking AWS."""
+    """The facts about an instance type that gpuctl knows without asking AWS."""
 
     gpu: Gpu
     vcpus: int
@@ -92,10 +97,10 @@ INSTANCE_TYPE = (
 """The form of an instance type's name. Only EC2 knows whether the type exists, and where."""
 
 _ACCELERATED = r"(p|g|gr|trn)[0-9]"
-"""What families with GPUs or Trainium begin with."""
+"""The beginnings of the names of families with GPUs or Trainium."""
 
 _NOT_KEPT = ("g3", "g3s", "g4ad", "g5g", "g6f", "gr6f", "p2", "p3", "trn2u")
-"""Families of EC2 with accelerators and without EFA, or not for sale to all; not in the file
+"""Families of EC2 with accelerators that are not in the file: without EFA, or not for sale to all
 (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html; from memory)."""
 
 
@@ -107,7 +112,7 @@ def is_instance_type(name: str) -> bool:
 def may_be_misspelled(name: str) -> bool:
     """Return whether the name is of an accelerated type that the catalogue does not have.
 
-    It may be newer than the catalogue, or a typing mistake.
+    The type may be newer than the catalogue, or the name a typing mistake.
     """
     if name in catalogue() or not re.match(_ACCELERATED, name):
         return False
@@ -121,8 +126,8 @@ def families() -> tuple[str, ...]:
 
 @cache
 def catalogue() -> Mapping[str, CatalogueEntry]:
-    """Every known type by name, in the order of the file: P, G, Trn."""
-    # libyaml's loader takes 4 ms where Python's takes 60; not every PyYAML is built with it.
+    """Return every known type by name, in the order of the file: P, G, Trn."""
+    # libyaml's loader takes 4 ms, Python's takes 60; not every PyYAML includes libyaml.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     document = yaml.load(_FILE.read_text(), Loader=loader)  # noqa: S506  (both are safe)
     entries = document["instance_types"].items()
@@ -130,12 +135,12 @@ def catalogue() -> Mapping[str, CatalogueEntry]:
 
 
 def nearest(name: str) -> tuple[str, ...]:
-    """Up to three known names that look like `name`, most alike first; empty if none does."""
+    """Return up to three known names that look like `name`, the most alike first."""
     return tuple(difflib.get_close_matches(name.lower(), catalogue(), n=3, cutoff=0.6))
 
 
 def price_usd_h(name: str) -> float | None:
-    """On-demand dollars per hour in us-east-1 on `PRICES_DATE`; None where not known."""
+    """Return on-demand dollars per hour in us-east-1 on `PRICES_DATE`; None if not known."""
     if name == BASTION_TYPE:
         return BASTION_PRICE_USD_H
     entry = catalogue().get(name)

@@ -1,6 +1,6 @@
-"""Releases that the nodes build from source, each by its commit: `releases.txt`.
+"""Releases that the nodes build from source, each with its commit: `releases.txt`.
 
-A release that is newer than gpuctl is named with its commit, `2.31.1-1@<40 hex digits>`.
+A release that is newer than gpuctl is given with its commit, `2.31.1-1@<40 hex digits>`.
 """
 
 from functools import cache
@@ -23,7 +23,7 @@ def commit(software: Software, pin: str) -> str | None:
 
 
 def newest(software: Software) -> str:
-    """Return the newest release whose commit is known."""
+    """Return the newest release with a known commit."""
     return list(_commits(software))[-1]
 
 

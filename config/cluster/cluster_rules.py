@@ -18,7 +18,7 @@ from config.catalogue.instance_types import (
 from config.catalogue.releases import Software, commit, newest
 from config.cluster.cluster_file import RELEASE, TESTS_RELEASE, ZONE
 from config.cluster.storage_rules import storage_faults
-from config.findings import Fault, Path, spelled
+from config.findings import Fault, Path, path_text
 from config.yaml.marked_yaml import Ambiguous
 
 Data = Mapping[str, Any]
@@ -42,7 +42,7 @@ def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
         hint = f"quote it: '{data}'"
         if not data[0].isalpha():
             hint = f"write a plain decimal number, or quote it ('{data}') if text is meant"
-        message = f"'{spelled(at)}' is a bare {data}, which YAML readers understand differently"
+        message = f"'{path_text(at)}' is a bare {data}, which YAML readers understand differently"
         yield Fault("E104", message, hint, at)
     elif isinstance(data, dict):
         for key, value in data.items():

@@ -14,9 +14,9 @@ from config.diagnostic import Diagnostic
 from config.errors import InvalidFiles
 from config.findings import Fault
 from config.loading.kinds import Kind, kind_of
-from config.loading.messages import faults_of
+from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
-from config.loading.templates import extended
+from config.loading.templates import resolve_template
 from config.manifests import run_file
 from config.models import Model
 from config.run.role_rules import total_nodes
@@ -89,7 +89,7 @@ def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
 def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
     is_manifest = kind_of(document.data) == "manifest"
-    whole, diagnostics = run_file(document) if is_manifest else extended(document)
+    whole, diagnostics = run_file(document) if is_manifest else resolve_template(document)
     if whole is None:
         return None, diagnostics
     whole = overrides.applied(whole)
@@ -108,10 +108,10 @@ def _validated(
     try:
         model = kind.model_validate(data)
     except ValidationError as error:
-        said = {(fault.at, fault.on_key) for fault in faults if fault.code.startswith("E")}
-        found = faults_of(error, kind, document)
-        faults += (fault for fault in found if (fault.at, fault.on_key) not in said)
-    return model, [document.located(fault) for fault in faults]
+        reported = {(fault.at, fault.on_key) for fault in faults if fault.code.startswith("E")}
+        found = translate_errors(error, kind, document)
+        faults += (fault for fault in found if (fault.at, fault.on_key) not in reported)
+    return model, [document.locate(fault) for fault in faults]
 
 
 def _run_type(data: dict[str, Any]) -> str:
@@ -125,10 +125,10 @@ def _run_type(data: dict[str, Any]) -> str:
 def _kindless(document: Document) -> Diagnostic:
     if not isinstance(document.data, dict):
         message, hint = "the file is not a mapping", "write keys and values: name: demo"
-        return document.located(Fault("E105", message, hint))
+        return document.locate(Fault("E105", message, hint))
     message = "this is neither a cluster file nor a run file"
     hint = "a cluster file has 'instance_type', a run file has 'type' and 'commands'"
-    return document.located(Fault("E106", message, hint))
+    return document.locate(Fault("E106", message, hint))
 
 
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
@@ -138,7 +138,7 @@ def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
         return None
     message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
     hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
-    return document.located(Fault("E107", message, hint))
+    return document.locate(Fault("E107", message, hint))
 
 
 def _with_env_as_written(document: Document) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _with_env_as_written(document: Document) -> dict[str, Any]:
 def _env(document: Document, env: Any, at: tuple[str, ...]) -> Any:
     if not isinstance(env, dict):
         return env
-    return {name: _env_text(env[name], document.written((*at, name))) for name in env}
+    return {name: _env_text(env[name], document.text_at((*at, name))) for name in env}
 
 
 def _env_text(value: Any, written: str) -> Any:

@@ -16,17 +16,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from config.cluster import cluster_file
-from config.findings import REFUSED, Fault, Path, spelled
+from config.findings import REFUSED, Fault, Path, path_text
 from config.run import run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
-from config.yaml.hints import choice_hint, names_hint, quoted, spoken
+from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
 
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
 _FORMS = cluster_file.FORMS | run_file.FORMS
 
 
-def faults_of(
+def translate_errors(
     error: ValidationError, model: type[BaseModel], document: Document
 ) -> Iterator[Fault]:
     """Yield a fault for every error of pydantic about `document` as a `model`, at its path."""
@@ -51,7 +51,7 @@ class _Place:
 
     @property
     def name(self) -> str:
-        return f"'{spelled(self.at)}'"
+        return f"'{path_text(self.at)}'"
 
     @property
     def actual(self) -> str:
@@ -59,7 +59,7 @@ class _Place:
         field = _field_at(self.model, self.at)
         if (field and field.annotation is Secret) or _model_at(self.model, self.at[:-1]) is Secret:
             return "***"
-        return spoken(self.details["input"], self.document.written(self.at))
+        return describe_value(self.details["input"], self.document.text_at(self.at))
 
     @property
     def context(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _unknown(place: _Place) -> Iterator[Fault]:
         hint = "gpuctl reads no merge keys: write the keys out"
     elif others and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
         hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
-    yield Fault("E101", f"unknown key {quoted(key)}", hint, place.at, on_key=True)
+    yield Fault("E101", f"unknown key {quote(key)}", hint, place.at, on_key=True)
 
 
 def _missing(place: _Place) -> Iterator[Fault]:
@@ -91,7 +91,7 @@ def _missing(place: _Place) -> Iterator[Fault]:
 def _not_text(place: _Place) -> Iterator[Fault]:
     hint = "write one text"
     if isinstance(place.details["input"], (bool, int, float)):
-        hint = f"quote it: '{place.document.written(place.at)}'"
+        hint = f"quote it: '{place.document.text_at(place.at)}'"
     elif place.details["input"] is None:
         hint = "write a text, or '' for an empty one"
     return place.fault("E103", f"{place.name} is {place.actual}, must be text", hint)
@@ -160,7 +160,7 @@ def _wrong_form(place: _Place) -> Iterator[Fault]:
 
 def _too_short(place: _Place) -> Iterator[Fault]:
     if place.on_key:
-        return place.fault("E203", f"{spelled(place.at[:-1])} has an empty key", "name it")
+        return place.fault("E203", f"{path_text(place.at[:-1])} has an empty key", "name it")
     if place.details["input"]:  # pydantic counts good entries only; bad ones are reported already
         return iter(())
     return place.fault("E202", f"{place.name} is empty", "write at least one entry or letter")
@@ -178,9 +178,9 @@ def _refused(place: _Place) -> Iterator[Fault]:
         at = place.at + fault.at
         message = f"{place.name} is {place.actual}, {fault.message}"
         if place.on_key:
-            message = f"the key {quoted(str(at[-1]))} {fault.message}"
+            message = f"the key {quote(str(at[-1]))} {fault.message}"
         elif fault.at:
-            message = f"{spelled(at)}: {fault.message}"
+            message = f"{path_text(at)}: {fault.message}"
         yield changed(fault, message=message, at=at, on_key=place.on_key)
 
 

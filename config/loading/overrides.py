@@ -8,7 +8,7 @@ from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
-from config.yaml.merge import laid_over
+from config.yaml.merge import merge_documents
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Overrides:
         if roles := list(self._roles(document.data.get("roles"))):
             entries.append(_entry("roles", _mapping(roles)))
         over = MappingNode(root.tag, entries, root.start_mark, root.end_mark)
-        return laid_over(document_of(over), document)
+        return merge_documents(document_of(over), document)
 
     def _roles(self, roles: Any) -> Iterable[tuple[Node, Node]]:
         for name, role in roles.items() if isinstance(roles, dict) else ():

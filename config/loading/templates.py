@@ -19,7 +19,7 @@ from config.loading.kinds import kind_of
 from config.run.run_file import RUN_TYPES, TEMPLATE
 from config.yaml.hints import names_hint
 from config.yaml.marked_yaml import Ambiguous, Document, read_file
-from config.yaml.merge import laid_over
+from config.yaml.merge import merge_documents
 
 _OURS = Path(__file__).parents[2] / "stacks"
 _TYPES = tuple(RUN_TYPES)
@@ -51,7 +51,7 @@ def users_folder() -> Path:
     return config_home() / "templates"
 
 
-def extended(document: Document) -> tuple[Document | None, list[Diagnostic]]:
+def resolve_template(document: Document) -> tuple[Document | None, list[Diagnostic]]:
     """Return the run file merged over the templates that it extends, and all diagnostics.
 
     The document is None if a template cannot be used. The diagnostics are only about the chain of
@@ -61,19 +61,19 @@ def extended(document: Document) -> tuple[Document | None, list[Diagnostic]]:
     while (name := _extends(chain[-1].data)) is not None:
         fault = _not_extended(name, chain)
         if fault is not None:
-            return None, [*diagnostics, chain[-1].located(fault)]
+            return None, [*diagnostics, chain[-1].locate(fault)]
         path = _path(name)
-        template, said = read_file(path)
-        diagnostics += said
+        template, found = read_file(path)
+        diagnostics += found
         if template is None or kind_of(template.data) != "run":
             message, hint = f"template '{name}' is no run file", f"check {path}"
             fault = Fault("E216", message, hint, ("extends",))
-            return None, [*diagnostics, chain[-1].located(fault)]
+            return None, [*diagnostics, chain[-1].locate(fault)]
         if path.parent != _OURS and (_OURS / path.name).exists():
-            diagnostics.append(chain[-1].located(_hiding(name, path)))
+            diagnostics.append(chain[-1].locate(_hiding(name, path)))
         chain.append(template)
     diagnostics += _other_types(chain)
-    return reduce(lambda base, over: laid_over(over, base), reversed(chain)), diagnostics
+    return reduce(lambda base, over: merge_documents(over, base), reversed(chain)), diagnostics
 
 
 def _extends(data: Any) -> str | None:
@@ -102,11 +102,11 @@ def _not_extended(name: str, chain: list[Document]) -> Fault | None:
 
 def _other_types(chain: list[Document]) -> Iterator[Diagnostic]:
     for over, base in pairwise(chain):
-        wanted, there = over.data.get("type"), base.data.get("type")
-        if wanted in _TYPES and there in _TYPES and wanted != there:
+        wanted, given = over.data.get("type"), base.data.get("type")
+        if wanted in _TYPES and given in _TYPES and wanted != given:
             name = over.data["extends"]
-            message = f"'type' is {wanted}, but template '{name}' is of type {there}"
-            yield over.located(Fault("E218", message, "remove it, or extend another", ("type",)))
+            message = f"'type' is {wanted}, but template '{name}' is of type {given}"
+            yield over.locate(Fault("E218", message, "remove it, or extend another", ("type",)))
 
 
 def _hiding(name: str, path: Path) -> Fault:
@@ -139,7 +139,7 @@ def _template(name: str) -> Template:
     path = _path(name)
     document, _ = read_file(path)
     assert document is not None, "known names are those of files that can be read"
-    whole = extended(document)[0] or document
+    whole = resolve_template(document)[0] or document
     kind = whole.data.get("type")
     return Template(
         name,

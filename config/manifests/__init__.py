@@ -1,7 +1,7 @@
-"""Kubernetes' manifests of distributed jobs as run files: people have them, and they run as is.
+"""Kubernetes' manifests of distributed jobs, read as run files, so that people run them unchanged.
 
-A manifest becomes the data of a run file, which then goes the way of any other; so every rule and
-every mode holds for it. Its values keep their place in the manifest.
+A manifest becomes the data of a run file and is then checked and run like any other run file. Its
+values keep their position in the manifest.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from config.manifests.manifest import Manifest
 from config.manifests.mpijob import mpijob
 from config.manifests.trainjob import trainjob
 from config.manifests.volcano import volcano_job
-from config.yaml.hints import spoken
+from config.yaml.hints import describe_value
 from config.yaml.marked_yaml import Document
 
 MANIFESTS: Mapping[tuple[str, str], Callable[[Manifest], dict[str, Any]]] = {
@@ -21,11 +21,11 @@ MANIFESTS: Mapping[tuple[str, str], Callable[[Manifest], dict[str, Any]]] = {
     ("batch.volcano.sh/v1alpha1", "Job"): volcano_job,
     ("trainer.kubeflow.org/v1alpha1", "TrainJob"): trainjob,
 }
-"""What makes the run file of each, by `apiVersion` and `kind`."""
+"""The function that makes the run file of each, by `apiVersion` and `kind`."""
 
 
 def run_file(document: Document) -> tuple[Document | None, list[Diagnostic]]:
-    """The manifest as a run file, or None where there is none; and everything there is to say."""
+    """Return the manifest as a run file, or None if it cannot be one, and all diagnostics."""
     manifest = Manifest(document)
     version, kind = manifest.get(("apiVersion",)), manifest.get(("kind",))
     known = isinstance(version, str) and isinstance(kind, str)
@@ -34,16 +34,17 @@ def run_file(document: Document) -> tuple[Document | None, list[Diagnostic]]:
     if convert is None:
         manifest.complain("E224", _unknown(version, kind), _allowed(), ("apiVersion",))
     else:
-        manifest.ignore((), {"apiVersion", "kind", "metadata", "spec", "status"})
+        manifest.warn_unknown((), {"apiVersion", "kind", "metadata", "spec", "status"})
         data = convert(manifest)
-    diagnostics = [document.located(fault) for fault in manifest.faults]
+    diagnostics = [document.locate(fault) for fault in manifest.faults]
     if manifest.is_refused:
         return None, diagnostics
     return document_with(data, document), diagnostics
 
 
 def _unknown(version: Any, kind: Any) -> str:
-    return f"no manifest that gpuctl runs: apiVersion is {spoken(version)}, kind is {spoken(kind)}"
+    actual = f"apiVersion is {describe_value(version)}, kind is {describe_value(kind)}"
+    return f"no manifest that gpuctl runs: {actual}"
 
 
 def _allowed() -> str:

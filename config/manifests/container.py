@@ -1,8 +1,8 @@
-"""A container of a manifest: what it runs, in which image and environment.
+"""A container of a manifest: its command, its image and its environment.
 
-`$(NAME)` in commands and values is Kubernetes' own, done before any shell sees it (Kubernetes API
-reference, Container v1 core, 2026-11-20): a variable that is not there stays as it is written, and
-`$$` is one `$`.
+Kubernetes replaces `$(NAME)` in commands and values before any shell sees it (Kubernetes API
+reference, Container v1 core, 2026-11-20): the name of an unknown variable stays as it is written,
+and `$$` is one `$`.
 """
 
 import re
@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from config.findings import Path, spelled
+from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 
 _KNOWN = {
     *("name", "image", "command", "args", "env", "workingDir"),
-    # Refused below, or for Kubernetes alone.
+    # Refused in this module, or meaningful to Kubernetes alone.
     *("envFrom", "imagePullPolicy", "ports", "stdin", "tty"),
     *("livenessProbe", "readinessProbe", "startupProbe"),
     *("terminationMessagePath", "terminationMessagePolicy"),
@@ -32,9 +32,9 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 
 @dataclass(frozen=True)
 class Container:
-    """What a container says. `env` has text, or a run file's `{secret: NAME}`.
+    """The values of a container. `env` has text, or a run file's `{secret: NAME}`.
 
-    `words` are its command and arguments, as they are written; `at` is its place.
+    `words` are its command and arguments, as they are written; `at` is its path.
     """
 
     at: Path
@@ -44,26 +44,29 @@ class Container:
     folder: str
 
     def commands(self, known: Collection[str]) -> list[str]:
-        """Shell commands that do what the container would; `known` are variables beside its own."""
+        """Return the shell commands that do what the container does.
+
+        `known` are variables in addition to those of the container.
+        """
         names = {*self.env, *known}
         line = " ".join(_bash_word(word, names) for word in self.words)
         return [f"cd -- {shlex.quote(self.folder)}", line] if self.folder else [line]
 
     @property
     def only_waits(self) -> bool:
-        """Whether it runs nothing of the job's: mpirun would enter it."""
+        """Return whether it runs nothing, sshd or sleep, because mpirun starts the ranks."""
         return not self.words or self.mentions("sshd") or self.mentions("sleep")
 
     def mentions(self, text: str) -> bool:
-        """Whether the text is in a word or the name of a variable."""
+        """Return whether the text is in a word or in the name of a variable."""
         return any(text in word for word in (*self.words, *self.env))
 
 
 def container_of_pod(manifest: Manifest, template: Path) -> Container:
-    """The only container of a pod's template; others are refused."""
+    """Return the only container of a pod's template; refuse others."""
     pod = (*template, "spec")
-    manifest.ignore(template, {"metadata", "spec"})
-    manifest.ignore(pod, _POD_KNOWN)
+    manifest.warn_unknown(template, {"metadata", "spec"})
+    manifest.warn_unknown(pod, _POD_KNOWN)
     if manifest.entries((*pod, "initContainers")):
         _refuse(manifest, (*pod, "initContainers"), "do that in the job's command or in an image")
     at = (*pod, "containers")
@@ -71,14 +74,14 @@ def container_of_pod(manifest: Manifest, template: Path) -> Container:
     if found[1:]:
         hint = "keep the one that does the work: a node runs one"
         _refuse(manifest, (*at, 1), hint, on_key=False)
-    manifest.ignore((*at, 0), _KNOWN)
+    manifest.warn_unknown((*at, 0), _KNOWN)
     if manifest.get((*at, 0, "envFrom")):
         _refuse(manifest, (*at, 0, "envFrom"), "write its variables in 'env'")
     return container_at(manifest, (*at, 0))
 
 
 def container_at(manifest: Manifest, at: Path) -> Container:
-    """What is said at a place that has a container's keys."""
+    """Return the container at a path."""
     image = manifest.text((*at, "image"))
     command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
     return Container(
@@ -91,26 +94,26 @@ def container_at(manifest: Manifest, at: Path) -> Container:
 
 
 def require_command(manifest: Manifest, container: Container) -> None:
-    """The container says what it runs; an image's own entrypoint is not called."""
+    """Report a missing command: an image's entrypoint is not called."""
     if not container.words:
-        message = f"'{spelled((*container.at, 'command'))}' is missing"
+        message = f"'{path_text((*container.at, 'command'))}' is missing"
         hint = "add it: what the image itself would start is not known before it is pulled"
         manifest.complain("E102", message, hint, container.at)
     arguments = (*container.at, "args")
     if manifest.get(arguments) and not manifest.get((*container.at, "command")):
-        message = f"'{spelled(arguments)}' is run as the command: no image's entrypoint is called"
+        message = f"'{path_text(arguments)}' is run as the command: no image's entrypoint is called"
         manifest.complain("W204", message, "write 'command' too", arguments, on_key=True)
 
 
 def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
-    """Variables by name; a later one replaces an earlier one, and may refer to it."""
+    """Return variables by name; a later one replaces an earlier one, and may refer to it."""
     found: dict[str, Placed] = {}
     for index in range(len(manifest.entries(at))):
         entry = (*at, index)
-        manifest.ignore(entry, {"name", "value", "valueFrom"})
+        manifest.warn_unknown(entry, {"name", "value", "valueFrom"})
         name = manifest.text((*entry, "name"))
         if not name:
-            message = f"'{spelled((*entry, 'name'))}' is missing"
+            message = f"'{path_text((*entry, 'name'))}' is missing"
             manifest.complain("E102", message, "name the variable", entry)
         elif manifest.get((*entry, "valueFrom")) is None:
             found[name] = Placed(_value(manifest, entry, found), entry)
@@ -123,13 +126,13 @@ def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
 
 
 def _value(manifest: Manifest, entry: Path, before: dict[str, Placed]) -> str:
-    """The entry's value, with variables that come before it written out."""
+    """Return the entry's value, in which earlier variables are replaced by their values."""
 
     def earlier(name: str) -> str:
         value: Any = before[name].value
         if not isinstance(value, str):
             at = (*entry, "value")
-            message = f"'{spelled(at)}' has the secret {name} in it"
+            message = f"'{path_text(at)}' has the secret {name} in it"
             hint = "put them together in the command: it has both"
             manifest.complain("E225", message, hint, at)
             return ""
@@ -139,14 +142,14 @@ def _value(manifest: Manifest, entry: Path, before: dict[str, Placed]) -> str:
 
 
 def _bash_word(text: str, names: Collection[str]) -> str:
-    """The word as bash reads it: as it is, but for variables."""
+    """Return the word as bash text that bash reads unchanged, except for variables."""
     return "".join(_parts(text, names, shlex.quote, '"${}"'.format)) or "''"
 
 
 def _parts(
     text: str, names: Collection[str], plain: Callable[[str], str], variable: Callable[[str], str]
 ) -> list[str]:
-    """Plain text and variables in turn, each by its function; empty text is left out."""
+    """Return plain text and variables in turn, each through its function, without empty text."""
     found, literal, end = [], "", 0
     for match in _REFERENCE.finditer(text):
         literal += text[end : match.start()]
@@ -162,5 +165,5 @@ def _parts(
 
 
 def _refuse(manifest: Manifest, at: Path, hint: str, *, on_key: bool = True) -> None:
-    message = f"'{spelled(at)}' cannot be carried out: there is no Kubernetes here"
+    message = f"'{path_text(at)}' cannot be carried out: there is no Kubernetes here"
     manifest.complain("E225", message, hint, at, on_key=on_key)

@@ -1,7 +1,7 @@
-"""A run file made of a manifest's values, each of which stays where it was written.
+"""A run file made of a manifest's values, each of which keeps its position in the manifest.
 
-It is a tree of YAML nodes with the manifest's marks, as in config/yaml/merge.py: what complains
-about the run file later points into the manifest.
+The run file is a tree of YAML nodes with the manifest's marks, as in config/yaml/merge.py, so a
+diagnostic about the run file names the line of the manifest.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
 
 @dataclass(frozen=True)
 class Placed:
-    """A value of the run file, and the place in the manifest that it is from."""
+    """A value of the run file, and the path in the manifest from which it comes."""
 
     value: Any
     at: Path
 
 
 def document_with(data: Mapping[str, Any], manifest: Document) -> Document:
-    """The run file with this data; what is not placed stands where the next above it does."""
+    """Return the run file with this data; an unplaced value has the position of its parent."""
     return document_of(_tree(data, manifest.root, manifest))
 
 

@@ -1,4 +1,4 @@
-"""A manifest while it is read: values as they are asked for, and what there is to say of them."""
+"""A manifest while it is read: its values by path, and the faults found so far."""
 
 import re
 from collections.abc import Collection
@@ -6,9 +6,9 @@ from typing import Any
 
 from config.cluster.cluster_file import FORMS, NAME
 from config.cluster.cluster_rules import ambiguous_faults
-from config.findings import Fault, Path, spelled
+from config.findings import Fault, Path, path_text
 from config.manifests.converted import Placed
-from config.yaml.hints import choice_hint, spoken
+from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
 
 _WHY_IGNORED = {
@@ -27,11 +27,11 @@ _WHY_IGNORED = {
     "securityContext": "commands run as root, with all devices of the node",
     "imagePullSecrets": "the image is pulled without credentials",
 }
-"""By the key, why it is nothing that a run has."""
+"""The reason why a run ignores a key."""
 
 
 class Manifest:
-    """A manifest's values by their paths; `faults` are complaints about those asked for so far."""
+    """A manifest's values by their paths; `faults` are those of the values read so far."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -39,17 +39,17 @@ class Manifest:
 
     @property
     def is_refused(self) -> bool:
-        """Whether anything is wrong, and not just ignored."""
+        """Return whether the manifest has an error, and not only warnings."""
         return any(fault.code.startswith("E") for fault in self.faults)
 
     def complain(
         self, code: str, message: str, hint: str, at: Path, *, on_key: bool = False
     ) -> None:
-        """There is something to say about the value at `at`."""
+        """Add a fault about the value at `at`."""
         self.faults.append(Fault(code, message, hint, at, on_key))
 
     def get(self, at: Path) -> Any:
-        """The value as it is; None where it is null or not there."""
+        """Return the value unchanged; None if it is null or missing."""
         value = self.document.data
         for part in at:
             if isinstance(value, dict):
@@ -61,25 +61,25 @@ class Manifest:
         return value
 
     def text(self, at: Path) -> str:
-        """The text; empty where there is none."""
+        """Return the text; empty if there is none."""
         value = self.get(at)
         if isinstance(value, Ambiguous):
             self.faults += ambiguous_faults(value, at)
         elif value is not None and not isinstance(value, str):
             hint = "write one text"
             if isinstance(value, (bool, int, float)):
-                hint = f"quote it: '{self.document.written(at)}'"
+                hint = f"quote it: '{self.document.text_at(at)}'"
             self._mistyped(at, "text", hint)
         else:
             return value or ""
         return ""
 
     def texts(self, at: Path) -> tuple[str, ...]:
-        """The entries of a list of texts."""
+        """Return the entries of a list of texts."""
         return tuple(self.text((*at, index)) for index in range(len(self.entries(at))))
 
     def whole(self, at: Path, default: int, least: int = 1) -> int:
-        """The whole number."""
+        """Return the whole number; `default` if there is none."""
         value = self.get(at)
         if value is None:
             return default
@@ -87,28 +87,28 @@ class Manifest:
             self._mistyped(at, "a whole number", "write digits only, such as 2")
             return default
         if value < least:
-            message = f"'{spelled(at)}' is {value}, below {least}"
+            message = f"'{path_text(at)}' is {value}, below {least}"
             self.complain("E202", message, f"use {least} or more", at)
             return default
         return value
 
     def flag(self, at: Path) -> bool:
-        """The boolean; False where there is none."""
+        """Return the boolean; False if there is none."""
         value = self.get(at)
         if value is not None and not isinstance(value, bool):
             self._mistyped(at, "true or false", "write true or false")
         return value is True
 
     def choice(self, at: Path, allowed: tuple[str, ...]) -> str:
-        """One of the allowed texts; the first where there is none."""
+        """Return one of the allowed texts; the first if there is none."""
         value = self.text(at)
         if value and value not in allowed:
-            message = f"'{spelled(at)}' is {spoken(value)}, which is not allowed"
+            message = f"'{path_text(at)}' is {describe_value(value)}, which is not allowed"
             self.complain("E201", message, choice_hint(value, allowed), at)
         return value if value in allowed else allowed[0]
 
     def entries(self, at: Path) -> tuple[Any, ...]:
-        """The entries of a list; none where there is no list."""
+        """Return the entries of a list; none if there is no list."""
         value = self.get(at)
         if value is not None and not isinstance(value, tuple):
             hint = "write its entries on separate lines that begin with '- '"
@@ -116,19 +116,19 @@ class Manifest:
         return value if isinstance(value, tuple) else ()
 
     def mapping(self, at: Path) -> dict[str, Any]:
-        """The mapping; an empty one where there is none."""
+        """Return the mapping; an empty one if there is none."""
         value = self.get(at)
         if value is not None and not isinstance(value, dict):
             self._mistyped(at, "a mapping", "write keys below it")
         return value if isinstance(value, dict) else {}
 
     def require(self, at: Path) -> None:
-        """It is told where there is nothing at `at`."""
+        """Report if there is nothing at `at`."""
         if self.get(at) is None:
-            self.complain("E102", f"'{spelled(at)}' is missing", "add it", at)
+            self.complain("E102", f"'{path_text(at)}' is missing", "add it", at)
 
     def name(self) -> Placed:
-        """`metadata.name`, or what `metadata.generateName` begins with, as a run's name."""
+        """Return `metadata.name`, or the beginning of `metadata.generateName`, as a run's name."""
         at: Path = ("metadata", "name")
         name = self.text(at)
         if not name:
@@ -137,34 +137,34 @@ class Manifest:
         if not name:
             self.complain("E102", "'metadata.name' is missing", "add it", ("metadata",))
         elif not re.fullmatch(NAME, name):
-            message = f"'{spelled(at)}' is {spoken(name)}, which no run can be called"
+            message = f"'{path_text(at)}' is {describe_value(name)}, which no run can be called"
             self.complain("E203", message, f"write {FORMS[NAME]}", at)
         return Placed(name, at)
 
-    def ignore(self, at: Path, known: Collection[str]) -> None:
-        """Keys of the mapping that are not known are told: they mean nothing here."""
+    def warn_unknown(self, at: Path, known: Collection[str]) -> None:
+        """Warn of keys of the mapping that are not known: they have no effect."""
         for key, value in self.mapping(at).items():
             if key not in known and value is not None:
-                self.ignored((*at, key))
+                self.warn_ignored((*at, key))
 
-    def ignored(self, at: Path, why: str = "") -> None:
-        """The value at `at` is told to mean nothing here."""
+    def warn_ignored(self, at: Path, why: str = "") -> None:
+        """Warn that the value at `at` has no effect."""
         why = why or _WHY_IGNORED.get(str(at[-1]), "there is nothing like it here")
         hint = "see that the job does not need it, or remove it"
-        message = f"'{spelled(at)}' is ignored: {why}"
+        message = f"'{path_text(at)}' is ignored: {why}"
         self.complain("W204", message, hint, at, on_key=True)
 
-    def not_retried(self, at: Path) -> None:
-        """A number of retries, other than none, is told to mean nothing here."""
+    def warn_retries(self, at: Path) -> None:
+        """Warn that a number of retries above 0 has no effect."""
         if self.get(at) not in (None, 0):
-            self.ignored(at)
+            self.warn_ignored(at)
 
     def deadline(self, at: Path) -> dict[str, Any]:
-        """A run's `max_duration` for a number of seconds, in minutes above 6 digits."""
+        """Return a run's `max_duration` for a number of seconds, in minutes above 6 digits."""
         seconds = self.whole(at, default=0)
         text = f"{seconds}s" if seconds < 10**6 else f"{-(-seconds // 60)}m"
         return {"max_duration": Placed(text, at)} if seconds else {}
 
     def _mistyped(self, at: Path, wanted: str, hint: str) -> None:
-        actual = spoken(self.get(at), self.document.written(at))
-        self.complain("E103", f"'{spelled(at)}' is {actual}, must be {wanted}", hint, at)
+        actual = describe_value(self.get(at), self.document.text_at(at))
+        self.complain("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)

@@ -1,8 +1,9 @@
-"""The run file of a job whose own command calls mpirun: a launcher, and workers that it enters.
+"""The run file of a job whose command calls mpirun: a launcher, and workers that it connects to.
 
-The launcher shares node 0 with the first worker, unless it is a worker itself: alone it would keep
-a GPU node idle. What an operator would have given to it is in its variables and in the commands
-before its own; its way to the workers is gpuctl's remote agent, so no sshd and no key is needed.
+The launcher shares node 0 with the first worker, unless it is a worker itself, because alone it
+would keep a GPU node idle. Variables, and commands before the launcher's own, replace what an
+operator provides. The launcher reaches the workers through gpuctl's remote agent, so it needs
+neither sshd nor a key.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,9 @@ IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 
 _HOSTFILE = "/etc/mpi/hostfile"
 
-# By the names of both Open MPI 4 and 5, each of which ignores the other's. An operator's users
-# are not root and have one network interface; here it is root, and docker0 is alike on every node.
+# Open MPI 4 and 5 have different names, and each ignores the other's. An operator's users are not
+# root and have one network interface; on nodes the user is root, and docker0 has the same address
+# on every node.
 _AS_ROOT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -27,7 +29,7 @@ _AS_ROOT = {
     "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
 
-# The run's folder is known on the node alone, so these are no variables of the run file.
+# Only the node knows the run's folder, so these cannot be variables of the run file.
 _AGENT = "\n".join(
     (
         'gpuctl_agent="$GPUCTL_RUN_FOLDER/bin/ssh"',
@@ -40,11 +42,12 @@ _AGENT = "\n".join(
 
 @dataclass(frozen=True)
 class MpiJob:
-    """What a manifest says of an MPI job.
+    """The description of an MPI job, taken from a manifest.
 
-    `nodes` counts all; `is_worker`: the launcher is one of them by itself, and not with a worker.
-    `launcher_env` and `worker_env` are an operator's, `set_up` are commands that do what else it
-    does for the launcher, and `exported` the variables that these set.
+    `nodes` is the number of all nodes. `is_worker`: the launcher is itself a worker and does not
+    share its node with one. `launcher_env` and `worker_env` are an operator's variables, `set_up`
+    are commands that do the rest of its work for the launcher, and `exported` the variables that
+    they set.
     """
 
     launcher: Container
@@ -58,7 +61,7 @@ class MpiJob:
 
 
 def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
-    """The run file: the launcher's command on node 0, once the workers wait."""
+    """Return the run file: the launcher's command on node 0, started when the workers wait."""
     launcher, worker = job.launcher, job.worker
     require_command(manifest, launcher)
     workers = {**(worker.env if worker else {}), **job.worker_env}
@@ -87,7 +90,7 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
 
 
 def hostfile_commands(implementation: str, slots: int) -> tuple[str, ...]:
-    """What an operator puts into /etc/mpi: the hostfile in its dialect, and elastic Horovod's list.
+    """Return commands that write an operator's /etc/mpi: the hostfile and elastic Horovod's list.
 
     pkg/controller/mpi_job_controller.go of kubeflow/mpi-operator@caa3c47f, 2026-07-02.
     """
@@ -101,7 +104,7 @@ def hostfile_commands(implementation: str, slots: int) -> tuple[str, ...]:
 
 
 def operator_env(implementation: str, slots: int, nodes: int) -> dict[str, str]:
-    """What mpi-operator and Trainer set for the launcher; for Open MPI by the names of 5 too.
+    """Return the launcher's variables of mpi-operator and Trainer, also by Open MPI 5's names.
 
     The same source; PRRTE's names: kubeflow/trainer#4028, 2026-11-20.
     """
@@ -113,10 +116,10 @@ def operator_env(implementation: str, slots: int, nodes: int) -> dict[str, str]:
 
 
 def _image(manifest: Manifest, job: MpiJob) -> dict[str, Placed]:
-    """The workers' image, in which the ranks are; the launcher's where they have none."""
+    """Return the image of the workers, which run the ranks, or else the launcher's."""
     own, others = job.launcher.image, job.worker.image if job.worker else None
     if own and others and own.value != others.value:
         why = f"a run has one image, and ranks run in the workers' ({others.value})"
-        manifest.ignored(own.at, why)
+        manifest.warn_ignored(own.at, why)
     image = others or own
     return {"image": image} if image else {}

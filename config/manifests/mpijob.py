@@ -21,22 +21,22 @@ _LAUNCHER = ("spec", "mpiReplicaSpecs", "Launcher")
 _WORKER = ("spec", "mpiReplicaSpecs", "Worker")
 _KNOWN = {
     *("slotsPerWorker", "runLauncherAsWorker", "mpiImplementation", "mpiReplicaSpecs", "runPolicy"),
-    # There are no keys, and the launcher always waits until the workers are ready.
+    # gpuctl needs no keys, and the launcher always waits until the workers are ready.
     *("sshAuthMountPath", "launcherCreationPolicy"),
 }
 _POLICY_KNOWN = {
-    # Whole runs start at once or not at all, and leave nothing behind.
+    # A run starts whole or not at all, and leaves nothing behind.
     *("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "schedulingPolicy"),
     *("suspend", "ttlSecondsAfterFinished"),
 }
 
 
 def mpijob(manifest: Manifest) -> dict[str, Any]:
-    """The run file of an MPIJob."""
+    """Return the run file of an MPIJob."""
     policy = ("spec", "runPolicy")
-    manifest.ignore(("spec",), _KNOWN)
-    manifest.ignore(policy, _POLICY_KNOWN)
-    manifest.not_retried((*policy, "backoffLimit"))
+    manifest.warn_unknown(("spec",), _KNOWN)
+    manifest.warn_unknown(policy, _POLICY_KNOWN)
+    manifest.warn_retries((*policy, "backoffLimit"))
     slots = manifest.whole(("spec", "slotsPerWorker"), default=1)
     implementation = manifest.choice(("spec", "mpiImplementation"), IMPLEMENTATIONS)
     is_worker = manifest.flag(("spec", "runLauncherAsWorker"))
@@ -57,7 +57,7 @@ def mpijob(manifest: Manifest) -> dict[str, Any]:
 
 def _launcher(manifest: Manifest) -> Container:
     manifest.require(_LAUNCHER)
-    manifest.ignore(_LAUNCHER, {"replicas", "restartPolicy", "template"})
+    manifest.warn_unknown(_LAUNCHER, {"replicas", "restartPolicy", "template"})
     if manifest.whole((*_LAUNCHER, "replicas"), default=1) != 1:
         at = (*_LAUNCHER, "replicas")
         message = f"'spec.mpiReplicaSpecs.Launcher.replicas' is {manifest.get(at)}"
@@ -69,9 +69,9 @@ def _worker(manifest: Manifest) -> Container | None:
     if manifest.get(_WORKER) is None:
         return None
     manifest.require((*_WORKER, "replicas"))
-    manifest.ignore(_WORKER, {"replicas", "restartPolicy", "template"})
+    manifest.warn_unknown(_WORKER, {"replicas", "restartPolicy", "template"})
     worker = container_of_pod(manifest, (*_WORKER, "template"))
     if not worker.only_waits:
         why = "on workers only what mpirun starts is run"
-        manifest.ignored((*worker.at, "command"), why)
+        manifest.warn_ignored((*worker.at, "command"), why)
     return worker

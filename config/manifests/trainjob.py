@@ -1,4 +1,4 @@
-"""TrainJob of Kubeflow Trainer, trainer.kubeflow.org/v1alpha1, with the runtimes that it ships.
+"""TrainJob of Kubeflow Trainer, trainer.kubeflow.org/v1alpha1, with the runtimes that it includes.
 
 manifests/base/runtimes of kubeflow/trainer: torch_distributed.yaml@0c78efb0,
 deepspeed_distributed.yaml@0ba4b647, pretraining/mpi_distributed.yaml@0f9a7041; its plugins
@@ -13,12 +13,12 @@ from config.manifests.container import Container, container_at, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
-from config.yaml.hints import choice_hint, spoken
+from config.yaml.hints import choice_hint, describe_value
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A ClusterTrainingRuntime, as Kubeflow ships it."""
+    """A ClusterTrainingRuntime, as Kubeflow delivers it."""
 
     nodes: int
     image: str
@@ -43,7 +43,7 @@ _KNOWN = {
     *("suspend", "initializer", "datasetConfig", "modelConfig"),
 }
 _TRAINER_KNOWN = {"image", "command", "args", "env", "numNodes", "numProcPerNode"}
-_MPI_KNOWN = {*_TRAINER_KNOWN, "resourcesPerNode"}  # by which ranks are counted
+_MPI_KNOWN = {*_TRAINER_KNOWN, "resourcesPerNode"}  # it sets the number of ranks
 
 _PET = ("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 _PET_NAMES = tuple(f"PET_{name}" for name in _PET)
@@ -56,15 +56,15 @@ _OPEN_MPI_NAMES = (
 
 
 def trainjob(manifest: Manifest) -> dict[str, Any]:
-    """The run file of a TrainJob."""
-    manifest.ignore(("spec",), _KNOWN)
+    """Return the run file of a TrainJob."""
+    manifest.warn_unknown(("spec",), _KNOWN)
     for key in ("initializer", "datasetConfig", "modelConfig"):
         if manifest.get(("spec", key)) is not None:
             message = f"'spec.{key}' cannot be carried out: nothing runs before the job"
             hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
             manifest.complain("E225", message, hint, ("spec", key), on_key=True)
     runtime = _runtime(manifest)
-    manifest.ignore(_TRAINER, _MPI_KNOWN if runtime.is_mpi else _TRAINER_KNOWN)
+    manifest.warn_unknown(_TRAINER, _MPI_KNOWN if runtime.is_mpi else _TRAINER_KNOWN)
     nodes = manifest.whole(_NODES, default=runtime.nodes)
     trainer = _trainer(manifest, runtime)
     _no_reserved(manifest, trainer, _OPEN_MPI_NAMES if runtime.is_mpi else _PET_NAMES)
@@ -73,11 +73,12 @@ def trainjob(manifest: Manifest) -> dict[str, Any]:
 
 
 def _runtime(manifest: Manifest) -> Runtime:
-    """The runtime that is named; some runtime where that is complained about."""
+    """Return the job's runtime; for an unknown name report it and return any runtime."""
     manifest.require(_RUNTIME)
     name = manifest.text(_RUNTIME)
     if name and name not in RUNTIMES:
-        message = f"'spec.runtimeRef.name' is {spoken(name)}, which is no runtime of Kubeflow's own"
+        actual = f"'spec.runtimeRef.name' is {describe_value(name)}"
+        message = f"{actual}, which is no runtime of Kubeflow's own"
         manifest.complain("E201", message, choice_hint(name, tuple(RUNTIMES)), _RUNTIME)
     return RUNTIMES.get(name, RUNTIMES["torch-distributed"])
 
@@ -89,7 +90,7 @@ def _trainer(manifest: Manifest, runtime: Runtime) -> Container:
 
 
 def _no_reserved(manifest: Manifest, trainer: Container, reserved: Collection[str]) -> None:
-    """Trainer refuses variables that it sets itself, and names no line."""
+    """Report variables that Trainer sets; Trainer refuses them too, without a line number."""
     for name in reserved:
         if name in trainer.env:
             message = f"'{name}' cannot be set in 'spec.trainer.env': Trainer sets it"
@@ -98,7 +99,7 @@ def _no_reserved(manifest: Manifest, trainer: Container, reserved: Collection[st
 
 
 def _torch(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any]:
-    """The command on every node, with what torchrun reads in the place of its options."""
+    """Return the command for every node, with torchrun's variables instead of its options."""
     require_command(manifest, trainer)
     processes = manifest.get(_PROCESSES)
     if processes not in (None, "auto", "cpu", "gpu"):
@@ -119,7 +120,7 @@ def _torch(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, A
 
 
 def _mpi(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any]:
-    """As an MPIJob. Every node has the trainer's variables: ranks are started with their node's."""
+    """Return the run of an MPI job. Every node has the trainer's variables, for its ranks."""
     slots = manifest.whole(_PROCESSES, default=_gpus(manifest))
     job = MpiJob(
         trainer,
@@ -133,7 +134,7 @@ def _mpi(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any
 
 
 def _gpus(manifest: Manifest) -> int:
-    """GPUs that the job wants of a node, which are its processes there by default; at least 1."""
+    """Return the GPUs that the job requests per node, the default of its processes; at least 1."""
     for kind in ("limits", "requests"):
         count = manifest.get((*_TRAINER, "resourcesPerNode", kind, "nvidia.com/gpu"))
         if str(count).isdecimal():

@@ -1,7 +1,7 @@
 """Volcano's Job, batch.volcano.sh/v1alpha1: an MPI job of two tasks, or one task on every node.
 
-What its plugins svc, env and mpi give to a task: pkg/controllers/job/plugins of
-volcano-sh/volcano@08812f68 (read 2026-11-20). `ssh` is not needed.
+The values that the plugins svc, env and mpi give to a task: pkg/controllers/job/plugins of
+volcano-sh/volcano@08812f68 (read 2026-11-20). The plugin `ssh` is not needed.
 """
 
 import re
@@ -13,12 +13,12 @@ from config.manifests.container import Container, container_of_pod, require_comm
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, mpi_run
-from config.yaml.hints import names_hint, spoken
+from config.yaml.hints import describe_value, names_hint
 
 _TASKS = ("spec", "tasks")
 _KNOWN = {
     *("tasks", "plugins", "maxRetry", "policies"),
-    # All nodes or none are there already, in one cluster, and nothing is left behind.
+    # The cluster has all its nodes before a run starts, and a run leaves nothing behind.
     *("minAvailable", "minSuccess", "schedulerName", "queue", "ttlSecondsAfterFinished"),
 }
 _TASK_KNOWN = {"name", "replicas", "minAvailable", "template", "policies", "maxRetry", "dependsOn"}
@@ -27,13 +27,13 @@ _INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 
 
 def volcano_job(manifest: Manifest) -> dict[str, Any]:
-    """The run file of a Volcano Job."""
-    manifest.ignore(("spec",), _KNOWN)
-    manifest.not_retried(("spec", "maxRetry"))
+    """Return the run file of a Volcano Job."""
+    manifest.warn_unknown(("spec",), _KNOWN)
+    manifest.warn_retries(("spec", "maxRetry"))
     _policies(manifest, ("spec", "policies"))
     for name in manifest.mapping(("spec", "plugins")):
         if name not in _PLUGINS:
-            message = f"plugin {spoken(name)} cannot be carried out"
+            message = f"plugin {describe_value(name)} cannot be carried out"
             hint = names_hint(name, _PLUGINS)
             manifest.complain("E225", message, hint, ("spec", "plugins", name), on_key=True)
     tasks = [_task(manifest, index) for index in range(len(manifest.entries(_TASKS)))]
@@ -49,7 +49,7 @@ def volcano_job(manifest: Manifest) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Task:
-    """A task: its name as in files and variables, how often it is there, and what it runs."""
+    """A task: its name as in files and variables, its number of replicas, and its container."""
 
     at: Path
     name: str
@@ -57,7 +57,7 @@ class _Task:
     container: Container
 
     def export(self, hosts: str, number: str) -> str:
-        """A line of bash: plugin svc's file and variables for the task."""
+        """Return a line of bash that sets plugin svc's file and variables for the task."""
         file, names = f"/etc/volcano/{self.name}.host", self.variables
         return (
             f'printf %s "{hosts}" >{file} &&'
@@ -66,18 +66,18 @@ class _Task:
 
     @property
     def variables(self) -> tuple[str, str]:
-        """The names of its variables."""
+        """Return the names of its variables."""
         return f"VC_{self.name.upper()}_HOSTS", f"VC_{self.name.upper()}_NUM"
 
 
 def _task(manifest: Manifest, index: int) -> _Task:
     at = (*_TASKS, index)
-    manifest.ignore(at, _TASK_KNOWN)
-    manifest.not_retried((*at, "maxRetry"))
+    manifest.warn_unknown(at, _TASK_KNOWN)
+    manifest.warn_retries((*at, "maxRetry"))
     _policies(manifest, (*at, "policies"))
     name = manifest.text((*at, "name")) or f"default{index}"
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
-        message = f"'spec.tasks[{index}].name' is {spoken(name)}"
+        message = f"'spec.tasks[{index}].name' is {describe_value(name)}"
         hint = "write lower-case letters, digits and hyphens"
         manifest.complain("E203", message, hint, (*at, "name"))
     replicas = manifest.whole((*at, "replicas"), default=1)
@@ -86,16 +86,16 @@ def _task(manifest: Manifest, index: int) -> _Task:
 
 
 def _policies(manifest: Manifest, at: Path) -> None:
-    """A failure ends the run, and so does the master's end; other policies mean nothing here."""
+    """Warn of policies without effect; a failure, or the master's end, always ends the run."""
     for index in range(len(manifest.entries(at))):
         action = manifest.get((*at, index, "action"))
         if action not in ("CompleteJob", "AbortJob", "TerminateJob"):
             why = "the run ends when a node fails or the job is done"
-            manifest.ignored((*at, index, "action"), why)
+            manifest.warn_ignored((*at, index, "action"), why)
 
 
 def _master_first(manifest: Manifest, tasks: list[_Task]) -> tuple[_Task, _Task]:
-    """Master and workers: by plugin mpi's arguments, else the first that is there once."""
+    """Return master and workers: by plugin mpi's arguments, else by the first single replica."""
     given = " ".join(manifest.texts(("spec", "plugins", "mpi")))
     named = re.search(r"--?master[= ](\S+)", given)
     name = named[1] if named else "master"
@@ -107,7 +107,7 @@ def _master_first(manifest: Manifest, tasks: list[_Task]) -> tuple[_Task, _Task]
         manifest.complain("E225", message, "write replicas: 1 for the master", master.at)
     if not worker.container.only_waits:
         message = f"task {worker.name} does more than wait for mpirun (in sshd)"
-        hint = "write a run file: `roles` have commands of their own"
+        hint = "write a run file: `roles` have separate commands"
         manifest.complain("E225", message, hint, (*worker.container.at, "command"))
     return master, worker
 
@@ -134,7 +134,7 @@ def _mpi(manifest: Manifest, master: _Task, worker: _Task) -> dict[str, Any]:
 
 
 def _one_task(manifest: Manifest, task: _Task) -> dict[str, Any]:
-    """The task on every node; a replica's index is its node's rank."""
+    """Return the run of the task on every node; a replica's index is its node's rank."""
     container = task.container
     require_command(manifest, container)
     index = " ".join(f'{name}="$GPUCTL_NODE_RANK"' for name in _INDEX)

@@ -219,7 +219,7 @@ OWNED: Mapping[str, tuple[Owned, ...]] = {
 """The variables by the run's type, in the order of the documentation."""
 
 
-def owned(run_type: str) -> Mapping[str, str]:
+def owned_variables(run_type: str) -> Mapping[str, str]:
     """Return the names (or `PREFIX*`) that a run file of this type cannot set, and the reasons."""
     return {row.name: row.why for row in OWNED[run_type]}
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
-from config.findings import Fault, Path, spelled
+from config.findings import Fault, Path, path_text
 from config.run.owned_variables import owner
 from config.run.role_rules import role_faults
 from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES, SIZE, NcclTests
-from config.yaml.hints import choice_hint, spoken
+from config.yaml.hints import choice_hint, describe_value
 
 
 def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
@@ -34,7 +34,7 @@ def _type(data: Data) -> Iterator[Fault]:
         hint = f"add it: {', '.join(allowed[:-1])} or {allowed[-1]}"
         yield Fault("E102", "'type' is missing", hint)
     elif data["type"] not in allowed:
-        message = f"'type' is {spoken(data['type'])}, which is not allowed"
+        message = f"'type' is {describe_value(data['type'])}, which is not allowed"
         yield Fault("E201", message, choice_hint(data["type"], allowed), ("type",))
 
 
@@ -44,7 +44,7 @@ def _owned_names(data: Data, run_type: str) -> Iterator[Fault]:
         for name, at in _names(env):
             row = owner(run_type, name)
             if row is not None:
-                message = f"'{name}' cannot be set in '{spelled(env_at)}': {row.why}"
+                message = f"'{name}' cannot be set in '{path_text(env_at)}': {row.why}"
                 hint = "remove it, or choose another name"
                 yield Fault("E221", message, hint, (*env_at, at), on_key=isinstance(env, dict))
 

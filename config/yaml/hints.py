@@ -14,7 +14,7 @@ def names_hint(name: str, allowed: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else f"allowed here: {', '.join(names)}"
 
 
-def spoken(value: Any, written: str = "") -> str:
+def describe_value(value: Any, written: str = "") -> str:
     """Return the value as a person would write it; `written` is its text in the file."""
     if value is None:
         return "empty"
@@ -24,7 +24,7 @@ def spoken(value: Any, written: str = "") -> str:
         return "a list"
     text = written or str(value)
     if isinstance(value, str):
-        return quoted(text)
+        return quote(text)
     return f"the {'boolean' if isinstance(value, bool) else 'number'} {text}"
 
 
@@ -36,6 +36,6 @@ def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
     return f"use {', '.join(allowed[:-1])} or {allowed[-1]}" if allowed[1:] else f"use {allowed[0]}"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return the text in quotes, cut to 40 characters."""
     return f"'{text}'" if len(text) <= _LONGEST_QUOTE else f"'{text[: _LONGEST_QUOTE - 1]}…'"

@@ -59,7 +59,7 @@ class Document:
         """The file's path, as it was given to the reader."""
         return str(self.root.start_mark.name)
 
-    def located(self, fault: Fault) -> Diagnostic:
+    def locate(self, fault: Fault) -> Diagnostic:
         """Return the diagnostic for a fault, with file, line and column."""
         place = self.position(fault.at, on_key=fault.on_key)
         return Diagnostic(*place, fault.code, fault.message, fault.hint)
@@ -77,7 +77,7 @@ class Document:
         """Return YAML's node of the value at `path`, or of the nearest value above it."""
         return self._nearest(path)[1]
 
-    def written(self, path: Path) -> str:
+    def text_at(self, path: Path) -> str:
         """Return the text of the scalar at `path`, without quotes."""
         node: Node = self.root
         for part in path:

@@ -9,17 +9,17 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from config.yaml.marked_yaml import TEXT, Document, document_of, is_null
 
 
-def laid_over(over: Document, base: Document) -> Document:
+def merge_documents(over: Document, base: Document) -> Document:
     """Return `base` with the values of `over`: mappings merge by key, other values replace.
 
     A null removes the value of `base`, as in a JSON merge patch (RFC 7396). `env` counts as a
     mapping even if it is a list of NAME=value. The keys of `base` come first; the result has the
     position of `over`.
     """
-    return document_of(_laid_over(over.root, base.root))
+    return document_of(_merge_nodes(over.root, base.root))
 
 
-def _laid_over(over: Node, base: Node) -> Node:
+def _merge_nodes(over: Node, base: Node) -> Node:
     if not (isinstance(over, MappingNode) and isinstance(base, MappingNode)):
         return over
     merged = _entries(base)
@@ -29,9 +29,9 @@ def _laid_over(over: Node, base: Node) -> Node:
         elif is_null(value):
             del merged[name]
         elif name == "env":
-            merged[name] = key, _laid_over(_as_mapping(value), _as_mapping(merged[name][1]))
+            merged[name] = key, _merge_nodes(_as_mapping(value), _as_mapping(merged[name][1]))
         else:
-            merged[name] = key, _laid_over(value, merged[name][1])
+            merged[name] = key, _merge_nodes(value, merged[name][1])
     return MappingNode(over.tag, [*merged.values()], over.start_mark, over.end_mark)
 
 

@@ -213,7 +213,7 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         [
             "6:7: E225 no task is there once: one has 2 replicas; write replicas: 1 for the master",
             "11:48: E225 task two does more than wait for mpirun (in sshd); write a run file:"
-            " `roles` have commands of their own",
+            " `roles` have separate commands",
         ],
     ),
     (

@@ -274,8 +274,7 @@ SHAPE_CASES: list[tuple[str, list[str]]] = [
     (
         PS + "nodes: 2\nroles: {ps: {commands: [x]}}\n",
         [
-            "1:1: E102 'commands' is missing: worker has none; add it, or"
-            " roles.worker.commands",
+            "1:1: E102 'commands' is missing: worker has none; add it, or roles.worker.commands",
         ],
     ),
     (

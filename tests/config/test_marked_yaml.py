@@ -124,12 +124,12 @@ def test_the_column_of_a_wrong_byte_counts_characters(tmp_path: Path, mark: byte
 def test_a_fault_is_found_in_the_text(at: tuple[str | int, ...], on_key: bool, line: str) -> None:
     document, _ = read("a: {b: [c, d]}\n")
     assert document is not None
-    assert str(document.located(Fault("E", "m", "h", at, on_key))) == f"f:{line}: E m; h"
+    assert str(document.locate(Fault("E", "m", "h", at, on_key))) == f"f:{line}: E m; h"
 
 
 def test_the_text_of_a_value_is_that_of_the_file() -> None:
     document, _ = read("a: {b: [c, '010']}\n")
     assert document is not None
     paths: list[tuple[str | int, ...]] = [("a", "b", 1), ("a", "b"), ("a", "x")]
-    assert [document.written(path) for path in paths] == ["010", "", ""]
+    assert [document.text_at(path) for path in paths] == ["010", "", ""]
     assert document.node(("a", "b", 1)).value == "010"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.run.owned_variables import OWNED, owned, owner
+from config.run.owned_variables import OWNED, owned_variables, owner
 from config.run.run_file import RUN_TYPES
 
 
@@ -33,4 +33,6 @@ def test_owner(kind: str, name: str, why: str | None) -> None:
 
 
 def test_owned_says_why() -> None:
-    assert owned("ray")["HEAD_PORT"] == "gpuctl sets it: the run's `port`, 6379 by default"
+    assert (
+        owned_variables("ray")["HEAD_PORT"] == "gpuctl sets it: the run's `port`, 6379 by default"
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import config
-from config.file_reference import MARKER, pages, with_reference
+from config.file_reference import MARKER, pages, replace_reference
 from config.loading.codes import CODES
 
 
@@ -15,7 +15,7 @@ from config.loading.codes import CODES
 def test_pages_are_up_to_date(page: Path) -> None:
     text = page.read_text()
     assert text.count(MARKER) == 1
-    assert text == with_reference(text, pages()[page]), "run `python -m config.file_reference`"
+    assert text == replace_reference(text, pages()[page]), "run `python -m config.file_reference`"
 
 
 def test_every_code_in_the_source_is_registered_and_every_registered_one_used() -> None:

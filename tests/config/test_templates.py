@@ -14,7 +14,7 @@ from config.loading.templates import templates
 from config.run.env import Secret
 from config.run.run_file import Mpi, Task
 from config.yaml.marked_yaml import Document, read_yaml
-from config.yaml.merge import laid_over
+from config.yaml.merge import merge_documents
 
 STACKS = Path(__file__).parents[2] / "stacks"
 
@@ -252,7 +252,7 @@ def leaves(data: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
 @settings(deadline=None)
 @given(FILES, FILES)
 def test_merging_is_by_key_and_every_value_knows_its_file(over: Any, base: Any) -> None:
-    result = laid_over(document(over, "over"), document(base, "base"))
+    result = merge_documents(document(over, "over"), document(base, "base"))
     assert result.data == as_read(merged(over, base))
     above = leaves(over)
     for path in leaves(result.data):
@@ -263,8 +263,8 @@ def test_merging_is_by_key_and_every_value_knows_its_file(over: Any, base: Any) 
 @given(FILES)
 def test_laying_over_itself_takes_away_nulls_alone(data: Any) -> None:
     both = document(data, "f")
-    assert laid_over(both, both).data == as_read(merged(data, data))
-    assert None not in leaves(laid_over(both, both).data).values()
+    assert merge_documents(both, both).data == as_read(merged(data, data))
+    assert None not in leaves(merge_documents(both, both).data).values()
 
 
 ENV = st.dictionaries(st.text("ABC", min_size=1, max_size=2), st.text("xyz= ", max_size=4))
@@ -274,5 +274,7 @@ FORMS = st.sampled_from([dict, lambda env: [f"{name}={text}" for name, text in e
 @settings(deadline=None)
 @given(ENV, ENV, FORMS, FORMS)
 def test_env_merges_in_either_form(over: Any, base: Any, form: Any, other: Any) -> None:
-    result = laid_over(document({"env": form(over)}, "o"), document({"env": other(base)}, "b"))
+    result = merge_documents(
+        document({"env": form(over)}, "o"), document({"env": other(base)}, "b")
+    )
     assert result.data["env"] == {**base, **over}
