@@ -1,4 +1,4 @@
-"""Values of a run's command line, laid over its file and checked as if they stood in it."""
+"""Values of a run's command line that override its file and are checked as if written in it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Overrides:
     nodes: str | None = None
 
     def applied(self, document: Document) -> Document:
-        """Return the document with these values in place of its own; of a NAME the last wins.
+        """Return the document with these values instead of the file's; of a NAME the last wins.
 
         A variable that a role sets is overridden there too.
         """
