@@ -1,4 +1,4 @@
-"""The access key of a lab's API: made anew with each start, known to root alone."""
+"""The access key of a lab's API: each start makes a new one, and only root can read it."""
 
 import os
 import secrets
@@ -25,8 +25,8 @@ class AccessKey:
         return cls(f"LAB{random}", secrets.token_urlsafe(30))
 
     @classmethod
-    def of_environment(cls) -> "AccessKey":
-        """Return the key of this process's environment; LabError where it has none."""
+    def from_environment(cls) -> "AccessKey":
+        """Return the key of this process's environment; raise LabError if it has none."""
         try:
             return cls(os.environ[_ID], os.environ[_SECRET])
         except KeyError as missing:
@@ -37,6 +37,6 @@ class AccessKey:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Return the settings with which boto3 uses this key, and never looks for another one."""
-        # boto3 asks a metadata service otherwise, at an address that may be a real cloud's.
+        """The environment variables with which boto3 uses this key and looks for no other one."""
+        # Otherwise boto3 may ask a metadata service, at an address that may be a real cloud's.
         return {_ID: self.key_id, _SECRET: self.secret, "AWS_EC2_METADATA_DISABLED": "true"}

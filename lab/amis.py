@@ -1,6 +1,6 @@
-"""Which AMIs the lab's regions offer, and what their machines boot.
+"""The AMIs that the lab's regions offer, and the image flavours that their machines boot.
 
-Parameter names: DLAMI, Canonical and Debian documentation, in use in public repositories
+Parameter names: DLAMI, Canonical and Debian documentation, used in public repositories
 (2026-11-20). Owners are AWS's real account ids, so that owner filters hold here too.
 """
 
@@ -25,7 +25,7 @@ class ImageFamily:
     flavour: Flavour
 
     def ami_id(self, region: str) -> str:
-        """The same id each time, another one in each region, as on AWS."""
+        """Return the AMI's id in the region: always the same one, different in each region."""
         return f"ami-0{hashlib.sha256(f'{self.name} {region}'.encode()).hexdigest()[:16]}"
 
 
@@ -56,11 +56,11 @@ FAMILIES = (
         "/aws/service/debian/release/12/latest/amd64",
         "136693071363", "/dev/xvda", 8, "stock",
     ),
-    # An image of the account's own, as people make them of a DLAMI: no parameter tells of it.
+    # An image that the account owns, as people make them from a DLAMI: it has no public parameter.
     ImageFamily("gpuctl lab frameworks", "", "123456789012", "/dev/sda1", 30, "frameworks"),
 )  # fmt: skip
 
 
 def flavour(ami: str, region: str) -> Flavour | None:
-    """What machines of the AMI boot; None where the region has no such AMI."""
+    """Return the flavour that machines of the AMI boot; None if the region has no such AMI."""
     return next((family.flavour for family in FAMILIES if family.ami_id(region) == ami), None)

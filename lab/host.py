@@ -1,4 +1,4 @@
-"""Commands of the host: run, with their complaints turned into the lab's own errors."""
+"""Commands of the host, whose failures become LabErrors."""
 
 import os
 import subprocess
@@ -7,14 +7,14 @@ from pathlib import Path
 from config.errors import LabError
 
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-"""Where commands are looked for: root's own folders too, which `su` leaves out."""
+"""The search path for commands, with root's folders, which `su` leaves out."""
 
 ENVIRONMENT = {**os.environ, "PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
-"""What commands of the host are run with: their messages are English."""
+"""The environment of the host's commands: their messages are in English."""
 
 
 def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
-    """The command has succeeded; its standard output. LabError with its last line otherwise."""
+    """Run the command and return its standard output; LabError with its last line if it fails."""
     try:
         done = subprocess.run(
             [str(word) for word in argv],
@@ -29,17 +29,17 @@ def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
             f"cannot run {argv[0]}: {error.strerror}", hint or "see `gpuctl doctor`"
         ) from error
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
         shown = " ".join(str(word) for word in argv)
         raise LabError(
-            f"`{shown}` failed with exit code {done.returncode}: {said}",
+            f"`{shown}` failed with exit code {done.returncode}: {last}",
             hint or "the lab needs root on Linux; see `gpuctl doctor`",
         )
     return done.stdout
 
 
 def succeeds(*argv: str | Path) -> bool:
-    """Whether the command exits 0; what it says is dropped."""
+    """Return whether the command exits with 0; discard its output."""
     done = subprocess.run(
         [str(word) for word in argv],
         stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""What a crashed lab left on this machine, and its removal.
+"""The remains of a crashed lab on this machine, and their removal.
 
-Nothing here trusts a record of the crashed process: machines are found by their control groups and
-folders, the rest by the lab's own names and by the number on its routes.
+This module uses no record of the crashed process: it finds machines by their control groups and
+folders, and the rest by the lab's names and by the number on its routes.
 """
 
 import shutil
@@ -14,9 +14,9 @@ from lab.places import Places
 
 
 def found(places: Places) -> tuple[str, ...]:
-    """Return what of the lab is here (`machine i-0abc…`, `route 198.18.0.0/16`); touch nothing.
+    """Return the lab's remains (`machine i-0abc…`, `route 198.18.0.0/16`) without changing any.
 
-    Images that no build works on are everybody's, and found with every lab.
+    Interrupted images belong to no lab, so they are in every lab's result.
     """
     machines = tuple(f"machine {name}" for name in _machines(places))
     builds = tuple(f"interrupted image {path.name}" for path in image.interrupted())
@@ -25,16 +25,16 @@ def found(places: Places) -> tuple[str, ...]:
 
 
 def clear(places: Places) -> tuple[str, ...]:
-    """Remove all that is left of the lab; return what that was, in `found`'s words.
+    """Remove all remains of the lab; return them in the words of `found`.
 
-    LabError when something does not go.
+    Raise LabError if something cannot be removed.
     """
     removed = found(places)
     for name in _machines(places):
         cgroups.kill(places, name)
         machine.remove(places, name)
     for path in _file_systems(places):
-        shutil.rmtree(path)  # no machine has it mounted any more
+        shutil.rmtree(path)  # all machines that mounted it are removed
     bridge.clear(places)
     image.remove_interrupted()
     return removed

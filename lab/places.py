@@ -1,8 +1,7 @@
-"""Where a lab lives on this machine: every place follows from the lab's name.
+"""The places of a lab on this machine, which follow from the lab's name.
 
-The default lab keeps its places without a name in them; those of a named lab carry its name, so
-that labs know nothing of each other. What the host has only once (addresses, route numbers) is
-shared out by `lab.network.slots`.
+The default lab's places contain no name; those of a named lab contain its name, so that labs do not
+share any. `lab.network.slots` divides what the host has only once (addresses, route numbers).
 """
 
 import os
@@ -17,7 +16,7 @@ from config.errors import InputError, LabError
 from config.folders import cache_home, state_home
 
 DEFAULT = "default"
-"""The name of the lab that `gpuctl --lab` means."""
+"""The name of the lab of `gpuctl --lab`."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?")
 _NAMED_RUNTIMES = Path("/run/gpuctl-labs")
@@ -27,7 +26,7 @@ _NAMED_DISKS = _DISK / "labs"
 
 @dataclass(frozen=True)
 class Places:
-    """The places of the lab `name`; InputError for a name that cannot be one."""
+    """The places of the lab `name`; InputError if the name is not valid."""
 
     name: str
 
@@ -41,52 +40,52 @@ class Places:
 
     @property
     def is_default(self) -> bool:
-        """Return whether this is the lab that `--lab` means."""
+        """Return whether this is the lab of `--lab`."""
         return self.name == DEFAULT
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words that make a gpuctl command act on this lab."""
+        """The options that make a gpuctl command act on this lab."""
         return ("--lab",) if self.is_default else ("--lab-name", self.name)
 
     def command(self, words: str) -> str:
-        """Return the `gpuctl lab` command that does `words` with this lab."""
+        """Return the `gpuctl lab` command for this lab that ends with `words`."""
         chosen = "" if self.is_default else f"--lab-name {self.name} "
         return f"gpuctl {chosen}lab {words}"
 
     @property
     def runtime(self) -> Path:
-        """What only matters while the lab is up: pids, the network's former state."""
+        """The folder for data of the running lab: process ids, the network's former state."""
         return Path("/run/gpuctl-lab") if self.is_default else _NAMED_RUNTIMES / self.name
 
     @property
     def changing(self) -> Path:
-        """The lock of whoever starts or stops the lab. Outside `runtime`, which goes with it."""
+        """The lock for starting or stopping the lab; outside `runtime`, which stopping removes."""
         return self.runtime.with_name(f"{self.runtime.name}.lock")
 
     @property
     def record(self) -> Path:
-        """What the running lab says about itself: `lab.state.Record`."""
+        """The file with the running lab's `lab.state.Record`."""
         return self.runtime / "lab.json"
 
     @property
     def alive(self) -> Path:
-        """The lock that the daemon holds for as long as it lives."""
+        """The lock that the daemon holds as long as it lives."""
         return self.runtime / "daemon.lock"
 
     @property
     def log(self) -> Path:
-        """The daemon's log; it stays when the lab is stopped."""
+        """The daemon's log, which remains after the lab is stopped."""
         return self.runtime / "daemon.log"
 
     @property
     def capacity(self) -> Path:
-        """How many instances fit, per zone and type: `lab.api.region.Capacity`."""
+        """The table of capacity per zone and type: `lab.api.region.Capacity`."""
         return self.runtime / "capacity.json"
 
     @property
     def faults(self) -> Path:
-        """What the lab must refuse: `lab.api.faults`."""
+        """The table of faults: `lab.api.faults`."""
         return self.runtime / "faults.json"
 
     @property
@@ -96,32 +95,32 @@ class Places:
 
     @property
     def machines(self) -> Path:
-        """One folder per machine: its overlay, its console."""
+        """The folder with one folder per machine, for its overlay and console."""
         return self.disk / "machines"
 
     @property
     def file_systems(self) -> Path:
-        """One folder per shared file system; every machine of the lab sees them all."""
+        """The folder with one folder per shared file system; every machine sees all of them."""
         return self.disk / "file-systems"
 
     @property
     def namespace(self) -> str:
-        """The network namespace with the bridge and every machine."""
+        """The network namespace of the bridge and all machines."""
         return self._label
 
     @property
     def cgroup(self) -> str:
-        """The group, in every cgroup hierarchy, that has one group per machine."""
+        """The group in every cgroup hierarchy that contains one group per machine."""
         return self._label
 
     @property
     def table(self) -> str:
-        """The nftables table, on the host and in the namespace."""
+        """The name of the nftables tables, on the host and in the namespace."""
         return self._label
 
     @property
     def state(self) -> Path:
-        """The user's state of the lab: clusters, Pulumi's state, the history of runs."""
+        """The folder of the user's state: clusters, Pulumi's state, the history of runs."""
         return state_home() / "lab" if self.is_default else state_home() / "labs" / self.name
 
     @property
@@ -130,7 +129,7 @@ class Places:
 
 
 def everywhere() -> tuple[Places, ...]:
-    """Return the default lab and every other that has a folder on this machine, by name."""
+    """Return the default lab and all others that have a folder on this machine, by name."""
     with for_root_alone():
         names = {
             folder.name
@@ -142,9 +141,9 @@ def everywhere() -> tuple[Places, ...]:
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, and those of labs above it, and let their owner alone in.
+    """Create the folder, and those of labs above it, for their owner alone.
 
-    Folders that exist are closed too: earlier versions made them for everybody.
+    This also restricts folders that exist: earlier versions created them for all users.
     """
     for each in (*reversed(folder.parents), folder):
         if each == folder or any(each.is_relative_to(top) for top in (_NAMED_RUNTIMES, _DISK)):
@@ -153,7 +152,7 @@ def make_private(folder: Path) -> None:
 
 
 def open_private(path: Path) -> IO[str]:
-    """Open a lock that its owner alone can open: whoever can read a file can lock it."""
+    """Open a lock file for its owner alone: any user who can read a file can lock it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w")
@@ -161,7 +160,7 @@ def open_private(path: Path) -> IO[str]:
 
 @contextmanager
 def for_root_alone() -> Iterator[None]:
-    """Raise LabError where the folders of labs are closed to this process's user."""
+    """Raise LabError if this process's user may not open the folders of labs."""
     try:
         yield
     except PermissionError as error:

@@ -1,4 +1,4 @@
-"""What this machine must have before the lab can start, and how to get it."""
+"""The prerequisites of the lab on this machine, and how to install them."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _TOOLS = {
     "nsenter": "util-linux",
     "sysctl": "procps",
 }
-"""Commands that the lab runs, and the Debian packages that bring them."""
+"""Commands that the lab runs, and the Debian packages that contain them."""
 
 INSTALL_EXTRA = (
     "install gpuctl with its extra `lab`: uv tool install --force '.[lab]' in its checkout"
@@ -32,13 +32,13 @@ INSTALL_EXTRA = (
 """What to do where moto is missing, which the wheel without that extra does not bring."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_OLDEST_NSPAWN = 250  # older ones were never tried
+_OLDEST_NSPAWN = 250  # older versions were never tested
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}  # capability.h
 
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """Something that is missing: `name`, what is wrong (`problem`), one line that cures it."""
+    """A missing prerequisite: its `name`, the `problem` and a `remedy`, each of one line."""
 
     name: str
     problem: str
@@ -46,7 +46,7 @@ class Prerequisite:
 
 
 def missing() -> tuple[Prerequisite, ...]:
-    """Everything that keeps the lab from starting here; empty when it can. Changes nothing."""
+    """Return everything that prevents the lab from starting here, without changing anything."""
     if sys.platform != "linux":
         return (Prerequisite("Linux", f"this is {sys.platform}", "use the lab on a Linux machine"),)
     return tuple(
@@ -55,7 +55,7 @@ def missing() -> tuple[Prerequisite, ...]:
 
 
 def require(work: str) -> None:
-    """Raise LabError with all that is missing; `work` says what is not possible without it."""
+    """Raise LabError with all missing prerequisites; `work` names what they prevent."""
     if lacking := missing():
         problems = ", ".join(f"{item.name}: {item.problem}" for item in lacking)
         raise LabError(f"{work}: {problems}", "; ".join(item.remedy for item in lacking))
@@ -74,7 +74,7 @@ def _missing_rights() -> Iterator[Prerequisite]:
 
 
 def _missing_moto() -> Iterator[Prerequisite]:
-    """Yield moto, the lab's API server, where gpuctl was installed without its extra `lab`."""
+    """Yield moto, the lab's API server, if gpuctl was installed without its extra `lab`."""
     if find_spec("moto") is None:
         yield Prerequisite(
             "moto",

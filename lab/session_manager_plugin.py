@@ -1,9 +1,9 @@
-"""AWS's `session-manager-plugin`, as far as a rehearsal needs it.
+"""The lab's version of AWS's `session-manager-plugin`.
 
-The first argument is the lab's network namespace. The others are the real one's: the answer of
-StartSession is in the environment variable that the next one names. The real one speaks a websocket
-protocol to AWS's servers; this one enters the lab's network and connects to the address that the
-lab's StartSession told. Python's standard library alone, one process per connection.
+The first argument is the lab's network namespace. The others are those of AWS's plugin: the next
+one names the environment variable that contains the answer of StartSession. AWS's plugin speaks a
+websocket protocol with AWS's servers; this one enters the lab's network and connects to the address
+in the answer. It uses Python's standard library alone, and one process per connection.
 """
 
 import ctypes
@@ -15,14 +15,14 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-VERSION = "1.2.536.0"  # of the real one whose arguments it understands
+VERSION = "1.2.536.0"  # the version of AWS's plugin whose arguments it understands
 NAMESPACES = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _CHUNK = 1 << 16
 
 
 def main() -> int:
-    """Carry the connection until either side ends it."""
+    """Relay the connection until either side ends it; return the exit code."""
     namespace, *arguments = sys.argv[1:]
     if arguments == ["--version"]:
         sys.stdout.write(f"{VERSION}\n")
@@ -39,20 +39,20 @@ def main() -> int:
         return 1
     connection.settimeout(None)
     with connection:
-        _pass(connection)
+        _relay(connection)
     return 0
 
 
 def _enter(network: Path) -> None:
-    """Connections are made in the lab's network from now on; OSError where that is forbidden."""
+    """Enter the lab's network namespace for later connections; OSError if that is forbidden."""
     libc = ctypes.CDLL(None, use_errno=True)
     with network.open() as namespace:
         if libc.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _pass(connection: socket.socket) -> None:
-    """What comes in goes out, both ways, until one side ends."""
+def _relay(connection: socket.socket) -> None:
+    """Copy data in both directions until one side ends."""
     with selectors.DefaultSelector() as ready:
         ready.register(connection, selectors.EVENT_READ)
         ready.register(0, selectors.EVENT_READ)

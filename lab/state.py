@@ -1,7 +1,7 @@
-"""What the running lab says about itself: one file, one lock, read by every `gpuctl --lab`.
+"""The state of the running lab: a record and a lock, which every `gpuctl --lab` reads.
 
-The daemon holds the lock for as long as it lives, so a crashed daemon, or a number that another
-process got since, is never taken for a running lab.
+The daemon holds the lock as long as it lives. So gpuctl never mistakes a crashed daemon, or a new
+process with the daemon's old process id, for a running lab.
 """
 
 import fcntl
@@ -33,16 +33,16 @@ class Record:
 
 
 def publish(record: Record, places: Places) -> None:
-    """Write the record, whole or not at all, for its owner alone."""
+    """Write the record atomically, readable by its owner alone."""
     write_whole(places.record, json.dumps(asdict(record), indent=2) + "\n")
 
 
 def daemon_pid(places: Places) -> int | None:
-    """Return the living daemon's process id, ready or not; None when there is none."""
+    """Return the process id of the live daemon, ready or not; None if there is none."""
     question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         with for_root_alone(), places.alive.open("rb") as lock:
-            # Asks who holds the lock without taking it, which could keep a daemon from starting.
+            # Only query the lock's owner: taking the lock could keep a daemon from starting.
             answer = fcntl.fcntl(lock, fcntl.F_GETLK, question)
     except FileNotFoundError:
         return None
@@ -51,7 +51,7 @@ def daemon_pid(places: Places) -> int | None:
 
 
 def record(places: Places) -> Record | None:
-    """Return what the lab says about itself, None when it is down."""
+    """Return the running lab's record; None if the lab is down."""
     if daemon_pid(places) is None:
         return None
     try:
@@ -62,7 +62,7 @@ def record(places: Places) -> Record | None:
 
 
 def hold_alive(places: Places) -> IO[str]:
-    """Be the lab's daemon until the file is closed; LabError when another process is."""
+    """Take the daemon's lock until the file is closed; LabError if another process has it."""
     make_private(places.runtime)
     lock = open_private(places.alive)
     try:
@@ -77,7 +77,7 @@ def hold_alive(places: Places) -> IO[str]:
 
 @contextmanager
 def changing(places: Places) -> Iterator[None]:
-    """Be the only process that starts or stops the lab; others wait for their turn."""
+    """Take the lock for starting or stopping the lab; wait while another process holds it."""
     try:
         if not places.is_default:
             make_private(places.changing.parent)

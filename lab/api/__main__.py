@@ -1,6 +1,7 @@
 """The lab's API alone, without machines: `python -m lab.api --port 5000`.
 
-Any region does. The server takes the access key of its environment, and clients sign with it:
+Clients may use any region. The server reads its access key from its environment; clients sign
+their requests with the same key:
 
     export AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab AWS_EC2_METADATA_DISABLED=true
     python -m lab.api --port 5000 &
@@ -20,14 +21,14 @@ from lab.api.server import ApiServer
 
 
 def main() -> None:
-    """Serve on loopback until told to end."""
+    """Serve on loopback until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description="the lab's AWS API, without machines")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
     parser.add_argument("--capacity", type=Path, help="JSON table of capacity per zone and type")
     parser.add_argument("--faults", type=Path, help="JSON table of what to refuse (lab.api.faults)")
     arguments = parser.parse_args()
     try:
-        key = AccessKey.of_environment()
+        key = AccessKey.from_environment()
     except LabError as error:
         parser.error(str(error))
     ends = {signal.SIGINT, signal.SIGTERM}

@@ -1,6 +1,6 @@
-"""Elastic IPs and NAT gateways with addresses of the lab's own public range.
+"""Elastic IPs and NAT gateways with addresses of the lab's public range.
 
-moto invents addresses at random, some of them other people's.
+moto invents random addresses, some of which belong to other people.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ class Addresses:
     def allocate_address(
         self, domain: str, address: str | None = None, tags: dict[str, str] | None = None
     ) -> Any:
-        """An Elastic IP of the lab's range; AddressLimitExceeded beyond the account's quota."""
+        """Allocate an Elastic IP of the lab's range; AddressLimitExceeded beyond the quota."""
         most = self.lab.faults.number("elastic-ip-limit")
         if most is not None and len(self.addresses) >= most:
             raise Refusal(
@@ -32,7 +32,7 @@ class Addresses:
         )
 
     def release_address(self, address: str | None = None, allocation_id: str | None = None) -> None:
-        """The Elastic IP is gone; InvalidIPAddress.InUse while something has it."""
+        """Release the Elastic IP; InvalidIPAddress.InUse while it is associated."""
         found = self._address(address, allocation_id)
         if found.association_id:
             raise Refusal("InvalidIPAddress.InUse", f"Address {found.public_ip} is in use.")
@@ -47,7 +47,7 @@ class Addresses:
         allocation_id: str | None = None,
         reassociate: bool = False,
     ) -> Any:
-        """The interface has the Elastic IP, and its machine answers to it."""
+        """Associate the Elastic IP with the interface, and route it to the interface's machine."""
         if instance and len(instance.nics) > 1:
             raise Refusal(
                 "InvalidInstanceID",
@@ -64,7 +64,7 @@ class Addresses:
                     f" {found.association_id}",
                 )
             self.disassociate_address(address=found.public_ip)
-        eni.stop()  # an automatic address makes room
+        eni.stop()  # releases an automatic public address
         eip = super().associate_address(  # type: ignore[misc]
             eni.instance, eni, address=found.public_ip, reassociate=True
         )
@@ -75,7 +75,7 @@ class Addresses:
     def disassociate_address(
         self, address: str | None = None, association_id: str | None = None
     ) -> None:
-        """Nobody has the Elastic IP."""
+        """Disassociate the Elastic IP from its interface."""
         eip = next(
             (
                 a
@@ -113,9 +113,9 @@ class Addresses:
         tags: dict[str, str] | None = None,
         connectivity_type: str | None = None,
     ) -> Any:
-        """The NAT gateway, with an address of its subnet.
+        """Create a NAT gateway with an address of its subnet.
 
-        It carries no packets: the lab's own NAT does, for package downloads only.
+        It carries no packets: the lab's NAT does, and only for package downloads.
         """
         kind = connectivity_type or "public"
         if kind == "public":
@@ -138,7 +138,7 @@ class Addresses:
         return gateway
 
     def delete_nat_gateway(self, nat_gateway_id: str) -> Any:
-        """The gateway is `deleted`, its interface gone, its Elastic IP free."""
+        """Mark the gateway `deleted`, delete its interface and disassociate its Elastic IP."""
         (gateway,) = self.describe_nat_gateways(None, [nat_gateway_id])
         if gateway.state != "deleted":
             for eip in self.addresses:
@@ -151,7 +151,7 @@ class Addresses:
     def describe_nat_gateways(
         self, filters: dict[str, list[str]] | None, nat_gateway_ids: list[str] | None
     ) -> list[Any]:
-        """Gateways by id and filter, tags included (moto ignores those)."""
+        """Return gateways by id and filter, including filters by tag (moto ignores those)."""
         for wanted in nat_gateway_ids or ():
             if wanted not in self.nat_gateways:
                 raise Refusal("NatGatewayNotFound", f"The Nat Gateway {wanted} was not found")

@@ -1,4 +1,4 @@
-"""The AMIs of the lab's regions, and the SSM public parameters that name the latest of them."""
+"""The AMIs of the lab's regions, and the SSM public parameters that name the latest ones."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -38,10 +38,10 @@ class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
 
     @property
     def architecture(self) -> str:
-        """x86_64, but by a fault another one for all but the bastion's image."""
-        told = self.ec2_backend.lab.faults.arguments("image-architecture")
+        """x86_64, unless a fault sets another one; the fault spares the bastion's image."""
+        fault = self.ec2_backend.lab.faults.arguments("image-architecture")
         is_bastions = self.family.name.startswith("debian-12")
-        return told[0] if told and not is_bastions else self._architecture
+        return fault[0] if fault and not is_bastions else self._architecture
 
     @architecture.setter
     def architecture(self, value: str) -> None:
@@ -49,12 +49,12 @@ class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
 
     @property
     def ena_support(self) -> bool:
-        """Every image of the last years has ENA's driver."""
+        """True: all images of recent years have ENA's driver."""
         return True
 
     @property
     def platform_details(self) -> str:
-        """As AWS bills it."""
+        """The platform as AWS bills it."""
         return "Linux/UNIX"
 
     @property
@@ -74,8 +74,8 @@ class Ami(MotoAmi):  # type: ignore[misc]  # moto is untyped here
         ]
 
 
-def bootable(backend: Any, image_id: str) -> Ami:
-    """The AMI; InvalidAMIID.NotFound when the region has none of that id."""
+def find_ami(backend: Any, image_id: str) -> Ami:
+    """Return the AMI; InvalidAMIID.NotFound if the region has none with this id."""
     ami = backend.amis.get(image_id)
     if not isinstance(ami, Ami):
         raise Refusal("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
@@ -83,7 +83,7 @@ def bootable(backend: Any, image_id: str) -> Ami:
 
 
 class SsmBackend(SimpleSystemManagerBackend):  # type: ignore[misc]  # moto is untyped here
-    """Systems Manager that knows the images' public parameters."""
+    """Systems Manager with the images' public parameters."""
 
     _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
         url_bases=ssm_urls.url_bases, url_paths={"{0}/$": SessionActions.dispatch}

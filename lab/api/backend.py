@@ -1,4 +1,4 @@
-"""A region's EC2 as the lab has it: moto's, with the machines below and AWS's refusals above."""
+"""A region's EC2 in the lab: moto's backend, plus real machines and the errors of AWS."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -42,10 +42,10 @@ class LabBackend(
     SpotInstances,
     EC2Backend,  # type: ignore[misc]  # untyped moto
 ):
-    """One region. `lab` is set by the server: all regions share it.
+    """EC2 of one region. The server sets `lab`, which all regions share.
 
-    The region has no default VPC, as an account whose owner deleted it: the lab's network holds
-    what was asked for and nothing else.
+    The region has no default VPC, like an account whose owner deleted it: the lab's network holds
+    only what a client created.
     """
 
     lab: Lab
@@ -71,10 +71,10 @@ class LabBackend(
             self.amis[ami.id] = ami
 
     def _load_amis(self) -> None:
-        """Moto's toy images stay out: none of them could boot."""
+        """Load none of moto's sample images: they cannot boot."""
 
     def describe_tags(self, filters: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
-        """As moto, but one resource's tags are looked up instead of searched for."""
+        """Return tags like moto; for a single resource, look them up instead of searching all."""
         if filters and set(filters) == {"resource-id"} and len(filters["resource-id"]) == 1:
             (resource,) = filters["resource-id"]
             if "*" not in resource and "?" not in resource:
@@ -89,7 +89,7 @@ class LabBackend(
     def describe_instance_type_offerings(
         self, location_type: str | None = None, filters: dict[str, Any] | None = None
     ) -> list[dict[str, str]]:
-        """As moto, without what a fault withholds."""
+        """Return moto's offerings without those that a fault removes."""
         found = super().describe_instance_type_offerings(location_type, filters)
         withholds = self.lab.faults.withholds
         return [one for one in found if not withholds(one["Location"], one["InstanceType"])]
@@ -97,7 +97,7 @@ class LabBackend(
     # Networks
 
     def create_vpc(self, cidr_block: str, *args: Any, **kwargs: Any) -> Any:
-        """The VPC is there, and its range in the lab's network."""
+        """Create the VPC, and add its address range to the lab's network."""
         most = self.lab.faults.number("vpc-limit")
         if most is not None and len(self.vpcs) >= most:
             raise Refusal("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
@@ -111,7 +111,7 @@ class LabBackend(
         return vpc
 
     def delete_vpc(self, vpc_id: str) -> Any:
-        """The VPC is gone; DependencyViolation while anything of it is left."""
+        """Delete the VPC; DependencyViolation while it still contains resources."""
         attached = any(igw.vpc and igw.vpc.id == vpc_id for igw in self.internet_gateways.values())
         groups = any(not group.is_default for group in self.groups.get(vpc_id, {}).values())
         if attached or groups:
@@ -121,11 +121,11 @@ class LabBackend(
         return vpc
 
     def create_subnet(self, vpc_id: str, cidr_block: str, *args: Any, **kwargs: Any) -> Any:
-        """The subnet is there, with its gateway; it gives no public addresses by itself."""
+        """Create the subnet and its gateway; it assigns no public addresses by default."""
         subnet = super().create_subnet(vpc_id, cidr_block, *args, **kwargs)
         if self.vpcs[vpc_id].is_default:
             return subnet
-        # moto takes the first subnet of a zone for a default one.
+        # moto makes the first subnet of a zone a default subnet.
         subnet.default_for_az = subnet.map_public_ip_on_launch = False
         subnet.__class__ = Subnet
         try:
@@ -136,7 +136,7 @@ class LabBackend(
         return subnet
 
     def delete_subnet(self, subnet_id: str) -> Any:
-        """The subnet is gone; DependencyViolation while an interface is in it."""
+        """Delete the subnet; DependencyViolation while an interface is in it."""
         if any(eni.subnet.id == subnet_id for eni in self.enis.values()):
             raise in_use(f"The subnet '{subnet_id}' has dependencies and cannot be deleted.")
         subnet = super().delete_subnet(subnet_id)
@@ -158,7 +158,7 @@ class LabBackend(
         super()._delete_security_group(vpc_id, group_id)
 
     def detach_internet_gateway(self, internet_gateway_id: str, vpc_id: str) -> None:
-        """The gateway is detached; DependencyViolation while the VPC has public addresses."""
+        """Detach the gateway; DependencyViolation while the VPC has public addresses."""
         if any(eni.public_ip and eni.vpc_id == vpc_id for eni in self.enis.values()):
             raise in_use(
                 f"Network {vpc_id} has some mapped public address(es). Please unmap those"
@@ -174,7 +174,7 @@ class LabBackend(
         takes_ip: bool = True,
         **kwargs: Any,
     ) -> NetworkInterface:
-        """An interface with an address of its subnet, unless it takes none (`efa-only`)."""
+        """Create an interface with an address of its subnet, or with none (`efa-only`)."""
         subnet = self.get_subnet(subnet) if isinstance(subnet, str) else subnet
         if isinstance(private_ip_address, list):
             private_ip_address = private_ip_address[0] if private_ip_address else None
@@ -192,7 +192,7 @@ class LabBackend(
         return interface
 
     def delete_network_interface(self, eni_id: str) -> None:
-        """The interface is gone and its addresses are free."""
+        """Delete the interface and free its addresses."""
         interface = self.get_network_interface(eni_id)
         super().delete_network_interface(eni_id)
         self.tags.pop(eni_id, None)
@@ -202,7 +202,7 @@ class LabBackend(
     # Instances
 
     def launch(self, request: launch.Parameters) -> Reservation:
-        """The instances are pending; a repeated ClientToken gives the first answer again."""
+        """Launch pending instances; a repeated ClientToken returns the first answer again."""
         token = str(request.get("ClientToken") or "")
         if token in self._launches:
             asked, earlier = self._launches[token]
@@ -219,10 +219,10 @@ class LabBackend(
         for index in range(order.count):
             instance = Instance(self, order, index)
             reservation.instances.append(instance)
-            for device, volume, goes_with_it in instance.volumes_to_make():
+            for device, volume, delete_on_termination in instance.volumes_to_create():
                 made = self.create_volume(**volume)
                 made.add_tags(order.tags.get("volume", {}))
-                self.attach_volume(made.id, instance.id, device, goes_with_it)
+                self.attach_volume(made.id, instance.id, device, delete_on_termination)
         if token:
             self._launches[token] = (request, reservation)
         for instance in tuple(reservation.instances):
@@ -230,15 +230,15 @@ class LabBackend(
         return reservation
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
-        """The instances shut down; each with its former state. Fine when already terminated."""
-        return self._go_down(instance_ids, "terminated")
+        """Terminate instances that are not terminated yet; return each with its former state."""
+        return self._shut_down(instance_ids, "terminated")
 
     def stop_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
-        """The instances stop; each with its former state."""
-        return self._go_down(instance_ids, "stopped")
+        """Stop the instances; return each with its former state."""
+        return self._shut_down(instance_ids, "stopped")
 
     def start_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
-        """The stopped instances are pending again; each with its former state."""
+        """Start the stopped instances; return each with its former state."""
         instances = self.get_multi_instances_by_id(list(instance_ids))
         for instance in instances:
             if instance.state not in ("stopped", "running", "pending"):
@@ -253,12 +253,12 @@ class LabBackend(
                 self.lab.machines.start(instance.id, self)
         return before
 
-    def _go_down(self, instance_ids: Sequence[str], end: str) -> list[tuple[Instance, str]]:
+    def _shut_down(self, instance_ids: Sequence[str], end: str) -> list[tuple[Instance, str]]:
         if not instance_ids:
             raise bad_combination("No instances specified")
         instances = self.get_multi_instances_by_id(list(instance_ids))
         for instance in instances:
-            _check_may_go_down(instance, end)
+            _check_shutdown_allowed(instance, end)
         before = [(instance, instance.state) for instance in instances]
         for instance, state in before:
             if state in ("terminated", "shutting-down") or (end, state) == ("stopped", "stopped"):
@@ -272,14 +272,14 @@ class LabBackend(
         return before
 
     def machine_running(self, instance_id: str) -> None:
-        """A pending instance runs."""
+        """Record that a pending instance's machine runs."""
         with self.lab.lock:
             instance = self.get_instance(instance_id)
             if instance.state == "pending":
                 instance.become("running")
 
     def machine_ended(self, instance_id: str, failure: str | None) -> None:
-        """The instance is stopped or terminated, by our wish, by its own, or by `failure`."""
+        """Record that the machine ended: on request, by its own shutdown, or with `failure`."""
         with self.lab.lock:
             instance = self.get_instance(instance_id)
             if instance.state in ("terminated", "stopped"):
@@ -290,23 +290,23 @@ class LabBackend(
                 end, code = "terminated", "Server.InternalError"
                 text = f"{code}: {failure}"
             elif instance.state in ("pending", "running"):
-                # Nobody asked: it powered itself off.
+                # No client asked for it: the machine powered itself off.
                 code, text = SHUTDOWN, f"{SHUTDOWN}: Instance initiated shutdown"
                 if instance.instance_initiated_shutdown_behavior != "terminate":
                     end = "stopped"
             instance.become(end, code, text)
             if end == "terminated":
-                instance.let_go()
+                instance.release_resources()
                 self.lab.machines.remove(instance_id)
 
     def modify_instance_security_groups(self, instance_id: str, groups: list[str]) -> Instance:
-        """The primary interface has these groups."""
+        """Set the security groups of the primary interface."""
         instance: Instance = super().modify_instance_security_groups(instance_id, groups)
         instance.nics[0]._group_set = list(instance.security_groups)
         return instance
 
 
-def _check_may_go_down(instance: Instance, end: str) -> None:
+def _check_shutdown_allowed(instance: Instance, end: str) -> None:
     if end == "terminated" and instance.disable_api_termination is True:
         raise Refusal(
             "OperationNotPermitted",
@@ -321,17 +321,17 @@ def _check_may_go_down(instance: Instance, end: str) -> None:
 
 
 class Subnet(MotoSubnet):  # type: ignore[misc]  # moto is untyped here
-    """A subnet whose first addresses are AWS's, and that says so when it is full."""
+    """A subnet that reserves AWS's addresses, and has an error for no free address."""
 
     @property
     def available_ip_address_count(self) -> int:
-        """How many addresses are free; none by a fault."""
+        """The number of free addresses; 0 if a fault says so."""
         if self.ec2_backend.lab.faults.arguments("no-free-address") is not None:
             return 0
         return int(super().available_ip_address_count)
 
     def check_free(self, address: str) -> None:
-        """The address may be given out, else InvalidIPAddress.InUse or InvalidParameterValue."""
+        """Raise InvalidIPAddress.InUse or InvalidParameterValue if the address is not free."""
         ip = ipaddress.IPv4Address(address)
         edges = {self.cidr.network_address, self.cidr.broadcast_address, *self.aws_reserved_ips}
         if ip not in self.cidr or ip in edges:
@@ -343,13 +343,13 @@ class Subnet(MotoSubnet):  # type: ignore[misc]  # moto is untyped here
             raise Refusal("InvalidIPAddress.InUse", f"Address {address} is in use.")
 
     def request_ip(self, ip: str, instance: Any) -> None:
-        """The address is taken."""
+        """Take the address; raise the errors of `check_free`."""
         self.check_free(ip)
         self._unused_ips.discard(ip)
         self._subnet_ips[ip] = instance
 
     def get_available_subnet_ip(self, instance: Any) -> str:
-        """The next free address; InsufficientFreeAddressesInSubnet when there is none."""
+        """Return the next free address; InsufficientFreeAddressesInSubnet if there is none."""
         try:
             return str(super().get_available_subnet_ip(instance))
         except (StopIteration, RuntimeError):

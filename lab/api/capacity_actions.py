@@ -11,11 +11,11 @@ from config.catalogue.instance_types import catalogue, price_usd_h
 from lab.api.errors import Refusal, bad_value
 
 SPOT_SHARE = 0.4
-"""The lab's spot price, of the on-demand price; a little more in each further zone."""
+"""The lab's spot price as a share of the on-demand price; each further zone adds 0.02."""
 
 
 class CapacityActions:
-    """Part of the lab's EC2 responses."""
+    """The actions about capacity; part of the lab's EC2 responses."""
 
     ec2_backend: Any
     region: Any
@@ -25,33 +25,34 @@ class CapacityActions:
     error_on_dryrun: Any
 
     def create_capacity_reservation(self) -> ActionResult:
-        """CreateCapacityReservation."""
+        """Answer CreateCapacityReservation."""
         self.error_on_dryrun()
         wanted = {key: value for key, value in self._get_params().items() if value is not None}
         self._check_offered(wanted)
         wanted["EndDate"] = _moment(wanted.get("EndDate"))
         tags = add_tag_specification(self._get_param("TagSpecifications", []))
         made = self.ec2_backend.create_capacity_reservation(wanted, tags)
-        return ActionResult({"CapacityReservation": made.shown()})
+        return ActionResult({"CapacityReservation": made.description()})
 
     def describe_capacity_reservations(self) -> ActionResult:
-        """DescribeCapacityReservations; an unknown id is InvalidCapacityReservationId.NotFound."""
+        """Answer DescribeCapacityReservations; InvalidCapacityReservationId.NotFound for an id."""
         found = list(self.ec2_backend.capacity_reservations.values())
         if ids := self._get_param("CapacityReservationIds", []):
             found = [self.ec2_backend.capacity_reservation(one) for one in ids]
         found = generic_filter(self._filters_from_querystring(), found)
-        return ActionResult({"CapacityReservations": [one.shown() for one in found]})
+        return ActionResult({"CapacityReservations": [one.description() for one in found]})
 
     def cancel_capacity_reservation(self) -> ActionResult:
-        """CancelCapacityReservation."""
+        """Answer CancelCapacityReservation."""
         self.error_on_dryrun()
         self.ec2_backend.cancel_capacity_reservation(self._get_param("CapacityReservationId"))
         return ActionResult({"Return": True})
 
     def describe_capacity_block_offerings(self) -> ActionResult:
-        """DescribeCapacityBlockOfferings: one per zone, from StartDateRange or the next 11:30 on.
+        """Answer DescribeCapacityBlockOfferings: one offering per zone.
 
-        The lab sells the past too, so that the end of a block can be rehearsed.
+        It begins at StartDateRange, by default at the next 11:30 UTC. The lab also offers blocks
+        that began in the past, so that a rehearsal can reach the end of a block.
         """
         kind = str(self._get_param("InstanceType"))
         count = int(self._get_param("InstanceCount") or 1)
@@ -69,7 +70,7 @@ class CapacityActions:
         return ActionResult({"CapacityBlockOfferings": offers})
 
     def purchase_capacity_block(self) -> ActionResult:
-        """PurchaseCapacityBlock: what the offering's id says."""
+        """Answer PurchaseCapacityBlock for an offering's id."""
         self.error_on_dryrun()
         offering = str(self._get_param("CapacityBlockOfferingId"))
         known: dict[str, Any] = self.ec2_backend.capacity_block_offerings
@@ -81,10 +82,10 @@ class CapacityActions:
         wanted = {**known[offering], "InstancePlatform": self._get_param("InstancePlatform")}
         tags = add_tag_specification(self._get_param("TagSpecifications", []))
         made = self.ec2_backend.purchase_capacity_block(wanted, tags)
-        return ActionResult({"CapacityReservation": made.shown()})
+        return ActionResult({"CapacityReservation": made.description()})
 
     def describe_spot_price_history(self) -> ActionResult:
-        """DescribeSpotPriceHistory: one price per type and zone, since midnight."""
+        """Answer DescribeSpotPriceHistory: one price per type and zone, since midnight UTC."""
         since = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         history = []
         for kind in self._get_param("InstanceTypes", []):
@@ -137,13 +138,13 @@ def _offering(kind: str, count: int, hours: int, start: datetime, zone: str) -> 
 
 
 def _next_start() -> datetime:
-    """Blocks begin at 11:30 UTC, as they do on AWS."""
+    """Return the next 11:30 UTC: capacity blocks begin at that time on AWS."""
     today = datetime.now(UTC).replace(hour=11, minute=30, second=0, microsecond=0)
     return today if today > datetime.now(UTC) else today + timedelta(days=1)
 
 
 def _moment(value: Any) -> datetime | None:
-    """A time of a request, as UTC."""
+    """Return a request's time; UTC if the request names no time zone."""
     if value is None or isinstance(value, datetime):
         moment = value
     else:

@@ -1,7 +1,7 @@
-"""Capacity reservations and capacity blocks, which moto lacks: what they hold and who is in them.
+"""Capacity reservations and capacity blocks, which moto lacks: their room and their instances.
 
 Sources: the EC2 API's reference of each action, "How Capacity Blocks work" and "Error codes for the
-Amazon EC2 API" (read 2026-11-20). Texts of refusals are ours where AWS publishes none.
+Amazon EC2 API" (read 2026-11-20). Where AWS publishes no text for an error, the text is ours.
 """
 
 import secrets
@@ -13,7 +13,7 @@ from moto.ec2.models.core import TaggedEC2Resource
 
 from config.catalogue.instance_types import catalogue
 from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
-from lab.api.faults import ToldReservation
+from lab.api.faults import FaultyReservation
 from lab.api.quotas import check_vcpus
 
 BLOCK = "capacity-block"
@@ -21,11 +21,11 @@ ENDED = frozenset({"terminated", "stopped"})
 _CLOSED = frozenset({"cancelled", "expired"})
 
 WIND_DOWN = timedelta(minutes=30)
-"""A block's instances are terminated, and no more start, this long before its end."""
+"""The time before a block's end at which AWS terminates its instances and starts no more."""
 
 
 class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is untyped here
-    """Room for `total` instances of a type in a zone; `available` is what nobody uses of it."""
+    """Room for `total` instances of a type in a zone; `available` of them are unused."""
 
     def __init__(self, backend: Any, wanted: Mapping[str, Any], kind: str = "default") -> None:
         self.ec2_backend = backend
@@ -41,11 +41,11 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         self.start: datetime = wanted.get("StartDate") or self.created
         self.end: datetime | None = wanted.get("EndDate")
         self._cancelled = False
-        self.told: ToldReservation | None = None
+        self.fault: FaultyReservation | None = None
 
     @property
     def state(self) -> str:
-        """EC2's state, by the clock."""
+        """The reservation's state in EC2's words, which depends on the time."""
         now = datetime.now(UTC)
         if self._cancelled:
             return "cancelled"
@@ -55,12 +55,12 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
 
     @property
     def reservation_type(self) -> str:
-        """`default` or `capacity-block`, for filters."""
+        """The type, `default` or `capacity-block`; requests can filter with it."""
         return self.kind
 
     @property
     def available(self) -> int:
-        """How many more instances fit; a closed one has no room."""
+        """The number of instances that still fit; 0 if it is cancelled or expired."""
         if self.state in _CLOSED:
             return 0
         inside: int = sum(
@@ -70,13 +70,13 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         return self.total - inside
 
     def cancel(self) -> None:
-        """Its room is free for all; what runs in it goes on."""
+        """Cancel the reservation. Instances that run in it keep running."""
         self._cancelled = True
 
-    def shown(self) -> dict[str, Any]:
-        """EC2's CapacityReservation."""
+    def description(self) -> dict[str, Any]:
+        """Return the reservation as EC2's CapacityReservation."""
         account, region = self.ec2_backend.account_id, self.ec2_backend.region_name
-        told = {
+        fields = {
             "CapacityReservationId": self.id,
             "OwnerId": account,
             "CapacityReservationArn": f"arn:aws:ec2:{region}:{account}:capacity-reservation/"
@@ -99,7 +99,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
             "PlacementGroupArn": self.placement_group_arn,
             "ReservationType": self.kind,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class CapacityReservations:
@@ -111,7 +111,7 @@ class CapacityReservations:
     def create_capacity_reservation(
         self, wanted: Mapping[str, Any], tags: dict[str, str]
     ) -> CapacityReservation:
-        """The room is held, if there is any; the same ClientToken gives the same reservation."""
+        """Reserve the room if there is enough; a repeated ClientToken returns the same one."""
         token = wanted.get("ClientToken")
         for known in self.capacity_reservations.values():
             if token and known.__dict__.get("token") == token:
@@ -133,28 +133,28 @@ class CapacityReservations:
     def purchase_capacity_block(
         self, wanted: Mapping[str, Any], tags: dict[str, str]
     ) -> CapacityReservation:
-        """The block is bought; its room is its own and counts in no table."""
+        """Buy the block. Its room is separate from the zone's room in the capacity table."""
         made = CapacityReservation(self, {**wanted, "InstanceMatchCriteria": "targeted"}, BLOCK)
         self._keep(made, tags)
         return made
 
-    def keep_what_is_told(self) -> None:
-        """The reservations are there that a fault speaks of in this region, and no others of it."""
+    def sync_fault_reservations(self) -> None:
+        """Add this region's reservations of faults that are set; remove those of cleared faults."""
         known = self.capacity_reservations
         region = self.region_name  # type: ignore[attr-defined]
-        told = {one.id: one for one in self.lab.faults.reservations()}  # type: ignore[attr-defined]
-        for gone in [r.id for r in known.values() if r.told and r.id not in told]:
+        wanted = {r.id: r for r in self.lab.faults.reservations()}  # type: ignore[attr-defined]
+        for gone in [r.id for r in known.values() if r.fault and r.id not in wanted]:
             del known[gone]
-        for one in told.values():
-            if one.id not in known and one.zone[:-1] == region:
-                known[one.id] = _told_of(self, one)
+        for fault in wanted.values():
+            if fault.id not in known and fault.zone[:-1] == region:
+                known[fault.id] = _faulty_reservation(self, fault)
 
     def _keep(self, made: CapacityReservation, tags: dict[str, str]) -> None:
         self.capacity_reservations[made.id] = made
         made.add_tags(tags)
 
     def capacity_reservation(self, reservation_id: str) -> CapacityReservation:
-        """The reservation; InvalidCapacityReservationId.NotFound when there is none."""
+        """Return the reservation; InvalidCapacityReservationId.NotFound if there is none."""
         if reservation_id not in self.capacity_reservations:
             raise Refusal(
                 "InvalidCapacityReservationId.NotFound",
@@ -163,15 +163,15 @@ class CapacityReservations:
         return self.capacity_reservations[reservation_id]
 
     def cancel_capacity_reservation(self, reservation_id: str) -> None:
-        """The reservation is cancelled; a block cannot be."""
+        """Cancel the reservation; UnsupportedOperation for a capacity block."""
         found = self.capacity_reservation(reservation_id)
         if found.kind == BLOCK:
             raise Refusal("UnsupportedOperation", "A Capacity Block cannot be cancelled.")
         found.cancel()
 
 
-def _told_of(backend: Any, one: ToldReservation) -> CapacityReservation:
-    """The reservation that a fault speaks of: right for a launch but for one thing."""
+def _faulty_reservation(backend: Any, one: FaultyReservation) -> CapacityReservation:
+    """Return the reservation that a fault describes: it fits a launch except for one property."""
     wanted: dict[str, Any] = {
         "InstanceType": one.instance_type,
         "AvailabilityZone": one.zone,
@@ -193,14 +193,14 @@ def _told_of(backend: Any, one: ToldReservation) -> CapacityReservation:
         end = one.since + WIND_DOWN
         wanted |= {"StartDate": end - timedelta(days=1), "EndDate": end}
     made = CapacityReservation(backend, wanted, BLOCK if "EndDate" in wanted else "default")
-    made.id, made.told = one.id, one
+    made.id, made.fault = one.id, one
     return made
 
 
 def room(backend: Any, zone: str, instance_type: str) -> int | None:
-    """What is left of the zone's room for the type; None where the table sets no limit.
+    """Return the zone's free room for the type; None if neither fault nor table sets a limit.
 
-    Reservations hold theirs whether it is used or not. Blocks are other capacity.
+    A reservation occupies its room even if it is unused. Blocks are separate capacity.
     """
     limit: int | None = backend.lab.capacity.limit(zone, instance_type)
     if limit is None:
@@ -221,14 +221,14 @@ def room(backend: Any, zone: str, instance_type: str) -> int | None:
 
 
 def check_room(backend: Any, zone: str, instance_type: str, count: int) -> None:
-    """InsufficientInstanceCapacity where the zone has no room for `count` more."""
+    """Raise InsufficientInstanceCapacity if the zone has no room for `count` more instances."""
     left = room(backend, zone, instance_type)
     if left is not None and left < count:
-        raise insufficient(zone, instance_type)
+        raise insufficient_capacity(zone, instance_type)
 
 
-def insufficient(zone: str, instance_type: str) -> ServerFault:
-    """InsufficientInstanceCapacity in AWS's words."""
+def insufficient_capacity(zone: str, instance_type: str) -> ServerFault:
+    """Return InsufficientInstanceCapacity with the text of AWS."""
     return ServerFault(
         "InsufficientInstanceCapacity",
         f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you"
@@ -237,10 +237,10 @@ def insufficient(zone: str, instance_type: str) -> ServerFault:
 
 
 def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation | None:
-    """The reservation that a launch of `count` runs in, None for none; Refusal where it must.
+    """Return the reservation that a launch of `count` instances runs in; None if it uses none.
 
-    A target is taken or refused. `open`, the default, takes a reservation that is open and fits:
-    type, zone and placement group, for one in a group takes members of the group alone.
+    If the launch names a reservation, use it or raise Refusal. With the preference `open`, the
+    default, use any open reservation with the same type, zone and placement group.
     """
     wanted = launch.parameters.get("CapacityReservationSpecification") or {}
     target = (wanted.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
@@ -256,7 +256,7 @@ def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation
             if fits and known.available >= count:
                 return known  # type: ignore[no-any-return]
     if preference == "capacity-reservations-only":
-        raise _full()
+        raise _capacity_exceeded()
     return None
 
 
@@ -272,12 +272,12 @@ def _targeted(
     compatible = (found.instance_type, found.availability_zone) == (launch.instance_type, zone)
     ends = found.kind == BLOCK and found.end and datetime.now(UTC) >= found.end - WIND_DOWN
     if found.state != "active" or ends or not compatible:
-        raise _full()
+        raise _capacity_exceeded()
     if not _fits(found, launch):
-        raise insufficient(zone, launch.instance_type)
-    taken = found.told is not None and found.told.kind == "taken"
+        raise insufficient_capacity(zone, launch.instance_type)
+    taken = found.fault is not None and found.fault.kind == "taken"
     if taken or found.available < count:
-        raise _full()
+        raise _capacity_exceeded()
     return found
 
 
@@ -290,10 +290,11 @@ def _fits(found: CapacityReservation, launch: Any) -> bool:
     )
 
 
-def _full() -> Refusal:
-    """ReservationCapacityExceeded in AWS's words (hashicorp/terraform-provider-aws#35745).
+def _capacity_exceeded() -> Refusal:
+    """Return ReservationCapacityExceeded with the text of AWS.
 
-    That a reservation outside its time is refused so too is our reading of them.
+    Source: hashicorp/terraform-provider-aws#35745. From this text we conclude that AWS also
+    refuses a reservation outside its time with this error.
     """
     return Refusal(
         "ReservationCapacityExceeded",

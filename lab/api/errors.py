@@ -1,4 +1,4 @@
-"""EC2's refusals: the code and the text that AWS answers with.
+"""EC2's error responses: the codes and texts that AWS sends.
 
 Codes are AWS's ("Error codes for the Amazon EC2 API", read 2026-11-20). Texts are AWS's where they
 are public; where AWS publishes none, the text says what is wrong.
@@ -8,7 +8,7 @@ from moto.ec2.exceptions import EC2ClientError
 
 
 class Refusal(EC2ClientError):  # type: ignore[misc]  # moto is untyped here
-    """EC2 refuses the request: HTTP 400, `code` and `message`."""
+    """An error response of EC2: HTTP 400 with `code` and `message`."""
 
     status = 400
 
@@ -17,26 +17,26 @@ class Refusal(EC2ClientError):  # type: ignore[misc]  # moto is untyped here
 
 
 class ServerFault(Refusal):
-    """EC2 cannot do it now: HTTP 500, so that clients retry as they do on AWS."""
+    """A failure on EC2's side: HTTP 500, so that clients retry as they do on AWS."""
 
     status = 500
 
 
 def bad_value(message: str) -> Refusal:
-    """InvalidParameterValue."""
+    """Return an InvalidParameterValue."""
     return Refusal("InvalidParameterValue", message)
 
 
 def bad_combination(message: str) -> Refusal:
-    """InvalidParameterCombination."""
+    """Return an InvalidParameterCombination."""
     return Refusal("InvalidParameterCombination", message)
 
 
 def unsupported(message: str) -> Refusal:
-    """UnsupportedOperation: AWS has it, the lab does not."""
+    """Return an UnsupportedOperation: AWS supports the operation, the lab does not."""
     return Refusal("UnsupportedOperation", message)
 
 
 def in_use(message: str) -> Refusal:
-    """DependencyViolation: something else still needs it."""
+    """Return a DependencyViolation: another resource still needs this one."""
     return Refusal("DependencyViolation", message)

@@ -1,8 +1,8 @@
-"""What the lab is told to refuse, with AWS's own codes and texts: `gpuctl lab fault`.
+"""The faults that the lab injects, with AWS's codes and texts: `gpuctl lab fault`.
 
-The faults are a JSON file in the lab's runtime, name to arguments, read at each request:
-`{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. No file, no fault. Texts are AWS's where they
-are public (see lab.api.errors).
+The faults are in a JSON file in the lab's runtime folder, which maps each fault's name to its
+arguments: `{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. Each request reads the file.
+Without the file there is no fault. Texts are AWS's where they are public (see lab.api.errors).
 """
 
 import json
@@ -28,10 +28,10 @@ _SOMEWHERE = rf" {_TYPE} [1-9][0-9]{{0,3}} {ZONE[1:-1]}"
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A fault that the lab can be told: what follows its name, and how AWS refuses then.
+    """A kind of fault: the arguments that it takes, and the error code that AWS would send.
 
-    `usage` names the arguments for people; `form` is a regular expression of all of them, with
-    one space between two.
+    `usage` shows the arguments to people; `form` is a regular expression for all arguments,
+    joined with single spaces.
     """
 
     usage: str
@@ -95,25 +95,25 @@ FAULTS: Mapping[str, FaultKind] = {
 """Every fault by its name."""
 
 NOTICE_S = 120
-"""Between a spot instance's interruption notice and its end ("Spot Instance interruption notices",
+"""Seconds from a spot instance's notice to its end ("Spot Instance interruption notices",
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
 2026-11-20)."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """AWS will take these instances back, `at` a moment of its choosing."""
+    """An interruption notice: AWS reclaims these spot instances at the time `at`."""
 
     instances: tuple[str, ...]
     at: datetime
 
 
 @dataclass(frozen=True)
-class ToldReservation:
-    """A reservation or block of the user's that is not what it should be, in one way: `kind`.
+class FaultyReservation:
+    """A reservation or capacity block of the user with one defect: `kind`.
 
-    It would serve `count` instances of the type in the zone, but for that. `since` is when the lab
-    was told of it.
+    Without the defect it would serve `count` instances of the type in the zone. `since` is the
+    time at which the fault was set.
     """
 
     id: str
@@ -125,7 +125,7 @@ class ToldReservation:
 
 
 def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments of the fault, in its form; raises InputError with what is wanted."""
+    """Return the fault's arguments, checked and completed; InputError names the usage."""
     if name not in FAULTS:
         raise InputError(
             f"the lab has no fault '{name}'",
@@ -142,7 +142,7 @@ def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """What the lab adds to a fault when it is set, so that it means the same at every request."""
+    """Return the id and time to store with a fault, so that all requests see the same values."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if name in ("reservation", "block"):
         return (f"cr-{secrets.token_hex(9)[:17]}", now)
@@ -152,7 +152,7 @@ def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read(table: Path) -> dict[str, tuple[str, ...]]:
-    """The faults that are set; none where there is no file. ValueError for a broken one."""
+    """Return the faults that are set, none without a file; ValueError if it is not valid."""
     try:
         text = table.read_text()
     except FileNotFoundError:
@@ -161,14 +161,14 @@ def read(table: Path) -> dict[str, tuple[str, ...]]:
 
 
 def write(table: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
-    """These faults are set and no others, from the next request on."""
+    """Replace the set of faults; it applies from the next request on."""
     temporary = table.with_suffix(".tmp")
     temporary.write_text(json.dumps(faults, indent=2) + "\n")
     temporary.replace(table)
 
 
 class Faults:
-    """The faults of one lab, asked by whatever can be refused."""
+    """The faults of one lab, which every part that can inject one queries."""
 
     def __init__(self, table: Path | None = None) -> None:
         self._table = table
@@ -176,26 +176,26 @@ class Faults:
         self._calls: Counter[str] = Counter()
 
     def arguments(self, name: str) -> tuple[str, ...] | None:
-        """What the fault was given; None where it is not set."""
+        """Return the fault's arguments; None if the fault is not set."""
         return self._now().get(name)
 
     def number(self, name: str) -> int | None:
-        """The number that the fault was given; None where it is not set."""
+        """Return the fault's number; None if the fault is not set."""
         given = self.arguments(name)
         return None if given is None else int(given[0])
 
-    def reservations(self) -> tuple[ToldReservation, ...]:
-        """What `reservation` and `block` say that the user has."""
+    def reservations(self) -> tuple[FaultyReservation, ...]:
+        """Return the reservations that the faults `reservation` and `block` describe."""
         found = []
         for name in ("reservation", "block"):
             if given := self.arguments(name):
                 kind, instance_type, count, zone, made, since = given
                 when = datetime.fromisoformat(since)
-                found.append(ToldReservation(made, kind, instance_type, int(count), zone, when))
+                found.append(FaultyReservation(made, kind, instance_type, int(count), zone, when))
         return tuple(found)
 
     def notice(self) -> Notice | None:
-        """The spot instances that are taken back, None for none."""
+        """Return the interruption notice that is set; None if there is none."""
         given = self.arguments("spot-interruption")
         if given is None:
             return None
@@ -212,7 +212,7 @@ class Faults:
             raise ServerFault("InternalError", f"{self._table} has no faults: {error}") from None
 
     def on_call(self) -> None:
-        """One call to EC2 is counted, and refused where a fault says so."""
+        """Count one call to EC2; raise the error of a fault that applies to this call."""
         now = self._now()
         for name in ("throttle", "api-error"):
             if now.get(name) != self._counted_for.get(name):
@@ -229,7 +229,7 @@ class Faults:
                 raise _failure(code)
 
     def room(self, zone: str, instance_type: str) -> int | None:
-        """How many instances of the type the zone has by a fault, None without one."""
+        """Return the zone's room for the type as a fault limits it; None if no fault does."""
         if instance_type == BASTION_TYPE:
             return None
         if zone in (self.arguments("no-capacity") or ()):
@@ -237,13 +237,13 @@ class Faults:
         return self.number("capacity")
 
     def withholds(self, zone: str, instance_type: str) -> bool:
-        """Whether the zone does not offer the type by a fault."""
+        """Return whether a fault removes the type from the zone's offerings."""
         kind, *zones = self.arguments("not-offered") or ("",)
         return kind == instance_type and zone in zones
 
 
 def _failure(code: str) -> Refusal:
-    """AWS's failure of this code, with the HTTP status by which clients know whether to retry."""
+    """Return AWS's error of this code, with the HTTP status that makes clients retry or not."""
     known = aws_code(code)
     kind = ServerFault if known and known.repeat == "same" else Refusal
     text = "An internal error has occurred" if known is None else known.meaning
@@ -251,6 +251,6 @@ def _failure(code: str) -> Refusal:
 
 
 class Throttled(Refusal):
-    """Too many requests: HTTP 503, so that clients retry as they do on AWS."""
+    """An error for too many requests: HTTP 503, so that clients retry as they do on AWS."""
 
     status = 503

@@ -1,7 +1,8 @@
-"""Shared file systems as the lab has them: moto's, with folders below and what moto leaves out.
+"""Shared file systems of the lab: moto's EFS and FSx, backed by folders of the host.
 
-On AWS both have network interfaces in a subnet of the account, which hold the subnet and their
-security groups until they are gone. moto's FSx has none, and knows no state of a file system.
+On AWS both have network interfaces in a subnet of the account. Until the interfaces are deleted,
+the subnet and their security groups cannot be deleted. moto's FSx lacks these interfaces and the
+state of a file system; the lab adds both.
 """
 
 import time
@@ -19,7 +20,7 @@ from moto.moto_api._internal import mock_random
 
 
 class EfsBackend(EFSBackend):  # type: ignore[misc]  # moto is untyped here
-    """EFS: a file system can be mounted as long as it has a mount target."""
+    """EFS whose mount targets have interfaces, and whose file systems have folders."""
 
     _url_module = efs_urls  # moto derives it from the class's module, which is ours
 
@@ -30,7 +31,7 @@ class EfsBackend(EFSBackend):  # type: ignore[misc]  # moto is untyped here
         ip_address: str | None = None,
         security_groups: list[str] | None = None,
     ) -> MountTarget:
-        """The mount target is there, with an interface in the subnet."""
+        """Create the mount target and its interface in the subnet."""
         ec2 = self.ec2_backend
         if file_system_id not in self.file_systems_by_id:
             raise FileSystemNotFound(file_system_id)
@@ -38,7 +39,7 @@ class EfsBackend(EFSBackend):  # type: ignore[misc]  # moto is untyped here
             subnet = ec2.get_subnet(subnet_id)
             files = self.file_systems_by_id[file_system_id]
             target = MountTarget(self.account_id, files, subnet, ip_address, security_groups)
-            subnet.del_subnet_ip(target.ip_address)  # it is the interface that takes it
+            subnet.del_subnet_ip(target.ip_address)  # the interface below takes the address
             text = f"EFS mount target for {file_system_id} ({target.mount_target_id})"
             interface = ec2.create_network_interface(
                 subnet, [target.ip_address], group_ids=security_groups, description=text
@@ -49,21 +50,21 @@ class EfsBackend(EFSBackend):  # type: ignore[misc]  # moto is untyped here
         return target
 
     def delete_file_system(self, file_system_id: str) -> None:
-        """The file system is gone, and what was in it."""
+        """Delete the file system and its files."""
         super().delete_file_system(file_system_id)
         self.ec2_backend.lab.machines.remove_file_system(file_system_id)
 
     def delete_mount_target(self, mount_target_id: str) -> None:
-        """The mount target is gone, and its interface."""
+        """Delete the mount target and its interface."""
         with self.ec2_backend.lab.lock:
             super().delete_mount_target(mount_target_id)
 
 
 class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped here
-    """A file system as FSx shows it."""
+    """An FSx for Lustre file system."""
 
     def to_dict(self) -> dict[str, Any]:
-        """FSx's FileSystem."""
+        """Return the file system as FSx's FileSystem."""
         lustre = {**(self.lustre_configuration or {}), "MountName": self.mount_name}
         return {
             **super().to_dict(),
@@ -75,7 +76,7 @@ class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped her
 
 
 class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
-    """FSx for Lustre: available at once."""
+    """FSx for Lustre whose file systems are available at once."""
 
     _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
         url_bases=fsx_urls.url_bases, url_paths=fsx_urls.url_paths
@@ -83,11 +84,11 @@ class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
 
     @property
     def ec2_backend(self) -> Any:
-        """The region's EC2."""
+        """EC2 of the same region."""
         return ec2_backends[self.account_id][self.region_name]
 
     def create_file_system(self, **request: Any) -> FileSystem:
-        """The file system is there, with an interface in its subnet."""
+        """Create the file system and its interface in the subnet."""
         ec2 = self.ec2_backend
         with ec2.lab.lock:
             subnet = ec2.get_subnet(request["subnet_ids"][0])
@@ -104,14 +105,14 @@ class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
         return made
 
     def describe_file_systems(self, **request: Any) -> Any:
-        """As moto, but one that does not exist is an error."""
+        """Return moto's answer; FileSystemNotFound for an id that does not exist."""
         for wanted in request["file_system_ids"] or ():
             if wanted not in self.file_systems:
                 raise FsxFileSystemNotFound(wanted)
         return super().describe_file_systems(**request)
 
     def delete_file_system(self, file_system_id: str, *rest: Any, **more: Any) -> Any:
-        """The file system is gone, its interface too, and what was in it."""
+        """Delete the file system, its interface and its files."""
         ec2 = self.ec2_backend
         with ec2.lab.lock:
             found = self.file_systems.get(file_system_id)

@@ -1,4 +1,4 @@
-"""Instances that are what their machine is: pending, running, on the way down, gone."""
+"""Instances, whose states follow their machines: pending, running, shutting down, terminated."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,16 +26,16 @@ STATES = {
 
 
 def _local_disks(name: str) -> int:
-    """How many disks the type has of its own."""
+    """Return the number of the type's local disks."""
     disks = INSTANCE_TYPES.get(name, {}).get("InstanceStorageInfo", {}).get("Disks", ())
     return sum(disk.get("Count", 0) for disk in disks)
 
 
 class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
-    """An instance as moto shows it, with all its interfaces and the state of its machine.
+    """An instance of moto with all its interfaces and the state of its machine.
 
-    The class name is what moto serializes by. `nics` is keyed by position, primary first, for a
-    device index is unique on one card only.
+    moto serializes it by its class name. `nics` maps positions to interfaces, the primary one
+    first: a device index would not do, because it is unique on one card only.
     """
 
     def __init__(self, backend: Any, launch: Launch, index: int) -> None:
@@ -76,16 +76,16 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         self.add_tags(launch.tags.get("instance", {}))
         self.become("pending")
         for position, request in enumerate(launch.interfaces):
-            self._plug(position, request)
+            self._add_interface(position, request)
 
     def __del__(self) -> None:
-        """Addresses go back with the interfaces, not when memory is freed."""
+        """Do nothing: `release_resources` frees the addresses, not the garbage collector."""
 
     def prep_nics(self, *_: Any, **__: Any) -> None:
-        """Moto would drop interfaces here; ours are plugged in one by one."""
+        """Start without interfaces; moto's version would lose some. `_add_interface` adds them."""
         self.nics: dict[int, NetworkInterface] = {}
 
-    def _plug(self, position: int, request: InterfaceRequest) -> None:
+    def _add_interface(self, position: int, request: InterfaceRequest) -> None:
         subnet, alone = self.launch.subnet, len(self.launch.interfaces) == 1
         public = subnet.map_public_ip_on_launch if request.public_ip is None else request.public_ip
         interface = self.ec2_backend.create_network_interface(
@@ -99,7 +99,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
             public_ip_auto_assign=bool(public) and alone,
             takes_ip=request.takes_ip,
         )
-        # What DescribeInstances shows for a plain `efa` interface is `efa` too.
+        # DescribeInstances shows `efa` for an `efa` interface too.
         interface.interface_type = request.type
         interface.network_card_index = request.card
         interface.instance = self
@@ -109,7 +109,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         self.nics[position] = interface
 
     def attach_eni(self, eni: NetworkInterface, device_index: int) -> str:
-        """One more interface on card 0, as AttachNetworkInterface makes it."""
+        """Attach one more interface on card 0 for AttachNetworkInterface; return its id."""
         self.nics[max(self.nics, default=-1) + 1] = eni
         eni.instance = self
         eni.attachment_id = random_eni_attach_id()
@@ -119,13 +119,13 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         return str(eni.attachment_id)
 
     def detach_eni(self, eni: NetworkInterface) -> None:
-        """The interface is free."""
+        """Detach the interface, which is available afterwards."""
         self.nics = {key: nic for key, nic in self.nics.items() if nic is not eni}
         eni.instance = eni.attachment_id = eni.attach_time = eni.device_index = None
         eni.status = "available"
 
     def become(self, state: str, code: str = "", message: str = "") -> None:
-        """The instance has this state, for this reason (EC2's StateReason)."""
+        """Set the instance's state and its reason (EC2's StateReason)."""
         self._state = InstanceState(state, STATES[state])
         self.state_reason = StateReason(message, code)
         self._reason = f"{message.partition(': ')[2]} ({utcnow():%Y-%m-%d %H:%M:%S} GMT)"
@@ -134,17 +134,17 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
 
     @property
     def private_ip(self) -> str | None:
-        """The primary address; None when terminated."""
+        """The primary private address; None after termination."""
         return self.nics[0].private_ip_address if self.nics else None
 
     @property
     def private_ip_address(self) -> str | None:
-        """The primary address; None when terminated."""
+        """The primary private address; None after termination."""
         return self.private_ip
 
     @property
     def private_dns_name(self) -> str:
-        """The name that AWS derives from the address; empty when terminated."""
+        """The name that AWS derives from the private address; empty after termination."""
         return super().private_dns_name if self.nics else ""
 
     @property
@@ -159,11 +159,11 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
 
     @property
     def subnet_id(self) -> str | None:
-        """The subnet; None when terminated."""
+        """The subnet's id; None after termination."""
         return self._subnet_id
 
     def machine(self) -> MachineSpec:
-        """What its machine boots with."""
+        """Return the specification with which its machine boots."""
         subnet = self.launch.subnet
         key = self.ec2_backend.key_pairs.get(self.key_name)
         return MachineSpec(
@@ -181,8 +181,8 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
             efa_interfaces=sum(nic.interface_type != "interface" for nic in self.nics.values()),
         )
 
-    def volumes_to_make(self) -> Iterator[tuple[str, dict[str, Any], bool]]:
-        """Device, arguments of a volume, whether it goes with the instance; root first."""
+    def volumes_to_create(self) -> Iterator[tuple[str, dict[str, Any], bool]]:
+        """Yield each volume's device, arguments and DeleteOnTermination; the root volume first."""
         image = self.launch.image
         asked = {
             mapping["DeviceName"]: mapping.get("Ebs") or {}
@@ -207,8 +207,8 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
                 ebs.get("DeleteOnTermination") is not False,
             )
 
-    def let_go(self) -> None:
-        """Terminated: interfaces, addresses and volumes are gone, as on AWS."""
+    def release_resources(self) -> None:
+        """Release interfaces, addresses and volumes, as AWS does on termination."""
         for address in self.ec2_backend.addresses:
             if address.eni in self.nics.values():
                 self.ec2_backend.disassociate_address(address=address.public_ip)

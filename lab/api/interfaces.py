@@ -1,8 +1,8 @@
-"""Network interfaces per network card: EC2's rules for a launch, and interfaces that keep them.
+"""Network interfaces per network card: EC2's rules for a launch, and the interfaces.
 
-moto keys an instance's interfaces by device index and forgets type and card. The rules are those
-of "Maximize network bandwidth on Amazon EC2 instances with multiple network cards" (EC2 User
-Guide) and of RunInstances' reference, both read 2026-11-20.
+moto keys an instance's interfaces by device index and drops type and card. Source of the rules:
+"Maximize network bandwidth on Amazon EC2 instances with multiple network cards" (EC2 User Guide)
+and RunInstances' reference, both read 2026-11-20.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ MULTIPLE_INTERFACES = (
 
 @dataclass(frozen=True)
 class InterfaceRequest:
-    """One network interface as a launch asks for it. `public_ip` None: as the subnet says."""
+    """A launch's request for one network interface. `public_ip` None: the subnet's default."""
 
     card: int
     device: int
@@ -38,17 +38,17 @@ class InterfaceRequest:
 
     @property
     def takes_ip(self) -> bool:
-        """An efa-only interface has no address."""
+        """Return whether the interface has an address: an efa-only one has none."""
         return self.type != "efa-only"
 
     @property
     def is_efa(self) -> bool:
-        """Whether it takes the card's one EFA."""
+        """Return whether it uses the card's only EFA."""
         return self.type in ("efa", "efa-only")
 
 
 def parse(item: Mapping[str, Any]) -> InterfaceRequest:
-    """The request of one `NetworkInterfaces` entry; Refusal when it asks for what is not there."""
+    """Return the request of one `NetworkInterfaces` entry; Refusal if EC2 or the lab lacks it."""
     if item.get("NetworkInterfaceId"):
         raise unsupported("The lab launches no instance on an existing network interface.")
     if item.get("DeviceIndex") is None:
@@ -70,7 +70,7 @@ def parse(item: Mapping[str, Any]) -> InterfaceRequest:
         groups=tuple(item.get("Groups") or ()),
         private_ip=item.get("PrivateIpAddress") or primary,
         public_ip=None if public is None else bool(public),
-        # At launch EC2 deletes an interface with its instance unless told otherwise.
+        # An interface of a launch is deleted with its instance unless the request says otherwise.
         delete_on_termination=item.get("DeleteOnTermination") is not False,
         description=item.get("Description") or "",
     )
@@ -79,7 +79,7 @@ def parse(item: Mapping[str, Any]) -> InterfaceRequest:
 def check(
     interfaces: Sequence[InterfaceRequest], instance_type: str, network: Mapping[str, Any]
 ) -> None:
-    """The layout fits the type (`NetworkInfo` of DescribeInstanceTypes), else Refusal."""
+    """Raise Refusal if the layout does not fit the type's `NetworkInfo` (DescribeInstanceTypes)."""
     places = [(i.card, i.device) for i in interfaces]
     if (0, 0) not in places:
         raise bad_combination(
@@ -138,7 +138,7 @@ def _check_cards(
 
 
 class Attachment(MotoAttachment):  # type: ignore[misc]  # moto is untyped here
-    """An attachment that knows its network card."""
+    """An attachment that has its network card's index."""
 
     def __init__(self, interface: "NetworkInterface") -> None:
         super().__init__(interface)
@@ -146,24 +146,24 @@ class Attachment(MotoAttachment):  # type: ignore[misc]  # moto is untyped here
 
 
 class NetworkInterface(MotoInterface):  # type: ignore[misc]  # moto is untyped here
-    """An interface that keeps its type and card; the class name is what moto serializes by."""
+    """An interface that keeps its type and card. moto serializes it by its class name."""
 
     network_card_index = 0
     public_ip: str | None
 
     @property
     def attachment(self) -> Attachment | None:
-        """Where it is plugged in."""
+        """The attachment to an instance; None if it is not attached."""
         return Attachment(self) if self.attachment_id else None
 
     @property
     def group_set(self) -> list[Any]:
-        """Its own security groups: those of other interfaces are not its own."""
+        """The interface's security groups, without those of the instance's other interfaces."""
         return list(self._group_set)
 
     @property
     def association(self) -> dict[str, Any] | None:
-        """Its public address, if any; an automatic one belongs to Amazon, not to the account."""
+        """The public address, if any; an automatic one belongs to Amazon, not to the account."""
         if not self.public_ip:
             return None
         association: dict[str, Any] = super().association
@@ -172,18 +172,18 @@ class NetworkInterface(MotoInterface):  # type: ignore[misc]  # moto is untyped 
         return association
 
     def drop_addresses(self) -> None:
-        """It has no address at all, as an efa-only one."""
+        """Remove all addresses: an efa-only interface has none."""
         self.private_ip_address = None
         self.private_ip_addresses: list[dict[str, Any]] = []
         self.private_dns_name = None
 
     def check_auto_public_ip(self) -> None:
-        """An automatic public address comes from the lab's range."""
+        """Assign an automatic public address from the lab's range, if one is due."""
         if self.public_ip_auto_assign and not self.public_ip:
             self.public_ip = self.ec2_backend.lab.addresses.take()
 
     def stop(self) -> None:
-        """An automatic public address is given back."""
+        """Release the automatic public address, if there is one."""
         if self.public_ip_auto_assign and self.public_ip:
             self.ec2_backend.lab.addresses.give_back(self.public_ip)
             self.public_ip = None

@@ -1,6 +1,6 @@
-"""RunInstances' parameters: merged with a launch template, checked as EC2 checks them.
+"""RunInstances' parameters: merged with a launch template and checked by EC2's rules.
 
-Everything is checked before anything is made, so that a launch happens whole or not at all.
+All checks come before the first change, so that a launch happens whole or not at all.
 """
 
 import base64
@@ -11,8 +11,8 @@ from typing import Any
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from lab.api import interfaces as layouts
-from lab.api.ami_parameters import Ami, bootable
-from lab.api.capacity_reservations import insufficient, reservation_of, room
+from lab.api.ami_parameters import Ami, find_ami
+from lab.api.capacity_reservations import insufficient_capacity, reservation_of, room
 from lab.api.errors import Refusal, bad_combination, bad_value
 from lab.api.interfaces import InterfaceRequest
 from lab.api.quotas import check_vcpus
@@ -26,7 +26,7 @@ Parameters = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch in which nothing is left open. `parameters` are those of request and template."""
+    """A launch with all values resolved. `parameters` merge the request and its template."""
 
     parameters: Parameters
     image: Ami
@@ -40,21 +40,21 @@ class Launch:
 
     @property
     def placement_group(self) -> str:
-        """Its placement group's name, empty without one."""
+        """The placement group's name; empty if there is none."""
         return str((self.parameters.get("Placement") or {}).get("GroupName") or "")
 
     @property
     def user_data(self) -> bytes:
-        """User data as the instance gets it."""
+        """The user data as the instance receives it."""
         return base64.b64decode(str(self.parameters.get("UserData") or ""))
 
     def groups_of(self, interface: InterfaceRequest) -> tuple[str, ...]:
-        """Security group ids of an interface."""
+        """Return the ids of an interface's security groups."""
         return interface.groups or tuple(self.parameters.get("SecurityGroupIds") or ())
 
 
 def resolve(backend: Any, request: Parameters) -> Launch:
-    """The launch that the request asks for, ready to be carried out; Refusal when EC2 would."""
+    """Return the launch that the request asks for, ready to run; Refusal where EC2 refuses it."""
     template = None
     if named := request.get("LaunchTemplate"):
         template = _template(backend, named)
@@ -64,7 +64,7 @@ def resolve(backend: Any, request: Parameters) -> Launch:
         raise bad_value(f"Invalid value '{instance_type}' for InstanceType.")
     if not parameters.get("ImageId"):
         raise Refusal("MissingParameter", "The request must contain the parameter ImageId")
-    image = bootable(backend, parameters["ImageId"])
+    image = find_ami(backend, parameters["ImageId"])
     interfaces = _interfaces(parameters)
     layouts.check(interfaces, instance_type, INSTANCE_TYPES[instance_type]["NetworkInfo"])
     subnet = _subnet(backend, interfaces)
@@ -107,7 +107,7 @@ def _template(backend: Any, named: Parameters) -> Any:
 
 
 def _merge(request: Parameters, template: Parameters) -> dict[str, Any]:
-    """The request's parameters over the template's, Placement key by key."""
+    """Merge the parameters: the request overrides the template; Placement merges key by key."""
     merged = {key: value for key, value in template.items() if value not in (None, [], {})}
     for key, value in request.items():
         if value not in (None, [], {}):
@@ -221,7 +221,10 @@ def _check_references(backend: Any, launch: Launch) -> None:
 
 
 def _check_strategy(group: Any, instance_type: str) -> None:
-    """AWS's words: dstackai/dstack issue 2872 (2026-11-20)."""
+    """Raise Refusal if the type does not support the placement group's strategy.
+
+    Source of the text: dstackai/dstack issue 2872 (2026-11-20).
+    """
     able = INSTANCE_TYPES[instance_type].get("PlacementGroupInfo", {}).get("SupportedStrategies")
     if able and group.strategy not in able:
         raise bad_combination(
@@ -244,21 +247,21 @@ def _check_disks(launch: Launch) -> None:
 
 
 def _count(backend: Any, launch: Launch) -> int:
-    """How many start: MaxCount, or what fits, but never fewer than MinCount."""
+    """Return how many instances start: MaxCount, or as many as fit, at least MinCount."""
     least = int(launch.parameters.get("MinCount") or 1)
     most = int(launch.parameters.get("MaxCount") or least)
     if least < 1 or most < least:
         raise bad_value(f"Value ({least}) for parameter minCount is invalid.")
     zone, kind = launch.subnet.availability_zone, launch.instance_type
     if reservation_of(backend, launch, least) is not None:
-        return least  # its room is held already
+        return least  # the reservation holds the room already
     market = (launch.parameters.get("InstanceMarketOptions") or {}).get("MarketType")
     check_vcpus(backend, kind, least, market == "spot")
     left = room(backend, zone, kind)
     if left is None:
         return most
     if left < least:
-        raise insufficient(zone, kind)
+        raise insufficient_capacity(zone, kind)
     return min(most, left)
 
 

@@ -1,8 +1,8 @@
-"""The instance metadata service: what an instance learns of itself, over IMDSv2 and nothing older.
+"""The instance metadata service: facts about the calling instance, over IMDSv2 only.
 
-An instance is known by the address that it asks from. It learns nothing secret: no credentials, no
-user data. Source: "Use the Instance Metadata Service to access instance metadata", EC2 User Guide
-(read 2026-11-20).
+The service identifies an instance by the address that a request comes from. It returns no secret:
+no credentials, no user data. Source: "Use the Instance Metadata Service to access instance
+metadata", EC2 User Guide (read 2026-11-20).
 """
 
 import json
@@ -19,32 +19,32 @@ from werkzeug.wrappers import Request, Response
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105  (a path)
 _DATA = "/latest/meta-data/"
 _LONGEST_S = 21600
-"""A token lives for six hours at most."""
+"""The longest life of a token, in seconds: six hours."""
 
 
 class Metadata:
-    """The service as a WSGI application. `instances` are those of all regions, at each request."""
+    """The service as a WSGI application. `instances` returns the instances of all regions."""
 
     def __init__(self, instances: Callable[[], Iterable[Any]]) -> None:
         self._instances = instances
         self._tokens: dict[str, tuple[str, float]] = {}
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """AWS's answer, as WSGI wants it."""
+        """Answer one request of WSGI."""
         return self.answer(Request(environ))(environ, start_response)
 
     def answer(self, request: Request) -> Response:
-        """AWS's answer to one request."""
+        """Return AWS's answer to one request."""
         caller = str(request.remote_addr)
-        if "X-Forwarded-For" in request.headers:  # a proxy: somebody else may be asking
+        if "X-Forwarded-For" in request.headers:  # a proxy may forward another client's request
             return Response(status=403)
         if request.path == _TOKEN_PATH:
             return self._new_token(request, caller)
-        if not self._knows(request.headers.get("X-aws-ec2-metadata-token", ""), caller):
+        if not self._is_valid(request.headers.get("X-aws-ec2-metadata-token", ""), caller):
             return Response(status=401)
         if request.method != "GET":
             return Response(status=405)
-        return self._told(request.path, caller)
+        return self._metadata(request.path, caller)
 
     def _new_token(self, request: Request, caller: str) -> Response:
         if request.method != "PUT":
@@ -58,11 +58,11 @@ class Metadata:
         self._tokens[token] = (caller, now + int(seconds))
         return Response(token, headers={"X-aws-ec2-metadata-token-ttl-seconds": seconds})
 
-    def _knows(self, token: str, caller: str) -> bool:
+    def _is_valid(self, token: str, caller: str) -> bool:
         owner, end = self._tokens.get(token, ("", 0.0))
         return owner == caller and time.monotonic() < end
 
-    def _told(self, path: str, caller: str) -> Response:
+    def _metadata(self, path: str, caller: str) -> Response:
         instance = next((one for one in self._instances() if one.private_ip == caller), None)
         if instance is None or not path.startswith(_DATA):
             return Response(status=404)
@@ -77,17 +77,17 @@ class Metadata:
         if at is not None:
             notice = {"action": "terminate", "time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
             known["spot/instance-action"] = json.dumps(notice)
-        told = known.get(path.removeprefix(_DATA))
-        return Response(status=404) if told is None else Response(told, mimetype="text/plain")
+        value = known.get(path.removeprefix(_DATA))
+        return Response(status=404) if value is None else Response(value, mimetype="text/plain")
 
 
 class _QuietHandler(WSGIRequestHandler):
     def log_request(self, *_: Any) -> None:
-        """Nothing is written: a node asks every few seconds."""
+        """Log nothing: a node sends a request every few seconds."""
 
 
 class MetadataServer:
-    """The service on a socket that listens already, until closed."""
+    """A server of the metadata service on a socket that already listens, until closed."""
 
     def __init__(self, listening: socket.socket, metadata: Metadata) -> None:
         address, port = listening.getsockname()[:2]
@@ -99,7 +99,7 @@ class MetadataServer:
         Thread(target=self._server.serve_forever, args=(0.1,), name="metadata", daemon=True).start()
 
     def close(self) -> None:
-        """Nothing listens any more."""
+        """Stop the server and close its socket."""
         self._server.shutdown()
         self._server.server_close()
         self._listening.close()

@@ -41,7 +41,7 @@ class PlacementGroups:
     def create_placement_group(
         self, name: str, strategy: str, partitions: int | None, tags: dict[str, str]
     ) -> PlacementGroup:
-        """The group is there; InvalidPlacementGroup.Duplicate when it was."""
+        """Create the group; InvalidPlacementGroup.Duplicate if it exists already."""
         if strategy not in STRATEGIES:
             raise bad_value(f"Value ({strategy}) for parameter strategy is invalid.")
         if name in self.placement_groups:
@@ -54,7 +54,7 @@ class PlacementGroups:
         return group
 
     def placement_group(self, name: str) -> PlacementGroup:
-        """The group; InvalidPlacementGroup.Unknown when there is none."""
+        """Return the group; InvalidPlacementGroup.Unknown if there is none."""
         if name not in self.placement_groups:
             raise Refusal(
                 "InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown."
@@ -75,7 +75,7 @@ class PlacementGroups:
 
 
 class PlacementGroupActions:
-    """The three actions; part of the lab's EC2 responses."""
+    """The three actions on placement groups; part of the lab's EC2 responses."""
 
     ec2_backend: Any
     _get_param: Any
@@ -83,7 +83,7 @@ class PlacementGroupActions:
     error_on_dryrun: Any
 
     def create_placement_group(self) -> ActionResult:
-        """CreatePlacementGroup."""
+        """Answer CreatePlacementGroup."""
         name = self._get_param("GroupName")
         if not name:
             raise Refusal("MissingParameter", "The request must contain the parameter groupName")
@@ -97,7 +97,7 @@ class PlacementGroupActions:
         return ActionResult({"PlacementGroup": group})
 
     def describe_placement_groups(self) -> ActionResult:
-        """DescribePlacementGroups; an unknown name or id is InvalidPlacementGroup.Unknown."""
+        """Answer DescribePlacementGroups; InvalidPlacementGroup.Unknown for a name or id."""
         groups = list(self.ec2_backend.placement_groups.values())
         if names := self._get_param("GroupNames", []):
             groups = [self.ec2_backend.placement_group(name) for name in names]
@@ -112,7 +112,7 @@ class PlacementGroupActions:
         return ActionResult({"PlacementGroups": groups})
 
     def delete_placement_group(self) -> EmptyResult:
-        """DeletePlacementGroup."""
+        """Answer DeletePlacementGroup."""
         self.error_on_dryrun()
         self.ec2_backend.delete_placement_group(self._get_param("GroupName"))
         return EmptyResult()

@@ -1,9 +1,9 @@
-"""The price list as the lab has it: GetProducts for the catalogue's types, in AWS's own shape.
+"""The lab's price list: GetProducts for the catalogue's types, in AWS's format.
 
-Shape: "Using the AWS Price List Query API"
+Format: "Using the AWS Price List Query API"
 (https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/using-price-list-query-api.html,
-read 2026-11-20): each product is a JSON text in a list of texts. Prices are those of us-east-1 for
-every region; a type without one has no product, as p5e.48xlarge on AWS.
+read 2026-11-20): a list of strings, each of which is a product in JSON. All regions have the prices
+of us-east-1. A type without a price has no product, like p5e.48xlarge on AWS.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ _CPU_PRICES = {
     "t3.micro": 0.0104,
     "t3.medium": 0.0416,
 }
-"""A few without GPUs, on-demand Linux in us-east-1 (https://aws.amazon.com/ec2/pricing/on-demand,
-from memory)."""
+"""USD per hour of a few types without GPUs, on-demand Linux in us-east-1
+(https://aws.amazon.com/ec2/pricing/on-demand, from memory)."""
 
 
 def answer(action: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the Pricing API answers to `action`; raises KeyError for any but GetProducts."""
+    """Return the Pricing API's answer to `action`; KeyError for any action but GetProducts."""
     if action != "GetProducts":
         raise KeyError(action)
     wanted = {f["Field"]: f["Value"] for f in request.get("Filters", ())}

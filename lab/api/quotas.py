@@ -1,9 +1,9 @@
-"""Service Quotas as the lab has it, and the vCPU quotas that launches are held to.
+"""The lab's Service Quotas, and the vCPU quotas that limit launches.
 
 Codes and names: AWS, "Amazon EC2 On-Demand Instances quotas", "Spot Instance quotas", "Amazon VPC
 quotas" (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-quotas.html and the pages
-beside it; skypilot-catalog's instance_quota_mapping.csv for P, G, Trn and Inf). The lab's account
-has had its quotas raised: a rehearsal of a small one is a fault (`vcpu-quota`).
+next to it; skypilot-catalog's instance_quota_mapping.csv for P, G, Trn and Inf). The lab's account
+has high quotas; the fault `vcpu-quota` sets a small one for a rehearsal.
 """
 
 import re
@@ -23,7 +23,7 @@ VPCS = 1_000
 
 @dataclass(frozen=True)
 class Quota:
-    """A quota of the account in a region. `families` is what it counts, by the types' letters."""
+    """A quota of the account in a region. `families` are the types' letters that it counts."""
 
     service: str
     code: str
@@ -60,30 +60,30 @@ QUOTAS = (
 
 
 class NotFound(Exception):
-    """Service Quotas has no such quota."""
+    """An error: Service Quotas has no such quota."""
 
 
 def answer(action: str, request: Mapping[str, Any], faults: Faults, region: str) -> dict[str, Any]:
-    """What Service Quotas answers to `action`; raises NotFound, or KeyError for other actions."""
+    """Return Service Quotas' answer; NotFound for a quota, KeyError for an unknown action."""
     service = request.get("ServiceCode")
     known = [quota for quota in QUOTAS if quota.service == service]
     if action == "ListServiceQuotas":
-        return {"Quotas": [_shown(quota, faults, region) for quota in known]}
+        return {"Quotas": [_description(quota, faults, region) for quota in known]}
     if action == "GetServiceQuota":
         for quota in known:
             if quota.code == request.get("QuotaCode"):
-                return {"Quota": _shown(quota, faults, region)}
+                return {"Quota": _description(quota, faults, region)}
         raise NotFound
     raise KeyError(action)
 
 
 def limit(quota: Quota, faults: Faults) -> int:
-    """The quota's value now."""
-    told = faults.number(quota.fault)
-    return quota.value if told is None else told
+    """Return the quota's current value, which a fault may override."""
+    fault = faults.number(quota.fault)
+    return quota.value if fault is None else fault
 
 
-def _shown(quota: Quota, faults: Faults, region: str) -> dict[str, Any]:
+def _description(quota: Quota, faults: Faults, region: str) -> dict[str, Any]:
     return {
         "ServiceCode": quota.service,
         "ServiceName": {
@@ -101,22 +101,22 @@ def _shown(quota: Quota, faults: Faults, region: str) -> dict[str, Any]:
 
 
 def vcpu_quota(instance_type: str, spot: bool) -> Quota | None:
-    """The quota that counts the type's vCPUs; None where the lab knows none."""
+    """Return the quota that counts the type's vCPUs; None if the lab has none for it."""
     stem = re.match(r"([a-z]+)([0-9]*)", instance_type)
     names = {stem[1], stem[0]} if stem else set()
     return next((q for q in QUOTAS if q.spot == spot and names & q.families), None)
 
 
 def check_vcpus(backend: Any, instance_type: str, count: int, spot: bool = False) -> None:
-    """The account may run `count` more of the type; else VcpuLimitExceeded, as RunInstances says.
+    """Raise VcpuLimitExceeded if the account's quota has no room for `count` more of the type.
 
-    Spot has a code of its own.
+    Spot instances have another code: MaxSpotInstanceCountExceeded.
     """
     quota = vcpu_quota(instance_type, spot)
     if quota is None:
         return
     most = limit(quota, backend.lab.faults)
-    if _used(backend, quota) + count * _vcpus_of(instance_type) <= most:
+    if _used_vcpus(backend, quota) + count * _vcpus_of(instance_type) <= most:
         return
     if spot:
         raise Refusal("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
@@ -128,8 +128,8 @@ def check_vcpus(backend: Any, instance_type: str, count: int, spot: bool = False
     )
 
 
-def _used(backend: Any, quota: Quota) -> int:
-    """What runs in vCPUs, or that a reservation holds; blocks count nowhere."""
+def _used_vcpus(backend: Any, quota: Quota) -> int:
+    """Return the vCPUs of running instances and of reservations; capacity blocks do not count."""
     held = [r for r in backend.capacity_reservations.values() if r.state == "active"]
     used: int = sum(
         r.total * _vcpus_of(r.instance_type)

@@ -1,4 +1,4 @@
-"""What every region of the lab shares: machines, capacity, public addresses, one lock."""
+"""The parts that all regions of a lab share: machines, capacity, public addresses, one lock."""
 
 import ipaddress
 import json
@@ -14,11 +14,11 @@ from lab.network.slots import Slot
 
 
 class PublicAddresses:
-    """The addresses that the lab hands out as public ones, from the first of `within` upwards.
+    """The lab's public addresses, which it assigns in ascending order from `within`.
 
-    They are of 198.18.0.0/15, which is reserved for benchmarks of network devices (RFC 2544) and
-    is never routed on the Internet. A returned address comes round again only after all others, so
-    that nothing that remembers the old holder meets the new one.
+    They are in 198.18.0.0/15, which is reserved for benchmarks of network devices (RFC 2544) and
+    is never routed on the Internet. A released address is assigned again only after all others, so
+    that a client that remembers its old owner does not reach the new one.
     """
 
     def __init__(self, within: ipaddress.IPv4Network) -> None:
@@ -31,7 +31,7 @@ class PublicAddresses:
             yield from map(str, self._range.hosts())
 
     def take(self, wanted: str | None = None) -> str:
-        """An address that nobody else has, `wanted` if given; AddressLimitExceeded if none."""
+        """Return a free address, `wanted` if given; AddressLimitExceeded if there is none."""
         if wanted and (wanted in self._taken or ipaddress.IPv4Address(wanted) not in self._range):
             raise Refusal("InvalidAddress.NotFound", f"Address '{wanted}' not found.")
         if len(self._taken) >= self._range.num_addresses - 2:
@@ -43,15 +43,15 @@ class PublicAddresses:
         return address
 
     def give_back(self, address: str) -> None:
-        """The address is free again."""
+        """Release the address."""
         self._taken.discard(address)
 
 
 class Capacity:
-    """How many instances of a type a zone has room for: unlimited, unless the table says so.
+    """The room for instances of a type in a zone: unlimited unless a table limits it.
 
-    The table is a JSON file, `{"us-east-1a": {"p4d.24xlarge": 1}}`, read at each launch, so that
-    a rehearsal of scarcity is one file away. No file, no limit.
+    The table is a JSON file, `{"us-east-1a": {"p4d.24xlarge": 1}}`. Each launch reads it, so that
+    a rehearsal can change the capacity of a running lab. Without the file there is no limit.
     """
 
     def __init__(self, table: Path | None, faults: Faults | None = None) -> None:
@@ -59,10 +59,10 @@ class Capacity:
         self._faults = faults or Faults()
 
     def limit(self, zone: str, instance_type: str) -> int | None:
-        """The zone's room for the type, by a fault or the table; None where it is not limited."""
-        told = self._faults.room(zone, instance_type)
-        if told is not None:
-            return told
+        """Return the zone's room for the type from a fault or the table; None if unlimited."""
+        fault = self._faults.room(zone, instance_type)
+        if fault is not None:
+            return fault
         if self._table is None or not self._table.exists():
             return None
         try:
@@ -76,7 +76,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Lab:
-    """What the regions of one lab share. `lock` is held by whoever reads or changes state."""
+    """The parts that a lab's regions share. Hold `lock` while reading or changing state."""
 
     machines: Machines = field(default_factory=NoMachines)
     capacity: Capacity = field(default_factory=lambda: Capacity(None))

@@ -1,4 +1,4 @@
-"""EC2's actions as the lab answers them: what moto lacks, or answers differently from AWS."""
+"""The lab's EC2 actions: those that moto lacks, or answers differently from AWS."""
 
 import base64
 import logging
@@ -26,7 +26,7 @@ _ALREADY_THERE = {
 }
 
 CONSOLE_LIMIT = 64 * 1024
-"""GetConsoleOutput gives the last 64 KiB (its reference, read 2026-11-20)."""
+"""Bytes that GetConsoleOutput returns: the last 64 KiB (its reference, read 2026-11-20)."""
 
 
 class LabResponse(
@@ -36,14 +36,14 @@ class LabResponse(
     TopologyActions,
     EC2Response,  # type: ignore[misc]  # untyped moto
 ):
-    """One request at a time acts on the lab, so that nothing is decided on half a state."""
+    """EC2's responses. Requests run one at a time, so that each one sees a consistent state."""
 
     def call_action(self) -> Any:
-        """The answer; what nobody implemented is InvalidAction, not a broken connection."""
+        """Return the answer; InvalidAction, not a broken connection, if it is not implemented."""
         with self.ec2_backend.lab.lock:
             try:
                 self.ec2_backend.lab.faults.on_call()
-                self.ec2_backend.keep_what_is_told()
+                self.ec2_backend.sync_fault_reservations()
                 return super().call_action()
             except Refusal as refusal:
                 return self._refuse(refusal)
@@ -63,48 +63,48 @@ class LabResponse(
         return status, headers, body
 
     def serialized(self, action_result: ActionResult) -> Any:
-        """As moto, but an error has its own HTTP status."""
+        """Serialize like moto, but with the error's HTTP status."""
         status, headers, body = super().serialized(action_result)
         if isinstance(action_result.result, Refusal):
             status = action_result.result.status
         return status, headers, body
 
     def describe_instances(self) -> ActionResult:
-        """DescribeInstances, in pages of 1000 as on AWS (of 100 in moto)."""
+        """Answer DescribeInstances in pages of 1000, as AWS does (moto's have 100)."""
         if self._get_param("MaxResults") is None:
             self._get_params()["MaxResults"] = 1000
         return super().describe_instances()
 
     def run_instances(self) -> ActionResult:
-        """RunInstances."""
+        """Answer RunInstances."""
         self.error_on_dryrun()
         request = {key: value for key, value in self._get_params().items() if value is not None}
         return ActionResult(self.ec2_backend.launch(request))
 
     def terminate_instances(self) -> ActionResult:
-        """TerminateInstances."""
+        """Answer TerminateInstances."""
         self.error_on_dryrun()
         changes = self.ec2_backend.terminate_instances(self._get_param("InstanceIds", []))
         return ActionResult({"TerminatingInstances": _changes(changes, "shutting-down")})
 
     def stop_instances(self) -> ActionResult:
-        """StopInstances."""
+        """Answer StopInstances."""
         self.error_on_dryrun()
         changes = self.ec2_backend.stop_instances(self._get_param("InstanceIds", []))
         return ActionResult({"StoppingInstances": _changes(changes, "stopping")})
 
     def start_instances(self) -> ActionResult:
-        """StartInstances."""
+        """Answer StartInstances."""
         self.error_on_dryrun()
         changes = self.ec2_backend.start_instances(self._get_param("InstanceIds", []))
         return ActionResult({"StartingInstances": _changes(changes, "pending")})
 
     def reboot_instances(self) -> ActionResult:
-        """RebootInstances: from inside, as `reboot`, it works."""
+        """Refuse RebootInstances; the command `reboot` on the instance works."""
         raise unsupported("The lab does not reboot instances; run `reboot` on the instance.")
 
     def get_console_output(self) -> ActionResult:
-        """GetConsoleOutput: what the machine wrote up to now, with or without Latest."""
+        """Answer GetConsoleOutput with the output so far, with or without Latest."""
         instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
         text = self.ec2_backend.lab.machines.console(instance.id)
         output = base64.b64encode(text.encode()[-CONSOLE_LIMIT:]).decode()
@@ -117,7 +117,7 @@ class LabResponse(
         )
 
     def describe_instance_attribute(self) -> ActionResult:
-        """DescribeInstanceAttribute; moto cannot show block devices."""
+        """Answer DescribeInstanceAttribute, including block devices, which moto lacks."""
         if self._get_param("Attribute") != "blockDeviceMapping":
             return super().describe_instance_attribute()
         instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
@@ -129,7 +129,7 @@ class LabResponse(
         )
 
     def modify_instance_attribute(self) -> ActionResult:
-        """ModifyInstanceAttribute; moto takes a shutdown behaviour for a change of groups."""
+        """Answer ModifyInstanceAttribute; moto confuses a shutdown behaviour with groups."""
         behaviour = self._get_param("InstanceInitiatedShutdownBehavior.Value")
         if behaviour is None:
             return super().modify_instance_attribute()
@@ -140,7 +140,7 @@ class LabResponse(
         return EmptyResult()
 
     def create_launch_template(self) -> ActionResult:
-        """CreateLaunchTemplate; moto mixes the template's own tags into its data."""
+        """Answer CreateLaunchTemplate without the template's tags in its data (moto adds them)."""
         result = super().create_launch_template()
         name = self._get_param("LaunchTemplateName")
         data = self.ec2_backend.get_launch_template_by_name(name).versions[0].data
@@ -155,7 +155,7 @@ class LabResponse(
 
 
 def _changes(changes: list[tuple[Instance, str]], way: str) -> list[dict[str, Any]]:
-    """InstanceStateChange of each: on its way, unless it was where it is told to go."""
+    """Return each InstanceStateChange: to `way`, unless it is there or has arrived already."""
     listed = []
     for instance, before in changes:
         there = (before, way) in _ALREADY_THERE

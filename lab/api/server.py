@@ -1,13 +1,13 @@
 """The HTTP server of the lab's API.
 
-moto keeps one world per process, so one ApiServer lives in a process at a time; starting one
-starts an empty world. For tests and trials without machines:
+moto has one set of backends per process, so a process can run one ApiServer at a time. A new one
+starts with empty regions. For tests and trials without machines:
 
     with ApiServer(AccessKey("lab", "secret")) as api:
         boto3.client("ec2", endpoint_url=api.url, region_name="us-east-1", aws_access_key_id="lab",
                      aws_secret_access_key="secret")
 
-or, as a process of its own, `python -m lab.api --port 5000`. Every request must be signed with the
+or, as a separate process, `python -m lab.api --port 5000`. Every request must be signed with the
 server's key (`lab.api.signature`).
 """
 
@@ -49,19 +49,20 @@ from lab.api.spot import Interruptions
 from lab.network.slots import Slot
 
 SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
-"""What moto answers, with the lab's own parts; Service Quotas and Pricing are the lab's alone."""
+"""The services that moto and the lab answer together; the lab alone answers Service Quotas and
+Pricing."""
 
 _LOOPBACK = "127.0.0.1"
-"""Machines do not reach the API: in the lab no instance has credentials to use it with."""
+"""Machines cannot reach the API: in the lab no instance has credentials for it."""
 
 SHUTDOWN_POLL_SECONDS = 0.1
-"""How soon a server notices that it is to end; requests are awaited, not polled for."""
+"""The interval at which the server checks whether to end; it polls for nothing else."""
 
 
 class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is untyped here
-    """moto's application, for the services that the lab has and nothing else of moto.
+    """moto's application, limited to the services of the lab.
 
-    Requests that `key` did not sign are refused, moto's own paths (`/moto-api/`) among them.
+    It refuses requests that `key` did not sign, including moto's own paths (`/moto-api/`).
     """
 
     def __init__(self, key: AccessKey, faults: Faults) -> None:
@@ -76,7 +77,7 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
             headers = [
                 ("Content-Type", refused.content_type),
                 ("Content-Length", str(len(refused.body))),
-                ("x-amzn-ErrorType", refused.code),  # where services in JSON with paths say it
+                ("x-amzn-ErrorType", refused.code),  # where REST-JSON services put the code
             ]
             start_response(refused.status, headers)
             return [refused.body]
@@ -84,10 +85,10 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         if service in SERVICES:
             answer: Iterable[bytes] = super().__call__(environ, start_response)
             return answer
-        status, told = "400 Bad Request", self._answer(service, region, environ)
-        if "__type" not in told:
+        status, fields = "400 Bad Request", self._answer(service, region, environ)
+        if "__type" not in fields:
             status = "200 OK"
-        body = json.dumps(told).encode()
+        body = json.dumps(fields).encode()
         headers = [
             ("Content-Type", "application/x-amz-json-1.1"),
             ("Content-Length", str(len(body))),
@@ -96,7 +97,7 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         return [body]
 
     def _answer(self, service: str, region: str, environ: dict[str, Any]) -> dict[str, Any]:
-        """A service in AWS's JSON protocol: its answer, or an error with `__type`."""
+        """Return the answer of a service in AWS's JSON protocol; an error has `__type`."""
         action = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
         lacks = _error(
             "UnknownOperationException", f"the lab has no service {service or 'of that name'}"
@@ -120,25 +121,25 @@ def _error(code: str, message: str) -> dict[str, Any]:
 
 
 def _scope(environ: dict[str, Any]) -> tuple[str, str]:
-    """The service and the region that the request is signed for."""
+    """Return the service and the region that the request is signed for."""
     _, _, credential = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")
     scope = credential.split(",")[0].split("/")
     return (scope[3], scope[2]) if len(scope) == 5 else ("", "")
 
 
 class _QuietHandler(MotoRequestHandler):  # type: ignore[misc]  # moto is untyped here
-    """No line per request: a client that waits would fill the log."""
+    """A request handler without a log: a client that polls would fill it."""
 
     def log_request(self, *_: Any) -> None:
-        """Nothing is written."""
+        """Log nothing."""
 
 
 class ApiServer:
-    """The API, on one port of loopback, until closed.
+    """The API on one port of loopback, until closed.
 
-    Only requests that `key` signed are answered. `machines` None: instances without machines
-    (tests of the API alone). `capacity` is the table of `lab.api.region.Capacity`, `faults` that of
-    `lab.api.faults`. Public addresses come from `public_range`.
+    It answers only requests that `key` signed. With `machines` None, instances have no machines
+    (for tests of the API alone). `capacity` is the table of `lab.api.region.Capacity`, `faults`
+    that of `lab.api.faults`. Public addresses come from `public_range`.
     """
 
     def __init__(
@@ -151,19 +152,23 @@ class ApiServer:
         faults: Path | None = None,
         public_range: IPv4Network = Slot(0).public_range,  # noqa: B008  (a constant)
     ) -> None:
-        told = Faults(faults)
+        injected = Faults(faults)
         _new_world(
             Lab(
                 machines=machines or NoMachines(),
-                capacity=Capacity(capacity, told),
-                faults=told,
+                capacity=Capacity(capacity, injected),
+                faults=injected,
                 addresses=PublicAddresses(public_range),
             )
         )
         self.metadata = Metadata(_instances)
         try:
             self._server: BaseWSGIServer = make_server(
-                _LOOPBACK, port, _Services(key, told), threaded=True, request_handler=_QuietHandler
+                _LOOPBACK,
+                port,
+                _Services(key, injected),
+                threaded=True,
+                request_handler=_QuietHandler,
             )
         except (OSError, SystemExit) as error:
             raise LabError(
@@ -181,7 +186,7 @@ class ApiServer:
         self._interruptions = Interruptions(_regions)
 
     def close(self) -> None:
-        """Nothing listens any more."""
+        """Stop the server."""
         self._interruptions.close()
         self._server.shutdown()
         self._server.server_close()
@@ -194,12 +199,12 @@ class ApiServer:
 
 
 def _regions() -> list[LabBackend]:
-    """The regions that anybody has asked for something."""
+    """Return the regions that have received a request."""
     return [region for account in list(ec2_backends.values()) for region in list(account.values())]
 
 
 def _instances() -> list[Any]:
-    """The instances of all regions that have not ended."""
+    """Return the instances of all regions that are not terminated."""
     found: list[Any] = []
     for region in _regions():
         with region.lab.lock:
@@ -211,7 +216,7 @@ def _new_world(lab: Lab) -> None:
     BackendDict.reset()
 
     class Backend(LabBackend):
-        """The backend of this world's regions."""
+        """The backend of this server's regions."""
 
         _url_module = SimpleNamespace(
             url_bases=ec2_urls.url_bases, url_paths={"{0}/": LabResponse.dispatch}

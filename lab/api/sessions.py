@@ -1,9 +1,9 @@
-"""Session Manager and the identities that it asks for: who may connect, and to where.
+"""Session Manager, and the IAM roles that it requires of instances.
 
-An instance is online when it runs, has booted, and its instance profile's role allows what its
-agent asks for, by AWS's policy for it or by one of the role's own ("Step 2: Verify or add instance
-permissions for Session Manager", Systems Manager User Guide, 2026-11-20). Error codes and texts are
-AWS's.
+An instance is online when it runs, has booted, and its instance profile's role allows the actions
+of its agent, by AWS's policy for them or by an inline policy of the role ("Step 2: Verify or add
+instance permissions for Session Manager", Systems Manager User Guide, 2026-11-20). Error codes and
+texts are AWS's.
 """
 
 import json
@@ -34,7 +34,7 @@ _NEEDED = (
 
 
 class IamBackend(IAMBackend):  # type: ignore[misc]  # moto is untyped here
-    """IAM with the one of AWS's own policies that gpuctl attaches."""
+    """IAM with the only AWS managed policy that gpuctl attaches."""
 
     _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
         url_bases=iam_urls.url_bases, url_paths=iam_urls.url_paths
@@ -46,7 +46,7 @@ class IamBackend(IAMBackend):  # type: ignore[misc]  # moto is untyped here
 
 
 def profile_of(account: str, wanted: dict[str, Any] | None) -> Any | None:
-    """The instance profile that a launch names, None where it names none; Refusal as EC2's."""
+    """Return a launch's instance profile, None if it names none; Refusal if it is unknown."""
     if not wanted:
         return None
     name = wanted.get("Name") or str(wanted.get("Arn")).rpartition("/")[2]
@@ -60,10 +60,10 @@ def profile_of(account: str, wanted: dict[str, Any] | None) -> Any | None:
 
 
 class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto is untyped here
-    """Systems Manager as moto has it, and sessions to the lab's instances."""
+    """moto's Systems Manager, with sessions to the lab's instances."""
 
     def start_session(self) -> ActionResult:
-        """StartSession. The stream is the lab's own: `lab.session_manager_plugin` speaks it."""
+        """Answer StartSession. Only `lab.session_manager_plugin` understands the stream's URL."""
         target = self._get_param("Target")
         if self._get_param("DocumentName") != DOCUMENT:
             raise JsonRESTError("InvalidDocument", f"The lab has the document {DOCUMENT} alone.")
@@ -81,11 +81,11 @@ class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto
         )
 
     def terminate_session(self) -> ActionResult:
-        """TerminateSession: it is over with its connection anyway."""
+        """Answer TerminateSession and do nothing: a session ends with its connection."""
         return ActionResult({"SessionId": self._get_param("SessionId")})
 
     def describe_instance_information(self) -> ActionResult:
-        """DescribeInstanceInformation: those that are online, and no others."""
+        """Answer DescribeInstanceInformation with the instances that are online."""
         wanted = {
             value
             for one in self._get_param("Filters") or ()
@@ -120,7 +120,7 @@ class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto
 
 
 def _may_connect(backend: Any, instance: Any) -> bool:
-    """Whether the instance's role lets it."""
+    """Return whether the role of the instance's profile permits sessions."""
     try:
         profile = profile_of(
             backend.account_id, instance.launch.parameters.get("IamInstanceProfile")

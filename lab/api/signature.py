@@ -1,8 +1,8 @@
-"""The check of each request's signature, and AWS's refusals of requests that fail it.
+"""The check of request signatures, and AWS's responses to requests that fail it.
 
-The rules: "Elements of an AWS API request signature" and "Troubleshoot Signature Version 4 signed
-requests", IAM User Guide; codes and HTTP statuses: "Common Error Types", EC2 API Reference (read
-2026-11-22). botocore computes the signature here as it does for clients.
+Source of the rules: "Elements of an AWS API request signature" and "Troubleshoot Signature Version
+4 signed requests", IAM User Guide; of codes and HTTP statuses: "Common Error Types", EC2 API
+Reference (read 2026-11-22). botocore computes the signature here as it does for clients.
 """
 
 import hmac
@@ -22,7 +22,7 @@ from botocore.credentials import Credentials
 from lab.access_key import AccessKey
 
 OLDEST_S = 300.0
-"""How far a request's date may be from now: "within five minutes of the time stamp"."""
+"""Seconds that a request's date may differ from now: "within five minutes of the time stamp"."""
 
 _HEADER = re.compile(
     r"AWS4-HMAC-SHA256 Credential=(?P<id>[^/]+)/(?P<date>\d{8})/(?P<region>[^/]+)/"
@@ -34,7 +34,7 @@ _DATE = "%Y%m%dT%H%M%SZ"
 
 @dataclass(frozen=True)
 class _Reason:
-    """A reason to refuse: the code of EC2, of other services in XML, and of those in JSON."""
+    """A reason to refuse, with the codes of EC2, of other XML services and of JSON services."""
 
     ec2: str
     xml: str
@@ -74,7 +74,7 @@ _MISMATCH = _Reason(
 
 @dataclass(frozen=True)
 class Refused:
-    """The answer to a request that nobody with the key has signed."""
+    """The response to a request with a missing or wrong signature."""
 
     status: str
     content_type: str
@@ -83,26 +83,27 @@ class Refused:
 
 
 def refusal(environ: dict[str, Any], key: AccessKey) -> Refused | None:
-    """Return AWS's refusal of a WSGI request that `key` did not sign as it is, None otherwise.
+    """Return AWS's response to a WSGI request that `key` did not sign; None if it is signed.
 
-    The body is read once, here: whoever answers reads the bytes that were signed.
+    This function reads the body once and stores it in `environ`, so that the application reads
+    exactly the bytes that were signed.
     """
     reason = _reason(environ, key)
     return None if reason is None else _answer(environ, reason)
 
 
 def _reason(environ: dict[str, Any], key: AccessKey) -> _Reason | None:
-    said = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
-    if said is None:
+    header = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
+    if header is None:
         return _MISSING
-    # Bytes: compare_digest takes no text beyond ASCII.
-    if not hmac.compare_digest(said["id"].encode(), key.key_id.encode()):
+    # Compare bytes: compare_digest rejects text that is not ASCII.
+    if not hmac.compare_digest(header["id"].encode(), key.key_id.encode()):
         return _UNKNOWN_KEY
     date = environ.get("HTTP_X_AMZ_DATE", "")
-    if not _is_recent(date) or date[:8] != said["date"]:
+    if not _is_recent(date) or date[:8] != header["date"]:
         return _EXPIRED
     body = _take_body(environ)
-    signed = {name: _header(environ, name) for name in said["signed"].split(";")}
+    signed = {name: _header(environ, name) for name in header["signed"].split(";")}
     if not _required(environ) <= signed.keys() or None in signed.values():
         return _MISMATCH
     if environ.get("HTTP_X_AMZ_CONTENT_SHA256", sha256(body).hexdigest()) != (
@@ -112,9 +113,9 @@ def _reason(environ: dict[str, Any], key: AccessKey) -> _Reason | None:
     url = f"http://{environ.get('HTTP_HOST', '')}{environ.get('REQUEST_URI', '')}"
     request = AWSRequest(environ["REQUEST_METHOD"], url, headers=signed, data=body)
     request.context["timestamp"] = date
-    signer = SigV4Auth(Credentials(key.key_id, key.secret), said["service"], said["region"])
+    signer = SigV4Auth(Credentials(key.key_id, key.secret), header["service"], header["region"])
     text = signer.string_to_sign(request, signer.canonical_request(request))
-    same = hmac.compare_digest(signer.signature(text, request), said["signature"])
+    same = hmac.compare_digest(signer.signature(text, request), header["signature"])
     return None if same else _MISMATCH
 
 
@@ -127,18 +128,18 @@ def _is_recent(date: str) -> bool:
 
 
 def _take_body(environ: dict[str, Any]) -> bytes:
-    """Read the body and put it back, so that nothing behind it can be read later."""
+    """Read the body and put it back, so that later readers cannot read more than it."""
     length = environ.get("CONTENT_LENGTH") or "0"
     body: bytes = environ["wsgi.input"].read(int(length)) if length.isdigit() else b""
     environ["wsgi.input"] = io.BytesIO(body)
     environ["CONTENT_LENGTH"] = str(len(body))
-    environ.pop("HTTP_TRANSFER_ENCODING", None)  # chunks are no part of any AWS client's request
+    environ.pop("HTTP_TRANSFER_ENCODING", None)  # AWS clients send no chunks
     environ.pop("wsgi.input_terminated", None)
     return body
 
 
 def _required(environ: dict[str, Any]) -> set[str]:
-    """Return the headers that a signature must cover: the host and all of AWS's own."""
+    """Return the headers that a signature must cover: the host and all of AWS's headers."""
     names = {name[5:].lower().replace("_", "-") for name in environ if name[:5] == "HTTP_"}
     return {"host", *(name for name in names if name.startswith("x-amz-"))}
 
@@ -151,16 +152,16 @@ def _header(environ: dict[str, Any], name: str) -> str | None:
 
 
 def _answer(environ: dict[str, Any], reason: _Reason) -> Refused:
-    """Return the refusal in the protocol of the service that the request means."""
-    said = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
-    service = said["service"] if said else "ec2"
+    """Return the response in the protocol of the service that the request addresses."""
+    header = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
+    service = header["service"] if header else "ec2"
     if service in ("sts", "iam"):
         error = f"<Type>Sender</Type>{_xml(reason.xml, reason.text)}"
         body = f"<ErrorResponse><Error>{error}</Error><RequestId>lab</RequestId></ErrorResponse>"
         return Refused("403 Forbidden", "text/xml", body.encode(), reason.xml)
     if service != "ec2" or "HTTP_X_AMZ_TARGET" in environ:
-        told = json.dumps({"__type": reason.json, "message": reason.text})
-        return Refused("403 Forbidden", "application/x-amz-json-1.1", told.encode(), reason.json)
+        body = json.dumps({"__type": reason.json, "message": reason.text})
+        return Refused("403 Forbidden", "application/x-amz-json-1.1", body.encode(), reason.json)
     error = f"<Error>{_xml(reason.ec2, reason.ec2_text)}</Error>"
     body = f"<Response><Errors>{error}</Errors><RequestID>lab</RequestID></Response>"
     status = "400 Bad Request" if reason is _EXPIRED else "401 Unauthorized"

@@ -1,4 +1,4 @@
-"""Spot instances that AWS takes back: the notice, the request's status, and the end.
+"""Spot instances that AWS reclaims: the notice, the request's status, and the termination.
 
 Sources: "Spot Instance interruption notices" and "Get the status of a Spot Instance request" of the
 EC2 User Guide, DescribeSpotInstanceRequests and StateReason of the API's reference (all read
@@ -20,20 +20,20 @@ from lab.api.faults import NOTICE_S
 log = logging.getLogger(__name__)
 
 REASON = "Server.SpotInstanceTermination"
-"""The state reason of an instance that was taken back."""
+"""The state reason of a reclaimed instance."""
 
-_LOOK_S = 1.0
-"""How often the lab looks whether an instance's time has come."""
+_POLL_S = 1.0
+"""The interval at which the lab checks whether to reclaim an instance."""
 
 
 @dataclass(frozen=True)
 class SpotRequest:
-    """The request that RunInstances made for one spot instance; its status follows the instance."""
+    """The request that RunInstances made for a spot instance; its status follows the instance."""
 
     instance: Any
 
-    def shown(self) -> dict[str, Any]:
-        """EC2's SpotInstanceRequest."""
+    def description(self) -> dict[str, Any]:
+        """Return the request as EC2's SpotInstanceRequest."""
         instance, (state, code, message, since) = self.instance, self._status()
         return {
             "SpotInstanceRequestId": instance.spot_instance_request_id,
@@ -48,20 +48,20 @@ class SpotRequest:
         }
 
     def get_filter_value(self, name: str) -> Any:
-        """What moto compares a filter with."""
-        told = self.shown()
+        """Return the value that moto compares with the filter `name`."""
+        fields = self.description()
         values = {
-            "instance-id": told["InstanceId"],
-            "spot-instance-request-id": told["SpotInstanceRequestId"],
-            "state": told["State"],
-            "status-code": told["Status"]["Code"],
+            "instance-id": fields["InstanceId"],
+            "spot-instance-request-id": fields["SpotInstanceRequestId"],
+            "state": fields["State"],
+            "status-code": fields["Status"]["Code"],
         }
         if name not in values:
             raise NotImplementedError(f"DescribeSpotInstanceRequests' filter {name}")
         return values[name]
 
     def _status(self) -> tuple[str, str, str, datetime]:
-        """State, status code, its text, and since when."""
+        """Return the state, the status code, its text, and the time of the last change."""
         instance = self.instance
         notice = instance.ec2_backend.notice_of(instance)
         if instance.state_reason.code == REASON:
@@ -69,12 +69,12 @@ class SpotRequest:
                 "Your Spot Instance was terminated because there is no Spot capacity available that"
                 " matches your request."
             )
-            return "closed", "instance-terminated-no-capacity", text, instance.taken_back
+            return "closed", "instance-terminated-no-capacity", text, instance.reclaimed_at
         if instance.state in ("shutting-down", "terminated"):
             text = "Your Spot Instance was terminated by user."
             return "closed", "instance-terminated-by-user", text, instance.launch_time
         if notice is not None:
-            # Where a rehearsal gives less time, the notice is shown as if it had been in time.
+            # A rehearsal may give less time than AWS: then the notice is dated back to AWS's time.
             since = notice - timedelta(seconds=NOTICE_S)
             text = "Your Spot Instance is marked for termination."
             return "active", "marked-for-termination", text, since
@@ -88,18 +88,18 @@ class SpotInstances:
     all_instances: Any
 
     def spot_requests(self) -> list[SpotRequest]:
-        """One per spot instance, those that have ended too."""
+        """Return one request per spot instance, including terminated ones."""
         return [SpotRequest(one) for one in self.all_instances() if one.lifecycle == "spot"]
 
     def notice_of(self, instance: Any) -> datetime | None:
-        """When the instance is taken back; None for one that may stay, or is no spot instance."""
+        """Return the time at which the instance is reclaimed; None if no notice names it."""
         notice = self.lab.faults.notice()
         if notice is None or instance.lifecycle != "spot" or instance.id not in notice.instances:
             return None
         return notice.at  # type: ignore[no-any-return]
 
-    def take_back_due(self) -> None:
-        """Every instance whose time has come shuts down, as AWS ends it."""
+    def reclaim_due(self) -> None:
+        """Terminate every instance whose notice has expired, as AWS does."""
         if self.lab.faults.notice() is None:
             return
         now = datetime.now(UTC)
@@ -107,46 +107,46 @@ class SpotInstances:
             instance = request.instance
             at = self.notice_of(instance)
             if at is not None and now >= at and instance.state in ("pending", "running"):
-                instance.taken_back = at
+                instance.reclaimed_at = at
                 instance.become("shutting-down", REASON, f"{REASON}: Spot instance termination")
                 self.lab.machines.power_off(instance.id)
 
 
 class SpotActions:
-    """Part of the lab's EC2 responses."""
+    """The action on spot requests; part of the lab's EC2 responses."""
 
     ec2_backend: Any
     _get_param: Any
     _filters_from_querystring: Any
 
     def describe_spot_instance_requests(self) -> ActionResult:
-        """DescribeSpotInstanceRequests, of what RunInstances launched."""
+        """Answer DescribeSpotInstanceRequests, for the instances that RunInstances launched."""
         found = self.ec2_backend.spot_requests()
         if ids := self._get_param("SpotInstanceRequestIds", []):
             found = [one for one in found if one.instance.spot_instance_request_id in ids]
         found = generic_filter(self._filters_from_querystring(), found)
-        return ActionResult({"SpotInstanceRequests": [one.shown() for one in found]})
+        return ActionResult({"SpotInstanceRequests": [one.description() for one in found]})
 
 
 class Interruptions:
-    """Takes back what the lab was told to, when its time has come, until closed."""
+    """A thread that reclaims spot instances when their notice expires, until closed."""
 
     def __init__(self, regions: Callable[[], Iterable[SpotInstances]]) -> None:
         self._regions = regions
         self._closed = Event()
-        self._thread = Thread(target=self._look, name="spot interruptions", daemon=True)
+        self._thread = Thread(target=self._poll, name="spot interruptions", daemon=True)
         self._thread.start()
 
-    def _look(self) -> None:
-        while not self._closed.wait(_LOOK_S):
+    def _poll(self) -> None:
+        while not self._closed.wait(_POLL_S):
             try:
                 for region in self._regions():
                     with region.lab.lock:
-                        region.take_back_due()
+                        region.reclaim_due()
             except Exception:
                 log.exception("no spot instance could be taken back")
 
     def close(self) -> None:
-        """Nothing is taken back any more."""
+        """Stop the thread."""
         self._closed.set()
         self._thread.join()

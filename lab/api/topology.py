@@ -1,4 +1,4 @@
-"""DescribeInstanceTopology, which moto lacks: where in the network an instance stands.
+"""DescribeInstanceTopology, which moto lacks: an instance's position in the network.
 
 Source of shapes, limits and types: the action's reference, and "Prerequisites for Amazon EC2
 topology" and "Examples for Amazon EC2 instance topology" of the EC2 User Guide (2026-11-20).
@@ -22,18 +22,18 @@ LAYERS: Sequence[tuple[str, int]] = (
     (r"trn1\.(2|32)xlarge|trn1n\.32xlarge|trn2u?\.48xlarge", 3),
     (r"p6-b[23]00\.48xlarge", 4),
 )
-"""How many network nodes EC2 tells of types; those of no line have none."""
+"""The number of network nodes that EC2 returns, by a pattern of types; other types have none."""
 
 MOST = 100
 DEFAULT_PAGE = 20
 
 
 def network_nodes(instance: Any) -> list[str]:
-    """The network nodes above the instance, from the top; none where EC2 tells none.
+    """Return the network nodes above the instance, from the top; none if EC2 returns none.
 
-    Instances of one zone share the upper ones, eight of a placement group the next, and those of
-    even and of odd numbers the lowest: node0 and node2 are neighbours, node1 stands elsewhere. The
-    number is that at the end of the instance's name.
+    Instances of a zone share the upper nodes; eight instances of a placement group share the next
+    one; even and odd numbers have different lowest ones. So node0 and node2 are neighbours and
+    node1 is elsewhere. The number is the one at the end of the instance's name.
     """
     depth = next((n for form, n in LAYERS if re.fullmatch(form, instance.instance_type)), 0)
     if not depth or instance.state != "running":
@@ -56,7 +56,7 @@ def _name(place: str) -> str:
 
 
 class TopologyActions:
-    """The action; part of the lab's EC2 responses."""
+    """The action on topology; part of the lab's EC2 responses."""
 
     ec2_backend: Any
     _get_param: Any
@@ -64,7 +64,7 @@ class TopologyActions:
     error_on_dryrun: Any
 
     def describe_instance_topology(self) -> ActionResult:
-        """DescribeInstanceTopology: all running instances of types it serves, or those named."""
+        """Answer DescribeInstanceTopology: running instances of the supported types, or by id."""
         self.error_on_dryrun()
         ids, groups = self._get_param("InstanceIds", []), self._get_param("GroupNames", [])
         page = self._get_param("MaxResults")
@@ -104,14 +104,14 @@ class TopologyActions:
                 continue
             if groups and instance.placement.group_name not in groups:
                 continue
-            one = _shown(instance, above)
+            one = _description(instance, above)
             if _matches(one, filters):
                 shown.append(one)
         return shown
 
 
-def _shown(instance: Any, above: list[str]) -> dict[str, Any]:
-    """EC2's InstanceTopology."""
+def _description(instance: Any, above: list[str]) -> dict[str, Any]:
+    """Return the instance as EC2's InstanceTopology."""
     one = {
         "InstanceId": instance.id,
         "InstanceType": instance.instance_type,

@@ -1,13 +1,13 @@
-"""What a machine of the lab needs to run containers: podman's settings and a unit.
+"""Files with which a machine of the lab runs containers: podman's settings and a unit.
 
-A machine is systemd-nspawn's: some of what a runtime takes for granted is not there.
+systemd-nspawn runs the machine, so it lacks some features that a container runtime expects.
 """
 
 _PUBLIC = ("ai", "cn", "com", "dev", "io", "net", "org")
 
 FILES = {
-    # The host may forbid to raise limits, and nspawn forbids kernel keyrings. The proxy is nobody:
-    # only addresses of the lab are asked for images, so that no packet leaves it.
+    # The host may forbid higher limits, and nspawn forbids kernel keyrings. Nothing listens at the
+    # proxy's address: podman reaches only addresses of the lab, so that no packet leaves it.
     "etc/containers/containers.conf": """\
 [containers]
 keyring = false
@@ -21,11 +21,11 @@ env = [
   "NO_PROXY=localhost,127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,198.18.0.0/15",
 ]
 """,
-    # podman says so at once, in a line that names the registry's kind.
+    # podman then fails at once, with a line that names the blocked registry.
     "etc/containers/registries.conf.d/90-lab.conf": "".join(
         f'[[registry]]\nprefix = "*.{top}"\nblocked = true\n' for top in _PUBLIC
     ),
-    # As `nvidia-ctk cdi generate` leaves it: here the GPUs are what nvidia-smi's stand-in shows.
+    # The file of `nvidia-ctk cdi generate`; here the GPUs are those of nvidia-smi's stand-in.
     "etc/cdi/nvidia.yaml": """\
 cdiVersion: 0.3.0
 kind: nvidia.com/gpu
@@ -37,7 +37,7 @@ devices:
         - {hostPath: /usr/bin/nvidia-smi, containerPath: /usr/bin/nvidia-smi, options: [ro, bind]}
         - {hostPath: /etc/gpuctl-lab, containerPath: /etc/gpuctl-lab, options: [ro, bind]}
 """,
-    # nspawn mounts the hierarchies of cgroup v1 read-only; runc makes a group in each.
+    # nspawn mounts the hierarchies of cgroup v1 read-only; runc creates a group in each.
     "etc/systemd/system/gpuctl-lab-cgroups.service": """\
 [Unit]
 Description=Control groups for containers
@@ -58,4 +58,4 @@ MASKED = (
     "podman.service",
     "podman.socket",
 )
-"""Units of podman that a machine which lives for minutes has no use for."""
+"""Units of podman that a machine with a life of minutes does not need."""

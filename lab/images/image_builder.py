@@ -1,10 +1,10 @@
-"""The process that makes an image, and ends with whoever wants the image.
+"""The process that builds an image, and ends when the command that requested the image ends.
 
-It is the first process of a PID namespace, in a mount namespace of its own. Its standard input is a
-pipe that only the maker holds: the pipe ends when the maker does, by Ctrl-C, kill -9 or a time-out.
-Then the process kills all others of its namespace (the kernel does, should it be killed itself),
-with whose end their mounts go, removes the half image, and ends. It also holds the lock on the
-images until then, so that nobody else builds meanwhile.
+The builder is the first process of a PID namespace, in a separate mount namespace. Its standard
+input is a pipe that only the requesting command holds: the pipe closes when that command ends, by
+Ctrl-C, kill -9 or a time-out. Then the builder kills all other processes of its namespace (if the
+builder itself is killed, the kernel does), which removes their mounts; it removes the partial image
+and ends. Until then it also holds the lock on the images, so that no other process builds.
 """
 
 import json
@@ -25,11 +25,11 @@ from lab.images import frameworks, image_recipes
 from lab.images.image_scratch import Build
 
 PATIENCE_SECONDS = 3600.0
-"""How long an image may take. `frameworks` took ten minutes on two busy processors."""
+"""The time limit for an image. `frameworks` took ten minutes on two busy processors."""
 
 END_SECONDS = 300.0
-"""How long the process may take to remove a half image, on a busy disk, before it is killed. It
-does not stop when the maker stops waiting for it."""
+"""The time limit for removing a partial image on a busy disk, after which the builder is killed.
+The builder also continues if the requesting command ends earlier."""
 
 _COMMAND = (
     *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
@@ -40,13 +40,13 @@ _MAKE = {
     "dlami": image_recipes.make_dlami,
     "frameworks": frameworks.make_frameworks,
 }
-"""What adds a flavour to a copy of the image that it is based on."""
+"""The functions that add a flavour to a copy of its base image."""
 
 
 def build_image(
     path: Path, flavour: str, base: Path | None, lock: IO[str], step: Callable[[str], None]
 ) -> None:
-    """Make the image at `path` in a process that ends with this one; LabError when it fails.
+    """Build the image at `path` in a process that ends with this one; LabError if it fails.
 
     `base` is the image to start from. `lock` is the lock on the images.
     """
@@ -60,22 +60,22 @@ def build_image(
         env=ENVIRONMENT,
         cwd=Path(__file__).parents[2],  # where `lab` is found, installed or not
         pass_fds=(lock.fileno(),),
-        start_new_session=True,  # Ctrl-C on the terminal is for the maker, which ends the pipe
+        start_new_session=True,  # Ctrl-C on the terminal ends this process, which closes the pipe
     ) as builder:
         assert builder.stdin is not None and builder.stdout is not None
         try:
             for line in builder.stdout:
-                said = json.loads(line)
-                if "step" in said:
-                    step(said["step"])
+                report = json.loads(line)
+                if "step" in report:
+                    step(report["step"])
                 else:
-                    error = LabError(said["message"], said["hint"])
+                    error = LabError(report["message"], report["hint"])
         finally:
             builder.stdin.close()
             try:
                 builder.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
-                builder.kill()  # and with it, by --kill-child, the namespace
+                builder.kill()  # --kill-child then ends the namespace too
     if builder.returncode != 0:
         raise error or LabError(
             f"the process that makes the image {flavour} ended with {builder.returncode}",
@@ -84,12 +84,12 @@ def build_image(
 
 
 def partial(path: Path) -> Path:
-    """Return the folder in which the image at `path` is made: `root`, and temporary files."""
+    """Return the folder for building the image at `path`: `root` and temporary files."""
     return path.with_name(f"partial-{path.name}")
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder in which an image was made; nothing stays mounted in it."""
+    """Unmount all file systems in a folder of an image's build, and remove the folder."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in reversed(mounts):
         if mount.startswith(f"{folder}/"):
@@ -99,10 +99,10 @@ def remove(folder: Path) -> None:
 
 
 def main() -> None:
-    """Make one image as the first process of a PID namespace; exit code 0 when it is whole."""
-    if os.getpid() != 1:  # it kills every process that it sees
+    """Build one image as the first process of a PID namespace; exit with 0 if it is complete."""
+    if os.getpid() != 1:  # it kills all processes that it can see
         raise SystemExit("lab.image_builder: must be the first process of a PID namespace")
-    os.umask(0o022)  # an image's files are for all of its users, whatever the command's mask
+    os.umask(0o022)  # all users of a machine read its files, so ignore the command's mask
     patience, flavour = float(sys.argv[1]), sys.argv[2]
     path, base = Path(sys.argv[3]), [Path(word) for word in sys.argv[4:]]
     folder = partial(path)
@@ -118,13 +118,13 @@ def main() -> None:
 
 
 def _wait(worker: int, flavour: str, patience: float) -> bool:
-    """Wait for the worker, at most as long as the maker lives; whether it has made the image."""
+    """Wait for the worker while the command lives; return whether the image is complete."""
     ended = os.pidfd_open(worker)
     ready, _, _ = select.select([sys.stdin, ended], [], [], patience)
     if ended in ready:
         return os.waitpid(worker, 0)[1] == 0
     if not ready:
-        _say(
+        _report(
             message=f"the image {flavour} was not ready after {patience:.0f} s",
             hint="see what its last step waits for; run the command again",
         )
@@ -132,17 +132,17 @@ def _wait(worker: int, flavour: str, patience: float) -> bool:
 
 
 def _kill_others() -> None:
-    """Kill every other process of the namespace, and wait until none is left."""
+    """Kill all other processes of the namespace, and wait until they have ended."""
     with suppress(ProcessLookupError):  # there is none
         os.kill(-1, signal.SIGKILL)
-    with suppress(ChildProcessError):  # all that were orphaned are our children now
+    with suppress(ChildProcessError):  # orphans became children of this process
         while True:
             os.wait()
 
 
 def _work(flavour: str, folder: Path, base: list[Path]) -> NoReturn:
-    """Make the image in `root` of the folder; the exit code says whether it is whole."""
-    build = Build(folder / "root", folder / "tmp", lambda step: _say(step=step))
+    """Build the image in `root` of the folder; exit with 0 if it is complete."""
+    build = Build(folder / "root", folder / "tmp", lambda step: _report(step=step))
     try:
         build.scratch.mkdir(parents=True)
         for image in base:
@@ -151,19 +151,19 @@ def _work(flavour: str, folder: Path, base: list[Path]) -> NoReturn:
         _MAKE[flavour](build)
         code = 0
     except LabError as error:
-        _say(message=error.message, hint=error.hint)
+        _report(message=error.message, hint=error.hint)
         code = 1
     except Exception as error:
         hint = f"check that {folder.parent} has room, `df -h {folder.parent}`, and is writable"
-        _say(message=f"cannot make the image: {type(error).__name__}: {error}", hint=hint)
+        _report(message=f"cannot make the image: {type(error).__name__}: {error}", hint=hint)
         code = 1
     os._exit(code)
 
 
-def _say(**said: str) -> None:
-    """Write one line to the maker, which may be gone."""
-    with suppress(BrokenPipeError):  # who is gone is told nothing
-        os.write(1, (json.dumps(said) + "\n").encode())
+def _report(**fields: str) -> None:
+    """Write one line to the requesting command, which may have ended."""
+    with suppress(BrokenPipeError):  # the command has ended
+        os.write(1, (json.dumps(fields) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the lab adds to a plain Debian to make its machines' images."""
+"""The files that the lab adds to a plain Debian for its machines' images."""
 
 import re
 import shutil
@@ -16,8 +16,8 @@ _PUBLIC_SOURCES = (
 )
 
 _FILES = {
-    # Which data source: the machine's own seed. Without the list ds-identify and cloud-init ask
-    # the network for a metadata service. Hosts: Open MPI hangs where a machine's name is unknown.
+    # The data source is the machine's seed. Without the list, ds-identify and cloud-init search the
+    # network for a metadata service. Hosts: Open MPI hangs if a machine's name does not resolve.
     "etc/cloud/cloud.cfg.d/90_lab.cfg": """\
 datasource_list: [NoCloud, None]
 locale: false
@@ -37,12 +37,12 @@ services: files
 ethers: files
 rpc: files
 """,
-    # A machine that is told to power off is gone in seconds, whatever a job's process thinks.
+    # A machine powers off within seconds, even if a job's process ignores signals.
     "etc/systemd/system.conf.d/90-lab.conf": """\
 [Manager]
 DefaultTimeoutStopSec=10s
 """,
-    # networkd would wait 13 seconds for an IPv6 router before it calls host0 configured.
+    # networkd would wait 13 seconds for an IPv6 router before it reports host0 as configured.
     "etc/systemd/network/10-cloud-init-host0.network.d/90-lab.conf": """\
 [Network]
 LinkLocalAddressing=no
@@ -63,7 +63,7 @@ Storage=volatile
 }
 
 _MOUNTS = ("usr/sbin/mount.nfs4", "usr/sbin/mount.lustre")
-"""Programs of mount(8) for kinds of file systems, which have one stand-in."""
+"""Programs that mount(8) runs for types of file systems; one stand-in replaces them all."""
 
 _STAND_INS = Path(__file__).with_name("stand_ins")
 _TOOLS = {
@@ -95,19 +95,19 @@ This is the lab's: there is no EFA here for NCCL to use.
 
 
 def stock_parts() -> tuple[str, ...]:
-    """All that decides what a stock image has beside its packages, for the recipe's hash."""
+    """Return all that determines a stock image in addition to its packages, for the hash."""
     certificates = (c.name + c.read_text(errors="replace") for c in _host_certificates())
     mount = (_STAND_INS / "mount_shared.py").read_text()
     return (str(_FILES), _host_sources(), _host_apt_settings(), mount, *_MOUNTS, *certificates)
 
 
 def software_parts() -> tuple[str, ...]:
-    """All that decides what a dlami image has beside stock and its packages."""
+    """Return all that determines a dlami image in addition to stock and its packages."""
     tools = (path + (_STAND_INS / name).read_text() for name, path in _TOOLS.items())
     return (str(_SOFTWARE_FILES), *container_files.MASKED, *tools)
 
 
-def for_mmdebstrap(folder: Path) -> tuple[Path, Path]:
+def write_mmdebstrap_files(folder: Path) -> tuple[Path, Path]:
     """Write the host's Debian mirror (deb822) and apt settings as files that mmdebstrap reads."""
     sources, settings = folder / "debian.sources", folder / "apt.conf"
     sources.write_text(_host_sources())
@@ -116,7 +116,7 @@ def for_mmdebstrap(folder: Path) -> tuple[Path, Path]:
 
 
 def install(root: Path) -> None:
-    """The stock image's settings are in `root`, and the host's own certificate authorities."""
+    """Write the stock image's settings and the host's certificate authorities to `root`."""
     _write(root, _FILES)
     for name in _MOUNTS:
         shutil.copyfile(_STAND_INS / "mount_shared.py", root / name)
@@ -128,7 +128,7 @@ def install(root: Path) -> None:
 
 
 def install_software_settings(root: Path) -> None:
-    """The dlami image's settings are in `root`, and its stand-ins for the tools of GPUs and EFA."""
+    """Write the dlami image's settings and its stand-ins for tools of GPUs and EFA to `root`."""
     _write(root, _SOFTWARE_FILES)
     for name, path in _TOOLS.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -143,12 +143,12 @@ def _write(root: Path, files: dict[str, str]) -> None:
 
 
 def _host_certificates() -> list[Path]:
-    """Authorities that this host trusts beside the distribution's: a closed network's mirror."""
+    """Return authorities that this host trusts in addition, such as that of a private mirror."""
     return sorted(_HOST_CERTIFICATES.glob("*.crt"))
 
 
 def _host_sources() -> str:
-    """The host's own mirror of Debian 12 where it has one, the public one otherwise (deb822)."""
+    """Return the host's mirror of Debian 12 if it has one, else the public one (deb822)."""
     shown = _apt("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)")
     suites = {suite for _, suite in _PUBLIC_SOURCES}
     words = [line.split() for line in shown.splitlines()]
@@ -161,14 +161,14 @@ def _host_sources() -> str:
 
 
 def _host_apt_settings() -> str:
-    """How the host's apt fetches: proxies, certificates, checks of dates."""
+    """Return the download settings of the host's apt: proxies, certificates, checks of dates."""
     wanted = re.compile(r"Acquire::(https?|Check-[A-Za-z-]+|Retries)\b.*", re.IGNORECASE)
     lines = _apt("apt-config", "dump").splitlines()
     return "".join(f"{line}\n" for line in lines if wanted.match(line) and '""' not in line)
 
 
 def _apt(*argv: str) -> str:
-    """What apt says; nothing where the host has no apt."""
+    """Return the output of apt; an empty text if the host has no apt."""
     try:
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

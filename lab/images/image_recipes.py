@@ -1,7 +1,7 @@
-"""How the flavours `stock` and `dlami` are made: Debian, real cloud-init, and the lab's stand-ins.
+"""The recipes of `stock` and `dlami`: Debian, real cloud-init, and the lab's stand-ins.
 
-`lab.images.frameworks` has the third flavour's recipe. A recipe runs in the process that makes the
-image (`lab.images.image_builder`); what decides its result is in the image's name
+`lab.images.frameworks` has the third flavour's recipe. A recipe runs in the process that builds the
+image (`lab.images.image_builder`). A hash of all that determines its result is in the image's name
 (`lab.images.image`).
 """
 
@@ -14,7 +14,7 @@ from config.errors import LabError
 from config.run.run_file import Collective
 from lab.host import ENVIRONMENT, call
 from lab.images import container_files, image_files
-from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, made_in_scratch
+from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scratch
 
 _RELEASE = "bookworm"
 _STOCK_PACKAGES = (
@@ -24,7 +24,7 @@ _STOCK_PACKAGES = (
 _SOFTWARE_PACKAGES = ("openmpi-bin", "podman", "runc")
 _BUILD_PACKAGES = ("gcc", "libc6-dev", "libopenmpi-dev")
 _UNITS_ENABLED = ("systemd-networkd.service", "ssh.service")
-# A machine lives for minutes: what looks after it for months only costs it seconds of boot.
+# A machine lives for minutes: units for long-term maintenance would only delay its boot by seconds.
 _UNITS_MASKED = (
     "apt-daily.timer",
     "apt-daily-upgrade.timer",
@@ -59,21 +59,21 @@ all:
 
 
 def stock_parts() -> tuple[str, ...]:
-    """Return all that decides what a stock image has."""
+    """Return all that determines a stock image."""
     packages = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED)
     return (*packages, *image_files.stock_parts(), SOURCE.read_text(), _MAKEFILE)
 
 
 def dlami_parts() -> tuple[str, ...]:
-    """Return all that decides what a dlami image has in addition to stock."""
+    """Return all that determines a dlami image in addition to stock."""
     software = (*TEST_NAMES, *_SOFTWARE_PACKAGES, *_BUILD_PACKAGES)
     return (*software, *image_files.software_parts())
 
 
 def make_stock(build: Build) -> None:
-    """Make a plain Debian that cloud-init will make its own."""
+    """Build a plain Debian that cloud-init configures at its first boot."""
     root = build.root
-    sources, apt_settings = image_files.for_mmdebstrap(build.scratch)
+    sources, apt_settings = image_files.write_mmdebstrap_files(build.scratch)
     _follow(
         build,
         "mmdebstrap",
@@ -109,7 +109,7 @@ def make_dlami(build: Build) -> None:
     call("chroot", root, "apt-get", "-qq", "update")
     call("chroot", root, *INSTALL, *_SOFTWARE_PACKAGES)
     build.step("building the CPU stand-in for nccl-tests")
-    program = made_in_scratch(root, _BUILD_PACKAGES, _COMPILE, SOURCE.read_bytes())
+    program = build_in_scratch(root, _BUILD_PACKAGES, _COMPILE, SOURCE.read_bytes())
     tests = root / _TESTS
     tests.mkdir(parents=True)
     (tests / TEST_NAMES[0]).write_bytes(program)
@@ -126,9 +126,9 @@ def make_dlami(build: Build) -> None:
 
 
 def _follow(build: Build, *argv: str) -> None:
-    """Run the command and report its lines as steps; LabError with its last complaint.
+    """Run the command and report its lines as steps; LabError with its last message.
 
-    Its temporary files go with the build.
+    The end of the build removes its temporary files.
     """
     complaint = "it said nothing"
     with subprocess.Popen(
@@ -152,7 +152,7 @@ def _follow(build: Build, *argv: str) -> None:
 
 
 def _forget_identity(root: Path) -> None:
-    """Remove what would give two machines one identity: each makes its own when it boots."""
+    """Remove the files that identify a machine: each machine creates new ones when it boots."""
     for name in ("etc/hostname", "etc/resolv.conf", "var/lib/dbus/machine-id"):
         (root / name).unlink(missing_ok=True)
     for key in (root / "etc/ssh").glob("ssh_host_*"):

@@ -1,7 +1,7 @@
-"""Commands in an image that is being made, and builds that leave nothing in it but their product.
+"""Commands in an image during its build, and compilations that add only their product to it.
 
-Compilers and headers are far larger than what they make. They are installed into an overlay of the
-image that is gone with the process, however that ends.
+Compilers and headers are far larger than their product. The lab installs them into an overlay of
+the image, which the kernel removes when the process ends, in whatever way.
 """
 
 import os
@@ -25,15 +25,15 @@ INSTALL = (
     "--no-install-recommends",
     "-o=Dpkg::Options::=--force-unsafe-io",
 )
-"""The words before the packages that an image gets."""
+"""The command that installs packages into an image, without the packages."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """An image that is being made.
+    """An image that is being built.
 
-    `root` is its root file system, `scratch` a folder for files that go with the build. `step`
-    reports what is being done.
+    `root` is its root file system, `scratch` a folder for files that the end of the build removes.
+    `step` reports the current step.
     """
 
     root: Path
@@ -41,8 +41,8 @@ class Build:
     step: Callable[[str], None]
 
 
-# In a mount namespace of its own. pip and what it builds look into /proc. The shell's variables are
-# not exported: builds know names such as MAKE and INSTALL.
+# Runs in a separate mount namespace. pip and the builds that it runs read /proc. The shell's
+# variables are not exported, because builds use names such as MAKE and INSTALL.
 _SCRATCH = """
 set -e
 scratch=$1 lower=$2 make=$3
@@ -58,10 +58,13 @@ exec chroot "$scratch/root" sh -c "$make"
 """
 
 
-def made_in_scratch(root: Path, packages: tuple[str, ...], make: str, source: bytes = b"") -> bytes:
-    """What the shell commands `make` wrote to stdout in a copy of `root` that has the packages.
+def build_in_scratch(
+    root: Path, packages: tuple[str, ...], make: str, source: bytes = b""
+) -> bytes:
+    """Run the shell commands `make` in a copy of `root` with the packages; return their stdout.
 
-    `source` is in its file /tmp/source. `root` stays as it was. LabError with the last complaint.
+    The copy has `source` in the file /tmp/source. `root` does not change. If a command fails, raise
+    LabError with its last message.
     """
     words = (str(root / "mnt"), str(root), make, *INSTALL, *packages)
     done = subprocess.run(
@@ -72,8 +75,8 @@ def made_in_scratch(root: Path, packages: tuple[str, ...], make: str, source: by
         env=_environment(),
     )
     if done.returncode != 0:
-        said = (done.stderr.decode(errors="replace").strip() or "it said nothing").splitlines()[-1]
-        raise LabError(f"a build for the image failed: {said}", NETWORK_HINT)
+        last = (done.stderr.decode(errors="replace").strip() or "it said nothing").splitlines()[-1]
+        raise LabError(f"a build for the image failed: {last}", NETWORK_HINT)
     return done.stdout
 
 
@@ -81,7 +84,7 @@ _WITH_PROC = 'root=$1; shift; mount -t proc proc "$root/proc" && exec chroot "$r
 
 
 def run_inside(root: Path, *argv: str, hint: str = NETWORK_HINT) -> None:
-    """The command has succeeded in the image; LabError with its last complaint."""
+    """Run the command in the image; LabError with its last message if it fails."""
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", _WITH_PROC, "sh", str(root), *argv],
         stdin=subprocess.DEVNULL,
@@ -92,12 +95,12 @@ def run_inside(root: Path, *argv: str, hint: str = NETWORK_HINT) -> None:
         env=_environment(),
     )
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        raise LabError(f"`{argv[0]}` failed in the image: {said}", hint)
+        last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise LabError(f"`{argv[0]}` failed in the image: {last}", hint)
 
 
 def _environment() -> dict[str, str]:
-    """How the host reaches package indexes (proxies, pip's mirror), and none of its other ways."""
-    ways = ("http_proxy", "https_proxy", "no_proxy", "pip_index_url", "pip_extra_index_url")
-    kept = {name: value for name, value in os.environ.items() if name.lower() in ways}
+    """Return the host's settings for package indexes (proxies, pip's mirror), and no others."""
+    names = ("http_proxy", "https_proxy", "no_proxy", "pip_index_url", "pip_extra_index_url")
+    kept = {name: value for name, value in os.environ.items() if name.lower() in names}
     return {**kept, "PATH": SEARCH_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8"}

@@ -1,7 +1,7 @@
-"""Wheels that were built from source, kept in the cache: an image made again needs no compiler.
+"""A cache of wheels that were built from source: a second build of an image needs no compiler.
 
-A set of wheels is a folder. Its name has a digest of what decides how they are built, and one of
-what is in them, so that a set of which a part is missing or damaged is never installed.
+A set of wheels is a folder. Its name contains a digest of all that determines the build, and a
+digest of the wheels, so that an incomplete or damaged set is never installed.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from pathlib import Path
 from lab.places import images
 
 
-def kept_wheels(
+def ensure_wheels(
     parts: tuple[str, ...], scratch: Path, build: Callable[[Path], None]
 ) -> tuple[Path, ...]:
-    """Return the wheels that `parts` decide from the cache, sorted; `build` them when it has none.
+    """Return the wheels that `parts` determine, sorted; `build` them if the cache has none.
 
-    `build` is given an empty folder in `scratch`, which must be on the file system of the cache.
+    `build` writes them to an empty folder in `scratch`, which must be on the cache's file system.
     """
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
     store = images() / "wheels"

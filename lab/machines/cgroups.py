@@ -1,8 +1,8 @@
 """Control groups of the lab's machines: one for each machine, in every hierarchy of the host.
 
-A machine's systemd makes groups of its own. Shared with the caller's, units inside fail at random
-(status=219/CGROUP, seen on a host with cgroup v1), so each machine starts in fresh ones. They are
-also how a machine's processes are found when whoever booted it is gone.
+A machine's systemd creates groups. If it shared the caller's group, units inside would fail at
+random (status=219/CGROUP, seen on a host with cgroup v1), so each machine starts in new groups.
+They also identify a machine's processes after the process that booted it has ended.
 """
 
 import os
@@ -16,15 +16,16 @@ from lab.places import Places
 
 
 def hierarchies() -> tuple[Path, ...]:
-    """Where the host's cgroup hierarchies are mounted: one for v2, one per controller for v1."""
+    """Return the mount points of the cgroup hierarchies: one for v2, one per controller for v1."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return tuple(Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2"))
 
 
 def create(places: Places, machine: str) -> tuple[Path, ...]:
-    """The machine's group in every hierarchy: a process moved to all of them is in the machine's.
+    """Create the machine's group in every hierarchy and return them all.
 
-    LabError when the host does not let us.
+    A process that is moved into all of them belongs to the machine. LabError if the host forbids
+    it.
     """
     groups = []
     for hierarchy in hierarchies():
@@ -43,7 +44,7 @@ def create(places: Places, machine: str) -> tuple[Path, ...]:
 
 
 def machines(places: Places) -> tuple[str, ...]:
-    """Return every machine of the lab that has a group."""
+    """Return the names of the lab's machines that have a group, sorted."""
     found = {
         group.name
         for hierarchy in hierarchies()
@@ -54,44 +55,44 @@ def machines(places: Places) -> tuple[str, ...]:
 
 
 def processes(places: Places, machine: str) -> set[int]:
-    """The process ids of everything that runs in the machine, systemd-nspawn included."""
+    """Return the ids of all processes of the machine, including systemd-nspawn."""
     found: set[int] = set()
     for hierarchy in hierarchies():
-        # Groups come and go while they are read; os.walk passes over those that went.
+        # Groups appear and disappear while they are read; os.walk skips those that disappeared.
         for group, _, _ in os.walk(hierarchy / places.cgroup / machine):
-            with suppress(OSError):  # the group has gone, and what was in it
+            with suppress(OSError):  # the group and its processes have ended
                 found.update(int(pid) for pid in Path(group, "cgroup.procs").read_text().split())
     return found - {0}
 
 
 def kill(places: Places, machine: str, timeout: float = 10.0) -> None:
-    """No process of the machine is left; LabError when the kernel keeps one for `timeout`."""
+    """Kill all processes of the machine; LabError if one still exists after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while left := processes(places, machine):
         for pid in left:
-            with suppress(ProcessLookupError):  # it has ended
+            with suppress(ProcessLookupError):  # the process has ended
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             raise LabError(
                 f"processes of machine {machine} do not die: {sorted(left)}",
                 f"see what they wait for in /proc/PID/stack, then `{places.command('stop')}`",
             )
-        # The kernel has no event for "cgroup v1 is empty"; a killed machine is gone in ~20 ms.
+        # The kernel has no event for an empty group of cgroup v1; a killed machine ends in ~20 ms.
         time.sleep(0.01)
 
 
 def remove(places: Places, machine: str) -> None:
-    """The machine's groups are gone, and ours with the last machine; its processes must be."""
+    """Remove the machine's groups, and the lab's with its last machine; no process may be left."""
     for hierarchy in hierarchies():
         top = hierarchy / places.cgroup
         nested = [Path(group) for group, _, _ in os.walk(top / machine, topdown=False)]
         for group in (*nested, top):
-            with suppress(OSError):  # not there, or other machines are
+            with suppress(OSError):  # it does not exist, or it has other machines
                 group.rmdir()
 
 
 def _inherit_cpuset(hierarchy: Path, group: Path) -> None:
-    """A v1 cpuset group takes no process before it has processors and memory nodes."""
+    """Copy the parent's cpuset: a v1 group accepts no process without processors and memory."""
     for setting in ("cpuset.cpus", "cpuset.mems"):
         own = group / setting
         if (hierarchy / "tasks").exists() and own.exists() and not own.read_text().strip():

@@ -1,4 +1,4 @@
-"""What this host does not let the lab's machines have, so that no node is blamed for it."""
+"""The limits that this host sets for the lab's machines, so that no check blames a node."""
 
 import resource
 from pathlib import Path
@@ -7,10 +7,11 @@ _CAP_SYS_RESOURCE = 24  # capability.h: raise resource limits
 
 
 def locked_memory() -> int | None:
-    """Bytes that a process in a machine may lock at most; None when the lab can lift the limit.
+    """Return the bytes that a machine's process may lock; None if the lab can remove the limit.
 
-    EFA's driver locks what it registers; on AWS the limit is lifted. Some virtual machines lack
-    the capability to do so even for root, and then this is the lab's limit, not a node's fault.
+    EFA's driver locks the memory that it registers; instances on AWS have no limit. On some
+    virtual machines even root lacks the capability to remove it: then the limit is the host's, and
+    no defect of a node.
     """
     if _may_raise_limits():
         return None

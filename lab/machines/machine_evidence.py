@@ -1,7 +1,7 @@
-"""What a machine of the lab shows of itself when nobody can log in to it any more.
+"""Evidence about a machine of the lab that no longer accepts logins.
 
-The host asks, in the machine's namespaces, so it works without the machine's network. Bounded in
-time and size; a source that cannot be asked says so in its own text.
+The host runs the commands in the machine's namespaces, so they need no network of the machine.
+Time and size are limited. If a source fails, its text contains the error.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ from lab.machines import cgroups
 from lab.places import Places
 
 LIMIT_S = 5.0
-_SIZE = 64 * 1024  # characters of one source: its end
+_SIZE = 64 * 1024  # characters of a source to keep: the last ones
 
 _INSIDE = {
     "neighbours": "ip -s neigh show",
@@ -27,7 +27,7 @@ _INSIDE = {
 
 
 def evidence(places: Places, instance_id: str) -> dict[str, str]:
-    """Return what the machine and the host show of it: a text by the name of its source."""
+    """Return the evidence of machine and host: source names mapped to texts."""
     leader = _leader(places, instance_id)
     commands = {"links": _links(leader), "kernel": ["dmesg", "--ctime"]}
     if leader is not None:
@@ -45,7 +45,7 @@ def evidence(places: Places, instance_id: str) -> dict[str, str]:
 
 
 def _leader(places: Places, instance_id: str) -> int | None:
-    """Return the machine's process 1, as the host numbers it; None when it does not run."""
+    """Return the host's id of the machine's process 1; None if the machine does not run."""
     for pid in cgroups.processes(places, instance_id):
         numbers = _status(pid).get("NSpid", "").split()
         if len(numbers) > 1 and numbers[1] == "1":
@@ -54,14 +54,14 @@ def _leader(places: Places, instance_id: str) -> int | None:
 
 
 def _links(leader: int | None) -> list[str]:
-    """Return the command that shows the lab's bridge, in whose namespace systemd-nspawn runs."""
+    """Return the command that shows the lab's bridge; systemd-nspawn runs in its namespace."""
     nspawn = _status(leader).get("PPid", "") if leader is not None else ""
     shown = ["sh", "-c", "ip -s -d link show; bridge fdb show; ip neigh show"]
     return ["nsenter", f"--net=/proc/{nspawn}/ns/net", *shown] if nspawn else ["true"]
 
 
 def _status(pid: int) -> dict[str, str]:
-    """Return the fields of /proc/PID/status; none when the process is gone."""
+    """Return the fields of /proc/PID/status; none if the process has ended."""
     with suppress(OSError):  # it has ended
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -69,7 +69,7 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def _stacks(places: Places, instance_id: str) -> str:
-    """Return where in the kernel the machine's processes wait: who is stuck, and in what."""
+    """Return the kernel stacks of the machine's processes, which show where they wait."""
     texts = []
     for pid in sorted(cgroups.processes(places, instance_id)):
         status = _status(pid)
@@ -90,7 +90,7 @@ def _files(*paths: Path) -> str:
 
 
 def _output_of(argv: list[str]) -> str:
-    """Return what the command printed, behind a line with the command and the time."""
+    """Return a line with the command and the time, followed by the command's output."""
     head = f"$ {' '.join(argv)}   # {time.strftime('%H:%M:%S UTC', time.gmtime())}\n"
     try:
         process = subprocess.Popen(
@@ -102,5 +102,5 @@ def _output_of(argv: list[str]) -> str:
         output, ended = process.communicate(timeout=LIMIT_S)[0], ""
     except subprocess.TimeoutExpired as late:
         output, ended = late.output or b"", f"\n(not done within {LIMIT_S:g} s)\n"
-        process.kill()  # and not waited for: what hangs in the kernel does not die
+        process.kill()  # and do not wait for it: a process that hangs in the kernel does not end
     return head + output.decode(errors="replace")[-_SIZE:] + ended

@@ -1,4 +1,4 @@
-"""Spot instances of the running lab, by what people call them."""
+"""The running lab's spot instances, by the names that people use."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from config.target import Target
 
 
 def instance_ids(names: Sequence[str], target: Target) -> tuple[str, ...]:
-    """The ids of running spot instances: of ids as they are, of node names as `demo-node1`.
+    """Return the ids of running spot instances, given by id or by node name (`demo-node1`).
 
-    InputError for one that is none in the target's region.
+    Raise InputError for a name that no spot instance in the target's region has.
     """
     ec2 = boto3.client(
         "ec2",

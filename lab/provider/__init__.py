@@ -1,9 +1,9 @@
 """A Pulumi provider for the `aws` resource types that gpuctl's program uses, over boto3.
 
-The real AWS plugin speaks to AWS's own endpoints and weighs hundreds of megabytes. This one makes
-the same resources through the lab's API, and is honest in what a plan shows: it rejects what it
-does not know, replaces what AWS cannot change, and reads what is really there.
+The real AWS plugin uses AWS's endpoints and has hundreds of megabytes. This one creates the same
+resources through the lab's API. Its plans are exact: it rejects unknown inputs, replaces resources
+that AWS cannot change, and reads the actual state.
 
-`server` is the gRPC side, `resource` what a type is, `difference` compares, `network`, `security`
-and `compute` hold the types, `table` lists them.
+`server` is the gRPC side, `resource` the base class of a type, `difference` compares properties.
+`table` lists the types, which are in the other modules.
 """

@@ -24,7 +24,7 @@ class PlacementGroup(Resource):
     computed = frozenset({"arn", "placementGroupId"})
 
     def problems(self, inputs: Properties) -> dict[str, str]:
-        """The strategy is one of EC2's."""
+        """Return a problem if the strategy is not one of EC2's."""
         strategy = inputs.get("strategy", UNKNOWN)
         if strategy not in ("cluster", "partition", "spread", UNKNOWN):
             return {
@@ -34,7 +34,7 @@ class PlacementGroup(Resource):
         return {}
 
     def create(self, inputs: Properties) -> str:
-        """The group exists."""
+        """Create the group; its id is its name."""
         self.ec2.create_placement_group(
             GroupName=inputs["name"],
             Strategy=inputs["strategy"],
@@ -43,7 +43,7 @@ class PlacementGroup(Resource):
         return str(inputs["name"])
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Strategy, id and tags."""
+        """Return the group's strategy, id and tags."""
         group = first(
             lambda: self.ec2.describe_placement_groups(GroupNames=[resource_id])["PlacementGroups"]
         )
@@ -58,19 +58,19 @@ class PlacementGroup(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """The tags are as asked for."""
+        """Change the tags."""
         self.retag(str(state["placementGroupId"]), state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The group is gone; AWS refuses as long as an instance is in it."""
+        """Delete the group; AWS refuses while an instance is in it."""
         self.ec2.delete_placement_group(GroupName=resource_id)
 
 
 class Instance(Resource):
-    """`aws.ec2.Instance`, launched from a template or from its own inputs.
+    """`aws.ec2.Instance`, launched from a template or from its inputs.
 
-    The real provider changes user data in place by stopping the instance where
-    `userDataReplaceOnChange` is not set; this one always replaces.
+    Without `userDataReplaceOnChange`, the real provider stops the instance and changes user data in
+    place; this one always replaces the instance.
     """
 
     token = "aws:ec2/instance:Instance"  # noqa: S105
@@ -114,13 +114,13 @@ class Instance(Resource):
     )
 
     def problems(self, inputs: Properties) -> dict[str, str]:
-        """An instance has an image and a type, of its own or by a template."""
+        """Return a problem if neither inputs nor a template set image and type."""
         if "launchTemplate" not in inputs and not {"ami", "instanceType"} <= set(inputs):
             return {"ami": "one of `ami,instance_type,launch_template` must be specified"}
         return {}
 
     def create(self, inputs: Properties) -> str:
-        """EC2 has accepted the launch."""
+        """Launch the instance; return its id when EC2 has accepted the launch."""
         request = _launch(inputs)
         if root := inputs.get("rootBlockDevice"):
             image = self.ec2.describe_images(ImageIds=[inputs["ami"]])["Images"][0]
@@ -131,11 +131,11 @@ class Instance(Resource):
         return launched["Instances"][0]["InstanceId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """The instance runs."""
+        """Wait until the instance runs."""
         self._wait_for(resource_id, "running")
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """What runs; an instance that is ending is as good as gone."""
+        """Return the instance's properties; None also while it is shutting down."""
         instance = self._describe(resource_id)
         if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
             return None
@@ -158,7 +158,7 @@ class Instance(Resource):
         return {**state, **there}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """What differs is as asked for; another type costs a stop and a start."""
+        """Change what differs; a new instance type requires a stop and a start."""
         changed = {name for name in self.updating if state.get(name) != inputs.get(name)}
         if "vpcSecurityGroupIds" in changed:
             self.ec2.modify_instance_attribute(
@@ -182,7 +182,7 @@ class Instance(Resource):
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The instance is terminated; its interfaces and volumes went with it."""
+        """Terminate the instance, which also removes its interfaces and volumes."""
         self.ec2.terminate_instances(InstanceIds=[resource_id])
         self._wait_for(resource_id, "terminated")
 
@@ -193,7 +193,7 @@ class Instance(Resource):
         return None if reservation is None else reservation["Instances"][0]
 
     def _wait_for(self, resource_id: str, wanted: str) -> None:
-        """The instance is in the state; raises RuntimeError when it ended instead."""
+        """Wait until the instance is in the state; RuntimeError if it terminates instead."""
 
         def reached() -> bool:
             instance = self._describe(resource_id)
@@ -225,7 +225,7 @@ class Instance(Resource):
 
 
 def _launch(inputs: Properties) -> dict[str, Any]:
-    """RunInstances' parameters for an instance's inputs."""
+    """Return RunInstances' parameters for an instance's inputs."""
     plain = {
         "ImageId": inputs.get("ami"),
         "InstanceType": inputs.get("instanceType"),
@@ -252,7 +252,7 @@ def _template(template: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _interface(inputs: Properties) -> list[dict[str, Any]]:
-    """The one interface of an instance that is launched by its own inputs."""
+    """Return the only interface of an instance that is launched without a template."""
     if not inputs.get("subnetId"):
         return []
     public = inputs.get("associatePublicIpAddress")
@@ -268,7 +268,7 @@ def _interface(inputs: Properties) -> list[dict[str, Any]]:
 
 
 def _upper(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """EC2's names for flat options."""
+    """Return flat options under EC2's names."""
     given = (options or {}).items()
     return {name[0].upper() + name[1:]: value for name, value in given if value is not None}
 

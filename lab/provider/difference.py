@@ -1,4 +1,4 @@
-"""What differs between what is there and what is asked for."""
+"""The differences between a resource's state and its inputs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ class Difference:
 
     @property
     def property(self) -> str:
-        """The resource's property that the path lies in."""
+        """The resource's property that contains the path."""
         return self.path.partition(".")[0].partition("[")[0]
 
 
 def differences(
     state: Properties, old_inputs: Properties, inputs: Properties, replacing: frozenset[str]
 ) -> tuple[Difference, ...]:
-    """All differences between `state`, as last read, and `inputs`.
+    """Return all differences between `state`, as last read, and `inputs`.
 
-    What was never asked for may be as it likes: a property counts when it is in `inputs`, or when
-    it was in `old_inputs` and is asked for no more. `replacing` are the properties that AWS cannot
-    change on a living resource.
+    A property counts if it is in `inputs`, or if it was in `old_inputs` and is not in `inputs` any
+    more; other properties may have any value. `replacing` are the properties that AWS cannot change
+    on an existing resource.
     """
     found = []
     for name in sorted({*inputs, *old_inputs}):
@@ -64,7 +64,7 @@ def _compare_mappings(
 
 def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[tuple[str, Kind]]:
     if all(isinstance(item, str) for item in [*old, *new]) and sorted(old) == sorted(new):
-        return  # ids and addresses in another order are the same set
+        return  # lists of ids and addresses are sets: their order does not matter
     for index in range(max(len(old), len(new))):
         before = old[index] if index < len(old) else None
         after = new[index] if index < len(new) else None
@@ -72,12 +72,12 @@ def _compare_lists(path: str, old: list[Any], new: list[Any]) -> Iterator[tuple[
 
 
 def _empty(value: Any) -> bool:
-    """Absent, false and empty are one to AWS."""
+    """Return whether the value is absent, false or empty: AWS treats them alike."""
     return value in (None, "", [], {}) or value is False
 
 
 def _equal(old: Any, new: Any) -> bool:
-    """Equal as AWS sees it: template fields carry booleans and numbers as text."""
+    """Return whether AWS treats both alike: templates contain booleans and numbers as text."""
     if isinstance(old, str) != isinstance(new, str):
         return str(old).lower() == str(new).lower()
     return bool(old == new)

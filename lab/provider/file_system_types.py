@@ -18,7 +18,7 @@ class FileSystem(Resource):
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """The file system exists."""
+        """Create the file system; return its id."""
         made = self.aws.create_file_system(
             CreationToken=inputs["creationToken"],
             Encrypted=inputs.get("encrypted", False),
@@ -28,11 +28,11 @@ class FileSystem(Resource):
         return str(made["FileSystemId"])
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It is available."""
+        """Wait until it is available."""
         wait(lambda: self._state(resource_id) == "available", f"EFS file system {resource_id}")
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """What EFS says of it."""
+        """Return EFS's description of the file system."""
         there = self._describe(resource_id)
         if there is None:
             return None
@@ -49,7 +49,7 @@ class FileSystem(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Throughput and tags are as asked for."""
+        """Change the throughput mode and the tags."""
         if state.get("throughputMode") != inputs.get("throughputMode"):
             self.aws.update_file_system(
                 FileSystemId=resource_id, ThroughputMode=inputs["throughputMode"]
@@ -61,7 +61,7 @@ class FileSystem(Resource):
             self.aws.tag_resource(ResourceId=resource_id, Tags=aws_tags(new))
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The file system is gone."""
+        """Delete the file system, and wait until it is deleted."""
         self.aws.delete_file_system(FileSystemId=resource_id)
         wait(lambda: self._describe(resource_id) is None, f"deletion of {resource_id}")
 
@@ -75,7 +75,7 @@ class FileSystem(Resource):
 
 
 class MountTarget(Resource):
-    """`aws.efs.MountTarget`: a file system's interface in a subnet. EFS gives it no tags."""
+    """`aws.efs.MountTarget`: a file system's interface in a subnet. It has no tags on AWS."""
 
     token = "aws:efs/mountTarget:MountTarget"  # noqa: S105
     title = "EFS (Elastic File) Mount Target"
@@ -87,7 +87,7 @@ class MountTarget(Resource):
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """The mount target exists."""
+        """Create the mount target; return its id."""
         made = self.aws.create_mount_target(
             FileSystemId=inputs["fileSystemId"],
             SubnetId=inputs["subnetId"],
@@ -96,11 +96,11 @@ class MountTarget(Resource):
         return str(made["MountTargetId"])
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It is available."""
+        """Wait until it is available."""
         wait(lambda: self._state(resource_id) == "available", f"EFS mount target {resource_id}")
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Where it is, and its security groups."""
+        """Return its subnet, addresses and security groups."""
         there = self._describe(resource_id)
         if there is None:
             return None
@@ -115,13 +115,13 @@ class MountTarget(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Its security groups are as asked for."""
+        """Change its security groups."""
         self.aws.modify_mount_target_security_groups(
             MountTargetId=resource_id, SecurityGroups=inputs["securityGroups"]
         )
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The mount target is gone."""
+        """Delete the mount target, and wait until it is deleted."""
         self.aws.delete_mount_target(MountTargetId=resource_id)
         wait(lambda: self._describe(resource_id) is None, f"deletion of {resource_id}")
 
@@ -135,8 +135,9 @@ class MountTarget(Resource):
 
 
 class LustreFileSystem(Resource):
-    """`aws.fsx.LustreFileSystem`. A change of its size or speed would take AWS hours: the program
-    asks for a replacement, and the lab knows no other change than that of tags.
+    """`aws.fsx.LustreFileSystem`. The lab can change only its tags in place.
+
+    A change of its size or speed would take AWS hours, so the program asks for a replacement.
     """
 
     token = "aws:fsx/lustreFileSystem:LustreFileSystem"  # noqa: S105
@@ -151,7 +152,7 @@ class LustreFileSystem(Resource):
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """The file system exists."""
+        """Create the file system; return its id."""
         lustre = {"DeploymentType": inputs.get("deploymentType", "SCRATCH_1")}
         if inputs.get("perUnitStorageThroughput") is not None:
             lustre["PerUnitStorageThroughput"] = int(inputs["perUnitStorageThroughput"])
@@ -167,11 +168,11 @@ class LustreFileSystem(Resource):
         return str(made["FileSystem"]["FileSystemId"])
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It is available."""
+        """Wait until it is available."""
         wait(lambda: self._state(resource_id) == "AVAILABLE", f"FSx file system {resource_id}")
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """What FSx says of it; it does not tell its security groups."""
+        """Return FSx's description of the file system, which contains no security groups."""
         there = self._describe(resource_id)
         if there is None:
             return None
@@ -187,14 +188,14 @@ class LustreFileSystem(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Its tags are as asked for."""
+        """Change its tags."""
         arn, old, new = state["arn"], state.get("tags") or {}, inputs.get("tags") or {}
         if gone := sorted(set(old) - set(new)):
             self.aws.untag_resource(ResourceARN=arn, TagKeys=gone)
         self.aws.tag_resource(ResourceARN=arn, Tags=aws_tags(new))
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The file system is gone, without a last backup."""
+        """Delete the file system without a final backup, and wait until it is deleted."""
         self.aws.delete_file_system(FileSystemId=resource_id)
         wait(lambda: self._describe(resource_id) is None, f"deletion of {resource_id}")
 

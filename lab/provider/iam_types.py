@@ -1,4 +1,4 @@
-"""Roles and instance profiles: what an instance may do in AWS."""
+"""Roles and instance profiles, which grant an instance its permissions in AWS."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class Role(Resource):
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """The role exists; its id is its name."""
+        """Create the role; its id is its name."""
         self.aws.create_role(
             RoleName=inputs["name"],
             Path=inputs.get("path", "/"),
@@ -30,7 +30,7 @@ class Role(Resource):
         return str(inputs["name"])
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """What IAM says of it; its policy is kept as it was written."""
+        """Return IAM's description of the role; its policy keeps the text of `state`."""
         there = first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
         if there is None:
             return None
@@ -44,7 +44,7 @@ class Role(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Policy, description and tags are as asked for."""
+        """Change policy, description and tags."""
         self.aws.update_assume_role_policy(
             RoleName=resource_id, PolicyDocument=inputs["assumeRolePolicy"]
         )
@@ -55,12 +55,12 @@ class Role(Resource):
         self.aws.tag_role(RoleName=resource_id, Tags=aws_tags(new))
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The role is gone."""
+        """Delete the role."""
         self.aws.delete_role(RoleName=resource_id)
 
 
 class RolePolicy(Resource):
-    """`aws.iam.RolePolicy`: a policy of the role's own."""
+    """`aws.iam.RolePolicy`: an inline policy of a role."""
 
     token = "aws:iam/rolePolicy:RolePolicy"  # noqa: S105
     title = "IAM Role Policy"
@@ -71,22 +71,22 @@ class RolePolicy(Resource):
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """Give the role the policy."""
+        """Add the policy to the role."""
         self._put(inputs)
         return f"{inputs['role']}:{inputs['name']}"
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Return None where the role has the policy no more; its text is kept as written."""
+        """Return `state`, with its text of the policy; None if the role lacks the policy."""
         role, _, name = resource_id.partition(":")
         there = first(lambda: [self.aws.get_role_policy(RoleName=role, PolicyName=name)])
         return None if there is None else state
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Give the role the new text."""
+        """Replace the policy's text."""
         self._put(inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """Take the policy from the role."""
+        """Delete the policy from the role."""
         self.aws.delete_role_policy(RoleName=state["role"], PolicyName=state["name"])
 
     def _put(self, inputs: Properties) -> None:
@@ -96,7 +96,7 @@ class RolePolicy(Resource):
 
 
 class InstanceProfile(Resource):
-    """`aws.iam.InstanceProfile`: what carries a role to an instance."""
+    """`aws.iam.InstanceProfile`: the container that assigns a role to an instance."""
 
     token = "aws:iam/instanceProfile:InstanceProfile"  # noqa: S105
     title = "IAM Instance Profile"
@@ -107,7 +107,7 @@ class InstanceProfile(Resource):
     aws: Any
 
     def create(self, inputs: Properties) -> str:
-        """The profile exists, empty; its id is its name."""
+        """Create the profile without a role; its id is its name."""
         self.aws.create_instance_profile(
             InstanceProfileName=inputs["name"],
             Path=inputs.get("path", "/"),
@@ -116,12 +116,12 @@ class InstanceProfile(Resource):
         return str(inputs["name"])
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It has the role."""
+        """Add the role."""
         if role := inputs.get("role"):
             self.aws.add_role_to_instance_profile(InstanceProfileName=resource_id, RoleName=role)
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """What IAM says of it."""
+        """Return IAM's description of the profile."""
         there = first(
             lambda: [
                 self.aws.get_instance_profile(InstanceProfileName=resource_id)["InstanceProfile"]
@@ -141,9 +141,9 @@ class InstanceProfile(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Role and tags are as asked for."""
+        """Change the role and the tags."""
         if state.get("role") != inputs.get("role"):
-            self._without_role(resource_id, state)
+            self._remove_role(resource_id, state)
             self.complete(resource_id, inputs)
         old, new = state.get("tags") or {}, inputs.get("tags") or {}
         if gone := sorted(set(old) - set(new)):
@@ -151,11 +151,11 @@ class InstanceProfile(Resource):
         self.aws.tag_instance_profile(InstanceProfileName=resource_id, Tags=aws_tags(new))
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The profile is gone; its role stays."""
-        self._without_role(resource_id, self.read(resource_id, state) or {})
+        """Delete the profile; its role remains."""
+        self._remove_role(resource_id, self.read(resource_id, state) or {})
         self.aws.delete_instance_profile(InstanceProfileName=resource_id)
 
-    def _without_role(self, resource_id: str, state: Properties) -> None:
+    def _remove_role(self, resource_id: str, state: Properties) -> None:
         if role := state.get("role"):
             self.aws.remove_role_from_instance_profile(
                 InstanceProfileName=resource_id, RoleName=role

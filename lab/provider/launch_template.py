@@ -1,4 +1,4 @@
-"""Launch templates: every change is a new version."""
+"""Launch templates: every change creates a new version."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ _DATA = {
     "tagSpecifications": "TagSpecifications",
     "userData": "UserData",
 }
-"""Properties that are data of a version, and EC2's names of them."""
+"""Properties that belong to a version's data, and EC2's names for them."""
 
 _BOOLEANS = frozenset(
     {"AssociatePublicIpAddress", "DeleteOnTermination", "Encrypted", "EbsOptimized"}
 )
-"""Fields that Pulumi carries as text, for `unset` is a third value there."""
+"""Fields that Pulumi represents as text, because they have a third value, `unset`."""
 
 
 class LaunchTemplate(Resource):
@@ -40,7 +40,7 @@ class LaunchTemplate(Resource):
     renewed = frozenset({"defaultVersion", "latestVersion"})
 
     def create(self, inputs: Properties) -> str:
-        """The template exists in its first version."""
+        """Create the template with its first version; return its id."""
         made = self.ec2.create_launch_template(
             LaunchTemplateName=inputs["name"],
             LaunchTemplateData=template_data(inputs),
@@ -49,7 +49,7 @@ class LaunchTemplate(Resource):
         return made["LaunchTemplate"]["LaunchTemplateId"]
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """The newest version's data, as `state` writes them where they are the same."""
+        """Return the latest version's data; equal data keep the form that they have in `state`."""
         template = first(
             lambda: self.ec2.describe_launch_templates(LaunchTemplateIds=[resource_id])[
                 "LaunchTemplates"
@@ -77,7 +77,7 @@ class LaunchTemplate(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """A new version has the data, where they changed; tags are as asked for."""
+        """Create a new version if the data changed; change the tags."""
         if template_data(state) != template_data(inputs):
             made = self.ec2.create_launch_template_version(
                 LaunchTemplateId=resource_id, LaunchTemplateData=template_data(inputs)
@@ -90,12 +90,12 @@ class LaunchTemplate(Resource):
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The template is gone, all versions with it."""
+        """Delete the template and all its versions."""
         self.ec2.delete_launch_template(LaunchTemplateId=resource_id)
 
 
 def template_data(properties: Properties) -> Any:
-    """EC2's LaunchTemplateData for a template's properties."""
+    """Return EC2's LaunchTemplateData for a template's properties."""
     return {
         key: _to_aws(properties[name])
         for name, key in _DATA.items()
@@ -112,7 +112,7 @@ def _to_aws(value: Any) -> Any:
 
 
 def _aws_name(name: str) -> str:
-    # An interface's securityGroups are EC2's Groups: the same list by another name.
+    # EC2 calls an interface's securityGroups Groups.
     return "Groups" if name == "securityGroups" else name[0].upper() + name[1:]
 
 

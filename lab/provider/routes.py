@@ -1,4 +1,4 @@
-"""Route tables and which subnet uses them."""
+"""Route tables, and their associations with subnets."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _TARGETS = {"gatewayId": "GatewayId", "natGatewayId": "NatGatewayId"}
 
 
 class RouteTable(Resource):
-    """`aws.ec2.RouteTable` with its routes inline, beside the VPC's own."""
+    """`aws.ec2.RouteTable` with inline routes, in addition to the VPC's main table."""
 
     token = "aws:ec2/routeTable:RouteTable"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Route Table"
@@ -19,26 +19,26 @@ class RouteTable(Resource):
     computed = frozenset({"arn"})
 
     def problems(self, inputs: Properties) -> dict[str, str]:
-        """Routes lead from an IPv4 range to an internet or NAT gateway."""
+        """Return a problem if a route has more than an IPv4 range and a gateway."""
         for index, route in enumerate(inputs.get("routes") or []):
             if unknown := set(route) - {"cidrBlock", *_TARGETS}:
                 return {f"routes[{index}]": f"the lab has no {sorted(unknown)[0]} in a route"}
         return {}
 
     def create(self, inputs: Properties) -> str:
-        """The table exists."""
+        """Create the table; return its id."""
         made = self.ec2.create_route_table(
             VpcId=inputs["vpcId"], TagSpecifications=tag_specifications("route-table", inputs)
         )
         return made["RouteTable"]["RouteTableId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It has its routes."""
+        """Add its routes."""
         for route in inputs.get("routes") or []:
             self._add(resource_id, route)
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """The routes in the order of `state` where they are the same, and the tags."""
+        """Return the routes and the tags; equal routes keep the order of `state`."""
         table = first(
             lambda: self.ec2.describe_route_tables(RouteTableIds=[resource_id])["RouteTables"]
         )
@@ -55,7 +55,7 @@ class RouteTable(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Routes and tags are as asked for."""
+        """Change the routes and the tags."""
         old = {_key(route): route for route in state.get("routes") or []}
         new = {_key(route): route for route in inputs.get("routes") or []}
         for key in sorted(set(old) - set(new)):
@@ -67,7 +67,7 @@ class RouteTable(Resource):
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The table is gone."""
+        """Delete the table."""
         self.ec2.delete_route_table(RouteTableId=resource_id)
 
     def _add(self, resource_id: str, route: Properties) -> None:
@@ -94,20 +94,20 @@ class RouteTableAssociation(Resource):
     token = "aws:ec2/routeTableAssociation:RouteTableAssociation"  # noqa: S105
     title = "EC2 Route Table Association"
     required = frozenset({"routeTableId", "subnetId"})
-    # AWS can move a subnet to another table in place; the id changes with it, so that here it is
-    # a replacement. The program never does it.
+    # AWS can move a subnet to another table in place, but that changes the id, so here it is a
+    # replacement. The program never does it.
     replacing = frozenset({"routeTableId", "subnetId"})
     updating = frozenset()
 
     def create(self, inputs: Properties) -> str:
-        """The subnet uses the table."""
+        """Associate the subnet with the table; return the association's id."""
         made = self.ec2.associate_route_table(
             RouteTableId=inputs["routeTableId"], SubnetId=inputs["subnetId"]
         )
         return made["AssociationId"]
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Which table the subnet uses."""
+        """Return the table that the subnet uses."""
         where = [{"Name": "association.route-table-association-id", "Values": [resource_id]}]
         table = first(
             lambda: self.ec2.describe_route_tables(Filters=where)["RouteTables"]  # type: ignore[arg-type]
@@ -121,8 +121,8 @@ class RouteTableAssociation(Resource):
         return None
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Nothing of it changes in place."""
+        """Do nothing: no input of an association changes in place."""
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The subnet uses the VPC's main table again."""
+        """Delete the association; the subnet then uses the VPC's main table."""
         self.ec2.disassociate_route_table(AssociationId=resource_id)

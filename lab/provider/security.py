@@ -11,11 +11,11 @@ _RULE = frozenset(
 )
 
 Atom = tuple[str, int, int, str]
-"""Protocol, first port, last port, and the one source or target: a range or a group."""
+"""A rule with one source or target: protocol, first port, last port, and a range or a group."""
 
 
 class SecurityGroup(Resource):
-    """`aws.ec2.SecurityGroup`; its rules are exactly those of the inputs."""
+    """`aws.ec2.SecurityGroup`; the inputs list all of its rules."""
 
     token = "aws:ec2/securityGroup:SecurityGroup"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Security Group"
@@ -25,7 +25,7 @@ class SecurityGroup(Resource):
     computed = frozenset({"arn", "ownerId"})
 
     def problems(self, inputs: Properties) -> dict[str, str]:
-        """Rules have a protocol, ports and sources that the lab knows."""
+        """Return a problem if a rule has unknown fields, or ports with the protocol `-1`."""
         for direction in ("ingress", "egress"):
             for index, rule in enumerate(inputs.get(direction) or []):
                 if is_unknown(rule):
@@ -38,7 +38,7 @@ class SecurityGroup(Resource):
         return {}
 
     def create(self, inputs: Properties) -> str:
-        """The group exists, with the rule that AWS gives each."""
+        """Create the group, to which AWS adds an egress rule; return its id."""
         made = self.ec2.create_security_group(
             GroupName=inputs["name"],
             Description=inputs.get("description", "Managed by Pulumi"),
@@ -48,11 +48,11 @@ class SecurityGroup(Resource):
         return made["GroupId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Its rules are those of the inputs; AWS's own egress to the world is no exception."""
+        """Set its rules to those of the inputs, which also removes AWS's egress rule."""
         self._apply(resource_id, inputs)
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """The rules as `state` writes them where they are the same, and the tags."""
+        """Return the rules and the tags; equal rules keep the form that they have in `state`."""
         group = self._describe(resource_id)
         if group is None:
             return None
@@ -65,18 +65,18 @@ class SecurityGroup(Resource):
             "tags": tags_of(group),
         }
         for direction in ("ingress", "egress"):
-            there = _atoms_there(group, direction)
-            if there != set(_atoms_asked(state.get(direction) or [], resource_id)):
+            there = _current_atoms(group, direction)
+            if there != set(_wanted_atoms(state.get(direction) or [], resource_id)):
                 found[direction] = [_rule(atom, resource_id) for atom in sorted(there)]
         return found
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Rules and tags are as asked for."""
+        """Change the rules and the tags."""
         self._apply(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The group is gone."""
+        """Delete the group."""
         self.ec2.delete_security_group(GroupId=resource_id)
 
     def _describe(self, resource_id: str) -> Any | None:
@@ -99,8 +99,8 @@ class SecurityGroup(Resource):
             ),
         )
         for direction, revoke, authorize in calls:
-            there = _atoms_there(group, direction)
-            asked = _atoms_asked(inputs.get(direction) or [], group_id)
+            there = _current_atoms(group, direction)
+            asked = _wanted_atoms(inputs.get(direction) or [], group_id)
             if gone := sorted(there - set(asked)):
                 revoke(GroupId=group_id, IpPermissions=[_permission(atom, "") for atom in gone])
             if fresh := sorted(set(asked) - there):
@@ -110,8 +110,8 @@ class SecurityGroup(Resource):
                 )
 
 
-def _atoms_asked(rules: list[Properties], group_id: str) -> dict[Atom, str]:
-    """The rules taken apart to one source each, with their descriptions."""
+def _wanted_atoms(rules: list[Properties], group_id: str) -> dict[Atom, str]:
+    """Split the rules into atoms with one source each; map them to their descriptions."""
     return {
         (rule["protocol"], rule["fromPort"], rule["toPort"], source): rule.get("description", "")
         for rule in rules
@@ -126,7 +126,7 @@ def _sources(rule: Properties, group_id: str) -> Iterator[str]:
         yield group_id
 
 
-def _atoms_there(group: Any, direction: str) -> set[Atom]:
+def _current_atoms(group: Any, direction: str) -> set[Atom]:
     permissions = group.get("IpPermissions" if direction == "ingress" else "IpPermissionsEgress")
     found = set()
     for permission in permissions or []:
@@ -158,7 +158,7 @@ def _rule(atom: Atom, group_id: str) -> Properties:
 
 
 class KeyPair(Resource):
-    """`aws.ec2.KeyPair`: a public key that EC2 hands to instances."""
+    """`aws.ec2.KeyPair`: a public key that EC2 installs on instances."""
 
     token = "aws:ec2/keyPair:KeyPair"  # noqa: S105
     title = "EC2 Key Pair"
@@ -167,7 +167,7 @@ class KeyPair(Resource):
     computed = frozenset({"arn", "fingerprint", "keyPairId"})
 
     def create(self, inputs: Properties) -> str:
-        """The key is known to EC2 by its name."""
+        """Import the key; its id is its name."""
         made = self.ec2.import_key_pair(
             KeyName=inputs["keyName"],
             PublicKeyMaterial=inputs["publicKey"].encode(),
@@ -176,7 +176,7 @@ class KeyPair(Resource):
         return made["KeyName"]
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """The fingerprint and the tags; as in the real provider, the key itself is not read."""
+        """Return the fingerprint and the tags, but, like the real provider, not the key."""
         pair = first(lambda: self.ec2.describe_key_pairs(KeyNames=[resource_id])["KeyPairs"])
         if pair is None:
             return None
@@ -189,9 +189,9 @@ class KeyPair(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """The tags are as asked for."""
+        """Change the tags."""
         self.retag(str(state["keyPairId"]), state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """EC2 knows the name no more."""
+        """Delete the key pair from EC2."""
         self.ec2.delete_key_pair(KeyName=resource_id)

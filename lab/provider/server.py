@@ -1,4 +1,4 @@
-"""The gRPC side: Pulumi's ResourceProvider over the table of types.
+"""The gRPC side: Pulumi's ResourceProvider for the table of types.
 
 Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at v3.258.0.
 """
@@ -19,13 +19,13 @@ from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
 
 VERSION = "7.51.1"
-"""The SDK that the program is written against; the engine asks for the same."""
+"""The version of the SDK that the program uses; the Pulumi engine requests the same."""
 
 _WORKERS = 64
-"""Creations that wait at once: as many as the engine's default parallelism needs on a lab."""
+"""Concurrent calls: as many as the Pulumi engine's default parallelism needs in a lab."""
 
 _ATTEMPTS = 25
-"""How often a call is made that AWS throttles or fails to answer: the real provider's default of
+"""Attempts for a call that AWS throttles or fails to answer: the real provider's default of
 `max_retries` (registry.terraform.io/providers/hashicorp/aws, from memory)."""
 
 _FAILURES = (ClientError, BotoCoreError, RuntimeError, TimeoutError)
@@ -40,38 +40,38 @@ _KINDS = {
 }
 
 
-def _take_no(response: tuple[Any, Any] | None, **_: Any) -> None:
-    """A zone without capacity has answered: its HTTP 500 is no failure to be retried."""
+def _raise_no_capacity(response: tuple[Any, Any] | None, **_: Any) -> None:
+    """Raise InsufficientInstanceCapacity at once: botocore would retry its HTTP 500."""
     parsed: Any = response[1] if response else {}
     if parsed.get("Error", {}).get("Code") == "InsufficientInstanceCapacity":
         raise ClientError(parsed, "RunInstances")
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
-    """The `aws` provider at one endpoint; the region is that of the last configuration."""
+    """The `aws` provider for one endpoint; the region is that of the last configuration."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._types: dict[str, Resource] = {}
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
-        """The version that the SDK asks for."""
+        """Return the version that the SDK requests."""
         return plugin_pb2.PluginInfo(version=VERSION)
 
     def Attach(self, request: Any, context: Any) -> Any:
-        """Engines come and go; nothing is kept of them."""
+        """Accept any Pulumi engine, without storing anything about it."""
         return empty_pb2.Empty()
 
     def Cancel(self, request: Any, context: Any) -> Any:
-        """What is under way ends by itself: this process serves other engines too."""
+        """Let running calls finish: this process also serves other Pulumi engines."""
         return empty_pb2.Empty()
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
-        """The provider's own inputs are taken as they are."""
+        """Accept the provider's inputs unchanged."""
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        """Another region is another provider: everything is replaced."""
+        """Report a new region as a replacement of the provider, hence of all resources."""
         moved = from_struct(request.olds).get("region") != from_struct(request.news).get("region")
         if not moved:
             return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
@@ -80,7 +80,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Configure(self, request: Any, context: Any) -> Any:
-        """The types act on the region; secrets and resources come as plain values."""
+        """Create the region's clients and types; accept secrets and resources as plain values."""
         region = from_struct(request.args).get("region")
         config = Config(
             max_pool_connections=_WORKERS,
@@ -95,17 +95,19 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             for service in {kind.service for kind in TYPES.values()}
         }
-        clients["ec2"].meta.events.register_first("needs-retry.ec2.RunInstances", _take_no)
+        clients["ec2"].meta.events.register_first(
+            "needs-retry.ec2.RunInstances", _raise_no_capacity
+        )
         self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def Invoke(self, request: Any, context: Any) -> Any:
-        """The program asks nothing of the provider: gpuctl resolves everything before."""
+        """Fail for any function: gpuctl resolves all values before, so the program calls none."""
         failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
         return provider_pb2.InvokeResponse(failures=[failure])
 
     def Check(self, request: Any, context: Any) -> Any:
-        """Unknown, missing and impossible inputs are failures by name."""
+        """Report unknown, missing and invalid inputs by name."""
         kind = self._type(request.urn, context)
         inputs = from_struct(request.news)
         known = kind.required | kind.replacing | kind.updating
@@ -121,7 +123,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Diff(self, request: Any, context: Any) -> Any:
-        """Every property that differs, by its path, and whether it forces a replacement."""
+        """Report every property that differs by its path, and whether it requires a replacement."""
         found = self._differences(request, context)
         changes = provider_pb2.DiffResponse
         return provider_pb2.DiffResponse(
@@ -135,7 +137,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Create(self, request: Any, context: Any) -> Any:
-        """The resource is there and ready; a preview says only what is known before."""
+        """Create the resource and wait until it is ready; in a preview return known values only."""
         kind = self._type(request.urn, context)
         inputs = from_struct(request.properties)
         if request.preview:
@@ -156,7 +158,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CreateResponse(id=resource_id, properties=to_struct(properties))
 
     def Read(self, request: Any, context: Any) -> Any:
-        """What is really there; an empty id where it is gone."""
+        """Return the resource's actual properties; an empty id if it is gone."""
         kind = self._type(request.urn, context)
         try:
             properties = kind.read(request.id, from_struct(request.properties))
@@ -169,13 +171,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Update(self, request: Any, context: Any) -> Any:
-        """The resource is as asked for."""
+        """Change the resource to its new inputs; in a preview return known values only."""
         kind = self._type(request.urn, context)
         state, inputs = from_struct(request.olds), from_struct(request.news)
-        kept = _without_dropped(state, from_struct(request.old_inputs), inputs)
+        kept = _merge_inputs(state, from_struct(request.old_inputs), inputs)
         if request.preview:
             touched = {d.property for d in self._differences(request, context)}
-            # Tags and other settings of the thing itself leave what it renews as it is.
+            # A change of tags alone does not change the renewed outputs.
             renewed = kind.renewed if touched - {"tags"} else frozenset()
             unknown = dict.fromkeys(renewed, UNKNOWN)
             return provider_pb2.UpdateResponse(properties=to_struct({**kept, **unknown}))
@@ -189,7 +191,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=to_struct(properties))
 
     def Delete(self, request: Any, context: Any) -> Any:
-        """The resource is gone; one that was gone already is no failure."""
+        """Delete the resource; succeed if it is gone already."""
         kind = self._type(request.urn, context)
         try:
             kind.delete(request.id, from_struct(request.properties))
@@ -199,7 +201,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     def _type(self, urn: str, context: Any) -> Resource:
-        # urn:pulumi:<stack>::<project>::<type>::<name>; a parent's type stands before a `$`.
+        # urn:pulumi:<stack>::<project>::<type>::<name>; a parent's type precedes a `$`.
         token = urn.split("::")[2].rpartition("$")[2]
         if token not in self._types:
             _fail(context, f"the lab has no resource type {token}")
@@ -217,13 +219,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
     """Serve the provider on the port of loopback, 0 for any free one; return server and port.
 
-    The engine connects to 127.0.0.1 and shows nothing by which the provider would know it (sdk/go,
-    provider_plugin.go and plugin.go at v3.258.0). `lab.network.bridge` keeps other users from the
-    port.
+    The Pulumi engine connects to 127.0.0.1 without any authentication (sdk/go, provider_plugin.go
+    and plugin.go at v3.258.0), so `lab.network.bridge` keeps other users from the port.
     """
     server = grpc.server(
         ThreadPoolExecutor(_WORKERS),
-        # Launch templates with 32 interfaces, times hundreds of nodes, stay far below this.
+        # Launch templates with 32 interfaces for hundreds of nodes are far smaller than this.
         options=[("grpc.max_receive_message_length", 64 << 20)],
     )
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint), server)
@@ -232,14 +233,14 @@ def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
     return server, port
 
 
-def _without_dropped(state: Properties, old: Properties, inputs: Properties) -> Properties:
-    """`state` with the new inputs, and without what was asked for once and is no more."""
+def _merge_inputs(state: Properties, old: Properties, inputs: Properties) -> Properties:
+    """Return `state` with the new inputs, and without properties that are no longer inputs."""
     dropped = set(old) - set(inputs)
     return {**{name: value for name, value in state.items() if name not in dropped}, **inputs}
 
 
 def _text(error: Exception) -> str:
-    """The error as the real provider words it: AWS's operation, code and text."""
+    """Return the error in the real provider's words: AWS's operation, code and text."""
     if isinstance(error, ClientError):
         message = error.response.get("Error", {}).get("Message", "")
         return f"operation error EC2: {error.operation_name}, api error {code_of(error)}: {message}"
@@ -252,7 +253,7 @@ def _fail(context: Any, message: str) -> NoReturn:
 
 
 def _fail_created(context: Any, reason: str, resource_id: str, inputs: Properties) -> NoReturn:
-    """The call fails, and the engine learns that the resource exists, so that it can go again."""
+    """Fail the call, but report that the resource exists, so that it can be deleted."""
     failure = provider_pb2.ErrorResourceInitFailed(
         id=resource_id, properties=to_struct(inputs), inputs=to_struct(inputs), reasons=[reason]
     )

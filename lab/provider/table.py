@@ -1,4 +1,4 @@
-"""Every resource type that the program uses, by Pulumi's name of it."""
+"""The resource types that the program uses, by Pulumi's names."""
 
 from lab.provider.compute import Instance, PlacementGroup
 from lab.provider.file_system_types import FileSystem, LustreFileSystem, MountTarget

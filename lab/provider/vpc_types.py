@@ -1,4 +1,4 @@
-"""VPC, subnet, gateways, addresses and routes."""
+"""VPCs, subnets, gateways and addresses."""
 
 from ipaddress import IPv4Network
 from typing import Any
@@ -29,25 +29,25 @@ class Vpc(Resource):
     computed = frozenset({"arn", "defaultSecurityGroupId", "mainRouteTableId"})
 
     def problems(self, inputs: Properties) -> dict[str, str]:
-        """The range must be one."""
+        """Return a problem if the address range is not valid."""
         return _cidr_problem(inputs)
 
     def create(self, inputs: Properties) -> str:
-        """The VPC exists."""
+        """Create the VPC; return its id."""
         made = self.ec2.create_vpc(
             CidrBlock=inputs["cidrBlock"], TagSpecifications=tag_specifications("vpc", inputs)
         )
         return made["Vpc"]["VpcId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """DNS is as asked for; AWS changes one attribute a call."""
+        """Set the DNS attributes; AWS changes one attribute per call."""
         if (support := inputs.get("enableDnsSupport")) is not None:
             self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsSupport={"Value": support})
         if (names := inputs.get("enableDnsHostnames")) is not None:
             self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsHostnames={"Value": names})
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Range, DNS and tags."""
+        """Return the range, the DNS attributes and the tags."""
         vpc = first(lambda: self.ec2.describe_vpcs(VpcIds=[resource_id])["Vpcs"])
         if vpc is None:
             return None
@@ -62,12 +62,12 @@ class Vpc(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """DNS and tags are as asked for."""
+        """Change the DNS attributes and the tags."""
         self.complete(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The VPC is gone."""
+        """Delete the VPC."""
         self.ec2.delete_vpc(VpcId=resource_id)
 
 
@@ -82,11 +82,11 @@ class Subnet(Resource):
     computed = frozenset({"arn", "availabilityZone", "availabilityZoneId"})
 
     def problems(self, inputs: Properties) -> dict[str, str]:
-        """The range must be one."""
+        """Return a problem if the address range is not valid."""
         return _cidr_problem(inputs)
 
     def create(self, inputs: Properties) -> str:
-        """The subnet exists."""
+        """Create the subnet; return its id."""
         zone = inputs.get("availabilityZone")
         made = self.ec2.create_subnet(
             VpcId=inputs["vpcId"],
@@ -97,14 +97,14 @@ class Subnet(Resource):
         return made["Subnet"]["SubnetId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Instances get public addresses at launch, or don't."""
+        """Set whether instances get public addresses at launch."""
         if (public := inputs.get("mapPublicIpOnLaunch")) is not None:
             self.ec2.modify_subnet_attribute(
                 SubnetId=resource_id, MapPublicIpOnLaunch={"Value": public}
             )
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Where it lies and its tags."""
+        """Return its VPC, range, zone, attribute and tags."""
         subnet = first(lambda: self.ec2.describe_subnets(SubnetIds=[resource_id])["Subnets"])
         if subnet is None:
             return None
@@ -119,12 +119,12 @@ class Subnet(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Attribute and tags are as asked for."""
+        """Change the attribute and the tags."""
         self.complete(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The subnet is gone."""
+        """Delete the subnet."""
         self.ec2.delete_subnet(SubnetId=resource_id)
 
 
@@ -137,19 +137,19 @@ class InternetGateway(Resource):
     computed = frozenset({"arn"})
 
     def create(self, inputs: Properties) -> str:
-        """The gateway exists, attached to nothing yet."""
+        """Create the gateway without attaching it; return its id."""
         made = self.ec2.create_internet_gateway(
             TagSpecifications=tag_specifications("internet-gateway", inputs)
         )
         return made["InternetGateway"]["InternetGatewayId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It is attached."""
+        """Attach it to its VPC."""
         if vpc := inputs.get("vpcId"):
             self.ec2.attach_internet_gateway(InternetGatewayId=resource_id, VpcId=vpc)
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Which VPC it is attached to, and its tags."""
+        """Return the VPC that it is attached to, and its tags."""
         gateway = first(
             lambda: self.ec2.describe_internet_gateways(InternetGatewayIds=[resource_id])[
                 "InternetGateways"
@@ -161,14 +161,14 @@ class InternetGateway(Resource):
         return {**state, "vpcId": attached[0] if attached else None, "tags": tags_of(gateway)}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """It is attached to the VPC asked for, with its tags."""
+        """Attach it to the new VPC and change the tags."""
         if state.get("vpcId") != inputs.get("vpcId"):
             self._detach(resource_id, state)
             self.complete(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """It is detached and gone."""
+        """Detach and delete the gateway."""
         self._detach(resource_id, self.read(resource_id, state) or {})
         self.ec2.delete_internet_gateway(InternetGatewayId=resource_id)
 
@@ -178,7 +178,7 @@ class InternetGateway(Resource):
 
 
 class Eip(Resource):
-    """`aws.ec2.Eip`: a public address of the account's own, on an interface if one is named."""
+    """`aws.ec2.Eip`: an Elastic IP address, associated with an interface if one is named."""
 
     token = "aws:ec2/eip:Eip"  # noqa: S105
     title = "EC2 EIP"
@@ -187,7 +187,7 @@ class Eip(Resource):
     computed = frozenset({"allocationId", "arn", "publicIp"})
 
     def create(self, inputs: Properties) -> str:
-        """The address is allocated."""
+        """Allocate the address; return its allocation id."""
         made = self.ec2.allocate_address(
             Domain=inputs.get("domain", "vpc"),
             TagSpecifications=tag_specifications("elastic-ip", inputs),
@@ -195,14 +195,14 @@ class Eip(Resource):
         return made["AllocationId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """The interface has it."""
+        """Associate it with the interface."""
         if interface := inputs.get("networkInterface"):
             self.ec2.associate_address(
                 AllocationId=resource_id, NetworkInterfaceId=interface, AllowReassociation=True
             )
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """The address and its tags."""
+        """Return the address, its interface and its tags."""
         address = first(
             lambda: self.ec2.describe_addresses(AllocationIds=[resource_id])["Addresses"]
         )
@@ -210,7 +210,7 @@ class Eip(Resource):
             return None
         there = {**state}
         if "networkInterface" in state:
-            # What has it without being named here (a NAT gateway) is not this resource's concern.
+            # An owner that the inputs do not name, such as a NAT gateway, is no drift.
             there["networkInterface"] = address.get("NetworkInterfaceId")
         return {
             **there,
@@ -221,13 +221,13 @@ class Eip(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Interface and tags are as asked for."""
+        """Change the interface and the tags."""
         if state.get("networkInterface") != inputs.get("networkInterface"):
             self.complete(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The address is given back."""
+        """Release the address."""
         if state.get("networkInterface"):
             addresses = self.ec2.describe_addresses(AllocationIds=[resource_id])["Addresses"]
             if association := addresses[0].get("AssociationId"):
@@ -236,7 +236,7 @@ class Eip(Resource):
 
 
 class NatGateway(Resource):
-    """`aws.ec2.NatGateway`: egress of the private subnet."""
+    """`aws.ec2.NatGateway`: the private subnet's way to the Internet."""
 
     token = "aws:ec2/natGateway:NatGateway"  # noqa: S105
     title = "EC2 NAT Gateway"
@@ -245,7 +245,7 @@ class NatGateway(Resource):
     computed = frozenset({"privateIp", "publicIp", "networkInterfaceId"})
 
     def create(self, inputs: Properties) -> str:
-        """The gateway exists."""
+        """Create the gateway; return its id."""
         allocation = inputs.get("allocationId")
         made = self.ec2.create_nat_gateway(
             SubnetId=inputs["subnetId"],
@@ -255,11 +255,11 @@ class NatGateway(Resource):
         return made["NatGateway"]["NatGatewayId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """It is available."""
+        """Wait until it is available."""
         wait(lambda: self._state(resource_id) == "available", "the NAT gateway to be available")
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Where it lies, its addresses and tags."""
+        """Return its subnet, addresses and tags."""
         gateway = self._describe(resource_id)
         if gateway is None or gateway["State"] in ("deleted", "deleting", "failed"):
             return None
@@ -275,11 +275,11 @@ class NatGateway(Resource):
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """The tags are as asked for."""
+        """Change the tags."""
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """The gateway is gone, so that its address can be given back."""
+        """Delete the gateway, and wait until it is deleted: then its address can be released."""
         self.ec2.delete_nat_gateway(NatGatewayId=resource_id)
         wait(
             lambda: self._state(resource_id) in (None, "deleted"),

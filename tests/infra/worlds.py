@@ -18,7 +18,7 @@ def _api(capacity: str, there: ExitStack) -> str:
     from lab.access_key import AccessKey
     from lab.api.server import ApiServer
 
-    key = AccessKey.of_environment()
+    key = AccessKey.from_environment()
     return there.enter_context(ApiServer(key, capacity=Path(capacity))).url
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.images.wheels import kept_wheels
+from lab.images.wheels import ensure_wheels
 
 PARTS = ("horovod==0.28.1", "python3-torch\t1.13.1")
 
@@ -30,28 +30,28 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_wheels_are_built_once(scratch: Path) -> None:
     source = Source()
-    wheels = kept_wheels(PARTS, scratch, source.build)
+    wheels = ensure_wheels(PARTS, scratch, source.build)
     assert [wheel.name for wheel in wheels] == [
         "deepspeed-0.14.5-py3-none-any.whl",
         "horovod-0.28.1-py3-none-any.whl",
     ]
     assert wheels[0].parents[1] == scratch.parent / "gpuctl/lab/wheels"
-    assert kept_wheels(PARTS, scratch, source.build) == wheels
+    assert ensure_wheels(PARTS, scratch, source.build) == wheels
     assert source.builds == 1
 
 
 def test_another_version_of_what_they_are_built_on_is_another_build(scratch: Path) -> None:
     source = Source()
-    first = kept_wheels(PARTS, scratch, source.build)
-    second = kept_wheels((PARTS[0], "python3-torch\t2.0"), scratch, source.build)
+    first = ensure_wheels(PARTS, scratch, source.build)
+    second = ensure_wheels((PARTS[0], "python3-torch\t2.0"), scratch, source.build)
     assert [wheels[1].read_text() for wheels in (first, second)] == ["build 1", "build 2"]
-    assert kept_wheels(PARTS, scratch, source.build) == first
+    assert ensure_wheels(PARTS, scratch, source.build) == first
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "renamed", "more"])
 def test_damaged_wheels_are_built_again(scratch: Path, damage: str) -> None:
     source = Source()
-    wheel = kept_wheels(PARTS, scratch, source.build)[1]
+    wheel = ensure_wheels(PARTS, scratch, source.build)[1]
     if damage == "cut":
         wheel.write_text("bui")
     elif damage == "missing":
@@ -60,10 +60,10 @@ def test_damaged_wheels_are_built_again(scratch: Path, damage: str) -> None:
         wheel.rename(wheel.with_name("horovod-0.28.2-py3-none-any.whl"))
     else:
         wheel.with_name("other-1-py3-none-any.whl").write_text("other")
-    again = kept_wheels(PARTS, scratch, source.build)
+    again = ensure_wheels(PARTS, scratch, source.build)
     assert [path.name for path in again][1] == "horovod-0.28.1-py3-none-any.whl"
     assert again[1].read_text() == "build 2"
-    assert kept_wheels(PARTS, scratch, source.build) == again
+    assert ensure_wheels(PARTS, scratch, source.build) == again
     assert len(list((scratch.parent / "gpuctl/lab/wheels").iterdir())) == 1
 
 
@@ -73,5 +73,5 @@ def test_a_build_that_fails_leaves_no_wheels(scratch: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        kept_wheels(PARTS, scratch, cut)
+        ensure_wheels(PARTS, scratch, cut)
     assert list((scratch.parent / "gpuctl/lab/wheels").iterdir()) == []
