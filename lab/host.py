@@ -30,9 +30,9 @@ def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
         ) from error
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
-        shown = " ".join(str(word) for word in argv)
+        command = " ".join(str(word) for word in argv)
         raise LabError(
-            f"`{shown}` failed with exit code {done.returncode}: {last}",
+            f"`{command}` failed with exit code {done.returncode}: {last}",
             hint or "the lab needs root on Linux; see `gpuctl doctor`",
         )
     return done.stdout

@@ -205,8 +205,8 @@ class LabBackend(
         """Launch pending instances; a repeated ClientToken returns the first answer again."""
         token = str(request.get("ClientToken") or "")
         if token in self._launches:
-            asked, earlier = self._launches[token]
-            if asked != request:
+            first_request, earlier = self._launches[token]
+            if first_request != request:
                 raise Refusal(
                     "IdempotentParameterMismatch",
                     "Arguments on this idempotent request are inconsistent with arguments used in"
@@ -230,7 +230,7 @@ class LabBackend(
         return reservation
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:
-        """Terminate instances that are not terminated yet; return each with its former state."""
+        """Terminate the instances, even terminated ones; return each with its former state."""
         return self._shut_down(instance_ids, "terminated")
 
     def stop_instances(self, instance_ids: Sequence[str]) -> list[tuple[Instance, str]]:

@@ -184,13 +184,16 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
     def volumes_to_create(self) -> Iterator[tuple[str, dict[str, Any], bool]]:
         """Yield each volume's device, arguments and DeleteOnTermination; the root volume first."""
         image = self.launch.image
-        asked = {
+        requested = {
             mapping["DeviceName"]: mapping.get("Ebs") or {}
             for mapping in self.launch.parameters.get("BlockDeviceMappings") or ()
             if mapping.get("NoDevice") is None and mapping.get("Ebs")
         }
-        root = {**image.block_device_mappings[0]["Ebs"], **asked.pop(image.root_device_name, {})}
-        for device, ebs in {image.root_device_name: root, **asked}.items():
+        root = {
+            **image.block_device_mappings[0]["Ebs"],
+            **requested.pop(image.root_device_name, {}),
+        }
+        for device, ebs in {image.root_device_name: root, **requested}.items():
             kind = ebs.get("VolumeType") or "gp2"
             yield (
                 device,

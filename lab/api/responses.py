@@ -19,7 +19,7 @@ from lab.api.topology import TopologyActions
 
 log = logging.getLogger(__name__)
 
-_ALREADY_THERE = {
+_ARRIVED = {
     ("terminated", "shutting-down"),
     ("stopped", "stopping"),
     ("running", "pending"),
@@ -154,18 +154,18 @@ class LabResponse(
         return result
 
 
-def _changes(changes: list[tuple[Instance, str]], way: str) -> list[dict[str, Any]]:
-    """Return each InstanceStateChange: to `way`, unless it is there or has arrived already."""
+def _changes(changes: list[tuple[Instance, str]], next_state: str) -> list[dict[str, Any]]:
+    """Return each InstanceStateChange: to `next_state`, unless the instance has passed it."""
     listed = []
     for instance, before in changes:
-        there = (before, way) in _ALREADY_THERE
+        arrived = (before, next_state) in _ARRIVED
         listed.append(
             {
                 "InstanceId": instance.id,
                 "PreviousState": {"Code": STATES[before], "Name": before},
                 "CurrentState": {
-                    "Code": STATES[before if there else way],
-                    "Name": before if there else way,
+                    "Code": STATES[before if arrived else next_state],
+                    "Name": before if arrived else next_state,
                 },
             }
         )

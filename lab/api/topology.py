@@ -97,7 +97,7 @@ class TopologyActions:
             backend.placement_group(group)
         instances = backend.get_multi_instances_by_id(ids) if ids else backend.all_instances()
         filters = self._filters_from_querystring()
-        shown = []
+        entries = []
         for instance in instances:
             above = network_nodes(instance)
             if not ids and not above:
@@ -106,8 +106,8 @@ class TopologyActions:
                 continue
             one = _description(instance, above)
             if _matches(one, filters):
-                shown.append(one)
-        return shown
+                entries.append(one)
+        return entries
 
 
 def _description(instance: Any, above: list[str]) -> dict[str, Any]:

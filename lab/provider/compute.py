@@ -139,7 +139,7 @@ class Instance(Resource):
         instance = self._describe(resource_id)
         if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
             return None
-        there: dict[str, Any] = {
+        actual: dict[str, Any] = {
             "ami": instance.get("ImageId"),
             "availabilityZone": instance["Placement"]["AvailabilityZone"],
             "instanceState": instance["State"]["Name"],
@@ -155,7 +155,7 @@ class Instance(Resource):
             "tags": tags_of(instance),
             "vpcSecurityGroupIds": [g["GroupId"] for g in instance.get("SecurityGroups", [])],
         }
-        return {**state, **there}
+        return {**state, **actual}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change what differs; a new instance type requires a stop and a start."""

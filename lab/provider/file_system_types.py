@@ -33,19 +33,19 @@ class FileSystem(Resource):
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return EFS's description of the file system."""
-        there = self._describe(resource_id)
-        if there is None:
+        actual = self._describe(resource_id)
+        if actual is None:
             return None
         region = self.aws.meta.region_name
         return {
             **state,
-            "arn": there["FileSystemArn"],
-            "creationToken": there["CreationToken"],
+            "arn": actual["FileSystemArn"],
+            "creationToken": actual["CreationToken"],
             "dnsName": f"{resource_id}.efs.{region}.amazonaws.com",
-            "encrypted": there["Encrypted"],
-            "ownerId": there["OwnerId"],
-            "throughputMode": there["ThroughputMode"],
-            "tags": tags_of(there),
+            "encrypted": actual["Encrypted"],
+            "ownerId": actual["OwnerId"],
+            "throughputMode": actual["ThroughputMode"],
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -101,17 +101,17 @@ class MountTarget(Resource):
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return its subnet, addresses and security groups."""
-        there = self._describe(resource_id)
-        if there is None:
+        actual = self._describe(resource_id)
+        if actual is None:
             return None
         groups = self.aws.describe_mount_target_security_groups(MountTargetId=resource_id)
         return {
             **state,
-            "fileSystemId": there["FileSystemId"],
-            "subnetId": there["SubnetId"],
+            "fileSystemId": actual["FileSystemId"],
+            "subnetId": actual["SubnetId"],
             "securityGroups": sorted(groups["SecurityGroups"]),
-            "ipAddress": there["IpAddress"],
-            "networkInterfaceId": there["NetworkInterfaceId"],
+            "ipAddress": actual["IpAddress"],
+            "networkInterfaceId": actual["NetworkInterfaceId"],
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -173,18 +173,18 @@ class LustreFileSystem(Resource):
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return FSx's description of the file system, which contains no security groups."""
-        there = self._describe(resource_id)
-        if there is None:
+        actual = self._describe(resource_id)
+        if actual is None:
             return None
         return {
             **state,
-            "arn": there["ResourceARN"],
-            "dnsName": there["DNSName"],
-            "mountName": there["LustreConfiguration"]["MountName"],
-            "networkInterfaceIds": there["NetworkInterfaceIds"],
-            "storageCapacity": there["StorageCapacity"],
-            "subnetIds": there["SubnetIds"][0],
-            "tags": tags_of(there),
+            "arn": actual["ResourceARN"],
+            "dnsName": actual["DNSName"],
+            "mountName": actual["LustreConfiguration"]["MountName"],
+            "networkInterfaceIds": actual["NetworkInterfaceIds"],
+            "storageCapacity": actual["StorageCapacity"],
+            "subnetIds": actual["SubnetIds"][0],
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:

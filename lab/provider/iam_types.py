@@ -31,16 +31,16 @@ class Role(Resource):
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return IAM's description of the role; its policy keeps the text of `state`."""
-        there = first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
-        if there is None:
+        actual = first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
+        if actual is None:
             return None
         return {
             **state,
-            "arn": there["Arn"],
-            "name": there["RoleName"],
-            "path": there["Path"],
-            "uniqueId": there["RoleId"],
-            "tags": tags_of(there),
+            "arn": actual["Arn"],
+            "name": actual["RoleName"],
+            "path": actual["Path"],
+            "uniqueId": actual["RoleId"],
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -78,8 +78,8 @@ class RolePolicy(Resource):
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return `state`, with its text of the policy; None if the role lacks the policy."""
         role, _, name = resource_id.partition(":")
-        there = first(lambda: [self.aws.get_role_policy(RoleName=role, PolicyName=name)])
-        return None if there is None else state
+        actual = first(lambda: [self.aws.get_role_policy(RoleName=role, PolicyName=name)])
+        return None if actual is None else state
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Replace the policy's text."""
@@ -122,22 +122,22 @@ class InstanceProfile(Resource):
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return IAM's description of the profile."""
-        there = first(
+        actual = first(
             lambda: [
                 self.aws.get_instance_profile(InstanceProfileName=resource_id)["InstanceProfile"]
             ]
         )
-        if there is None:
+        if actual is None:
             return None
-        roles = [role["RoleName"] for role in there["Roles"]]
+        roles = [role["RoleName"] for role in actual["Roles"]]
         return {
             **state,
-            "arn": there["Arn"],
-            "name": there["InstanceProfileName"],
-            "path": there["Path"],
+            "arn": actual["Arn"],
+            "name": actual["InstanceProfileName"],
+            "path": actual["Path"],
             "role": roles[0] if roles else None,
-            "uniqueId": there["InstanceProfileId"],
-            "tags": tags_of(there),
+            "uniqueId": actual["InstanceProfileId"],
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:

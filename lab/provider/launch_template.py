@@ -60,12 +60,12 @@ class LaunchTemplate(Resource):
         versions = self.ec2.describe_launch_template_versions(
             LaunchTemplateId=resource_id, Versions=["$Latest"]
         )
-        there: Any = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        actual: Any = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
         known = template_data(state)
         drifted = {
-            name: _from_aws(there.get(key))
+            name: _from_aws(actual.get(key))
             for name, key in _DATA.items()
-            if there.get(key) != known.get(key)
+            if actual.get(key) != known.get(key)
         }
         return {
             **state,

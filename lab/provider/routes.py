@@ -44,13 +44,13 @@ class RouteTable(Resource):
         )
         if table is None:
             return None
-        there = [_route(r) for r in table["Routes"] if r.get("GatewayId") != "local"]
+        actual = [_route(r) for r in table["Routes"] if r.get("GatewayId") != "local"]
         known = state.get("routes") or []
-        same = sorted(map(_key, there)) == sorted(map(_key, known))
+        same = sorted(map(_key, actual)) == sorted(map(_key, known))
         return {
             **state,
             "vpcId": table["VpcId"],
-            "routes": known if same else there,
+            "routes": known if same else actual,
             "tags": tags_of(table),
         }
 

@@ -65,9 +65,9 @@ class SecurityGroup(Resource):
             "tags": tags_of(group),
         }
         for direction in ("ingress", "egress"):
-            there = _current_atoms(group, direction)
-            if there != set(_wanted_atoms(state.get(direction) or [], resource_id)):
-                found[direction] = [_rule(atom, resource_id) for atom in sorted(there)]
+            actual = _current_atoms(group, direction)
+            if actual != set(_wanted_atoms(state.get(direction) or [], resource_id)):
+                found[direction] = [_rule(atom, resource_id) for atom in sorted(actual)]
         return found
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -99,14 +99,14 @@ class SecurityGroup(Resource):
             ),
         )
         for direction, revoke, authorize in calls:
-            there = _current_atoms(group, direction)
-            asked = _wanted_atoms(inputs.get(direction) or [], group_id)
-            if gone := sorted(there - set(asked)):
+            actual = _current_atoms(group, direction)
+            wanted = _wanted_atoms(inputs.get(direction) or [], group_id)
+            if gone := sorted(actual - set(wanted)):
                 revoke(GroupId=group_id, IpPermissions=[_permission(atom, "") for atom in gone])
-            if fresh := sorted(set(asked) - there):
+            if fresh := sorted(set(wanted) - actual):
                 authorize(
                     GroupId=group_id,
-                    IpPermissions=[_permission(atom, asked[atom]) for atom in fresh],
+                    IpPermissions=[_permission(atom, wanted[atom]) for atom in fresh],
                 )
 
 

@@ -208,12 +208,12 @@ class Eip(Resource):
         )
         if address is None:
             return None
-        there = {**state}
+        actual = {**state}
         if "networkInterface" in state:
             # An owner that the inputs do not name, such as a NAT gateway, is no drift.
-            there["networkInterface"] = address.get("NetworkInterfaceId")
+            actual["networkInterface"] = address.get("NetworkInterfaceId")
         return {
-            **there,
+            **actual,
             "allocationId": resource_id,
             "domain": address["Domain"],
             "publicIp": address["PublicIp"],
