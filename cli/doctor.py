@@ -62,9 +62,9 @@ def _checks(here: "Session") -> "Iterator[Check]":
 
 
 def _engine() -> "Iterator[Check]":
-    from infra.pulumi_engine.installation import sightings
+    from infra.pulumi_engine.installation import findings
 
-    for sighting in sightings():
+    for sighting in findings():
         # none is a must: an engine is made where there is none, or none that fits
         yield Check(sighting.what, sighting.seen, sighting.remedy, needed=False)
 
@@ -80,10 +80,10 @@ def _credentials(here: "Session") -> Check:
     if here.lab:
         return Check("credentials", "the lab's own")
     try:
-        from provision.aws.account import caller, found_by
+        from provision.aws.account import caller, credentials_source
 
         target = here.target()
-        who, way = caller(target), found_by(target)
+        who, way = caller(target), credentials_source(target)
     except GpuctlError as error:
         return Check("credentials", error.message, error.hint)
     return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
@@ -94,7 +94,12 @@ def _session_plugin(here: "Session") -> Check:
     import shutil
 
     from config.target import Target
-    from provision.setup.session_manager import INSTALL, dotted, plugin_problem, plugin_version
+    from provision.setup.session_manager import (
+        INSTALL,
+        plugin_problem,
+        plugin_version,
+        version_text,
+    )
 
     command = Target.session_plugin
     name = command[0]
@@ -103,7 +108,7 @@ def _session_plugin(here: "Session") -> Check:
     problem = plugin_problem(command)
     if problem:
         return Check(name, f"{problem}; network.access: ssm needs it", INSTALL, needed=False)
-    version = dotted(plugin_version(command) or ())
+    version = version_text(plugin_version(command) or ())
     return Check(name, f"{shutil.which(name)} {version}", needed=False)
 
 

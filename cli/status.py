@@ -31,7 +31,7 @@ def status(
     from dataclasses import asdict
 
     from config.errors import InputError
-    from provision.records.record import unreadable
+    from provision.records.record import record_errors
 
     here, out = session(context), output(context)
     found: tuple[ClusterStatus, ...] = ()
@@ -45,7 +45,7 @@ def status(
             raise InputError(f"no cluster '{cluster}' exists", "see `gpuctl status` for all")
         if found[0].state == "elsewhere":
             raise InputError(f"cluster '{cluster}': {found[0].problems[0]}", "")
-    for complaint in unreadable(here.remembered()):
+    for complaint in record_errors(here.remembered()):
         out.warn(str(complaint))
     text = [line for each in found for line in lines(each)] or ["No cluster exists."]
     out.show([asdict(each) for each in found], text)

@@ -9,7 +9,7 @@ from config.catalogue.instance_types import nearest, price_usd_h
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import aws_errors, client
-from provision.aws.concurrency import asking
+from provision.aws.concurrency import request_pool
 from provision.aws.instance_types import offers
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
     does not have, CloudError.
     """
     ec2 = client(target, "ec2")
-    with asking(4) as pool:
+    with request_pool(4) as pool:
         offering = pool.submit(offers, ec2, (instance_type,))
         spot = pool.submit(_optional, lambda: _spot(ec2, instance_type))
         ours = pool.submit(_reservations, ec2, instance_type)

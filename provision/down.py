@@ -11,12 +11,12 @@ from config.target import Target
 from infra.pulumi_engine.failures import DamagedState
 from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
-from provision.aws.account import caller, check_account, with_credentials
+from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client
-from provision.aws.resources import Resource, find_all, find_instances, of_life_since
+from provision.aws.resources import Resource, existing_or_ended_since, find_all, find_instances
 from provision.costs.cost import spent_usd
 from provision.records.cluster_lock import cluster_lock
-from provision.records.record import ClusterRecord, forget, read, records, unknown, write
+from provision.records.record import ClusterRecord, forget, read, records, unknown_cluster, write
 from provision.removal.sweep import sweep
 
 
@@ -43,7 +43,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     record = read(name, target)
     if record is not None:
         target = replace(target, region=record.region)
-    target = with_credentials(target)
+    target = resolve_credentials(target)
     if record is not None:
         check_account(name, record.account, caller(target).account)
     ec2 = client(target, "ec2")
@@ -56,14 +56,14 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     if record is None and not existing and not stack.exists():
         stack.remove()  # a plan that was never carried out, or what the question left here
         tagged = {resource.cluster for resource in find_all(target, None)}
-        raise unknown(name, tagged | {known.name for known in records(target)})
+        raise unknown_cluster(name, tagged | {known.name for known in records(target)})
     with cluster_lock(name, f"gpuctl down {name}", target), _interruptible(name):
         if record is not None:
             write(record.now("destroying"), target)
         now = datetime.now(UTC)
         began = record.created if record else _first(existing, now)
         others = [resource for resource in existing if resource.kind != "instance"]
-        billed = of_life_since([*find_instances(ec2, name, cluster_id), *others], began)
+        billed = existing_or_ended_since([*find_instances(ec2, name, cluster_id), *others], began)
         removed: list[str] = []
         collect = _collecting(removed, report)
         killed = record is None or record.status in ("creating", "destroying")

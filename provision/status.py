@@ -13,10 +13,10 @@ from provision.aws.resources import (
     ALIVE,
     KINDS,
     Resource,
+    existing_or_ended_since,
     exists,
     find_all,
     find_instances,
-    of_life_since,
 )
 from provision.aws.spot_notices import TAKEN_BACK, notices
 from provision.costs.cost import price_of, spent_usd
@@ -156,7 +156,7 @@ def status_of(
     """
     now = datetime.now(UTC)
     existing = [resource for resource in resources if exists(resource)]
-    resources = of_life_since(resources, record.created) if record else existing
+    resources = existing_or_ended_since(resources, record.created) if record else existing
     planned = record.resolved if record else None
     prices = [price_of(resource, planned) for resource in existing]
     nodes = _nodes(name, record, resources, taken_back or {})
@@ -226,7 +226,7 @@ def _why(node: NodeStatus) -> str:
 
 
 def _is_spot(resource: Resource) -> bool:
-    return bool(resource.told.get("InstanceLifecycle") == "spot")
+    return bool(resource.attributes.get("InstanceLifecycle") == "spot")
 
 
 def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
@@ -264,11 +264,11 @@ def _nodes(
             name=node,
             instance_id=instance.id,
             state=instance.state,
-            private_ip=instance.told.get("PrivateIpAddress", ""),
+            private_ip=instance.attributes.get("PrivateIpAddress", ""),
             interrupted_at=taken_back[instance.id].isoformat()
             if instance.id in taken_back and instance.state in ALIVE
             else None,
-            reason=str((instance.told.get("StateReason") or {}).get("Code") or ""),
+            reason=str((instance.attributes.get("StateReason") or {}).get("Code") or ""),
         )
         for node, instance in sorted(instances.items(), key=lambda item: _rank(item[0]))
     )
@@ -280,7 +280,7 @@ def _is_node(cluster: str, resource: Resource) -> bool:
 
 def _belongs_to_node(cluster: str, resource: Resource) -> bool:
     """Whether it is a node, or a network interface of an instance, which goes with it."""
-    return _is_node(cluster, resource) or "InstanceId" in resource.told.get("Attachment", {})
+    return _is_node(cluster, resource) or "InstanceId" in resource.attributes.get("Attachment", {})
 
 
 def _node_name(cluster: str, resource: Resource) -> str:

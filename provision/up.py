@@ -12,16 +12,16 @@ from config.files import full_disks
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.pulumi_engine.changes import Plan
-from infra.pulumi_engine.installation import engine_at_hand, find_engine
+from infra.pulumi_engine.installation import find_engine, installed_engine
 from infra.pulumi_engine.stack import Stack
 from nodes.inventory import Inventory, save
-from provision.aws.account import with_credentials
-from provision.aws.concurrency import asking
+from provision.aws.account import resolve_credentials
+from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.launch import Launch
 from provision.preflight.preflight import resolve
-from provision.preflight.replacements import reasons
+from provision.preflight.replacements import replacement_reasons
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, folder, forget, new_record, read, write
 from provision.setup.bootstrap import bootstrap
@@ -48,12 +48,12 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
     once.
     """
     report(Progress("preflight", cluster.name, "running"))
-    target = with_credentials(target)
-    engine, early = engine_at_hand(), None
+    target = resolve_credentials(target)
+    engine, early = installed_engine(), None
     if engine is None:
         # Complaints come before the minutes in which an engine is made.
         early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
-    with Stack(cluster.name, target, engine).previewing() as preview, asking(1) as pool:
+    with Stack(cluster.name, target, engine).start_preview() as preview, request_pool(1) as pool:
         found = pool.submit(_unrecorded, cluster.name, target)
         resolved = early or resolve(cluster, target, refresh=refresh)
         if found.result() and not Stack(cluster.name, target, engine).exists():
@@ -61,7 +61,7 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
         report(Progress("preflight", cluster.name, "done", resolved.zone))
         changes, before = preview(resolved), read(cluster.name, target)
         was = before.resolved.cluster if before else None
-        why = reasons(changes, was, cluster, refresh=refresh)
+        why = replacement_reasons(changes, was, cluster, refresh=refresh)
         return FleetPlan(resolved, changes, hourly_usd(resolved), why)
 
 
@@ -71,7 +71,7 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
     Its record is on disk before anything is made, and says afterwards how it went. When this
     fails, what was made stays for a look; the error says how to remove it.
     """
-    target = with_credentials(target)
+    target = resolve_credentials(target)
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
     with cluster_lock(name, "gpuctl up", target):

@@ -10,7 +10,7 @@ from infra.program.node_role import instance_profile
 from infra.program.security_groups import Access
 from infra.program.shared_storage import Storage
 from infra.program.tags import Named
-from infra.program.user_data import encode, mounting
+from infra.program.user_data import encode, insert_mount_source
 from infra.program.vpc import Network
 
 
@@ -146,7 +146,7 @@ def _user_data(resolved: Resolved, storage: Storage | None) -> pulumi.Input[str]
     text, sent = resolved.user_data, resolved.sent
     if storage is None:
         return encode(text, sent)
-    return storage.source.apply(lambda source: encode(mounting(text, source), sent))
+    return storage.source.apply(lambda source: encode(insert_mount_source(text, source), sent))
 
 
 def _interfaces(

@@ -24,7 +24,7 @@ That is known only when the file system exists: the program puts it in (`mountin
 LONGEST_SOURCE = "fs-0123456789abcdef0.fsx.ap-northeast-1.amazonaws.com@tcp:/a1b2c3d4"
 
 
-def mounting(text: str, source: str) -> str:
+def insert_mount_source(text: str, source: str) -> str:
     """User data in which `source` is what the nodes mount."""
     return text.replace(FILE_SYSTEM, source)
 

@@ -56,7 +56,7 @@ def version_of(go: Path) -> str | None:
     return match[1] if match else None
 
 
-def is_fitting(version: str | None) -> bool:
+def is_new_enough(version: str | None) -> bool:
     """Whether this Go builds the engine."""
     return version is not None and _numbers(version) >= _numbers(required_go())
 
@@ -64,7 +64,7 @@ def is_fitting(version: str | None) -> bool:
 def go_on_path() -> Path | None:
     """The `go` on PATH when it is new enough."""
     found = shutil.which("go")
-    return Path(found) if found and is_fitting(version_of(Path(found))) else None
+    return Path(found) if found and is_new_enough(version_of(Path(found))) else None
 
 
 def ensure_go(report: Reporter) -> Path:

@@ -18,7 +18,7 @@ _LIMITING = threading.Lock()
 
 
 @contextmanager
-def inline(
+def inline_program(
     build: Callable[[], None], after: Callable[[], Future[Any]] | None = None
 ) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
     """The program for the Automation API, and no event loop left open after it.

@@ -24,7 +24,7 @@ from config.progress import Progress, Reporter, silent
 from infra.pulumi_engine.build import build_engine
 from infra.pulumi_engine.download import download_engine
 from infra.pulumi_engine.go_toolchain import VERSION as GO_VERSION
-from infra.pulumi_engine.go_toolchain import is_fitting, required_go, version_of
+from infra.pulumi_engine.go_toolchain import is_new_enough, required_go, version_of
 
 VERSION = "3.258.0"
 """The engine that we make: the SDK's version in pyproject.toml and the one in source/."""
@@ -43,7 +43,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Finding:
     """One thing that `gpuctl doctor` shows. `remedy` says what to do; empty where all is well."""
 
     what: str
@@ -51,11 +51,11 @@ class Sighting:
     remedy: str
 
 
-Way = Callable[[Reporter], Engine]
+EngineSource = Callable[[Reporter], Engine]
 """One way to an engine; raises InfraError where it leads nowhere."""
 
 
-def on_path(_: Reporter) -> Engine:
+def engine_on_path(_: Reporter) -> Engine:
     """The `pulumi` on PATH, when it fits."""
     found = shutil.which("pulumi")
     if found is None:
@@ -66,7 +66,7 @@ def on_path(_: Reporter) -> Engine:
     return Engine(Path(found), version or "", "path")
 
 
-def cached(_: Reporter) -> Engine:
+def cached_engine(_: Reporter) -> Engine:
     """The engine that an earlier command left in the cache."""
     path = _cached_path()
     if not path.is_file():
@@ -78,34 +78,34 @@ def cached(_: Reporter) -> Engine:
     return Engine(path, version, "cache")
 
 
-def engine_at_hand() -> Engine | None:
+def installed_engine() -> Engine | None:
     """Return an engine that needs not be made first, or None."""
-    for way in (on_path, cached):
+    for way in (engine_on_path, cached_engine):
         with suppress(InfraError):  # the next way, or none at hand
             return way(silent)
     return None
 
 
-def downloaded(report: Reporter) -> Engine:
+def install_release(report: Reporter) -> Engine:
     """The engine of the pinned release, downloaded into the cache."""
     return _made("download", download_engine, report)
 
 
-def built(report: Reporter) -> Engine:
+def install_built_engine(report: Reporter) -> Engine:
     """The engine, built into the cache from the pinned Go modules."""
     return _made("build", build_engine, report)
 
 
-WAYS: dict[str, Way] = {
-    "PATH": on_path,
-    "cache": cached,
-    "download": downloaded,
-    "build": built,
+SOURCES: dict[str, EngineSource] = {
+    "PATH": engine_on_path,
+    "cache": cached_engine,
+    "download": install_release,
+    "build": install_built_engine,
 }
 """In this order: what is there before what takes minutes."""
 
 
-def find_engine(report: Reporter, ways: dict[str, Way] = WAYS) -> Engine:
+def find_engine(report: Reporter, ways: dict[str, EngineSource] = SOURCES) -> Engine:
     """An engine that fits the SDK is at the returned path; at first this may take minutes.
 
     Raises InfraError when no way leads to one, with what each said.
@@ -163,7 +163,7 @@ def engine_version(path: Path) -> str | None:
     return answer.removeprefix("v") if _VERSION_TEXT.fullmatch(answer) else None
 
 
-def sightings() -> tuple[Sighting, ...]:
+def findings() -> tuple[Finding, ...]:
     """What is here of an engine, and of what makes one. Nothing is changed or fetched."""
     pulumi, go = shutil.which("pulumi"), shutil.which("go")
     version = engine_version(Path(pulumi)) if pulumi else None
@@ -173,18 +173,18 @@ def sightings() -> tuple[Sighting, ...]:
     go_version = version_of(Path(go)) if go else None
     fetch = f"Go {GO_VERSION} is fetched if the engine must be built"
     return (
-        Sighting(
+        Finding(
             "pulumi on PATH",
             f"{pulumi} {version or '(no engine)'}" if pulumi else "none",
             ""
             if fits(version) or not pulumi
             else f"upgrade it to >= {VERSION}, or leave it: gpuctl uses its own",
         ),
-        Sighting("pulumi in the cache", f"{_cached_path()} {held}" if held else "none", make),
-        Sighting(
+        Finding("pulumi in the cache", f"{_cached_path()} {held}" if held else "none", make),
+        Finding(
             "go",
             f"{go} {go_version or '(no Go)'}" if go else "none",
-            "" if have or is_fitting(go_version) else f"{fetch} (>= {required_go()} fits)",
+            "" if have or is_new_enough(go_version) else f"{fetch} (>= {required_go()} fits)",
         ),
     )
 
@@ -223,7 +223,7 @@ def _made(
     final = _cached_path().parent.parent
     with _only_one(final.parent, report):
         try:
-            return cached(report)  # another process made it while we waited
+            return cached_engine(report)  # another process made it while we waited
         except InfraError:
             pass  # it is still to be made
         report(Progress("engine", _SUBJECT, "start", source))

@@ -20,7 +20,7 @@ from infra.program.cluster_program import OUTPUT, first_step, load_classes, prog
 from infra.pulumi_engine.changes import Plan, is_cloud, plan_of
 from infra.pulumi_engine.engine_events import Watch
 from infra.pulumi_engine.failures import DamagedState, Failure, complaint, error
-from infra.pulumi_engine.inline_program import inline
+from infra.pulumi_engine.inline_program import inline_program
 from infra.pulumi_engine.stack_lock import holders
 from infra.pulumi_engine.workspace import (
     Operations,
@@ -60,11 +60,11 @@ class Stack:
 
         The plan is kept, and the next `up` of the same `resolved` does that and nothing else.
         """
-        with self.previewing() as preview:
+        with self.start_preview() as preview:
             return preview(resolved)
 
     @contextmanager
-    def previewing(self) -> Iterator[Callable[[Resolved], Plan]]:
+    def start_preview(self) -> Iterator[Callable[[Resolved], Plan]]:
         """Start a preview of a cluster that is not resolved yet; call the result with the cluster.
 
         The engine starts and reads what exists while the caller asks AWS about the rest. Without
@@ -85,7 +85,7 @@ class Stack:
             return wanted
 
         def work() -> None:
-            with inline(resources, after=cluster) as build:
+            with inline_program(resources, after=cluster) as build:
                 self._in_stack(
                     lambda: operations.preview(
                         program=build,
@@ -119,7 +119,7 @@ class Stack:
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
         """Make the placement group of a cluster of which nothing exists, if it is to have one."""
         watch = Watch("resources", report)
-        with self._errors(watch), inline(first_step(resolved)) as build:
+        with self._errors(watch), inline_program(first_step(resolved)) as build:
             operations = self._operations()
             self._in_stack(lambda: operations.up(program=build, show_secrets=False, on_event=watch))
 
@@ -131,7 +131,7 @@ class Stack:
         watch = Watch("resources", report)
         kept = self._plan_file(resolved)
         plan = str(kept) if kept.exists() else None
-        with self._errors(watch), inline(program(resolved)) as build:
+        with self._errors(watch), inline_program(program(resolved)) as build:
             operations = self._operations()
             try:
                 self._in_stack(

@@ -277,7 +277,7 @@ class EngineCommand(automation.PulumiCommand):
             stderr=subprocess.PIPE,
             cwd=cwd,
             env={
-                **inherited(additional_env),
+                **inherited_environment(additional_env),
                 **additional_env,
                 "PATH": path,
                 "PULUMI_AUTOMATION_API": "true",
@@ -303,7 +303,7 @@ class EngineCommand(automation.PulumiCommand):
         return result
 
 
-def inherited(given: Mapping[str, str]) -> dict[str, str]:
+def inherited_environment(given: Mapping[str, str]) -> dict[str, str]:
     """The process environment, without what would contradict credentials that are given."""
     if "AWS_ACCESS_KEY_ID" not in given:
         return dict(os.environ)

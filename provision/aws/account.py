@@ -38,7 +38,7 @@ def check_account(name: str, account: str, ours: str) -> None:
         )
 
 
-def with_credentials(target: Target) -> Target:
+def resolve_credentials(target: Target) -> Target:
     """The target with its credentials in the open: boto3 and Pulumi's engine then use the same.
 
     They are found once, by boto3, wherever it looks: environment, profile, SSO, assumed role. They
@@ -60,7 +60,7 @@ def with_credentials(target: Target) -> Target:
     return replace(target, environment=environment)
 
 
-def found_by(target: Target) -> str:
+def credentials_source(target: Target) -> str:
     """How boto3 found the credentials: `env`, `sso`, `assume-role`, a file."""
     with aws_errors():
         found = session(target).get_credentials()

@@ -163,7 +163,7 @@ DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperat
 """Codes by which services say that the credentials may not ask; EC2 has the last."""
 
 
-def if_there(ask: Callable[[], Any], gone: Collection[str]) -> Any:
+def call_unless_gone(ask: Callable[[], Any], gone: Collection[str]) -> Any:
     """The answer; None where AWS refuses with one of the codes `gone`: it knows it no more."""
     try:
         with aws_errors():

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def asking(at_once: int) -> Iterator[ThreadPoolExecutor]:
+def request_pool(at_once: int) -> Iterator[ThreadPoolExecutor]:
     """A pool for so many questions at once, all of them answered at its end.
 
     After Ctrl-C nobody waits for answers: a service that throttles is asked again for a minute.

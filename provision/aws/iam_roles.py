@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from config.target import Target
-from provision.aws.clients import aws_errors, client, if_there
+from provision.aws.clients import aws_errors, call_unless_gone, client
 
 
 def identities(target: Target, operation: str) -> list[Any]:
@@ -17,7 +17,7 @@ def identities(target: Target, operation: str) -> list[Any]:
         pages = list(iam.get_paginator(operation).paginate(PathPrefix=f"/gpuctl/{target.region}/"))
     if operation == "list_roles":
         names = [item["RoleName"] for page in pages for item in page["Roles"]]
-        asked = [_if_there(lambda n=name: iam.get_role(RoleName=n)["Role"]) for name in names]  # type: ignore[misc]
+        asked = [_role(iam, name) for name in names]
     else:
         names = [one["InstanceProfileName"] for page in pages for one in page["InstanceProfiles"]]
         asked = [_profile(iam, name) for name in names]
@@ -33,30 +33,40 @@ def delete_identities(target: Target, names: Sequence[str], are_roles: bool) -> 
 
 def _delete_role(iam: Any, name: str) -> None:
     """The policies go from it first: IAM refuses otherwise (DeleteConflict)."""
-    attached = _if_there(lambda: iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"])
+    attached = _call_unless_gone(
+        lambda: iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
+    )
     for policy in attached or ():
         arn = policy["PolicyArn"]
-        _if_there(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
-    for own in _if_there(lambda: iam.list_role_policies(RoleName=name)["PolicyNames"]) or ():
-        _if_there(lambda own=own: iam.delete_role_policy(RoleName=name, PolicyName=own))  # type: ignore[misc]
-    _if_there(lambda: iam.delete_role(RoleName=name))
+        _call_unless_gone(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
+    for own in (
+        _call_unless_gone(lambda: iam.list_role_policies(RoleName=name)["PolicyNames"]) or ()
+    ):
+        _call_unless_gone(lambda own=own: iam.delete_role_policy(RoleName=name, PolicyName=own))  # type: ignore[misc]
+    _call_unless_gone(lambda: iam.delete_role(RoleName=name))
 
 
 def _delete_instance_profile(iam: Any, name: str) -> None:
     """Its role goes from it first, and stays."""
     for role in (_profile(iam, name) or {}).get("Roles", ()):
         role_name = role["RoleName"]
-        _if_there(
+        _call_unless_gone(
             lambda role_name=role_name: iam.remove_role_from_instance_profile(  # type: ignore[misc]
                 InstanceProfileName=name, RoleName=role_name
             )
         )
-    _if_there(lambda: iam.delete_instance_profile(InstanceProfileName=name))
+    _call_unless_gone(lambda: iam.delete_instance_profile(InstanceProfileName=name))
+
+
+def _role(iam: Any, name: str) -> Any:
+    return _call_unless_gone(lambda: iam.get_role(RoleName=name)["Role"])
 
 
 def _profile(iam: Any, name: str) -> Any:
-    return _if_there(lambda: iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"])
+    return _call_unless_gone(
+        lambda: iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+    )
 
 
-def _if_there(ask: Callable[[], Any]) -> Any:
-    return if_there(ask, ("NoSuchEntity", "NoSuchEntityException"))
+def _call_unless_gone(ask: Callable[[], Any]) -> Any:
+    return call_unless_gone(ask, ("NoSuchEntity", "NoSuchEntityException"))

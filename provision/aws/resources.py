@@ -12,7 +12,7 @@ from config.cluster.resolved import CLUSTER_TAG, ID_TAG, OWNER_TAG
 from config.errors import CloudError
 from config.target import Target
 from provision.aws.clients import DENIED, aws_errors, client
-from provision.aws.concurrency import asking
+from provision.aws.concurrency import request_pool
 from provision.aws.iam_roles import identities
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ ALIVE = frozenset({"pending", "running"})
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that carries a cluster's tag. `told` is all that AWS says of it.
+    """A resource that carries a cluster's tag. `attributes` is all that AWS says of it.
 
     `cluster_id` and `owner` are empty where an early gpuctl made it.
     """
@@ -96,14 +96,14 @@ class Resource:
     cluster: str
     name: str
     state: str
-    told: Any
+    attributes: Any
     cluster_id: str = ""
     owner: str = ""
 
     @property
     def since(self) -> datetime | None:
         """When it came to be, where AWS says so."""
-        told = self.told
+        told = self.attributes
         since = told.get("LaunchTime") or told.get("CreateTime") or told.get("CreationTime")
         return since if isinstance(since, datetime) else None
 
@@ -115,7 +115,7 @@ def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> li
     AWS shows it for a while; see `find_instances`.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
-    with asking(8) as pool:
+    with request_pool(8) as pool:
         found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
     return [one for kind in found for one in kind if exists(one)]
 
@@ -131,7 +131,7 @@ def find_all(
     With `cluster_id` only what has that id: another cluster may have the same name.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
-    with asking(4) as pool:
+    with request_pool(4) as pool:
         others = [pool.submit(_find_other, target, kind, cluster) for kind in kinds]
         found = find(client(target, "ec2"), cluster, nouns)
         found += [one for future in others for one in future.result() if exists(one)]
@@ -167,7 +167,7 @@ def exists(resource: Resource) -> bool:
     return resource.state not in KINDS[resource.kind].gone
 
 
-def of_life_since(resources: Iterable[Resource], created: datetime) -> list[Resource]:
+def existing_or_ended_since(resources: Iterable[Resource], created: datetime) -> list[Resource]:
     """What exists, and what ended since: not the dead of an earlier cluster of the same name."""
     return [r for r in resources if exists(r) or (r.since is not None and r.since >= created)]
 
@@ -205,7 +205,7 @@ def _resource(kind: Kind, item: Any) -> Resource | None:
         cluster=tags[CLUSTER_TAG],
         name=tags.get("Name", ""),
         state=str(state["Name"] if isinstance(state, dict) else state),
-        told=item,
+        attributes=item,
         cluster_id=tags.get(ID_TAG, ""),
         owner=tags.get(OWNER_TAG, ""),
     )

@@ -15,7 +15,7 @@ MOST_IDS = 100
 """Of one request (DescribeInstanceTopology, EC2 API reference, 2026-11-20)."""
 
 
-def with_topology(
+def add_topology(
     ec2: "EC2Client", cluster: str, nodes: Sequence[Node], report: Reporter
 ) -> tuple[Node, ...]:
     """The nodes with the network nodes above them, from the top.

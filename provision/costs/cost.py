@@ -52,11 +52,11 @@ def price_of(resource: Resource, planned: Resolved | None = None) -> float | Non
         return NAT_PRICE_USD_H + PUBLIC_IPV4_PRICE_USD_H
     if resource.kind != "instance":
         return 0.0
-    name = str(resource.told.get("InstanceType", ""))
+    name = str(resource.attributes.get("InstanceType", ""))
     price = price_usd_h(name)
     if planned is not None and planned.instance_type.name == name:
         price = planned.instance_type.price_usd_h
-    if price is not None and resource.told.get("PublicIpAddress"):
+    if price is not None and resource.attributes.get("PublicIpAddress"):
         price += PUBLIC_IPV4_PRICE_USD_H
     return price
 
@@ -82,5 +82,5 @@ def _end(resource: Resource, now: datetime) -> datetime:
     """Now, or when an instance was told to end: EC2 writes that into its reason."""
     if resource.state not in ("terminated", "shutting-down"):
         return now
-    told = _ENDED.search(resource.told.get("StateTransitionReason", ""))
+    told = _ENDED.search(resource.attributes.get("StateTransitionReason", ""))
     return datetime.fromisoformat(f"{told[1]}+00:00") if told else now

@@ -21,7 +21,7 @@ class Price:
     source: str
 
 
-def listed(instance_type: str) -> Price:
+def catalogue_price(instance_type: str) -> Price:
     """The price in the catalogue."""
     return Price(price_usd_h(instance_type), CATALOGUE)
 
@@ -51,7 +51,7 @@ def price(instance_type: str, pricing: Any, region: str) -> Price:
         if (usd := _hourly(product)) is not None:
             date = str(product.get("publicationDate", ""))[:10]
             return Price(usd, f"AWS's price list of {date}, {region}")
-    return listed(instance_type)
+    return catalogue_price(instance_type)
 
 
 def _hourly(product: Any) -> float | None:

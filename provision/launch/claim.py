@@ -48,14 +48,16 @@ class NoCapacity(CloudError):
     """No zone has what is asked for; `code` is that of the last refusal."""
 
 
-def is_elsewhere(error: GpuctlError) -> bool:
+def may_succeed_elsewhere(error: GpuctlError) -> bool:
     """Whether another zone may have what this one refused."""
     known = aws_code(getattr(error, "code", ""))
     return known is not None and known.repeat == "other zone"
 
 
 @contextmanager
-def claimed(resolved: Resolved, count: int, target: Target, report: Reporter) -> Iterator[Claim]:
+def claim_capacity(
+    resolved: Resolved, count: int, target: Target, report: Reporter
+) -> Iterator[Claim]:
     """`count` instances are held in the first zone that has them, until the end of this.
 
     They lie in the cluster's placement group, if it has one by now. What runs in the claim at its
@@ -68,7 +70,7 @@ def claimed(resolved: Resolved, count: int, target: Target, report: Reporter) ->
     def claim(zone: str) -> Claim:
         return _claim(once, resolved, count, zone, group)
 
-    made = in_some_zone(resolved, f"{count} x {_type(resolved)}", claim, report)
+    made = try_zones(resolved, f"{count} x {_type(resolved)}", claim, report)
     try:
         yield made
     finally:
@@ -81,7 +83,7 @@ def claimed(resolved: Resolved, count: int, target: Target, report: Reporter) ->
             report(Progress("capacity", made.id, "failed", detail))
 
 
-def in_some_zone(resolved: Resolved, what: str, attempt: Callable[[str], T], report: Reporter) -> T:
+def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report: Reporter) -> T:
     """What `attempt` returns for the first zone that does not refuse.
 
     A zone without capacity is followed by the next at once; after the last, zones are tried again
@@ -98,7 +100,7 @@ def in_some_zone(resolved: Resolved, what: str, attempt: Callable[[str], T], rep
                 got = attempt(zone)
             except GpuctlError as error:
                 report(Progress("capacity", zone, "failed", getattr(error, "code", "")))
-                if not is_elsewhere(error):
+                if not may_succeed_elsewhere(error):
                     raise
                 refusals[zone] = error
             else:

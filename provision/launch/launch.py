@@ -13,7 +13,7 @@ from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Plan
 from infra.pulumi_engine.stack import Stack
 from provision.costs.cost import hourly_usd
-from provision.launch.claim import claimed, in_some_zone, is_elsewhere
+from provision.launch.claim import claim_capacity, may_succeed_elsewhere, try_zones
 from provision.preflight.reservations import await_start
 from provision.removal.sweep import sweep
 
@@ -46,7 +46,7 @@ class Launch:
         try:
             kind = self.resolved.cluster.capacity.type
             if kind == "spot" and is_new:
-                return in_some_zone(self.resolved, self._what, self._spot(report), report)
+                return try_zones(self.resolved, self._what, self._spot(report), report)
             if kind == "spot" and self._new:
                 return self._grown(report)
             if kind == "on-demand" and self._new:
@@ -78,7 +78,7 @@ class Launch:
 
     def _claimed(self, report: Reporter) -> Fleet:
         """All new nodes have their place before the first is launched."""
-        with claimed(self.resolved, len(self._new), self.target, report) as claim:
+        with claim_capacity(self.resolved, len(self._new), self.target, report) as claim:
             there = self._in(claim.zone)
             self.settled(there)
             return self._launched(there, report)
@@ -104,7 +104,7 @@ class Launch:
         except InfraError as error:
             names = self.resolved.node_names
             stay = len(names) - len(self._new)
-            if stay and is_elsewhere(error) and names[stay:] == self._new:
+            if stay and may_succeed_elsewhere(error) and names[stay:] == self._new:
                 report(Progress("capacity", self.resolved.zone, "failed", error.code))
                 cluster = self.resolved.cluster.model_copy(update={"nodes": stay})
                 try:

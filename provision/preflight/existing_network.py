@@ -67,7 +67,7 @@ class Wanted:
     addresses: int
 
 
-def look(ec2: "EC2Client", cluster: Cluster) -> Found | None:
+def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
     """The network that the file names, None where it names none.
 
     Raises InputError for a VPC or subnet that does not exist, or that do not belong together.
@@ -105,7 +105,7 @@ def look(ec2: "EC2Client", cluster: Cluster) -> Found | None:
     )
 
 
-def choose(
+def choose_subnets(
     found: Found, wanted: Wanted, before: Resolved | None
 ) -> tuple[ExistingNetwork, list[InputError]]:
     """A subnet per zone for the nodes, the bastion's if it needs one, and all that is wrong.
@@ -125,7 +125,7 @@ def choose(
     return ExistingNetwork(vpc=found.vpc, subnets=by_zone, bastion_subnet=bastion), problems
 
 
-def check_kept(cluster: Cluster, before: Resolved | None) -> None:
+def check_same_network(cluster: Cluster, before: Resolved | None) -> None:
     """The cluster is in the network that it was made in; else InputError."""
     if before is None:
         return
@@ -219,7 +219,7 @@ def _own_addresses(ec2: "EC2Client", cluster: str) -> Counter[str]:
         str(interface["SubnetId"])
         for instance in find_instances(ec2, cluster)
         if instance.state in ALIVE
-        for interface in instance.told.get("NetworkInterfaces", ())
+        for interface in instance.attributes.get("NetworkInterfaces", ())
         if interface.get("PrivateIpAddress")
     )
 

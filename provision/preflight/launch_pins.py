@@ -51,7 +51,7 @@ def launch_template(ec2: "EC2Client", before: Resolved | None) -> Template | Non
     return Template(int(options.get("HttpPutResponseHopLimit", 1)), found.get("UserData", ""))
 
 
-def written(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any]:
+def machine_fields(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any]:
     """Return what this gpuctl writes for the machines of a cluster file: fields of `Resolved`."""
     layout = interfaces(instance, cluster.network.efa, cluster.network.interfaces)
     return {
@@ -61,7 +61,7 @@ def written(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any
     }
 
 
-def as_launched(
+def keep_launch_fields(
     wanted: Resolved, before: Resolved, template: Template | None, *, refresh: bool
 ) -> Resolved:
     """Return `wanted` with what its machines were launched with, unless `refresh`.
@@ -78,7 +78,7 @@ def as_launched(
         return wanted
     kept: dict[str, Any] = {}
     try:
-        was = written(before.cluster, wanted.instance_type, before.public_key)
+        was = machine_fields(before.cluster, wanted.instance_type, before.public_key)
     except InputError:  # this gpuctl refuses the file as it was
         return wanted
     is_same_kind = all(

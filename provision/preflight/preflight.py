@@ -24,19 +24,35 @@ from config.cluster.resolved import (
 from config.errors import CloudError, GpuctlError, InputError
 from config.target import Target
 from infra.program.interface_layout import interfaces
-from infra.program.user_data import LONGEST_SOURCE, encode, mounting
+from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
 from nodes.keys import ensure_key
 from provision.aws.account import Caller, caller, check_account
 from provision.aws.clients import DENIED, UNIVERSAL, client
-from provision.aws.concurrency import asking
+from provision.aws.concurrency import request_pool
 from provision.aws.instance_types import instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image, image_id
-from provision.costs.prices import Price, check_budget, listed, price
-from provision.preflight.existing_network import Found, Wanted, check_kept, choose, look
-from provision.preflight.launch_pins import Template, as_launched, launch_template, written
+from provision.costs.prices import Price, catalogue_price, check_budget, price
+from provision.preflight.existing_network import (
+    Found,
+    Wanted,
+    check_same_network,
+    choose_subnets,
+    find_network,
+)
+from provision.preflight.launch_pins import (
+    Template,
+    keep_launch_fields,
+    launch_template,
+    machine_fields,
+)
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vcpus, check_vpcs
-from provision.preflight.reservations import reserved
-from provision.preflight.ssh_access import check_access, check_addresses, elastic_ips, ssh_from_of
+from provision.preflight.reservations import find_reservation
+from provision.preflight.ssh_access import (
+    check_access,
+    check_addresses,
+    needed_elastic_ips,
+    ssh_source_range,
+)
 from provision.records.record import folder, read
 from provision.setup.session_manager import check_plugin
 
@@ -50,7 +66,7 @@ _TEMPLATES = "ec2:DescribeLaunchTemplates and ec2:DescribeLaunchTemplateVersions
 T = TypeVar("T")
 
 
-class Complaints:
+class Problems:
     """What is wrong, in the order in which a reader of the file expects it."""
 
     def __init__(self) -> None:
@@ -104,7 +120,7 @@ class _Questions:
     ssh_from: Future[str]
     reservation: Future[tuple[Reservation, str] | None]
     network: Future[Found | None]
-    elastic_ips: Future[None]
+    needed_elastic_ips: Future[None]
     vpcs: Future[None]
     template: Future[Template | None]
     price: Future[Price]
@@ -120,8 +136,8 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     `refresh`. Raises InputError or CloudError with one line per problem.
     """
     before = _before(cluster, target)
-    complaints = Complaints()
-    with asking(16) as pool:
+    complaints = Problems()
+    with request_pool(16) as pool:
         asked = _ask(cluster, target, before, pool)
         who = complaints.catch(asked.caller.result)
         if before and who:  # of another account's cluster nothing else is worth a line
@@ -190,8 +206,8 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     complaints.catch(lambda: check_budget(draft))
     complaints.check()
     key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
-    anew = draft.model_copy(update={"public_key": key, **written(cluster, instance, key)})
-    return as_launched(anew, before, launched, refresh=refresh) if before else anew
+    anew = draft.model_copy(update={"public_key": key, **machine_fields(cluster, instance, key)})
+    return keep_launch_fields(anew, before, launched, refresh=refresh) if before else anew
 
 
 def _marks(before: Resolved | None, who: Caller) -> dict[str, str]:
@@ -234,10 +250,12 @@ def _ask(
         offers=pool.submit(offers, ec2, (cluster.instance_type, BASTION_TYPE)),
         image=pool.submit(_image, ec2, ssm, cluster.image, pinned),
         bastion_image=pool.submit(_image, ec2, ssm, BASTION_IMAGE, entry),
-        ssh_from=pool.submit(ssh_from_of, cluster, target, before),
-        reservation=pool.submit(reserved, ec2, cluster, before.zone if before else None),
-        network=pool.submit(look, ec2, cluster),
-        elastic_ips=pool.submit(check_elastic_ips, cluster, elastic_ips(cluster), clients),
+        ssh_from=pool.submit(ssh_source_range, cluster, target, before),
+        reservation=pool.submit(find_reservation, ec2, cluster, before.zone if before else None),
+        network=pool.submit(find_network, ec2, cluster),
+        needed_elastic_ips=pool.submit(
+            check_elastic_ips, cluster, needed_elastic_ips(cluster), clients
+        ),
         vpcs=pool.submit(check_vpcs, cluster, clients),
         template=pool.submit(launch_template, ec2, before),
         price=pool.submit(price, cluster.instance_type, pricing, target.region),
@@ -246,26 +264,26 @@ def _ask(
     )
 
 
-def _account_of(asked: _Questions, complaints: Complaints, cluster: Cluster) -> tuple[Price, Price]:
+def _account_of(asked: _Questions, complaints: Problems, cluster: Cluster) -> tuple[Price, Price]:
     """The account's limits are checked; what comes back are the node's and the bastion's price."""
-    complaints.advise("the quota of Elastic IP addresses", _QUOTAS, asked.elastic_ips.result)
+    complaints.advise("the quota of Elastic IP addresses", _QUOTAS, asked.needed_elastic_ips.result)
     complaints.advise("the quota of VPCs", _QUOTAS, asked.vpcs.result)
     node = complaints.advise("the price", "pricing:GetProducts", asked.price.result)
     with contextlib.suppress(CloudError):  # told for the node's already
-        return node or listed(cluster.instance_type), asked.bastion_price.result()
-    return node or listed(cluster.instance_type), listed(BASTION_TYPE)
+        return node or catalogue_price(cluster.instance_type), asked.bastion_price.result()
+    return node or catalogue_price(cluster.instance_type), catalogue_price(BASTION_TYPE)
 
 
 def _existing_network(
-    asked: _Questions, complaints: Complaints, wanted: Wanted, before: Resolved | None
+    asked: _Questions, complaints: Problems, wanted: Wanted, before: Resolved | None
 ) -> ExistingNetwork | None:
     """The network that the file names, checked, or the one that the cluster is in; else None."""
     kept = len(complaints.found)
-    complaints.catch(lambda: check_kept(wanted.cluster, before))
+    complaints.catch(lambda: check_same_network(wanted.cluster, before))
     found = complaints.catch(asked.network.result)
     if found is None or len(complaints.found) > kept:
         return None
-    network, problems = choose(found, wanted, before)
+    network, problems = choose_subnets(found, wanted, before)
     complaints.found += problems
     return None if problems else network
 
@@ -344,7 +362,11 @@ def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gi
 
 def _check_size(cluster: Cluster, instance: InstanceType) -> None:
     """User data fits, whatever its key and its file system will be."""
-    encode(mounting(written(cluster, instance, "k" * 100)["user_data"], LONGEST_SOURCE))
+    encode(
+        insert_mount_source(
+            machine_fields(cluster, instance, "k" * 100)["user_data"], LONGEST_SOURCE
+        )
+    )
 
 
 def _layout(cluster: Cluster, instance: InstanceType) -> tuple[Interface, ...]:

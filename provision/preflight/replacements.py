@@ -36,7 +36,9 @@ _PROPERTIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 of which they are made."""
 
 
-def reasons(plan: Plan, before: Cluster | None, now: Cluster, *, refresh: bool) -> dict[str, str]:
+def replacement_reasons(
+    plan: Plan, before: Cluster | None, now: Cluster, *, refresh: bool
+) -> dict[str, str]:
     """Return why each instance of the plan is replaced, by its name.
 
     `before` is the file that the cluster was last brought up with, None where nobody knows it.

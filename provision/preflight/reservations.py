@@ -24,7 +24,7 @@ _REFUSED = "(ReservationCapacityExceeded)"
 _MOST_SLEEP_S = 30.0
 
 
-def reserved(
+def find_reservation(
     ec2: "EC2Client", cluster: Cluster, home: str | None = None
 ) -> tuple[Reservation, str] | None:
     """The reservation that the file names and its zone, None where it names none.
@@ -113,7 +113,7 @@ def _check_time(cluster: Cluster, told: Any, found: Reservation) -> None:
 def _check_places(ec2: "EC2Client", cluster: Cluster, told: Any) -> None:
     """There is a free place for every node that has none yet: all of them, and not just one."""
     ours = sum(
-        one.state in ALIVE and one.told.get("CapacityReservationId") == cluster.capacity.id
+        one.state in ALIVE and one.attributes.get("CapacityReservationId") == cluster.capacity.id
         for one in find_instances(ec2, cluster.name)
     )
     free, needed = int(told["AvailableInstanceCount"]), cluster.nodes - ours

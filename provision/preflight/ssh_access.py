@@ -10,7 +10,7 @@ from config.target import Target
 from infra.program.subnets import carve
 
 
-def elastic_ips(cluster: Cluster) -> int:
+def needed_elastic_ips(cluster: Cluster) -> int:
     """How many the cluster needs: each node's own, or that of a NAT gateway of its own."""
     if cluster.network.nodes_are_public:
         return cluster.nodes
@@ -49,7 +49,7 @@ def check_addresses(cluster: Cluster, taken: int) -> None:
         )
 
 
-def ssh_from_of(cluster: Cluster, target: Target, before: Resolved | None) -> str:
+def ssh_source_range(cluster: Cluster, target: Target, before: Resolved | None) -> str:
     """Who may ssh in, as a range, empty for nobody; InputError where that cannot be known."""
     if cluster.network.uses_session_manager:
         return ""

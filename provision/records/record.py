@@ -104,7 +104,7 @@ def records(target: Target) -> tuple[ClusterRecord, ...]:
     return tuple(record for record in found if isinstance(record, ClusterRecord))
 
 
-def unreadable(target: Target) -> tuple[InputError, ...]:
+def record_errors(target: Target) -> tuple[InputError, ...]:
     """Return the complaints about records that cannot be read; they hide no other cluster."""
     found = (_try(name, target) for name in _names(target))
     return tuple(error for error in found if isinstance(error, InputError))
@@ -141,7 +141,7 @@ def load_inventory(name: str, target: Target) -> Inventory:
     """The nodes of a cluster that is ready. InputError for one that is unknown or not ready."""
     record = read(name, target)
     if record is None:
-        raise unknown(name, (known.name for known in records(target)))
+        raise unknown_cluster(name, (known.name for known in records(target)))
     try:
         text = (folder(name, target) / "inventory.json").read_bytes()
         inventory = Inventory.model_validate_json(text)
@@ -156,7 +156,7 @@ def load_inventory(name: str, target: Target) -> Inventory:
     return inventory
 
 
-def unknown(name: str, known: Iterable[str]) -> InputError:
+def unknown_cluster(name: str, known: Iterable[str]) -> InputError:
     """The complaint about a cluster that does not exist, with those that do."""
     names = ", ".join(sorted(known))
     return InputError(

@@ -6,7 +6,7 @@ from typing import Any
 
 from config.errors import CloudError
 from config.target import Target
-from provision.aws.clients import client, if_there
+from provision.aws.clients import call_unless_gone, client
 from provision.aws.resources import KINDS, Resource
 
 _GONE = frozenset({"FileSystemNotFound", "MountTargetNotFound"})
@@ -38,7 +38,7 @@ def _delete_efs(efs: Any, resource: Resource) -> None:
         found: list[Any] = efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"]
         return found
 
-    for one in if_there(targets, _GONE) or []:
+    for one in call_unless_gone(targets, _GONE) or []:
         _when_allowed(
             lambda one=one: efs.delete_mount_target(MountTargetId=one["MountTargetId"])  # type: ignore[misc]
         )
@@ -62,7 +62,7 @@ def _when_allowed(remove: Callable[[], Any]) -> None:
     end = time.monotonic() + WAIT_S
     while True:
         try:
-            if_there(remove, _GONE)
+            call_unless_gone(remove, _GONE)
         except CloudError as error:
             if error.code not in _BUSY or time.monotonic() > end:
                 raise
@@ -74,7 +74,7 @@ def _when_allowed(remove: Callable[[], Any]) -> None:
 def _until_gone(ask: Callable[[], Any], what: str) -> None:
     """`ask` finds nothing any more. Raises CloudError after 20 minutes."""
     end = time.monotonic() + WAIT_S
-    while if_there(ask, _GONE):
+    while call_unless_gone(ask, _GONE):
         if time.monotonic() > end:
             raise CloudError(f"AWS did not remove {what} within 20 minutes", "repeat it later")
         time.sleep(PAUSE_S)

@@ -151,7 +151,7 @@ def _wait(ec2: "EC2Client", waiter: str, what: dict[str, Any]) -> None:
 
 
 def _release(ec2: "EC2Client", address: Resource) -> None:
-    if association := address.told.get("AssociationId"):
+    if association := address.attributes.get("AssociationId"):
         # It is gone already where the gateway that had the address is.
         _patiently(lambda: ec2.disassociate_address(AssociationId=association))
     ec2.release_address(AllocationId=address.id)
@@ -160,16 +160,16 @@ def _release(ec2: "EC2Client", address: Resource) -> None:
 def _delete_groups(ec2: "EC2Client", groups: list[Resource]) -> None:
     """All rules first: a group that another one names cannot go."""
     for group in groups:
-        if rules := group.told.get("IpPermissions"):
+        if rules := group.attributes.get("IpPermissions"):
             ec2.revoke_security_group_ingress(GroupId=group.id, IpPermissions=rules)
-        if rules := group.told.get("IpPermissionsEgress"):
+        if rules := group.attributes.get("IpPermissionsEgress"):
             ec2.revoke_security_group_egress(GroupId=group.id, IpPermissions=rules)
     for group in groups:
         _patiently(lambda one=group: ec2.delete_security_group(GroupId=one.id))  # type: ignore[misc]
 
 
 def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
-    for association in table.told.get("Associations", ()):
+    for association in table.attributes.get("Associations", ()):
         if not association.get("Main"):
             _patiently(
                 lambda one=association: ec2.disassociate_route_table(  # type: ignore[misc]
@@ -180,14 +180,14 @@ def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
 
 
 def _delete_internet_gateway(ec2: "EC2Client", gateway: Resource) -> None:
-    for attachment in gateway.told.get("Attachments", ()):
+    for attachment in gateway.attributes.get("Attachments", ()):
         vpc = attachment["VpcId"]
         _patiently(
             lambda vpc=vpc: ec2.detach_internet_gateway(  # type: ignore[misc]
                 InternetGatewayId=gateway.id, VpcId=vpc
             )
         )
-    gateway.told["Attachments"] = []
+    gateway.attributes["Attachments"] = []
     ec2.delete_internet_gateway(InternetGatewayId=gateway.id)
 
 

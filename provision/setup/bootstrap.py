@@ -18,10 +18,10 @@ from nodes.inventory import Bastion, Inventory, Node
 from nodes.keys import ensure_key
 from nodes.ssh import Connections, connect
 from provision.aws.clients import client
-from provision.aws.topology import with_topology
+from provision.aws.topology import add_topology
 from provision.setup.cloud_init import CHECKS
-from provision.setup.host_keys import BootWatch, KnownHosts, Watched
-from provision.setup.node_hardware import look_at
+from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts
+from provision.setup.node_hardware import probe_node
 from provision.setup.node_setup import Rebooting, failed_checks, wait_for_cloud_init
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
@@ -82,7 +82,7 @@ def bootstrap(
         if ours is None:
             raise
         raise _leaf(ours) from None
-    nodes = with_topology(ec2, inventory.cluster, nodes, report)
+    nodes = add_topology(ec2, inventory.cluster, nodes, report)
     return inventory.model_copy(update={"nodes": nodes})
 
 
@@ -117,7 +117,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
 async def _bootstrap(
     inventory: Inventory, ec2: "EC2Client", agents: Agents | None, report: Reporter
 ) -> tuple[Node, ...]:
-    machines = watched(inventory)
+    machines = booting_machines(inventory)
     known = KnownHosts.read(inventory.folder / "known_hosts", machines)
     known.write()
     watch = BootWatch(ec2, machines, known, report)
@@ -159,7 +159,7 @@ async def _patient_connections(
 ) -> AsyncIterator[Connections]:
     """The connection through the bastion, if there is one, as soon as its sshd answers."""
     if inventory.bastion is not None:
-        await watch.pinned(BASTION)
+        await watch.wait_for_host_key(BASTION)
     deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
     while True:
         connecting = connect(inventory)
@@ -191,9 +191,9 @@ async def _wait_for_node(
     connections: Connections, node: Node, boots: Boot, report: Reporter
 ) -> None:
     watch = boots.watch
-    await watch.pinned(node.name)
+    await watch.wait_for_host_key(node.name)
     if boots.agents is not None:
-        await boots.agents.online(node)
+        await boots.agents.wait_until_online(node)
     await _wait_for_ssh(connections, node, "true", SSH_PATIENCE_S)
     try:
         try:
@@ -253,21 +253,21 @@ async def _hand_out(connections: Connections, node: Node, share: Share, report: 
         report(Progress("keys", node.name, "failed", complaint))
         raise NodeError(f"{node.name} ({node.private_ip}): {complaint}", "see it with `gpuctl ssh`")
     report(Progress("keys", node.name, "done", done.stdout.strip().rpartition("\n")[2]))
-    return await look_at(connections, node)
+    return await probe_node(connections, node)
 
 
-def watched(inventory: Inventory) -> tuple[Watched, ...]:
+def booting_machines(inventory: Inventory) -> tuple[BootingMachine, ...]:
     """The bastion first, if there is one, then the nodes."""
-    nodes = tuple(watched_node(node) for node in inventory.nodes)
+    nodes = tuple(booting_node(node) for node in inventory.nodes)
     entry = inventory.bastion
     if entry is None:
         return nodes
-    return (Watched(BASTION, entry.instance_id, entry.address, entry.port), *nodes)
+    return (BootingMachine(BASTION, entry.instance_id, entry.address, entry.port), *nodes)
 
 
-def watched_node(node: Node) -> Watched:
+def booting_node(node: Node) -> BootingMachine:
     """The node by the address at which it is reached."""
-    return Watched(node.name, node.instance_id, node.address, node.port)
+    return BootingMachine(node.name, node.instance_id, node.address, node.port)
 
 
 _SCRIPT = """\
@@ -322,7 +322,7 @@ def _host_name(node: Node) -> str:
 
 
 def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> bytes:
-    keys = ((n, known.key(watched_node(n))) for n in nodes)
+    keys = ((n, known.key(booting_node(n))) for n in nodes)
     return "".join(f"{n.name},{n.private_ip} {key}\n" for n, key in keys if key).encode()
 
 

@@ -30,7 +30,7 @@ ALIVE = frozenset({"pending", "running"})
 
 
 @dataclass(frozen=True)
-class Watched:
+class BootingMachine:
     """A machine that boots."""
 
     name: str
@@ -58,7 +58,7 @@ class KnownHosts:
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, machines: Sequence[Watched]) -> "KnownHosts":
+    def read(cls, path: Path, machines: Sequence[BootingMachine]) -> "KnownHosts":
         """What is pinned for these very instances; others' keys are dropped."""
         known = cls(path)
         lines = path.read_text().splitlines() if path.exists() else []
@@ -70,11 +70,11 @@ class KnownHosts:
                 known.keys[name, instance_id] = key
         return known
 
-    def key(self, machine: Watched) -> str | None:
+    def key(self, machine: BootingMachine) -> str | None:
         """The pinned key of the machine."""
         return self.keys.get((known_hosts_name(machine.address, machine.port), machine.instance_id))
 
-    def pin(self, machine: Watched, key: str) -> None:
+    def pin(self, machine: BootingMachine, key: str) -> None:
         """The machine's key is on disk."""
         self.keys[known_hosts_name(machine.address, machine.port), machine.instance_id] = key
         self.write()
@@ -89,7 +89,11 @@ class BootWatch:
     """Watches machines boot: tells when a host key is pinned, fails when a machine ends."""
 
     def __init__(
-        self, ec2: "EC2Client", machines: Sequence[Watched], known: KnownHosts, report: Reporter
+        self,
+        ec2: "EC2Client",
+        machines: Sequence[BootingMachine],
+        known: KnownHosts,
+        report: Reporter,
     ) -> None:
         self._ec2 = ec2
         self._machines = tuple(machines)
@@ -102,7 +106,7 @@ class BootWatch:
             else:
                 report(Progress("boot", machine.name, "running"))
 
-    async def pinned(self, name: str) -> None:
+    async def wait_for_host_key(self, name: str) -> None:
         """The machine's host key is in known_hosts."""
         await self._pinned[name].wait()
 
@@ -120,10 +124,10 @@ class BootWatch:
             # EC2 answers some twenty such requests a second and account: ten are asked for.
             await asyncio.sleep(max(1.0, len(waiting) / 10) if waiting else 5.0)
 
-    async def _read_consoles(self, machines: Sequence[Watched]) -> None:
+    async def _read_consoles(self, machines: Sequence[BootingMachine]) -> None:
         places = asyncio.Semaphore(8)
 
-        async def read(machine: Watched) -> None:
+        async def read(machine: BootingMachine) -> None:
             async with places:
                 key = read_host_key(await self._console(machine))
             if key is not None:
@@ -133,7 +137,7 @@ class BootWatch:
 
         await asyncio.gather(*(read(machine) for machine in machines))
 
-    async def _console(self, machine: Watched) -> str:
+    async def _console(self, machine: BootingMachine) -> str:
         def ask() -> str:
             with aws_errors():
                 answer = self._ec2.get_console_output(InstanceId=machine.instance_id, Latest=True)
@@ -174,7 +178,7 @@ class BootWatch:
                     found[told["InstanceId"]] = (str(told["State"]["Name"]), reason)
         return found
 
-    async def _gone(self, machine: Watched, what: str) -> NodeError:
+    async def _gone(self, machine: BootingMachine, what: str) -> NodeError:
         try:
             console = (await self._console(machine)).strip().splitlines()[-10:]
         except CloudError:

@@ -56,7 +56,7 @@ _LAUNCHERS = (
 MPICH 5.0.2."""
 
 
-async def look_at(connections: Connections, node: Node) -> Node:
+async def probe_node(connections: Connections, node: Node) -> Node:
     """The node as it says that it is: `efa`, `hcas`, `interface` and `software` are filled.
 
     The first launcher of an implementation counts, those of the login's PATH first.

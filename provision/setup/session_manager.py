@@ -31,13 +31,13 @@ OLDEST = (1, 2, 536, 0)
 """The first version of the plugin that reads StartSession's answer from a variable."""
 
 
-def dotted(version: Sequence[int]) -> str:
+def version_text(version: Sequence[int]) -> str:
     """Return a version as people write it."""
     return ".".join(map(str, version))
 
 
 INSTALL = (
-    f"install AWS's session-manager-plugin, {dotted(OLDEST)} or newer: https://docs.aws.amazon.com/"
+    f"install AWS's session-manager-plugin, {version_text(OLDEST)} or newer: https://docs.aws.amazon.com/"
     "systems-manager/latest/userguide/session-manager-working-with-install-plugin.html"
 )
 
@@ -85,7 +85,7 @@ def plugin_problem(command: Sequence[str]) -> str:
     if version is None:
         return f"`{shlex.join(command)} --version` prints no version"
     if version < OLDEST:
-        return f"{command[0]} is {dotted(version)}, older than {dotted(OLDEST)}"
+        return f"{command[0]} is {version_text(version)}, older than {version_text(OLDEST)}"
     return ""
 
 
@@ -129,7 +129,7 @@ class Agents:
         self._nodes = {node.instance_id: node for node in nodes}
         self._online = {node.instance_id: asyncio.Event() for node in nodes}
 
-    async def online(self, node: Node) -> None:
+    async def wait_until_online(self, node: Node) -> None:
         """Session Manager reaches the node; NodeError when it does not in time."""
         try:
             async with asyncio.timeout(ONLINE_PATIENCE_S):

@@ -18,13 +18,13 @@ from infra.pulumi_engine.go_toolchain import SOURCE
 from infra.pulumi_engine.installation import (
     VERSION,
     Engine,
-    Way,
-    cached,
+    EngineSource,
+    cached_engine,
+    engine_on_path,
     engine_version,
     find_engine,
+    findings,
     fits,
-    on_path,
-    sightings,
 )
 
 
@@ -84,25 +84,25 @@ def test_an_old_one_on_path_is_passed_over_for_the_cached(cache: Path, tmp_path:
     command(held(cache), f"v{VERSION}")
     assert find_engine(silent) == Engine(held(cache), VERSION, "cache")
     with pytest.raises(InfraError) as caught:
-        on_path(silent)
+        engine_on_path(silent)
     assert str(caught.value) == f"{old} is 3.100.0; upgrade it to >= {VERSION}"
 
 
 def test_a_damaged_cached_engine_counts_as_none(cache: Path) -> None:
     command(held(cache), "Exec format error", status=126)
     with pytest.raises(InfraError, match="does not run here"):
-        cached(silent)
+        cached_engine(silent)
 
 
 def test_our_own_engine_is_asked_for_its_version_once(cache: Path, tmp_path: Path) -> None:
     asked = tmp_path / "asked"
     path = command(held(cache), f"v{VERSION}'; echo asked >> '{asked}")
     for _ in range(2):
-        assert cached(silent) == Engine(path, VERSION, "cache")
+        assert cached_engine(silent) == Engine(path, VERSION, "cache")
     assert asked.read_text() == "asked\n"
     command(path, "Exec format error", status=126)
     with pytest.raises(InfraError, match="does not run here"):
-        cached(silent)
+        cached_engine(silent)
 
 
 def test_what_is_no_pulumi_has_no_version(tmp_path: Path) -> None:
@@ -119,7 +119,12 @@ def test_where_nothing_works_one_line_says_what_was_tried(cache: Path) -> None:
         raise InfraError("no Go", "")
 
     reported: list[Progress] = []
-    ways: dict[str, Way] = {"PATH": on_path, "cache": cached, "download": closed, "build": no_go}
+    ways: dict[str, EngineSource] = {
+        "PATH": engine_on_path,
+        "cache": cached_engine,
+        "download": closed,
+        "build": no_go,
+    }
     with pytest.raises(InfraError) as caught:
         find_engine(reported.append, ways)
     assert str(caught.value) == (
@@ -152,9 +157,9 @@ def stand_in(
 def test_a_made_engine_lies_in_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "build_engine", stand_in())
     reported: list[Progress] = []
-    made = find_engine(reported.append, {"build": engine_module.built})
+    made = find_engine(reported.append, {"build": engine_module.install_built_engine})
     assert made == Engine(held(cache), VERSION, "build")
-    assert cached(silent).path == held(cache)
+    assert cached_engine(silent).path == held(cache)
     assert [(p.stage, p.state) for p in reported] == [("engine", "start"), ("engine", "done")]
     assert reported[-1].seconds is not None
 
@@ -162,7 +167,7 @@ def test_a_made_engine_lies_in_the_cache(cache: Path, monkeypatch: pytest.Monkey
 def test_a_failed_build_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "build_engine", stand_in(fails=True))
     with pytest.raises(InfraError, match="no space left on device"):
-        find_engine(silent, {"build": engine_module.built})
+        find_engine(silent, {"build": engine_module.install_built_engine})
     assert [path.name for path in (cache / "engine").iterdir()] == ["lock"]
 
 
@@ -174,14 +179,14 @@ def test_an_engine_that_does_not_answer_is_not_kept(
 
     monkeypatch.setattr(engine_module, "build_engine", make)
     with pytest.raises(InfraError, match=r"gave an engine that says 3\.1\.0"):
-        find_engine(silent, {"build": engine_module.built})
+        find_engine(silent, {"build": engine_module.install_built_engine})
     assert not held(cache).exists()
 
 
 def test_what_a_killed_build_left_is_cleared(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (cache / "engine" / ".making-old" / "root").mkdir(parents=True)
     monkeypatch.setattr(engine_module, "build_engine", stand_in())
-    find_engine(silent, {"build": engine_module.built})
+    find_engine(silent, {"build": engine_module.install_built_engine})
     assert sorted(p.name for p in (cache / "engine").iterdir()) == ["lock", f"v{VERSION}"]
 
 
@@ -192,7 +197,7 @@ def test_two_at_once_make_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     details: list[str] = []
 
     def find() -> None:
-        ways: dict[str, Way] = {"build": engine_module.built}
+        ways: dict[str, EngineSource] = {"build": engine_module.install_built_engine}
         found.append(find_engine(lambda p: details.append(p.detail), ways))
 
     threads = [threading.Thread(target=find) for _ in range(3)]
@@ -208,7 +213,7 @@ def test_two_at_once_make_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     with pytest.raises(InfraError, match=r"/proc/nowhere/gpuctl/engine cannot be written \("):
-        find_engine(silent, {"build": engine_module.built})
+        find_engine(silent, {"build": engine_module.install_built_engine})
 
 
 def test_a_closed_network_fails_the_download_at_once(
@@ -234,7 +239,7 @@ def test_a_closed_network_fails_the_download_at_once(
 def test_doctor_sees_without_touching(cache: Path, tmp_path: Path) -> None:
     command(tmp_path / "bin" / "pulumi", "v3.100.0")
     command(tmp_path / "bin" / "go", "go version go1.19.2 linux/amd64")
-    assert [(s.what, s.seen, s.remedy) for s in sightings()] == [
+    assert [(s.what, s.seen, s.remedy) for s in findings()] == [
         (
             "pulumi on PATH",
             f"{tmp_path}/bin/pulumi 3.100.0",
@@ -256,7 +261,7 @@ def test_doctor_sees_without_touching(cache: Path, tmp_path: Path) -> None:
 
 def test_doctor_has_no_remedy_where_all_is_well(cache: Path) -> None:
     command(held(cache), f"v{VERSION}")
-    assert [s.remedy for s in sightings()] == ["", "", ""]
+    assert [s.remedy for s in findings()] == ["", "", ""]
 
 
 @pytest.mark.engine

@@ -16,7 +16,7 @@ from infra.pulumi_engine.build import build_engine
 from infra.pulumi_engine.go_toolchain import (
     VERSION,
     ensure_go,
-    is_fitting,
+    is_new_enough,
     proxy_url,
     required_go,
     version_of,
@@ -40,7 +40,7 @@ def test_go_on_path_is_used_where_it_fits(cache: Path, tmp_path: Path) -> None:
 )
 def test_go_is_not_older_than_the_modules_ask(version: str | None, fitting: bool) -> None:
     assert required_go() == "1.25.11"
-    assert is_fitting(version) is fitting
+    assert is_new_enough(version) is fitting
 
 
 def test_what_is_no_go_has_no_version(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from infra.pulumi_engine.go_toolchain import VERSION as GO_VERSION
 from infra.pulumi_engine.installation import (
     VERSION,
     Engine,
-    built,
-    downloaded,
     engine_version,
     find_engine,
+    install_built_engine,
+    install_release,
 )
 from infra.pulumi_engine.pinned_downloads import fetch_pinned, pinned_sha256
 from tests.infra.test_engine import cache, held, stand_in
@@ -76,7 +76,9 @@ def test_everything_that_is_downloaded_for_the_engine_has_a_digest(name: str) ->
 
 @pytest.mark.usefixtures("releases")
 def test_the_pinned_release_becomes_the_engine(cache: Path) -> None:
-    assert find_engine(silent, {"download": downloaded}) == Engine(held(cache), VERSION, "download")
+    assert find_engine(silent, {"download": install_release}) == Engine(
+        held(cache), VERSION, "download"
+    )
     assert engine_version(held(cache)) == VERSION
     assert [path.name for path in held(cache).parents[1].rglob("*")] == ["bin", "pulumi"]
 
@@ -89,7 +91,9 @@ def test_another_file_is_removed_told_and_never_run(
     actual = hashlib.sha256(releases.read_bytes()).hexdigest()
     monkeypatch.setattr("infra.pulumi_engine.installation.build_engine", stand_in())
     reported: list[Progress] = []
-    engine = find_engine(reported.append, {"download": downloaded, "build": built})
+    engine = find_engine(
+        reported.append, {"download": install_release, "build": install_built_engine}
+    )
     assert engine.source == "build"  # from modules that go.sum pins
     assert [progress for progress in reported if progress.state == "failed"] == [
         Progress(
@@ -105,7 +109,7 @@ def test_another_file_is_removed_told_and_never_run(
 def test_where_nothing_else_is_left_it_is_refused_in_one_line(cache: Path, releases: Path) -> None:
     releases.write_bytes(b"<html>sign in</html>")
     with pytest.raises(InfraError) as caught:
-        find_engine(silent, {"download": downloaded})
+        find_engine(silent, {"download": install_release})
     assert f"(download: file://{releases} is not the pinned file and was removed: sha256" in str(
         caught.value
     )

@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 
-from infra.pulumi_engine.inline_program import inline
+from infra.pulumi_engine.inline_program import inline_program
 
 
 async def _wait(done: list[str]) -> None:
@@ -26,13 +26,13 @@ def test_what_the_program_registers_is_under_way_when_it_returns() -> None:
             task.cancel()
         return list(started)
 
-    with inline(lambda: tasks.append(asyncio.ensure_future(_wait(started)))) as run:
+    with inline_program(lambda: tasks.append(asyncio.ensure_future(_wait(started)))) as run:
         assert asyncio.run(drive()) == ["started"]
 
 
 def test_no_resource_remembers_by_which_calls_it_was_made() -> None:
     depths: list[int] = []
-    with inline(lambda: depths.append(len(traceback.extract_stack()))) as run:
+    with inline_program(lambda: depths.append(len(traceback.extract_stack()))) as run:
         asyncio.run(run())
     assert depths == [1]
     assert not hasattr(sys, "tracebacklimit")
@@ -42,14 +42,14 @@ def test_a_traceback_is_whole_again_after_a_program_that_failed() -> None:
     def build() -> None:
         raise ValueError("mistake")
 
-    with inline(build) as run, pytest.raises(ValueError, match="mistake"):
+    with inline_program(build) as run, pytest.raises(ValueError, match="mistake"):
         asyncio.run(run())
     assert not hasattr(sys, "tracebacklimit")
 
 
 def test_a_limit_that_was_set_before_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "tracebacklimit", 7, raising=False)
-    with inline(lambda: None) as run:
+    with inline_program(lambda: None) as run:
         asyncio.run(run())
     assert sys.tracebacklimit == 7
 
@@ -66,14 +66,14 @@ def test_tracebacks_are_whole_again_after_two_programs_at_once() -> None:
         first_is_out.wait(0.5)
 
     def run_first() -> None:
-        with inline(first) as run:
+        with inline_program(first) as run:
             asyncio.run(run())
         first_is_out.set()
 
     other = threading.Thread(target=run_first)
     other.start()
     assert first_is_in.wait(10)
-    with inline(second) as run:
+    with inline_program(second) as run:
         asyncio.run(run())
     other.join()
     assert not hasattr(sys, "tracebacklimit")
@@ -86,7 +86,7 @@ def test_garbage_is_collected_again_after_a_program_that_failed() -> None:
         seen.append(gc.isenabled())
         raise ValueError("mistake")
 
-    with pytest.raises(ValueError, match="mistake"), inline(build) as run:
+    with pytest.raises(ValueError, match="mistake"), inline_program(build) as run:
         asyncio.run(run())
     assert seen == [False]
     assert gc.isenabled()

@@ -197,7 +197,7 @@ def test_ctrl_c_while_aws_is_asked_ends_the_engine_of_the_preview(
     monkeypatch.setattr(
         "infra.pulumi_engine.stack.load_classes", cluster
     )  # the first that a program calls
-    with pytest.raises(KeyboardInterrupt), stack.previewing():
+    with pytest.raises(KeyboardInterrupt), stack.start_preview():
         assert asked.wait(120)
         raise KeyboardInterrupt
     wait_for_end(begun[0])

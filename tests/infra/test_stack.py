@@ -128,7 +128,7 @@ def test_the_engine_starts_no_more_often_than_it_has_to(
 
 def test_a_preview_that_nobody_wants_stops_the_engine(here: Region, stack: Stack) -> None:
     refused = InputError("no such type", "")
-    with pytest.raises(InputError, match="no such type"), stack.previewing():
+    with pytest.raises(InputError, match="no such type"), stack.start_preview():
         raise refused
     held = here.target.state / "pulumi-project" / "demo"
     assert list(held.glob("*.plan.json")) == []

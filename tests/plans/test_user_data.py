@@ -17,7 +17,7 @@ from config.errors import InputError
 from config.loading.load import load_cluster
 from config.progress import silent
 from infra.program.interface_layout import interfaces
-from infra.program.user_data import LIMIT, LONGEST_SOURCE, encode, mounting
+from infra.program.user_data import LIMIT, LONGEST_SOURCE, encode, insert_mount_source
 from lab.images.image import ensure_image
 from provision.aws.instance_types import read_instance_type
 from provision.setup.cloud_init import bastion_user_data, node_user_data
@@ -79,7 +79,7 @@ def scripts() -> Iterator[str]:
 
 def test_it_fits_into_what_ec2_takes() -> None:
     sizes = {
-        title: len(base64.b64decode(encode(mounting(text, LONGEST_SOURCE))))
+        title: len(base64.b64decode(encode(insert_mount_source(text, LONGEST_SOURCE))))
         for title, text in documents().items()
     }
     assert max(sizes.values()) <= LIMIT, sizes

@@ -6,8 +6,8 @@ import pytest
 
 from config.errors import CloudError
 from config.target import Target
-from infra.pulumi_engine.workspace import inherited
-from provision.aws.account import found_by, profile_region, with_credentials
+from infra.pulumi_engine.workspace import inherited_environment
+from provision.aws.account import credentials_source, profile_region, resolve_credentials
 
 
 def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,14 +41,14 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_boto3_and_the_engine_get_the_same_credentials(profiles: Path) -> None:
     target = Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "research"})
-    assert found_by(target) == "shared-credentials-file"
-    whole = with_credentials(target)
+    assert credentials_source(target) == "shared-credentials-file"
+    whole = resolve_credentials(target)
     assert dict(whole.environment) == {
         "AWS_ACCESS_KEY_ID": "AKIDRESEARCH",
         "AWS_SECRET_ACCESS_KEY": "hidden",
         "AWS_SESSION_TOKEN": "token",
     }
-    assert with_credentials(whole) is whole
+    assert resolve_credentials(whole) is whole
     assert "hidden" not in repr(whole)
 
 
@@ -57,13 +57,13 @@ def test_the_user_s_own_variables_cannot_contradict_given_keys(
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "of-somebody-else")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of-somebody-else")
-    assert "of-somebody-else" not in inherited({"AWS_ACCESS_KEY_ID": "a"}).values()
-    assert inherited({})["AWS_PROFILE"] == "of-somebody-else"
+    assert "of-somebody-else" not in inherited_environment({"AWS_ACCESS_KEY_ID": "a"}).values()
+    assert inherited_environment({})["AWS_PROFILE"] == "of-somebody-else"
 
 
 def test_no_credentials_anywhere_are_told(profiles: Path) -> None:
     with pytest.raises(CloudError) as error:
-        with_credentials(Target("aws", "us-east-1", profiles))
+        resolve_credentials(Target("aws", "us-east-1", profiles))
     assert (error.value.message, error.value.code) == (
         "no AWS credentials were found",
         "NoCredentials",

@@ -14,7 +14,7 @@ from config.progress import silent
 from config.target import Target
 from provision.aws.clients import ATTEMPTS
 from provision.launch import claim
-from provision.launch.claim import NoCapacity, claimed, in_some_zone
+from provision.launch.claim import NoCapacity, claim_capacity, try_zones
 from tests.infra.region import CREDENTIALS, child, client, resolved
 
 ZONES = ("us-east-1a", "us-east-1b")
@@ -40,7 +40,7 @@ def reservations(there: Target) -> list[Any]:
 
 
 def test_a_claim_is_held_and_let_go(there: Target) -> None:
-    with claimed(cluster(there), 2, there, silent) as claim:
+    with claim_capacity(cluster(there), 2, there, silent) as claim:
         (held,) = reservations(there)
         assert (held["CapacityReservationId"], held["AvailabilityZone"]) == (claim.id, ZONES[0])
         assert (held["State"], held["TotalInstanceCount"]) == ("active", 2)
@@ -52,7 +52,7 @@ def test_a_claim_is_held_and_let_go(there: Target) -> None:
 def test_throttling_makes_no_second_claim(there: Target, faults: Path) -> None:
     wanted = cluster(there)
     faults.write_text(json.dumps({"throttle": ["2"]}))
-    with claimed(wanted, 2, there, silent):
+    with claim_capacity(wanted, 2, there, silent):
         pass
     faults.unlink()
     assert [held["State"] for held in reservations(there)] == ["cancelled"]
@@ -65,7 +65,7 @@ def test_a_full_zone_is_left_at_once(
     faults.write_text(json.dumps({"no-capacity": list(ZONES)}))
     # boto3 repeats an HTTP 500 seven times, for up to a minute: a pause would be such a repetition.
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("a full zone was asked again"))
-    with pytest.raises(NoCapacity) as caught, claimed(wanted, 2, there, silent):
+    with pytest.raises(NoCapacity) as caught, claim_capacity(wanted, 2, there, silent):
         raise AssertionError("nothing was to be had")
     assert caught.value.code == "InsufficientInstanceCapacity"
     assert reservations(there) == []
@@ -79,7 +79,7 @@ def test_what_no_zone_can_help_is_told_at_once(there: Target) -> None:
         raise CloudError("the quota is used up", "", "VcpuLimitExceeded")
 
     with pytest.raises(CloudError, match=r"^the quota is used up$"):
-        in_some_zone(cluster(there, capacity={"wait": "1h"}), "2 x p4d", attempt, silent)
+        try_zones(cluster(there, capacity={"wait": "1h"}), "2 x p4d", attempt, silent)
     assert tried == ["us-east-1a"]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodes.keys import generate_pair
-from provision.setup.host_keys import KnownHosts, Watched, read_host_key
+from provision.setup.host_keys import BootingMachine, KnownHosts, read_host_key
 
 KEY = " ".join(generate_pair("root@ip-10-213-128-4")[1].split()[:2])
 OTHER = " ".join(generate_pair("root@ip-10-213-128-4")[1].split()[:2])
@@ -42,8 +42,8 @@ def test_a_key_broken_by_another_message_gives_none() -> None:
 
 def test_pinned_keys_stay_while_their_instances_do(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
-    bastion = Watched("bastion", "i-b", "198.18.0.3", 2222)
-    node = Watched("node0", "i-0", "10.213.128.4")
+    bastion = BootingMachine("bastion", "i-b", "198.18.0.3", 2222)
+    node = BootingMachine("node0", "i-0", "10.213.128.4")
     known = KnownHosts(path)
     known.pin(node, KEY)
     known.pin(bastion, OTHER)
@@ -54,8 +54,8 @@ def test_pinned_keys_stay_while_their_instances_do(tmp_path: Path) -> None:
 
 def test_a_replaced_node_with_the_old_address_is_not_trusted(tmp_path: Path) -> None:
     path = tmp_path / "known_hosts"
-    KnownHosts(path).pin(Watched("node0", "i-0", "10.213.128.4"), KEY)
-    replacement = Watched("node0", "i-1", "10.213.128.4")
+    KnownHosts(path).pin(BootingMachine("node0", "i-0", "10.213.128.4"), KEY)
+    replacement = BootingMachine("node0", "i-1", "10.213.128.4")
     again = KnownHosts.read(path, [replacement])
     assert again.key(replacement) is None
     again.write()

@@ -20,7 +20,7 @@ from provision.aws.instance_types import read_instance_type
 from provision.aws.resources import Resource
 from provision.costs.cost import price_of
 from provision.preflight import preflight
-from provision.preflight.preflight import Complaints, resolve
+from provision.preflight.preflight import Problems, resolve
 from provision.preflight.quotas import Quota
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
@@ -204,7 +204,7 @@ def test_a_question_that_may_not_be_asked_is_a_warning() -> None:
             "AWS refused GetProducts: AccessDeniedException: No", "", "AccessDeniedException"
         )
 
-    complaints = Complaints()
+    complaints = Problems()
     complaints.advise("the price", "pricing:GetProducts", denied)
     complaints.check()
     assert complaints.warnings == [

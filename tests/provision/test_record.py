@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     broken = record.folder("demo", here) / "cluster.json"
     broken.write_text(broken.read_text()[:100])
     assert [known.name for known in record.records(here)] == ["other"]
-    (complaint,) = record.unreadable(here)
+    (complaint,) = record.record_errors(here)
     assert str(complaint).startswith(f"the record {broken} cannot be read: ")
     assert complaint.hint == "move it away; `gpuctl down demo` then removes the cluster by its tags"
 

@@ -6,7 +6,7 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from infra.pulumi_engine.changes import Change, Plan
-from provision.preflight.replacements import reasons
+from provision.preflight.replacements import replacement_reasons
 
 INSTANCE = "aws:ec2/instance:Instance"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -85,38 +85,38 @@ SHARED = {"storage": {"shared": {"type": "efs"}}}
 def test_the_fields_of_the_file_are_named(
     changes: dict[str, Any], detail: str, reason: str
 ) -> None:
-    found = reasons(replacing(detail), cluster(), cluster(**changes), refresh=False)
+    found = replacement_reasons(replacing(detail), cluster(), cluster(**changes), refresh=False)
     assert found == {"node0": reason, "node1": reason}
-    back = reasons(replacing(detail), cluster(**changes), cluster(), refresh=False)
+    back = replacement_reasons(replacing(detail), cluster(**changes), cluster(), refresh=False)
     assert back == found
 
 
 def test_several_reasons_are_named_once_each() -> None:
     changes = {"image": "ami-0123456789abcdef0", "tags": {"a": "b"}, "nodes": 3}
     plan = replacing("imageId: x", "metadataOptions.x: 2 -> 1", "tagSpecifications: x", USER_DATA)
-    found = reasons(plan, cluster(), cluster(**changes), refresh=False)
+    found = replacement_reasons(plan, cluster(), cluster(**changes), refresh=False)
     assert found["node0"] == "image, tags changed; metadata options changed"
 
 
 def test_what_the_file_does_not_say_is_said_of_refresh() -> None:
     plan = replacing('imageId: "a" -> "b"', "metadataOptions.httpPutResponseHopLimit: 2 -> 1")
-    found = reasons(plan, cluster(), cluster(image="dlami-ubuntu-22.04"), refresh=True)
+    found = replacement_reasons(plan, cluster(), cluster(image="dlami-ubuntu-22.04"), refresh=True)
     assert found["node0"] == "image changed; --refresh: metadata options changed"
 
 
 def test_without_a_file_of_before_what_differs_is_said() -> None:
-    assert reasons(replacing("userData: 1"), None, cluster(), refresh=False)["node0"] == (
-        "user data changed"
-    )
+    assert replacement_reasons(replacing("userData: 1"), None, cluster(), refresh=False)[
+        "node0"
+    ] == ("user data changed")
 
 
 def test_a_node_of_an_earlier_template_is_told_from_one_whose_template_changes() -> None:
     """So it is after an `up` that ended between two nodes."""
     node = Change("replace", INSTANCE, "node1", (FORCED,))
     for template in ((), (Change("same", TEMPLATE, "nodes"),)):
-        assert reasons(Plan((*template, node)), cluster(), cluster(), refresh=False) == {
-            "node1": "it was launched by an earlier launch template"
-        }
+        assert replacement_reasons(
+            Plan((*template, node)), cluster(), cluster(), refresh=False
+        ) == {"node1": "it was launched by an earlier launch template"}
 
 
 def test_of_a_bastion_that_alone_counts_which_forces_it() -> None:
@@ -124,11 +124,11 @@ def test_of_a_bastion_that_alone_counts_which_forces_it() -> None:
     entry = Change("replace", INSTANCE, "bastion", ("metadataOptions.x: 2 -> 1", forced))
     plan = Plan((*replacing("imageId: 1 -> 2").changes, entry))
     longer = cluster(lifetime={"max": "8h"})
-    assert reasons(plan, cluster(), longer, refresh=False) == {
+    assert replacement_reasons(plan, cluster(), longer, refresh=False) == {
         "node0": "image changed",
         "node1": "image changed",
         "bastion": "lifetime changed",
     }
-    assert reasons(plan, cluster(), cluster(), refresh=True)["bastion"] == (
+    assert replacement_reasons(plan, cluster(), cluster(), refresh=True)["bastion"] == (
         "--refresh: user data changed"
     )

@@ -12,7 +12,7 @@ from config.cluster.resolved import Reservation
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
-from provision.preflight.reservations import reserved
+from provision.preflight.reservations import find_reservation
 from tests.infra.region import CREDENTIALS, child
 
 P4D = "p4d.24xlarge"
@@ -31,7 +31,7 @@ def asked(
     cluster = Cluster.model_validate(
         {"name": "demo", "nodes": 2, "instance_type": P4D, "capacity": capacity, **fields}
     )
-    return reserved(client(there, "ec2"), cluster)
+    return find_reservation(client(there, "ec2"), cluster)
 
 
 def made(there: Target, count: int = 2, **more: Any) -> str:
@@ -144,10 +144,10 @@ def test_a_cluster_does_not_move_to_a_reservations_zone(there: Target) -> None:
         }
     )
     ec2 = client(there, "ec2")
-    answer = reserved(ec2, cluster, "us-east-1b")
+    answer = find_reservation(ec2, cluster, "us-east-1b")
     assert answer is not None
     with pytest.raises(InputError) as caught:
-        reserved(ec2, cluster, "us-east-1a")
+        find_reservation(ec2, cluster, "us-east-1a")
     assert str(caught.value) == (
         f"capacity.id: {one} is in us-east-1b, the cluster in us-east-1a"
         " (ReservationCapacityExceeded); name one in us-east-1a, or remove the cluster first:"
@@ -157,4 +157,4 @@ def test_a_cluster_does_not_move_to_a_reservations_zone(there: Target) -> None:
 
 def test_no_id_is_no_question(there: Target) -> None:
     cluster = Cluster(name="demo", nodes=2, instance_type=P4D)
-    assert reserved(client(there, "ec2"), cluster) is None
+    assert find_reservation(client(there, "ec2"), cluster) is None

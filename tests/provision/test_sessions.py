@@ -201,9 +201,9 @@ def test_nodes_are_waited_for_until_they_are_online(
     async def main() -> None:
         agents = session_manager.Agents(client(target, "ssm"), nodes)
         watching = asyncio.create_task(agents.watch())
-        await agents.online(nodes[0])
+        await agents.wait_until_online(nodes[0])
         try:
-            await agents.online(nodes[1])
+            await agents.wait_until_online(nodes[1])
         finally:
             watching.cancel()
 

@@ -259,7 +259,7 @@ def test_nothing_is_told_where_nothing_exists(empty_region: Target) -> None:
 def test_a_cluster_that_nobody_knows_is_told_with_those_there_are(
     known: tuple[str, ...], hint: str
 ) -> None:
-    error = record.unknown("demo", known)
+    error = record.unknown_cluster("demo", known)
     assert isinstance(error, InputError)
     assert (error.message, error.hint) == ("there is no cluster 'demo'", hint)
 

@@ -11,7 +11,7 @@ from config.target import Target
 from lab.api import faults
 from nodes.inventory import Node
 from provision.aws.clients import client
-from provision.aws.topology import with_topology
+from provision.aws.topology import add_topology
 from tests.infra.region import CREDENTIALS, child
 from tests.lab.world import World
 
@@ -40,7 +40,7 @@ def test_nodes_get_the_network_nodes_above_them(region: tuple[World, Target]) ->
     world, target = region
     nodes = launched(world, 3)
     told: list[Progress] = []
-    found = with_topology(client(target, "ec2"), "demo", nodes, told.append)
+    found = add_topology(client(target, "ec2"), "demo", nodes, told.append)
     assert [node.rank for node in found] == [0, 1, 2]
     assert found[0].topology == found[2].topology != found[1].topology
     assert {len(node.topology) for node in found} == {3}
@@ -51,7 +51,7 @@ def test_a_type_of_which_ec2_tells_none(region: tuple[World, Target]) -> None:
     world, target = region
     nodes = launched(world, 2, InstanceType="g5.xlarge", SubnetId=world.subnet)
     told: list[Progress] = []
-    assert with_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
+    assert add_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
     assert told[-1] == Progress("topology", "demo", "done", "EC2 tells none for this type")
 
 
@@ -62,7 +62,7 @@ def test_without_the_permission_ranks_are_in_the_order_of_launch(
     nodes = launched(world, 2)
     faults.write(tmp_path / "faults.json", {"api-error": ("1", "UnauthorizedOperation")})
     told: list[Progress] = []
-    assert with_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
+    assert add_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
     assert told[-1].state == "done"
     assert told[-1].detail.startswith(
         "ranks in the order of launch: AWS refused DescribeInstanceTopology: UnauthorizedOperation:"
@@ -81,8 +81,8 @@ def test_many_nodes_are_asked_for_in_batches_and_one_node_not_at_all() -> None:
         Node(rank=n, name=f"n{n}", instance_id=f"i-{n}", private_ip="10.0.0.4", gpus=8, slots=8)
         for n in range(130)
     ]
-    found = with_topology(Counting(), "demo", nodes, silent)  # type: ignore[arg-type]
+    found = add_topology(Counting(), "demo", nodes, silent)  # type: ignore[arg-type]
     assert [len(ids) for ids in asked] == [100, 30]
     assert [node.topology for node in found] == [(f"i-{n}",) for n in range(130)]
-    assert with_topology(Counting(), "demo", nodes[:1], silent) == (nodes[0],)  # type: ignore[arg-type]
+    assert add_topology(Counting(), "demo", nodes[:1], silent) == (nodes[0],)  # type: ignore[arg-type]
     assert len(asked) == 2
