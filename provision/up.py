@@ -1,4 +1,4 @@
-"""A cluster comes up: planned, written down, made, and made ready."""
+"""The way of `gpuctl up`: plan the cluster, record it, create it, make its nodes ready."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,9 +29,9 @@ from provision.setup.bootstrap import bootstrap
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """What `up` would do, and what the whole fleet then costs per hour (None: not known).
+    """A preview of `up`, and what the whole cluster then costs per hour (None: not known).
 
-    `replaced` says why each instance is replaced that is.
+    `replaced` maps the name of each instance that is replaced to the reason.
     """
 
     resolved: Resolved
@@ -41,9 +41,9 @@ class FleetPlan:
 
 
 def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = False) -> FleetPlan:
-    """Everything is asked and previewed; in AWS nothing changed.
+    """Check the cluster file against AWS and preview its resources; change nothing in AWS.
 
-    With `refresh` what the machines were launched with is renewed
+    With `refresh` the machines get the launch settings of this gpuctl
     (provision/preflight/launch_pins.py). Raises InputError or CloudError with every problem at
     once.
     """
@@ -51,13 +51,16 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
     target = resolve_credentials(target)
     engine, early = installed_engine(), None
     if engine is None:
-        # Complaints come before the minutes in which an engine is made.
+        # Check the file before the minutes in which the Pulumi engine is downloaded or built.
         early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
-    with Stack(cluster.name, target, engine).start_preview() as preview, request_pool(1) as pool:
+    with (
+        Stack(cluster.name, target, engine).start_preview() as preview,
+        request_pool(1) as pool,
+    ):
         found = pool.submit(_unrecorded, cluster.name, target)
         resolved = early or resolve(cluster, target, refresh=refresh)
         if found.result() and not Stack(cluster.name, target, engine).exists():
-            raise _taken(resolved, found.result())
+            raise _name_taken(resolved, found.result())
         report(Progress("preflight", cluster.name, "done", resolved.zone))
         changes, before = preview(resolved), read(cluster.name, target)
         was = before.resolved.cluster if before else None
@@ -66,10 +69,10 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
 
 
 def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
-    """The cluster is as planned, and every node is ready for a job.
+    """Carry out the plan, wait until every node is ready for a job, and return the inventory.
 
-    Its record is on disk before anything is made, and says afterwards how it went. When this
-    fails, what was made stays for a look; the error says how to remove it.
+    The cluster's record is on disk before anything is created, and keeps the outcome. After a
+    failure the resources are kept for inspection; the error says how to remove them.
     """
     target = resolve_credentials(target)
     resolved = fleet_plan.resolved
@@ -78,18 +81,18 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))
         place = folder(name, target)
-        with _told_in(record, stack, target):
+        with _explain_remains(name, target), _record_failure(record, stack, target):
             fleet = stack.fleet() if fleet_plan.plan.is_empty else None
             if fleet is None:
                 if not fleet_plan.plan.only_adds:
-                    # Until the nodes are ready again there is nothing to run on.
+                    # Nothing can run until the nodes are ready again.
                     (place / "inventory.json").unlink(missing_ok=True)
                 fleet = Launch(
                     resolved,
                     fleet_plan.plan,
                     stack,
                     target,
-                    settled=lambda there: write(new_record(there, record.created), target),
+                    on_zone=lambda placed: write(new_record(placed, record.created), target),
                 ).carry_out(report)
                 record = read(name, target) or record
                 resolved = record.resolved  # in the zone that had capacity
@@ -107,30 +110,45 @@ def _begin(resolved: Resolved, target: Target) -> ClusterRecord:
 
 
 @contextmanager
-def _told_in(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[None]:
-    """What goes wrong is in the record, and its message says how to remove what exists."""
+def _record_failure(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[None]:
+    """Write a failure of the block into the cluster's record; drop the record if nothing exists."""
     name = record.name
-    remains = f"what exists stays for a look; `gpuctl down {name}` removes it"
     try:
         with full_disks():
             yield
     except KeyboardInterrupt:
         write((read(name, target) or record).now("failed", "interrupted"), target)
-        raise Interrupted(f"interrupted: cluster '{name}' is not ready", remains) from None
+        raise
     except GpuctlError as error:
         failed = (read(name, target) or record).now("failed", error.message.partition("\n")[0])
-        with suppress(StateError):  # a full disk, of which `error` may speak itself
+        with suppress(StateError):  # the disk may be full, and `error` may report that already
             write(failed, target)
-        if not isinstance(error, Interrupted):
-            if _made_nothing(record, stack, target):
-                forget(name, target)
-                remains = "nothing was made"
-            error.hint = f"{error.hint}\n{remains}" if error.hint else remains
+        if not isinstance(error, Interrupted) and _nothing_exists(record, stack, target):
+            forget(name, target)
         raise
 
 
-def _made_nothing(record: ClusterRecord, stack: Stack, target: Target) -> bool:
-    """Whether neither Pulumi nor AWS knows of anything; False where they cannot be asked."""
+@contextmanager
+def _explain_remains(name: str, target: Target) -> Iterator[None]:
+    """Add to an error of the block what still exists and how to remove it.
+
+    Ctrl-C becomes Interrupted. The cluster's record is gone if nothing exists (_record_failure).
+    """
+    kept = f"what exists is kept for inspection; `gpuctl down {name}` removes it"
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: cluster '{name}' is not ready", kept) from None
+    except Interrupted:
+        raise  # the Pulumi engine's hint names what exists
+    except GpuctlError as error:
+        remains = kept if read(name, target) else "nothing was created"
+        error.hint = f"{error.hint}\n{remains}" if error.hint else remains
+        raise
+
+
+def _nothing_exists(record: ClusterRecord, stack: Stack, target: Target) -> bool:
+    """Return whether Pulumi and AWS know no resource of the cluster; False if one cannot answer."""
     try:
         return not stack.exists() and not find_all(target, record.name, cluster_id=record.id)
     except GpuctlError:
@@ -138,16 +156,16 @@ def _made_nothing(record: ClusterRecord, stack: Stack, target: Target) -> bool:
 
 
 def _unrecorded(name: str, target: Target) -> list[Resource]:
-    """What exists of a cluster that this machine has no record of."""
+    """Return the resources in AWS of a cluster of which this machine has no record."""
     return [] if read(name, target) else find_all(target, name)
 
 
-def _taken(resolved: Resolved, found: list[Resource]) -> InputError:
+def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
     name = resolved.cluster.name
     owners = sorted({one.owner for one in found if one.owner})
     whose = f" of {', '.join(owners)}" if owners else ""
     return InputError(
         f"{len(found)} resources of a cluster '{name}'{whose} exist in {resolved.region},"
-        " but no record of it on this machine",
+        " but this machine has no record of it",
         f"choose another name, or remove them: `gpuctl down {name}`",
     )

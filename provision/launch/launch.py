@@ -27,14 +27,15 @@ _INSTANCE = "aws:ec2/instance:Instance"
 class Launch:
     """One `up` of a cluster's machines.
 
-    `settled` is told the cluster as soon as its zone is certain, before anything is made there.
+    `on_zone` is called with the cluster as soon as its zone is certain, before anything is created
+    there.
     """
 
     resolved: Resolved
     plan: Plan
     stack: Stack
     target: Target
-    settled: Callable[[Resolved], None]
+    on_zone: Callable[[Resolved], None]
 
     def carry_out(self, report: Reporter) -> Fleet:
         """The fleet is as planned. A new cluster that cannot be had whole leaves nothing behind.
@@ -80,7 +81,7 @@ class Launch:
         """All new nodes have their place before the first is launched."""
         with claim_capacity(self.resolved, len(self._new), self.target, report) as claim:
             there = self._in(claim.zone)
-            self.settled(there)
+            self.on_zone(there)
             return self._launched(there, report)
 
     def _spot(self, report: Reporter) -> Callable[[str], Fleet]:
@@ -88,7 +89,7 @@ class Launch:
 
         def attempt(zone: str) -> Fleet:
             there = self._in(zone)
-            self.settled(there)
+            self.on_zone(there)
             try:
                 return self.stack.up(there, report)
             except InfraError:

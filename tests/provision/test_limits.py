@@ -20,7 +20,8 @@ from provision.aws.instance_types import read_instance_type
 from provision.aws.resources import Resource
 from provision.costs.cost import price_of
 from provision.preflight import preflight
-from provision.preflight.preflight import Problems, resolve
+from provision.preflight.preflight import resolve
+from provision.preflight.problems import Problems
 from provision.preflight.quotas import Quota
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
@@ -221,7 +222,7 @@ def test_without_service_quotas_and_pricing_the_catalogue_serves(
         gone = replace(where, endpoint="http://127.0.0.1:9")
         return known(gone if service in ("service-quotas", "pricing") else where, service)
 
-    monkeypatch.setattr(preflight, "client", client)
+    monkeypatch.setattr("provision.preflight.requests.client", client)
     found = resolve(cluster(name="dark"), target)
     assert (found.instance_type.price_usd_h, found.price_source) == (
         55.04,

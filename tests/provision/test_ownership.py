@@ -15,7 +15,7 @@ from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all
 from provision.down import _chosen, down
 from provision.launch.claim import _group
-from provision.preflight.preflight import _marks
+from provision.preflight.preflight import _identity_tags
 from provision.records import record
 from provision.records.record import ClusterRecord
 from provision.removal.sweep import sweep
@@ -147,13 +147,13 @@ def test_status_does_not_call_a_cluster_of_another_account_gone(
 
 
 def test_the_id_is_made_once() -> None:
-    first = _marks(None, Caller("1", "arn:aws:sts::1:assumed-role/dev/ann,x"))
+    first = _identity_tags(None, Caller("1", "arn:aws:sts::1:assumed-role/dev/ann,x"))
     assert first["gpuctl:owner"] == "arn:aws:sts::1:assumed-role/dev/ann_x"
     assert len(first["gpuctl:id"]) == 8
-    assert _marks(None, Caller("1", "arn"))["gpuctl:id"] != first["gpuctl:id"]
+    assert _identity_tags(None, Caller("1", "arn"))["gpuctl:id"] != first["gpuctl:id"]
     before = a_record().resolved.model_copy(update={"tags": first})
-    assert _marks(before, Caller("1", BEN)) == first
-    assert _marks(a_record().resolved, Caller("1", BEN)) == {}  # an early gpuctl made it
+    assert _identity_tags(before, Caller("1", BEN)) == first
+    assert _identity_tags(a_record().resolved, Caller("1", BEN)) == {}  # an early gpuctl made it
 
 
 def test_a_claim_lies_in_the_clusters_own_group(empty_region: Target) -> None:

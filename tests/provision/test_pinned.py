@@ -116,7 +116,7 @@ def test_without_permission_to_ask_for_the_template_the_plan_warns(
     def refuse(*_: object) -> None:
         raise CloudError("you may not", "", "UnauthorizedOperation")
 
-    monkeypatch.setattr("provision.preflight.preflight.launch_template", refuse)
+    monkeypatch.setattr("provision.preflight.requests.launch_template", refuse)
     assert resolve(cluster(), target).warnings == (
         "what the nodes were launched with could not be checked"
         " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"

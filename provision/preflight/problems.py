@@ -1,0 +1,55 @@
+"""The problems that the checks of one cluster file find, gathered so that all are reported."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from config.errors import CloudError, GpuctlError, InputError
+from provision.aws.clients import DENIED, UNIVERSAL
+
+T = TypeVar("T")
+
+
+class Problems:
+    """The problems and warnings found so far, in the order of the cluster file's fields."""
+
+    def __init__(self) -> None:
+        self.found: list[GpuctlError] = []
+        self.warnings: list[str] = []
+
+    def catch(self, ask: Callable[[], T]) -> T | None:
+        """Return the result of `ask`, or note its error and return None.
+
+        An account-wide error (UNIVERSAL) is noted once, not once per request.
+        """
+        try:
+            return ask()
+        except GpuctlError as error:
+            code = error.code if isinstance(error, CloudError) else ""
+            codes = {known.code for known in self.found if isinstance(known, CloudError)}
+            if code not in UNIVERSAL & codes:
+                self.found.append(error)
+            return None
+
+    def advise(self, what: str, action: str, ask: Callable[[], T]) -> T | None:
+        """Return the result of `ask`, or None; an error of AWS is a warning, any other a problem.
+
+        The warning says that `what` was not checked, and names `action`, the IAM permissions that
+        the request needs, if AWS denied it.
+        """
+        try:
+            return ask()
+        except CloudError as error:
+            why = f"{error.code}: allow {action}" if error.code in DENIED else error.message
+            self.warnings.append(f"{what} could not be checked ({why})")
+        except GpuctlError as error:
+            self.found.append(error)
+        return None
+
+    def check(self) -> None:
+        """Raise the one problem as it is, or several as one error with a line each."""
+        if not self.found:
+            return
+        if len(self.found) == 1:
+            raise self.found[0]
+        kind = InputError if all(isinstance(e, InputError) for e in self.found) else CloudError
+        raise kind("\n".join(str(error) for error in self.found), "")

@@ -1,0 +1,76 @@
+"""The requests to AWS that a preflight needs, sent all at once."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from config.catalogue.instance_types import BASTION_TYPE
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Image, InstanceType, Reservation, Resolved
+from config.target import Target
+from provision.aws.account import Caller, caller
+from provision.aws.clients import client
+from provision.aws.instance_types import instance_type, offers
+from provision.aws.machine_images import BASTION_IMAGE, image, image_id
+from provision.costs.prices import Price, price
+from provision.preflight.existing_network import Found, find_network
+from provision.preflight.launch_pins import Template, launch_template
+from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
+from provision.preflight.reservations import find_reservation
+from provision.preflight.ssh_access import needed_elastic_ips, ssh_source_range
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ssm import SSMClient
+
+
+@dataclass(frozen=True)
+class Requests:
+    """All requests to AWS, sent and perhaps not answered yet."""
+
+    caller: Future[Caller]
+    instance_type: Future[InstanceType]
+    offers: Future[dict[str, frozenset[str]]]
+    image: Future[tuple[Image, int]]
+    bastion_image: Future[tuple[Image, int]]
+    ssh_from: Future[str]
+    reservation: Future[tuple[Reservation, str] | None]
+    network: Future[Found | None]
+    elastic_ips: Future[None]
+    vpcs: Future[None]
+    template: Future[Template | None]
+    price: Future[Price]
+    bastion_price: Future[Price]
+    clients: Clients
+
+
+def send_requests(
+    cluster: Cluster, target: Target, before: Resolved | None, pool: ThreadPoolExecutor
+) -> Requests:
+    """Send all requests to AWS at once."""
+    ec2, ssm = client(target, "ec2"), client(target, "ssm")
+    pricing = client(target, "pricing")
+    clients = Clients(ec2, client(target, "service-quotas"))
+    pinned = before.image.id if before and before.cluster.image == cluster.image else None
+    bastion_pinned = before.bastion_image.id if before else None
+    addresses = needed_elastic_ips(cluster)
+    return Requests(
+        caller=pool.submit(caller, target),
+        instance_type=pool.submit(instance_type, ec2, cluster.instance_type),
+        offers=pool.submit(offers, ec2, (cluster.instance_type, BASTION_TYPE)),
+        image=pool.submit(_image, ec2, ssm, cluster.image, pinned),
+        bastion_image=pool.submit(_image, ec2, ssm, BASTION_IMAGE, bastion_pinned),
+        ssh_from=pool.submit(ssh_source_range, cluster, target, before),
+        reservation=pool.submit(find_reservation, ec2, cluster, before.zone if before else None),
+        network=pool.submit(find_network, ec2, cluster),
+        elastic_ips=pool.submit(check_elastic_ips, cluster, addresses, clients),
+        vpcs=pool.submit(check_vpcs, cluster, clients),
+        template=pool.submit(launch_template, ec2, before),
+        price=pool.submit(price, cluster.instance_type, pricing, target.region),
+        bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
+        clients=clients,
+    )
+
+
+def _image(ec2: "EC2Client", ssm: "SSMClient", name: str, pinned: str | None) -> tuple[Image, int]:
+    return image(ec2, pinned or image_id(ssm, name))
