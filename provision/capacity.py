@@ -1,4 +1,4 @@
-"""What capacity there is of an instance type: for people who choose before they write a file."""
+"""The capacity of an instance type in a region, for people who have not written a file yet."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _NOT_SOLD = frozenset({"InvalidParameterValue", "Unsupported", "UnsupportedOpera
 
 @dataclass(frozen=True)
 class ReservedCapacity:
-    """A reservation or block of this account; times are ISO 8601, `ends` None for no end."""
+    """A reservation or block of this account. Times are ISO 8601; `ends` is None without an end."""
 
     id: str
     type: str
@@ -37,7 +37,7 @@ class ReservedCapacity:
 
 @dataclass(frozen=True)
 class BlockOffering:
-    """A capacity block to buy: `upfront_usd` is for all `count` instances and the whole time."""
+    """A capacity block for sale. `upfront_usd` pays for all `count` instances and all `hours`."""
 
     id: str
     zone: str
@@ -49,9 +49,9 @@ class BlockOffering:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What there is of `instance_type` in `region`.
+    """The capacity of `instance_type` in `region`.
 
-    `zones` offer it. `spot_usd_h` is by zone. `on_demand_usd_h` is None where not known.
+    `zones` offer the type. `spot_usd_h` is by zone. `on_demand_usd_h` is None if not known.
     """
 
     instance_type: str
@@ -65,10 +65,10 @@ class Capacity:
 
 
 def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
-    """What AWS says now; everything is asked at once, nothing is made.
+    """Return what AWS offers now; create nothing. All requests are sent at once.
 
-    Blocks are offers of a day for `nodes` instances. Raises InputError for a type that the region
-    does not have, CloudError.
+    Blocks are offers of a day for `nodes` instances. Raises InputError if the region does not have
+    the type, CloudError if AWS does not answer.
     """
     ec2 = client(target, "ec2")
     with request_pool(4) as pool:
@@ -96,7 +96,7 @@ def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
 
 
 def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:
-    """The answer, empty where AWS does not sell the type so."""
+    """Return what `ask` returns, or nothing if AWS does not sell the type in this way."""
     try:
         return list(ask())
     except CloudError as error:
@@ -106,7 +106,7 @@ def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:
 
 
 def _spot(ec2: "EC2Client", instance_type: str) -> list[tuple[str, float]]:
-    """The newest price of each zone; a StartTime of now asks for what holds now."""
+    """Return the newest price of each zone. EC2 returns current prices for a StartTime of now."""
     asked: Any = [instance_type]
     with aws_errors():
         history = ec2.describe_spot_price_history(
@@ -127,7 +127,7 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
                 {"Name": "state", "Values": ["active", "scheduled", "pending"]},
             ]
         )
-        told: list[Any] = [one for page in pages for one in page["CapacityReservations"]]
+        found: list[Any] = [one for page in pages for one in page["CapacityReservations"]]
     return [
         ReservedCapacity(
             id=one["CapacityReservationId"],
@@ -141,7 +141,7 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
             starts=_iso(one.get("StartDate") or one["CreateDate"]) or "",
             ends=_iso(one.get("EndDate")),
         )
-        for one in sorted(told, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
+        for one in sorted(found, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
     ]
 
 

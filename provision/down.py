@@ -1,4 +1,4 @@
-"""A cluster goes away, all of it, whatever state it is in."""
+"""The way of `gpuctl down`: remove a cluster completely, whatever state it is in."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,9 +22,9 @@ from provision.removal.sweep import sweep
 
 @dataclass(frozen=True)
 class Teardown:
-    """A cluster that is gone: what was removed, how long it was up and what it cost.
+    """The report of a removal: the removed resources, the cluster's age and its cost.
 
-    `cost_usd` is None where a price is not known.
+    `cost_usd` is None if a price is not known.
     """
 
     name: str
@@ -34,11 +34,12 @@ class Teardown:
 
 
 def down(name: str, target: Target, report: Reporter, cluster_id: str | None = None) -> Teardown:
-    """Remove the cluster, from AWS, from Pulumi's state and from this machine.
+    """Remove the cluster from AWS, from Pulumi's state and from this machine.
 
-    Pulumi removes what it knows, then what else carries the cluster's tags is removed. Raises
-    InputError for a name of which nothing is known, with the clusters that there are, and for one
-    that several clusters have, none of them this machine's and none named by `cluster_id`.
+    Pulumi removes the resources that it knows; every other resource with the cluster's tags is
+    removed after that. Raises InputError if no cluster has this name; the message lists those that
+    exist. Raises InputError if several clusters have it, this machine has a record of none of them,
+    and `cluster_id` chooses none.
     """
     record = read(name, target)
     if record is not None:
@@ -48,24 +49,24 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         check_account(name, record.account, caller(target).account)
     ec2 = client(target, "ec2")
     existing = find_all(target, name)
-    cluster_id = _chosen(name, record, existing, cluster_id)
+    cluster_id = _choose_id(name, record, existing, cluster_id)
     existing = [resource for resource in existing if resource.cluster_id == cluster_id]
     if record is not None and cluster_id != record.id:
-        return _of_another(name, cluster_id, existing, target, report)
+        return _remove_namesake(name, cluster_id, existing, target, report)
     stack = Stack(name, target, find_engine(report))
     if record is None and not existing and not stack.exists():
-        stack.remove()  # a plan that was never carried out, or what the question left here
+        stack.remove()  # the files of a plan that was never carried out, or of `exists` above
         tagged = {resource.cluster for resource in find_all(target, None)}
         raise unknown_cluster(name, tagged | {known.name for known in records(target)})
     with cluster_lock(name, f"gpuctl down {name}", target), _interruptible(name):
         if record is not None:
             write(record.now("destroying"), target)
         now = datetime.now(UTC)
-        began = record.created if record else _first(existing, now)
+        began = record.created if record else _oldest(existing, now)
         others = [resource for resource in existing if resource.kind != "instance"]
         billed = existing_or_ended_since([*find_instances(ec2, name, cluster_id), *others], began)
         removed: list[str] = []
-        collect = _collecting(removed, report)
+        collect = _collector(removed, report)
         killed = record is None or record.status in ("creating", "destroying")
         _destroy(stack, lambda: sweep(target, name, cluster_id, collect), collect, killed)
         stack.remove()
@@ -79,23 +80,23 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     )
 
 
-def _of_another(
+def _remove_namesake(
     name: str, cluster_id: str, existing: list[Resource], target: Target, report: Reporter
 ) -> Teardown:
-    """Remove a cluster that has the name of one of this machine's, which stays as it is."""
-    began = _first(existing, datetime.now(UTC))
+    """Remove a cluster that has the same name as one of this machine's; keep the latter."""
+    began = _oldest(existing, datetime.now(UTC))
     with _interruptible(name):
         removed = sweep(target, name, cluster_id, report)
     now = datetime.now(UTC)
     return Teardown(name, removed, (now - began).total_seconds(), spent_usd(existing, now, None))
 
 
-def _chosen(
+def _choose_id(
     name: str, record: ClusterRecord | None, found: list[Resource], asked: str | None
 ) -> str:
-    """The id of the cluster that is meant: this machine's, or else the only one, or the one asked.
+    """Return the id of the cluster to remove: the requested one, this machine's, or the only one.
 
-    InputError with ids and owners where that leaves several, or none.
+    Raises InputError with the ids and owners if several clusters are left, or none.
     """
     if record is not None and asked in (None, record.id):
         return record.id
@@ -105,7 +106,7 @@ def _chosen(
     which = "; ".join(f"{one or 'without id'}: {owners[one]}" for one in sorted(owners))
     if asked is None:
         raise InputError(
-            f"{len(owners)} clusters are called '{name}', none of them this machine's",
+            f"{len(owners)} clusters are called '{name}', and this machine has no record of any",
             f"choose with --id: {which}",
         )
     raise InputError(
@@ -114,11 +115,11 @@ def _chosen(
 
 
 def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, killed: bool) -> None:
-    """Pulumi's resources are gone, and the rest too.
+    """Remove the resources that Pulumi knows, and all others of the cluster.
 
-    After a kill, and where Pulumi's state is not AWS's any more, the sweep goes first: what Pulumi
-    does not know holds fast what it knows, and it would try in vain for twenty minutes. Pulumi
-    then only learns that all is gone.
+    The sweep comes first if a command was killed, or if Pulumi fails: resources that Pulumi does
+    not know block the removal of those that it knows, and it would retry for twenty minutes. After
+    the sweep Pulumi only updates its state.
     """
     if not killed:
         try:
@@ -127,14 +128,14 @@ def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, ki
             killed = True
     if killed:
         sweep_all()
-        with suppress(DamagedState):  # Pulumi knows nothing any more: all goes by its tags
+        with suppress(DamagedState):  # the sweep has removed everything by its tags
             stack.destroy(silent)
-    # An engine that outlived its client may have made something until now.
+    # A Pulumi engine that outlived its client may have created a resource until now.
     sweep_all()
 
 
-def _collecting(removed: list[str], report: Reporter) -> Reporter:
-    """Reports, and keeps what was removed."""
+def _collector(removed: list[str], report: Reporter) -> Reporter:
+    """Return a reporter that also adds each removed resource to `removed`."""
 
     def collect(progress: Progress) -> None:
         if progress.stage == "destroy" and progress.state == "done":
@@ -151,10 +152,10 @@ def _interruptible(name: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted: parts of cluster '{name}' still exist",
-            f"`gpuctl down {name}` goes on where this ended",
+            f"`gpuctl down {name}` removes the rest",
         ) from None
 
 
-def _first(resources: list[Resource], now: datetime) -> datetime:
-    """When the oldest of them came to be."""
+def _oldest(resources: list[Resource], now: datetime) -> datetime:
+    """Return the creation time of the oldest resource, or `now` if AWS gives none."""
     return min((r.since for r in resources if r.since is not None), default=now)

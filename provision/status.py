@@ -1,4 +1,4 @@
-"""What exists of every cluster: AWS is asked, and the records of this machine are laid beside."""
+"""The status of every cluster: what exists in AWS, compared with this machine's records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,15 +26,17 @@ from provision.records.record import ClusterRecord, records
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone", "elsewhere"]
 
 
-_UNKNOWN = "AWS does not say whether it takes nodes back; allow ec2:DescribeSpotInstanceRequests"
+_UNKNOWN = (
+    "gpuctl may not read AWS's notices to spot instances; allow ec2:DescribeSpotInstanceRequests"
+)
 
 
 @dataclass(frozen=True)
 class NodeStatus:
     """An instance of a cluster; `state` is EC2's (`running`), or `missing`.
 
-    `interrupted_at` is when AWS takes a spot instance back, ISO 8601, None without its notice.
-    `reason` is EC2's code for the state, empty where it gives none.
+    `interrupted_at` is when AWS takes a spot instance back (ISO 8601), None without a notice.
+    `reason` is EC2's code for the state, empty if it gives none.
     """
 
     name: str
@@ -49,12 +51,11 @@ class NodeStatus:
 class ClusterStatus:
     """A cluster as it is now.
 
-    `since` is ISO 8601. `state` is `orphaned` where this machine has no record of what exists,
-    `gone` where nothing exists of what it remembers, `elsewhere` where that is in another AWS
-    account. `others` names what exists beside the nodes.
-    Costs are what exists now per hour, and what all of it has cost since it came to be; None where
-    a price is not known.
-    `problems` are lines for people, each with what to do.
+    `since` is ISO 8601. `state` is `orphaned` if this machine has no record of the cluster, `gone`
+    if it has a record but no resource exists, and `elsewhere` if the cluster is in another AWS
+    account. `others` names the resources other than nodes. `hourly_usd` is the price of what exists
+    now; `spent_usd` is the cost of the cluster since it was created; both are None if a price is
+    not known. `problems` are lines for people, each with a remedy.
     """
 
     name: str
@@ -71,31 +72,32 @@ class ClusterStatus:
 
 
 def clusters(target: Target) -> tuple[ClusterStatus, ...]:
-    """Every cluster that AWS has in the target's region or that this machine remembers, by name.
+    """Return every cluster in the target's region or in this machine's records, by name.
 
-    Records in other regions are looked up there. Works whatever was killed before.
+    Clusters whose record names another region are read from that region. The result is right even
+    if earlier commands were killed.
     """
     known = {record.name: record for record in records(target)}
-    elsewhere = _elsewhere(known, target)
+    elsewhere = _split_off_elsewhere(known, target)
     found: dict[tuple[str, str, str], list[Resource]] = {
         (record.region, record.name, record.id): [] for record in known.values()
     }
     for region in sorted({target.region, *(record.region for record in known.values())}):
-        there = replace(target, region=region)
-        ec2 = client(there, "ec2")
+        regional = replace(target, region=region)
+        ec2 = client(regional, "ec2")
         others = [noun for noun in KINDS if noun != "instance"]
-        for resource in (*find_instances(ec2, None), *find_all(there, None, others)):
+        for resource in (*find_instances(ec2, None), *find_all(regional, None, others)):
             place = (region, resource.cluster, resource.cluster_id)
             found.setdefault(place, []).append(resource)
     states = []
-    told = {region: _notices(target, region, found) for region, _, _ in found}
+    taken_back = {region: _notices(target, region, found) for region, _, _ in found}
     for (region, name, cluster_id), resources in sorted(found.items(), key=_by_name):
         record = known.get(name)
         if record is not None and (record.region, record.id) != (region, cluster_id):
             record = None
         busy = record is not None and is_locked(name, target)
         if record is not None or any(exists(resource) for resource in resources):
-            states.append(status_of(name, region, record, resources, busy, told[region]))
+            states.append(status_of(name, region, record, resources, busy, taken_back[region]))
     return tuple(sorted((*states, *elsewhere), key=lambda state: state.name))
 
 
@@ -104,8 +106,11 @@ def _by_name(item: tuple[tuple[str, str, str], object]) -> tuple[str, str, str]:
     return name, region, cluster_id
 
 
-def _elsewhere(known: dict[str, ClusterRecord], target: Target) -> list[ClusterStatus]:
-    """Take the clusters of other accounts out of `known`: of them nothing can be asked."""
+def _split_off_elsewhere(known: dict[str, ClusterRecord], target: Target) -> list[ClusterStatus]:
+    """Remove the clusters of other accounts from `known`, and return a status for each.
+
+    These credentials cannot read another account.
+    """
     if not known:
         return []
     ours = caller(target).account
@@ -134,7 +139,7 @@ def _elsewhere(known: dict[str, ClusterRecord], target: Target) -> list[ClusterS
 def _notices(
     target: Target, region: str, found: Mapping[tuple[str, str, str], Sequence[Resource]]
 ) -> dict[str, datetime] | None:
-    """AWS's notices in the region, asked where a cluster there has spot instances."""
+    """Return AWS's notices in the region; ask for them only if a cluster there has spot nodes."""
     if not any(
         _is_spot(one) for place, some in found.items() if place[0] == region for one in some
     ):
@@ -150,9 +155,9 @@ def status_of(
     busy: bool,
     taken_back: Mapping[str, datetime] | None,
 ) -> ClusterStatus:
-    """One cluster's status; `busy` is whether a command changes it right now.
+    """Return one cluster's status; `busy` is true while a command changes it.
 
-    `taken_back` says when AWS takes instances back, by id; None where it would not tell.
+    `taken_back` maps instance ids to when AWS takes them back; None if gpuctl may not read that.
     """
     now = datetime.now(UTC)
     existing = [resource for resource in resources if exists(resource)]
@@ -204,7 +209,7 @@ def _judge(
         }[record.status]
         return "failed", (f"{why}; {remove}",)
     lost = tuple(
-        f"{node.name} is {node.state}{_why(node)}; `gpuctl up` makes it again"
+        f"{node.name} is {node.state}{_why(node)}; `gpuctl up` replaces it"
         for node in nodes
         if node.state not in ALIVE
     )
@@ -230,11 +235,11 @@ def _is_spot(resource: Resource) -> bool:
 
 
 def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
-    """A line for each node that AWS is about to take back."""
+    """Return a line for each node that AWS is about to take back."""
     return tuple(
         f"AWS takes {node.name}'s spot instance back at"
-        f" {datetime.fromisoformat(node.interrupted_at):%H:%M:%S} UTC; save what runs there, and"
-        " `gpuctl up` makes it again"
+        f" {datetime.fromisoformat(node.interrupted_at):%H:%M:%S} UTC; save your work on it, then"
+        " `gpuctl up` replaces it"
         for node in nodes
         if node.interrupted_at is not None
     )
@@ -246,14 +251,14 @@ def _nodes(
     resources: Sequence[Resource],
     taken_back: Mapping[str, datetime],
 ) -> tuple[NodeStatus, ...]:
-    """Nodes in rank order: those that exist, and those that should."""
+    """Return the nodes in rank order: those that exist, and those that are missing."""
     instances: dict[str, Resource] = {}
     for resource in resources:
         node = _node_name(name, resource)
         wished = record is None or node in record.resolved.node_names
         if not _is_node(name, resource) or not (wished or exists(resource)):
             continue
-        # A replaced node is shown for an hour beside the new one.
+        # EC2 lists a replaced instance for an hour after its end, together with the new one.
         if node not in instances or instances[node].state not in ALIVE:
             instances[node] = resource
     for wanted in record.resolved.node_names if record else ():
@@ -279,12 +284,12 @@ def _is_node(cluster: str, resource: Resource) -> bool:
 
 
 def _belongs_to_node(cluster: str, resource: Resource) -> bool:
-    """Whether it is a node, or a network interface of an instance, which goes with it."""
+    """Return whether it is a node, or a network interface that is removed with its instance."""
     return _is_node(cluster, resource) or "InstanceId" in resource.attributes.get("Attachment", {})
 
 
 def _node_name(cluster: str, resource: Resource) -> str:
-    """`node0` from the Name tag `demo-node0`."""
+    """Return `node0` from the Name tag `demo-node0`."""
     return resource.name.removeprefix(f"{cluster}-") or resource.id
 
 

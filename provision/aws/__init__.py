@@ -1,1 +1,1 @@
-"""Questions to AWS: clients, the account, and what exists."""
+"""Requests to AWS: clients, the account, and the resources that exist."""

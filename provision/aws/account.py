@@ -1,4 +1,4 @@
-"""Whose AWS account a command acts on, and in which region, before any cluster is spoken of."""
+"""The AWS account, the credentials and the region of a command."""
 
 from dataclasses import dataclass, replace
 
@@ -12,25 +12,28 @@ from provision.aws.clients import aws_errors, client, session
 
 @dataclass(frozen=True)
 class Caller:
-    """Who AWS says we are."""
+    """The identity to which AWS attributes our requests."""
 
     account: str
     arn: str
 
 
 def caller(target: Target) -> Caller:
-    """The owner of the target's credentials; CloudError when there are none, or AWS refuses."""
+    """Return the owner of the target's credentials.
+
+    Raises CloudError if there are no credentials, or if AWS refuses them.
+    """
     with aws_errors():
         who = client(target, "sts").get_caller_identity()
     return Caller(who["Account"], who["Arn"])
 
 
-OTHER_ACCOUNT = "use that account's: --profile, or AWS_PROFILE"
-"""What to do where a cluster is in another account than that of the credentials."""
+OTHER_ACCOUNT = "use that account's credentials: --profile, or AWS_PROFILE"
+"""The remedy if a cluster is in another account than the credentials."""
 
 
 def check_account(name: str, account: str, ours: str) -> None:
-    """Raise InputError where the cluster is in another account than that of the credentials."""
+    """Raise InputError if the cluster is in another account than the credentials."""
     if account != ours:
         raise InputError(
             f"cluster '{name}' is in AWS account {account}, these credentials are of {ours}",
@@ -39,11 +42,11 @@ def check_account(name: str, account: str, ours: str) -> None:
 
 
 def resolve_credentials(target: Target) -> Target:
-    """The target with its credentials in the open: boto3 and Pulumi's engine then use the same.
+    """Return the target with explicit credentials: boto3 and the Pulumi engine then use the same.
 
-    They are found once, by boto3, wherever it looks: environment, profile, SSO, assumed role. They
-    are in the target's environment alone, which is never printed, and which the engine inherits.
-    A target that has them already stays as it is. Raises CloudError when there are none.
+    boto3 finds them once: environment, profile, SSO, assumed role. gpuctl keeps them only in the
+    target's environment, which is never printed, and which the Pulumi engine inherits. A target
+    that has them is returned unchanged. Raises CloudError if there are none.
     """
     if "AWS_ACCESS_KEY_ID" in target.environment:
         return target
@@ -61,13 +64,13 @@ def resolve_credentials(target: Target) -> Target:
 
 
 def credentials_source(target: Target) -> str:
-    """How boto3 found the credentials: `env`, `sso`, `assume-role`, a file."""
+    """Return where boto3 found the credentials: `env`, `sso`, `assume-role`, a file."""
     with aws_errors():
         found = session(target).get_credentials()
     return str(found.method) if found else "none"
 
 
 def profile_region(profile: str | None) -> str | None:
-    """The region of the user's AWS configuration (of `profile`, if given), or None."""
+    """Return the region of the user's AWS configuration (of `profile`, if given), or None."""
     with aws_errors():
         return boto3.Session(profile_name=profile).region_name

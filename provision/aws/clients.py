@@ -1,4 +1,4 @@
-"""Boto3 clients for a Target, and the boundary at which AWS's errors become ours."""
+"""boto3 clients for a Target, and the conversion of AWS's errors to gpuctl's."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
 
 ATTEMPTS = 8
-"""How often a request is made before AWS's throttling or failure is told; waits up to 20 s each
-(https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html, standard mode)."""
+"""The tries of a request before gpuctl reports throttling or a failure of AWS; up to 20 s between
+two (https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html, standard mode)."""
 
 PRICING_REGION = "us-east-1"
 """https://docs.aws.amazon.com/general/latest/gr/billing.html (price list), 2026-11-20."""
 
-_ADVICE = ("service-quotas", "pricing")  # an answer is welcome, but nothing waits long for it
+_ADVICE = ("service-quotas", "pricing")  # commands work without their answers: short timeouts
 
 
 @overload
@@ -60,24 +60,25 @@ def client(
     service: Literal["ec2", "ssm", "sts", "service-quotas", "pricing", "efs", "fsx", "iam"],
     attempts: int = ATTEMPTS,
 ) -> Any:
-    """A client of `service` in the target's region, at its endpoint if it has one.
+    """Return a client of `service` in the target's region, at the target's endpoint if it has one.
 
-    Credentials in `target.environment` are used as they are: neither the user's AWS files nor the
-    metadata service are asked then. Otherwise boto3 looks where it always does, with the target's
-    AWS_PROFILE if it names one. Throttling and AWS's own failures are retried with jitter, a launch
-    with the ClientToken of its first try, `attempts` times in all. A client may be used from many
-    threads, and is made once for the same keys and place: that takes 20 ms of a processor.
+    If `target.environment` has credentials, only they are used: boto3 reads neither the user's AWS
+    files nor the metadata service. Otherwise boto3 searches in its usual order, with the target's
+    AWS_PROFILE if it names one. Throttling and AWS's own failures are retried with jitter, at most
+    `attempts` tries in all; a launch keeps the ClientToken of its first try. A client may be used
+    by many threads. It is cached for the same credentials, region and endpoint, because creating
+    one takes 20 ms of CPU time.
     """
     with aws_errors():
         if "AWS_ACCESS_KEY_ID" not in target.environment:
             return _client(session(target), service, target.endpoint, attempts)
-        with _MAKING:  # boto3 makes no clients in several threads at once
-            return _known_client(_Account.of(target), service, target.endpoint, attempts)
+        with _CREATING:  # boto3 cannot create clients in several threads at once
+            return _cached_client(_Account.of(target), service, target.endpoint, attempts)
 
 
 @dataclass(frozen=True)
 class _Account:
-    """What of a target decides with which keys and where its clients ask."""
+    """The part of a target that determines its clients' credentials and region."""
 
     region: str
     settings: frozenset[tuple[str, str]]
@@ -87,39 +88,39 @@ class _Account:
         return cls(target.region, frozenset(target.environment.items()))
 
 
-_MAKING = Lock()
+_CREATING = Lock()
 
 
 @lru_cache(maxsize=32)
-def _known_client(account: _Account, service: str, endpoint: str | None, attempts: int) -> Any:
-    return _client(_known_session(account), service, endpoint, attempts)
+def _cached_client(account: _Account, service: str, endpoint: str | None, attempts: int) -> Any:
+    return _client(_cached_session(account), service, endpoint, attempts)
 
 
 @lru_cache(maxsize=8)
-def _known_session(account: _Account) -> boto3.Session:
+def _cached_session(account: _Account) -> boto3.Session:
     return _session(account.region, dict(account.settings))
 
 
 def forget_clients() -> None:
-    """Make every client anew: what is measured is then what a command takes."""
-    _known_client.cache_clear()
-    _known_session.cache_clear()
+    """Empty the cache of clients, so that a measurement includes their creation."""
+    _cached_client.cache_clear()
+    _cached_session.cache_clear()
 
 
-def _client(asking: boto3.Session, service: str, endpoint: str | None, attempts: int) -> Any:
+def _client(opened: boto3.Session, service: str, endpoint: str | None, attempts: int) -> Any:
     needed = service not in _ADVICE
-    return asking.client(
+    return opened.client(
         service,  # type: ignore[call-overload]
-        # The Pricing API is in few regions only, and speaks for all of them.
+        # The Pricing API exists in few regions, and has the prices of all.
         region_name=PRICING_REGION if service == "pricing" else None,
         endpoint_url=endpoint,
         config=Config(
-            # `max_attempts` would be one more: it counts what comes after the first.
+            # `max_attempts` would not count the first try.
             retries={"mode": "standard", "total_max_attempts": attempts if needed else 3},
             connect_timeout=10 if needed else 3,
             read_timeout=60 if needed else 10,
             max_pool_connections=32,
-            # An endpoint of the target's own is no stranger: no proxy in between.
+            # A target's own endpoint is reached directly, without the user's proxy.
             proxies={} if endpoint else None,
         ),
     )
@@ -133,7 +134,7 @@ _NO_FILES: dict[str, Any] = {
 
 
 def session(target: Target) -> boto3.Session:
-    """boto3 as the target wants it: its keys and nothing else, or its profile, or the user's."""
+    """Return a boto3 session with the target's credentials alone, its profile, or the user's."""
     return _session(target.region, target.environment)
 
 
@@ -155,16 +156,16 @@ def _session(region: str, settings: Mapping[str, str]) -> boto3.Session:
 
 @cache
 def _models() -> Loader:
-    """AWS's descriptions of its services, read once: EC2's alone takes a tenth of a second."""
+    """Return AWS's service descriptions, cached: reading EC2's alone takes a tenth of a second."""
     return create_loader()
 
 
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
-"""Codes by which services say that the credentials may not ask; EC2 has the last."""
+"""The codes of a request that the credentials do not allow; EC2 uses the last one."""
 
 
 def call_unless_gone(ask: Callable[[], Any], gone: Collection[str]) -> Any:
-    """The answer; None where AWS refuses with one of the codes `gone`: it knows it no more."""
+    """Return what `ask` returns, or None if AWS refuses with one of the codes `gone`."""
     try:
         with aws_errors():
             return ask()
@@ -190,19 +191,19 @@ UNIVERSAL = frozenset(
         "EndpointConnection",
     }
 )
-"""Codes that every request meets alike: told once, however many requests met them."""
+"""The codes of errors that concern all requests alike; gpuctl reports each of them once."""
 
 
 @contextmanager
 def aws_errors(zone: str = "") -> Iterator[None]:
-    """What boto3 raises becomes a CloudError with AWS's code, the zone if given, and a remedy."""
+    """Convert boto3's errors to a CloudError with AWS's code, the zone if given, and a remedy."""
     try:
         yield
     except ClientError as error:
-        told = error.response.get("Error", {})
-        code = str(told.get("Code", ""))
+        answer = error.response.get("Error", {})
+        code = str(answer.get("Code", ""))
         place = f" in {zone}" if zone else ""
-        text = str(told.get("Message") or "AWS gives no reason").rstrip(".")
+        text = str(answer.get("Message") or "AWS gives no reason").rstrip(".")
         raise CloudError(
             f"AWS refused {error.operation_name}{place}: {code}: {text}", remedy(code), code
         ) from error
@@ -226,10 +227,11 @@ def aws_errors(zone: str = "") -> Iterator[None]:
     except (EndpointConnectionError, ConnectionError, HTTPClientError) as error:
         raise CloudError(
             f"AWS cannot be reached: {error}",
-            "see whether the network is up and whether the region's name is right",
+            "check that the network is up and that the region's name is right",
             "EndpointConnection",
         ) from error
     except BotoCoreError as error:
         raise CloudError(
-            f"the request to AWS failed: {error}", "see `aws sts get-caller-identity`"
+            f"the request to AWS failed: {error}",
+            "run `aws sts get-caller-identity` to see whether the AWS CLI fails too",
         ) from error

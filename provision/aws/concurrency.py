@@ -1,4 +1,4 @@
-"""Questions to AWS side by side."""
+"""Concurrent requests to AWS."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def request_pool(at_once: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool for so many questions at once, all of them answered at its end.
+    """Yield a pool for `at_once` requests at a time; wait for all of them at the block's end.
 
-    After Ctrl-C nobody waits for answers: a service that throttles is asked again for a minute.
+    After Ctrl-C it does not wait: a request to a service that throttles may retry for a minute.
     """
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="ask")
     try:

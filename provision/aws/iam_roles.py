@@ -1,4 +1,4 @@
-"""Roles and instance profiles of clusters. IAM has no regions and filters by path alone."""
+"""Roles and instance profiles of clusters. IAM has no regions, and can filter only by path."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,9 +8,10 @@ from provision.aws.clients import aws_errors, call_unless_gone, client
 
 
 def identities(target: Target, operation: str) -> list[Any]:
-    """All that gpuctl made in the target's region, of `list_roles` or `list_instance_profiles`.
+    """Return all roles or instance profiles of gpuctl in the target's region.
 
-    Listings have no tags: each one is asked for by itself.
+    `operation` is `list_roles` or `list_instance_profiles`. IAM lists them without tags, so each is
+    requested by name.
     """
     iam = client(target, "iam")
     with aws_errors():
@@ -25,14 +26,14 @@ def identities(target: Target, operation: str) -> list[Any]:
 
 
 def delete_identities(target: Target, names: Sequence[str], are_roles: bool) -> None:
-    """The roles, or else instance profiles, of these names are gone."""
+    """Delete the roles of these names, or the instance profiles unless `are_roles`."""
     iam = client(target, "iam")
     for name in names:
         (_delete_role if are_roles else _delete_instance_profile)(iam, name)
 
 
 def _delete_role(iam: Any, name: str) -> None:
-    """The policies go from it first: IAM refuses otherwise (DeleteConflict)."""
+    """Remove the role's policies, then the role: IAM refuses otherwise (DeleteConflict)."""
     attached = _call_unless_gone(
         lambda: iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]
     )
@@ -47,7 +48,7 @@ def _delete_role(iam: Any, name: str) -> None:
 
 
 def _delete_instance_profile(iam: Any, name: str) -> None:
-    """Its role goes from it first, and stays."""
+    """Remove the role from the profile, then delete the profile; keep the role."""
     for role in (_profile(iam, name) or {}).get("Roles", ()):
         role_name = role["RoleName"]
         _call_unless_gone(

@@ -1,4 +1,4 @@
-"""What EC2 says of instance types: what they are, and which zones offer them."""
+"""Instance types in EC2: their properties, and the zones that offer them."""
 
 import difflib
 from typing import TYPE_CHECKING
@@ -14,22 +14,26 @@ if TYPE_CHECKING:
 
 
 def instance_type(ec2: "EC2Client", name: str) -> InstanceType:
-    """What EC2 says of the type, by a filter: an unknown name is then an empty answer."""
+    """Return the instance type as EC2 describes it.
+
+    Raises InputError with the nearest names if the region does not know the name.
+    """
     with aws_errors():
-        told = ec2.describe_instance_types(Filters=[{"Name": "instance-type", "Values": [name]}])[
+        # With a filter EC2 answers an unknown name with an empty list, not with an error.
+        found = ec2.describe_instance_types(Filters=[{"Name": "instance-type", "Values": [name]}])[
             "InstanceTypes"
         ]
-    if not told:
+    if not found:
         names = difflib.get_close_matches(name, _offered(ec2), n=3, cutoff=0.6)
         raise InputError(
             f"instance type {name} does not exist in {ec2.meta.region_name}",
             f"did you mean {' or '.join(names)}?" if names else "choose another type or region",
         )
-    return read_instance_type(told[0])
+    return read_instance_type(found[0])
 
 
 def _offered(ec2: "EC2Client") -> list[str]:
-    """Every instance type that the region offers."""
+    """Return every instance type that the region offers."""
     with aws_errors():
         pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
             LocationType="region"
@@ -39,20 +43,20 @@ def _offered(ec2: "EC2Client") -> list[str]:
         )
 
 
-def read_instance_type(told: "InstanceTypeInfoTypeDef") -> InstanceType:
-    """One entry of DescribeInstanceTypes in our words."""
-    network = told.get("NetworkInfo", {})
-    gpus = told.get("GpuInfo", {}).get("Gpus", [])
-    name = str(told.get("InstanceType", ""))
+def read_instance_type(entry: "InstanceTypeInfoTypeDef") -> InstanceType:
+    """Convert one entry of DescribeInstanceTypes to gpuctl's model."""
+    network = entry.get("NetworkInfo", {})
+    gpus = entry.get("GpuInfo", {}).get("Gpus", [])
+    name = str(entry.get("InstanceType", ""))
     return InstanceType(
         name=name,
-        vcpus=told.get("VCpuInfo", {}).get("DefaultVCpus", 0),
-        memory_mib=told.get("MemoryInfo", {}).get("SizeInMiB", 0),
+        vcpus=entry.get("VCpuInfo", {}).get("DefaultVCpus", 0),
+        memory_mib=entry.get("MemoryInfo", {}).get("SizeInMiB", 0),
         gpus=sum(gpu.get("Count", 0) for gpu in gpus),
         gpu_model=" ".join(
             filter(None, (gpus[0].get("Manufacturer"), gpus[0].get("Name"))) if gpus else ()
         ),
-        architecture=_architecture(told),
+        architecture=_architecture(entry),
         max_efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
         if network.get("EfaSupported")
         else 0,
@@ -64,31 +68,31 @@ def read_instance_type(told: "InstanceTypeInfoTypeDef") -> InstanceType:
             )
             for card in network.get("NetworkCards", ())
         ),
-        boot_modes=tuple(str(mode) for mode in told.get("SupportedBootModes", ())),
+        boot_modes=tuple(str(mode) for mode in entry.get("SupportedBootModes", ())),
         placement_strategies=tuple(
-            str(one) for one in told.get("PlacementGroupInfo", {}).get("SupportedStrategies", ())
+            str(one) for one in entry.get("PlacementGroupInfo", {}).get("SupportedStrategies", ())
         ),
-        local_disks=_local_disks(told),
+        local_disks=_local_disks(entry),
         price_usd_h=price_usd_h(name),
     )
 
 
-def _local_disks(told: "InstanceTypeInfoTypeDef") -> int:
-    """How many instance store volumes are NVMe devices; those of old types are not."""
-    storage = told.get("InstanceStorageInfo", {})
+def _local_disks(entry: "InstanceTypeInfoTypeDef") -> int:
+    """Return the number of NVMe instance store volumes; volumes of old types are not NVMe."""
+    storage = entry.get("InstanceStorageInfo", {})
     if storage.get("NvmeSupport") not in ("required", "supported"):
         return 0
     return sum(disk.get("Count", 0) for disk in storage.get("Disks", ()))
 
 
-def _architecture(told: "InstanceTypeInfoTypeDef") -> str:
-    """The 64-bit one; old types list i386 beside it."""
-    supported = told.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+def _architecture(entry: "InstanceTypeInfoTypeDef") -> str:
+    """Return the 64-bit architecture; old types also list i386."""
+    supported = entry.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
     return next((str(a) for a in supported if a in ("x86_64", "arm64")), "x86_64")
 
 
 def offers(ec2: "EC2Client", types: tuple[str, ...]) -> dict[str, frozenset[str]]:
-    """The zones of the region that offer each of the types."""
+    """Return the zones of the region that offer each of the types."""
     zones: dict[str, set[str]] = {name: set() for name in types}
     with aws_errors():
         pages = ec2.get_paginator("describe_instance_type_offerings").paginate(

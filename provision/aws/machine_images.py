@@ -1,4 +1,4 @@
-"""From the image's name in a cluster file to the AMI of today."""
+"""The AMI of today for an image's name in a cluster file."""
 
 from typing import TYPE_CHECKING
 
@@ -27,11 +27,14 @@ with SSM);
 https://wiki.debian.org/Cloud/AmazonEC2Image."""
 
 BASTION_IMAGE = "stock-debian-12"
-"""Small, quick to boot, and all that a jump host needs."""
+"""The bastion's image: small and quick to boot."""
 
 
 def image_id(ssm: "SSMClient", name: str) -> str:
-    """The AMI that `name` stands for in this region today; an `ami-…` stands for itself."""
+    """Return the id of the newest AMI of the image `name` in this region; an `ami-…` is returned.
+
+    Raises InputError if the image is not published in the region.
+    """
     if name.startswith("ami-"):
         return name
     with aws_errors():
@@ -40,15 +43,15 @@ def image_id(ssm: "SSMClient", name: str) -> str:
         except ssm.exceptions.ParameterNotFound:
             raise InputError(
                 f"image {name} is not published in {ssm.meta.region_name}",
-                "choose another region, or name an AMI of your own (ami-…)",
+                "choose another region, or name one of your AMIs (ami-…)",
             ) from None
     return answer["Parameter"]["Value"]
 
 
 def image(ec2: "EC2Client", ami: str) -> tuple[Image, int]:
-    """The AMI, and the size of its root snapshot in GiB (0 where AWS does not say).
+    """Return the AMI, and the size of its root snapshot in GiB (0 if AWS does not report it).
 
-    InputError when the region has no such AMI.
+    Raises InputError if the region has no such AMI.
     """
     with aws_errors():
         found = ec2.describe_images(
@@ -56,22 +59,21 @@ def image(ec2: "EC2Client", ami: str) -> tuple[Image, int]:
         )["Images"]
     if not found:
         raise InputError(
-            f"image {ami} does not exist in {ec2.meta.region_name}, or not for this account",
+            f"image {ami} does not exist in {ec2.meta.region_name}, or this account may not use it",
             "name another one, or a published image such as dlami-ubuntu-24.04",
         )
-    told = found[0]
-    root = told.get("RootDeviceName", "/dev/sda1")
-    disks = {disk.get("DeviceName"): disk for disk in told.get("BlockDeviceMappings", ())}
+    entry = found[0]
+    root = entry.get("RootDeviceName", "/dev/sda1")
+    disks = {disk.get("DeviceName"): disk for disk in entry.get("BlockDeviceMappings", ())}
     size = disks.get(root, {}).get("Ebs", {}).get("VolumeSize", 0)
-    name = told.get("Name", ami)
+    name = entry.get("Name", ami)
     return (
         Image(
             id=ami,
             name=name,
             root_device=root,
-            architecture=told.get("Architecture", "x86_64"),
-            boot_mode=told.get("BootMode", ""),
-            # Every DLAMI of AWS is named so; what else brings Open MPI is found out on the node.
+            architecture=entry.get("Architecture", "x86_64"),
+            boot_mode=entry.get("BootMode", ""),
         ),
         size,
     )

@@ -1,6 +1,6 @@
-"""What exists of clusters in AWS, found by tag and not by anybody's memory.
+"""The resources of clusters in AWS, found by their tags and not by a record.
 
-Shared file systems and roles are of other services than EC2: `find_all` asks those too.
+Shared file systems and roles belong to other services than EC2; `find_all` asks those too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,9 +24,9 @@ Service = Literal["ec2", "efs", "fsx", "iam"]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of resource: how its service is asked for it, and what is no longer there.
+    """A kind of resource: the request that lists it, and the states in which it no longer exists.
 
-    Without `filters` the service tells of all that there is.
+    `filters` is the request's parameter for filters, empty if the service lists everything.
     """
 
     noun: str
@@ -77,18 +77,18 @@ KINDS = {
         Kind("VPC", "describe_vpcs", "Vpcs", "VpcId"),
     )
 }  # fmt: skip
-"""In the order in which they can be removed: what others hang on comes last."""
+"""The kinds in the order of their removal: a resource comes after those that depend on it."""
 
 
 ALIVE = frozenset({"pending", "running"})
-"""The states of an instance that works or will."""
+"""The states of an instance that runs or is about to run."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that carries a cluster's tag. `attributes` is all that AWS says of it.
+    """A resource with a cluster's tag. `attributes` is AWS's whole description of it.
 
-    `cluster_id` and `owner` are empty where an early gpuctl made it.
+    `cluster_id` and `owner` are empty if an early gpuctl created it.
     """
 
     kind: str
@@ -102,17 +102,18 @@ class Resource:
 
     @property
     def since(self) -> datetime | None:
-        """When it came to be, where AWS says so."""
-        told = self.attributes
-        since = told.get("LaunchTime") or told.get("CreateTime") or told.get("CreationTime")
+        """The time of its creation, or None if AWS does not report it."""
+        found = self.attributes
+        since = found.get("LaunchTime") or found.get("CreateTime") or found.get("CreationTime")
         return since if isinstance(since, datetime) else None
 
 
 def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> list[Resource]:
-    """What exists in EC2 with the tag of `cluster`, or of any cluster, in the order of `KINDS`.
+    """Return the resources in EC2 with the tag of `cluster`, or of any cluster if it is None.
 
-    All its kinds, or those of `nouns`, are asked for at once. What has ended is not there, though
-    AWS shows it for a while; see `find_instances`.
+    They are in the order of `KINDS`, and of the kinds `nouns` if given; all kinds are requested at
+    once. Resources that have ended are left out, even while AWS still lists them; see
+    `find_instances`.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
     with request_pool(8) as pool:
@@ -126,9 +127,10 @@ def find_all(
     nouns: Sequence[str] = (),
     cluster_id: str | None = None,
 ) -> list[Resource]:
-    """As `find`, of every service. Who may not ask for file systems or roles has made none.
+    """Return what `find` returns, for every service, and only resources with `cluster_id` if given.
 
-    With `cluster_id` only what has that id: another cluster may have the same name.
+    The id matters because another cluster may have the same name. Without the permission to list
+    file systems or roles, gpuctl assumes that there are none.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
     with request_pool(4) as pool:
@@ -154,21 +156,24 @@ def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resourc
 def find_instances(
     ec2: "EC2Client", cluster: str | None, cluster_id: str | None = None
 ) -> list[Resource]:
-    """All instances of `cluster`, or of any cluster, and those that ended within the hour.
+    """Return all instances of `cluster` (None: of any), also those that ended within the hour.
 
-    With `cluster_id` only those that have that id.
+    With `cluster_id`, return only those that have that id.
     """
     found = _find_kind(ec2, KINDS["instance"], cluster)
     return [one for one in found if cluster_id in (None, one.cluster_id)]
 
 
 def exists(resource: Resource) -> bool:
-    """Whether it is still there, and not only shown for a while."""
+    """Return whether the resource still exists; AWS lists ended ones for a while."""
     return resource.state not in KINDS[resource.kind].gone
 
 
 def existing_or_ended_since(resources: Iterable[Resource], created: datetime) -> list[Resource]:
-    """What exists, and what ended since: not the dead of an earlier cluster of the same name."""
+    """Return the resources that exist or were created at or after `created`.
+
+    This leaves out instances that an earlier cluster of the same name has ended.
+    """
     return [r for r in resources if exists(r) or (r.since is not None and r.since >= created)]
 
 
@@ -194,7 +199,7 @@ def _of_cluster(kind: Kind, items: Sequence[Any], cluster: str | None) -> list[R
 
 
 def _resource(kind: Kind, item: Any) -> Resource | None:
-    # EC2 calls the tags of network interfaces otherwise than all others.
+    # EC2 lists the tags of network interfaces as TagSet, those of all other resources as Tags.
     tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags") or item.get("TagSet") or ()}
     if CLUSTER_TAG not in tags:
         return None

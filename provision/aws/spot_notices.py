@@ -1,4 +1,4 @@
-"""AWS's notices to spot instances, asked of EC2: seen without ssh and without a run."""
+"""AWS's interruption notices to spot instances, read from EC2: this needs neither ssh nor a run."""
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,19 +10,20 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 NOTICE = timedelta(minutes=2)
-"""Between the notice and the end ("Spot Instance interruption notices", 2026-11-20:
+"""The time from the notice to the end ("Spot Instance interruption notices", 2026-11-20:
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html)."""
 
 TAKEN_BACK = "Server.SpotInstanceTermination"
-"""State reason of an instance that AWS took back (StateReason, EC2 API reference, 2026-11-20)."""
+"""The state reason of an instance that AWS took back (StateReason, EC2 API reference,
+2026-11-20)."""
 
 _MARKED = ["marked-for-termination", "marked-for-stop"]
 
 
 def notices(ec2: "EC2Client") -> dict[str, datetime] | None:
-    """When AWS takes instances back, by instance id; None where the credentials may not ask.
+    """Return when AWS takes instances back, by instance id; None if the credentials may not ask.
 
-    EC2 tells when the request was marked; the instance goes two minutes later.
+    EC2 reports when the spot request was marked; AWS takes the instance back two minutes later.
     """
     try:
         with aws_errors():

@@ -1,4 +1,4 @@
-"""Where in EC2's network instances stand, for ranks in the order of neighbours."""
+"""The positions of instances in EC2's network, so that neighbouring ranks are near each other."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 MOST_IDS = 100
-"""Of one request (DescribeInstanceTopology, EC2 API reference, 2026-11-20)."""
+"""The most ids of one request (DescribeInstanceTopology, EC2 API reference, 2026-11-20)."""
 
 
 def add_topology(
     ec2: "EC2Client", cluster: str, nodes: Sequence[Node], report: Reporter
 ) -> tuple[Node, ...]:
-    """The nodes with the network nodes above them, from the top.
+    """Return the nodes with the network nodes above them, from the top.
 
-    EC2 tells none for types that it does not serve, nor for instances that do not run. Where it
-    refuses, for want of `ec2:DescribeInstanceTopology` for one, the nodes are as they were: ranks
-    are then in the order of launch, and a line says so.
+    EC2 reports none for types that this API does not support and for instances that do not run. If
+    EC2 refuses, for example without the permission `ec2:DescribeInstanceTopology`, the nodes are
+    returned unchanged: ranks are in the order of launch, and progress reports that.
     """
     if len(nodes) < 2:
         return tuple(nodes)
@@ -32,14 +32,14 @@ def add_topology(
     try:
         for start in range(0, len(ids), MOST_IDS):
             with aws_errors():
-                told = ec2.describe_instance_topology(InstanceIds=ids[start : start + MOST_IDS])
-            for one in told.get("Instances", ()):
+                answer = ec2.describe_instance_topology(InstanceIds=ids[start : start + MOST_IDS])
+            for one in answer.get("Instances", ()):
                 above[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
     except CloudError as error:
         report(Progress("topology", cluster, "done", f"ranks in the order of launch: {error}"))
         return tuple(nodes)
     lowest = {layers[-1] for layers in above.values() if layers}
-    detail = f"below {len(lowest)} network nodes" if lowest else "EC2 tells none for this type"
+    detail = f"below {len(lowest)} network nodes" if lowest else "EC2 reports none for this type"
     report(Progress("topology", cluster, "done", detail))
     return tuple(
         node.model_copy(update={"topology": above.get(node.instance_id, ())}) for node in nodes

@@ -1,4 +1,4 @@
-"""What a cluster costs: per hour from its plan, so far from when its parts came to be."""
+"""The cost of a cluster: per hour by its plan, and so far by the ages of its resources."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _ENDED = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 
 
 def hourly_usd(resolved: Resolved) -> float | None:
-    """Dollars per hour of the whole fleet, None if not known.
+    """Return the dollars per hour of the whole cluster, None if not known.
 
     Nodes count at their on-demand price; spot instances cost less.
     """
@@ -26,7 +26,10 @@ def hourly_usd(resolved: Resolved) -> float | None:
 
 
 def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
-    """What the way in and out consists of, in words, each with its dollars per hour."""
+    """Return the parts of a cluster's access, each with its name and dollars per hour.
+
+    The parts are the bastion, the NAT gateway and the public addresses, as far as it has them.
+    """
     network = resolved.cluster.network
     has_nat = not network.nodes_are_public and resolved.existing_network is None
     public_nodes = resolved.cluster.nodes if network.nodes_are_public else 0
@@ -43,10 +46,10 @@ def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
 
 
 def price_of(resource: Resource, planned: Resolved | None = None) -> float | None:
-    """Dollars per hour of what is billed by the hour; 0 for all else; None where not known.
+    """Return a resource's dollars per hour; 0 if AWS does not bill it by the hour, None if unknown.
 
-    An instance of the type that was planned has the price of its plan. A public address counts
-    with the instance or NAT gateway that has it.
+    An instance of the planned type has the price of the plan. A public address is part of the price
+    of the instance or NAT gateway that has it.
     """
     if resource.kind == "NAT gateway":
         return NAT_PRICE_USD_H + PUBLIC_IPV4_PRICE_USD_H
@@ -64,9 +67,9 @@ def price_of(resource: Resource, planned: Resolved | None = None) -> float | Non
 def spent_usd(
     resources: Iterable[Resource], now: datetime, planned: Resolved | None = None
 ) -> float | None:
-    """Dollars for each one's time from its start to its end, or until now.
+    """Return the dollars for all resources, each from its start to its end or until now.
 
-    Prices are those of `price_of`; None where one is not known.
+    Prices are those of `price_of`; the result is None if one is not known.
     """
     total = 0.0
     for resource in resources:
@@ -79,8 +82,8 @@ def spent_usd(
 
 
 def _end(resource: Resource, now: datetime) -> datetime:
-    """Now, or when an instance was told to end: EC2 writes that into its reason."""
+    """Return now, or when an instance was asked to end: EC2 puts that time into its reason."""
     if resource.state not in ("terminated", "shutting-down"):
         return now
-    told = _ENDED.search(resource.attributes.get("StateTransitionReason", ""))
-    return datetime.fromisoformat(f"{told[1]}+00:00") if told else now
+    ended = _ENDED.search(resource.attributes.get("StateTransitionReason", ""))
+    return datetime.fromisoformat(f"{ended[1]}+00:00") if ended else now

@@ -1,4 +1,4 @@
-"""Prices of instances: AWS's price list of today, and the catalogue where it cannot be asked."""
+"""Prices of instances: AWS's price list of today, or gpuctl's catalogue if AWS does not answer."""
 
 import json
 from dataclasses import dataclass
@@ -15,23 +15,24 @@ CATALOGUE = f"gpuctl's list of {PRICES_DATE}, us-east-1"
 
 @dataclass(frozen=True)
 class Price:
-    """On-demand dollars per hour, None where not known, and where that comes from."""
+    """An on-demand price in dollars per hour, None if not known, and its source."""
 
     usd_h: float | None
     source: str
 
 
 def catalogue_price(instance_type: str) -> Price:
-    """The price in the catalogue."""
+    """Return the price in gpuctl's catalogue."""
     return Price(price_usd_h(instance_type), CATALOGUE)
 
 
 def price(instance_type: str, pricing: Any, region: str) -> Price:
-    """The price in AWS's list for the region; CloudError where it cannot be asked.
+    """Return the price in AWS's list for the region; raise CloudError if AWS does not answer.
 
-    Linux, shared tenancy, nothing installed, on-demand: what RunInstances bills by default
+    The price is for Linux, shared tenancy, no installed software, on-demand, which RunInstances
+    bills by default
     (https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/using-price-list-query-api.html,
-    read 2026-11-20). A type that is not sold on-demand has none there: then the catalogue's.
+    read 2026-11-20). A type that is not sold on-demand has none there; the catalogue's is returned.
     """
     wanted = {
         "instanceType": instance_type,
@@ -55,7 +56,7 @@ def price(instance_type: str, pricing: Any, region: str) -> Price:
 
 
 def _hourly(product: Any) -> float | None:
-    """The dollars per hour of an on-demand term, None where the product has none."""
+    """Return the dollars per hour of an on-demand term, None if the product has none."""
     try:
         for term in product["terms"]["OnDemand"].values():
             for dimension in term["priceDimensions"].values():
@@ -70,13 +71,13 @@ def _hourly(product: Any) -> float | None:
 
 
 def total_usd(resolved: Resolved, hourly: float | None) -> float | None:
-    """Dollars for all of `lifetime.max`; None where there is none, or no price is known."""
+    """Return the dollars for all of `lifetime.max`; None without it, or if no price is known."""
     lifetime = resolved.cluster.lifetime
     return None if lifetime is None or hourly is None else hourly * lifetime.max / 3600
 
 
 def check_budget(resolved: Resolved) -> None:
-    """The cluster costs no more than its file allows; raises InputError with both numbers."""
+    """Raise InputError with both numbers if the cluster costs more than its budget."""
     budget = resolved.cluster.budget
     if budget is None:
         return

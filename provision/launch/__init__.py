@@ -1,1 +1,1 @@
-"""Launch the whole cluster, or nothing."""
+"""The launch of a whole cluster or of nothing."""

@@ -1,8 +1,8 @@
 """Capacity for a whole cluster, claimed before anything is launched.
 
-An on-demand capacity reservation for N instances is given whole or refused, in a second. That is
-what makes a launch of N machines whole: they run in the claim, and then it is let go. It ends by
-itself minutes later, so that a client that dies leaves no bill.
+AWS grants an on-demand capacity reservation for all N instances or refuses it, within a second.
+gpuctl therefore reserves first, launches the N machines into the reservation, and then cancels it.
+The reservation also has an end minutes later, so that a client that dies leaves no bill.
 """
 
 import random
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 HELD = timedelta(minutes=20)
-"""A claim ends this long after it was made, whatever happens. AWS ends it "within an hour from the
-specified time" (CreateCapacityReservation's reference, EndDate, 2026-11-20)."""
+"""A claim ends this long after its creation, even if nobody cancels it. AWS ends it "within an hour
+from the specified time" (CreateCapacityReservation's reference, EndDate, 2026-11-20)."""
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 60.0
-"""Between rounds through the zones while `capacity.wait` runs."""
+"""The pauses between two rounds through the zones while `capacity.wait` runs."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Room for `count` instances in `zone`, held for the cluster."""
+    """A reservation of `count` instances in `zone` for the cluster."""
 
     id: str
     zone: str
@@ -45,11 +45,11 @@ class Claim:
 
 
 class NoCapacity(CloudError):
-    """No zone has what is asked for; `code` is that of the last refusal."""
+    """No zone has the requested capacity; `code` is that of the last refusal."""
 
 
 def may_succeed_elsewhere(error: GpuctlError) -> bool:
-    """Whether another zone may have what this one refused."""
+    """Return whether another zone may have the capacity that this one refused."""
     known = aws_code(getattr(error, "code", ""))
     return known is not None and known.repeat == "other zone"
 
@@ -58,12 +58,13 @@ def may_succeed_elsewhere(error: GpuctlError) -> bool:
 def claim_capacity(
     resolved: Resolved, count: int, target: Target, report: Reporter
 ) -> Iterator[Claim]:
-    """`count` instances are held in the first zone that has them, until the end of this.
+    """Reserve `count` instances in the first zone that has them, until the block ends.
 
-    They lie in the cluster's placement group, if it has one by now. What runs in the claim at its
-    end goes on running. Raises NoCapacity with what each zone said, when `capacity.wait` is over.
+    The reservation is in the cluster's placement group, if that exists. When the block ends,
+    gpuctl cancels the reservation; instances that run in it keep running. Raises NoCapacity with
+    each zone's refusal when `capacity.wait` is over.
     """
-    # One try: what looks like a failure to boto3 (HTTP 500) is AWS's answer that the zone is full.
+    # boto3 must not retry: AWS answers HTTP 500 when the zone is full.
     once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
     group = _group(ec2, resolved)
 
@@ -78,16 +79,17 @@ def claim_capacity(
             with aws_errors():
                 ec2.cancel_capacity_reservation(CapacityReservationId=made.id)
         except CloudError as error:
-            # The nodes are there: a place held some minutes too long is no reason to fail.
+            # The nodes exist; a reservation that lasts some minutes longer is no failure.
             detail = f"not cancelled ({error.code}): it ends by itself"
             report(Progress("capacity", made.id, "failed", detail))
 
 
 def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report: Reporter) -> T:
-    """What `attempt` returns for the first zone that does not refuse.
+    """Call `attempt` with one zone after the other; return its first result.
 
-    A zone without capacity is followed by the next at once; after the last, zones are tried again
-    until `capacity.wait` is over. Raises NoCapacity then, and at once what no zone can help.
+    After a zone without capacity the next is tried at once; after the last, all are tried again
+    until `capacity.wait` is over. Raises NoCapacity then. An error that another zone cannot remedy
+    is raised at once.
     """
     wait = resolved.cluster.capacity.wait or 0
     end = time.monotonic() + wait
@@ -110,8 +112,8 @@ def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report
         if left <= 0:
             raise _none_has(what, wait, refusals)
         pause_now = min(left, pause * random.uniform(0.8, 1.2))  # noqa: S311  (no secret)
-        detail = f"no zone has {what}: again in {pause_now:.0f}s, until {format_duration(wait)}"
-        report(Progress("capacity", "all zones", "running", f"{detail} are over"))
+        detail = f"no zone has {what}: next try in {pause_now:.0f}s, for at most"
+        report(Progress("capacity", "all zones", "running", f"{detail} {format_duration(wait)}"))
         time.sleep(pause_now)
         pause = min(pause * 2, MOST_PAUSE_S)
 
@@ -128,7 +130,7 @@ def _none_has(what: str, wait: int, refusals: dict[str, GpuctlError]) -> NoCapac
 
 
 def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: str | None) -> Claim:
-    """One zone is asked, with one token however often: a lost answer makes no second claim."""
+    """Reserve in one zone. All tries use one token: a lost answer leads to no second claim."""
     tags = [
         {"Key": key, "Value": value}
         for key, value in {**resolved.tags, "Name": f"{resolved.cluster.name}-claim"}.items()
@@ -161,13 +163,13 @@ def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: s
 
 
 def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:
-    """The ARN of the cluster's placement group, None where it has none."""
-    marks = {CLUSTER_TAG: resolved.cluster.name}
-    if resolved.id:  # one of an early gpuctl has none
-        marks[ID_TAG] = resolved.id
+    """Return the ARN of the cluster's placement group, or None if it has none."""
+    tags = {CLUSTER_TAG: resolved.cluster.name}
+    if resolved.id:  # a cluster of an early gpuctl has no id
+        tags[ID_TAG] = resolved.id
     with aws_errors():
         groups = ec2.describe_placement_groups(
-            Filters=[{"Name": f"tag:{tag}", "Values": [value]} for tag, value in marks.items()]
+            Filters=[{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tags.items()]
         )["PlacementGroups"]
     return next((g["GroupArn"] for g in groups if g.get("State") == "available"), None)
 

@@ -1,1 +1,1 @@
-"""Every check before anything is created."""
+"""The checks before anything is created."""

@@ -1,8 +1,8 @@
-"""A network that exists, for a cluster that makes none: looked at before anything is made.
+"""The checks of an existing network, for a cluster that creates none.
 
-What a default route is and does: AWS, "Route table options" and "Connect to the internet using an
-internet gateway" (VPC User Guide, 2026-11-20). A machine without a public address gets nowhere
-through an internet gateway; a NAT gateway, a transit gateway or anything else may take it out.
+A default route is explained in AWS, "Route table options" and "Connect to the internet using an
+internet gateway" (VPC User Guide, 2026-11-20). A machine without a public address cannot use an
+internet gateway; it needs a NAT gateway, a transit gateway or another way to the internet.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
 Route = Literal["public", "out", "none"]
-"""Where a subnet's default route goes: to an internet gateway, to anything else, or nowhere."""
+"""The target of a subnet's default route: an internet gateway, anything else, or no such route."""
 
 _NEEDS: dict[Route, str] = {
     "public": "has a default route to an internet gateway",
@@ -32,7 +32,7 @@ _NEEDS: dict[Route, str] = {
 
 @dataclass(frozen=True)
 class Subnet:
-    """A subnet as AWS has it. `free` counts addresses that the cluster has in it as free."""
+    """A subnet in AWS. Addresses that the cluster already has in it count as `free`."""
 
     id: str
     zone: str
@@ -44,7 +44,7 @@ class Subnet:
 class Found:
     """The VPC that a file names, and its subnets.
 
-    `has_dns` is whether its resolver answers, `has_names` whether AWS gives names to what is in it.
+    `has_dns` is true if its resolver answers, `has_names` if AWS gives DNS names to its resources.
     """
 
     vpc: str
@@ -55,10 +55,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the nodes need of a network that exists.
+    """The nodes' requirements of an existing network.
 
-    `zones` are those that may take them, best first; None where that is not known. `offers` has
-    the zones of each type. `addresses` is how many one node takes.
+    `zones` are those that may take the nodes, best first; None if not known. `offers` has the zones
+    of each instance type. `addresses` is the number of IP addresses of one node.
     """
 
     cluster: Cluster
@@ -68,9 +68,9 @@ class Wanted:
 
 
 def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
-    """The network that the file names, None where it names none.
+    """Return the network that the file names, or None if it names none.
 
-    Raises InputError for a VPC or subnet that does not exist, or that do not belong together.
+    Raises InputError if the VPC or the subnet does not exist, or if they do not belong together.
     """
     network = cluster.network
     if not network.exists:
@@ -108,17 +108,17 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
 def choose_subnets(
     found: Found, wanted: Wanted, before: Resolved | None
 ) -> tuple[ExistingNetwork, list[InputError]]:
-    """A subnet per zone for the nodes, the bastion's if it needs one, and all that is wrong.
+    """Return a subnet per zone for the nodes, one for the bastion if needed, and all problems.
 
-    A cluster that exists keeps what it has in `before`. With a complaint the choice means nothing.
+    A cluster that exists keeps its subnets in `before`. The choice is valid only without problems.
     """
-    problems = _without_dns(found, wanted.cluster)
-    chosen, complaints = _for_nodes(found, wanted, before)
-    problems += complaints
+    problems = _dns_problems(found, wanted.cluster)
+    chosen, wrong = _node_subnets(found, wanted, before)
+    problems += wrong
     bastion = ""
     if wanted.cluster.network.has_bastion:
         try:
-            bastion = _for_bastion(found, wanted, chosen, before)
+            bastion = _bastion_subnet(found, wanted, chosen, before)
         except InputError as error:
             problems.append(error)
     by_zone = {subnet.zone: subnet.id for subnet in chosen}
@@ -126,7 +126,7 @@ def choose_subnets(
 
 
 def check_same_network(cluster: Cluster, before: Resolved | None) -> None:
-    """The cluster is in the network that it was made in; else InputError."""
+    """Raise InputError if the file moves an existing cluster into another network."""
     if before is None:
         return
     was, now = before.existing_network, cluster.network
@@ -136,16 +136,16 @@ def check_same_network(cluster: Cluster, before: Resolved | None) -> None:
         kept = now.subnet in (None, was.subnets.get(before.zone)) and now.vpc in (None, was.vpc)
         if kept:
             return
-    where = f"in {was.subnets.get(before.zone)} of {was.vpc}" if was else "with a VPC of its own"
+    where = f"in {was.subnets.get(before.zone)} of {was.vpc}" if was else "with its own VPC"
     raise InputError(
-        f"network.{'subnet' if now.subnet else 'vpc'}: cluster '{cluster.name}' was made {where},"
-        " and cannot move",
+        f"network.{'subnet' if now.subnet else 'vpc'}: cluster '{cluster.name}' was created"
+        f" {where}, and cannot move",
         f"remove it first: `gpuctl down {cluster.name}`",
     )
 
 
-def _without_dns(found: Found, cluster: Cluster) -> list[InputError]:
-    """What of DNS the VPC lacks. An EFS has a name where the VPC gives names, and only there.
+def _dns_problems(found: Found, cluster: Cluster) -> list[InputError]:
+    """Return the DNS features that the VPC lacks. Nodes find an EFS only by its DNS name.
 
     "Mounting on Amazon EC2 with a DNS name" (EFS User Guide, 2026-11-20).
     """
@@ -154,7 +154,7 @@ def _without_dns(found: Found, cluster: Cluster) -> list[InputError]:
     if not found.has_dns:
         problems.append(
             InputError(
-                f"network.vpc: {found.vpc} has no DNS support, so nodes could look up no name",
+                f"network.vpc: {found.vpc} has no DNS support, so nodes could not resolve names",
                 f"{modify} --enable-dns-support`",
             )
         )
@@ -170,10 +170,10 @@ def _without_dns(found: Found, cluster: Cluster) -> list[InputError]:
 
 
 def _vpc_of(ec2: "EC2Client", subnet: str, vpc: str | None) -> str:
-    told = ec2.describe_subnets(Filters=_of("subnet-id", subnet))["Subnets"]
-    if not told:
+    found = ec2.describe_subnets(Filters=_of("subnet-id", subnet))["Subnets"]
+    if not found:
         raise _unknown(ec2, "subnet", subnet)
-    actual = str(told[0]["VpcId"])
+    actual = str(found[0]["VpcId"])
     if vpc not in (None, actual):
         raise InputError(
             f"network.subnet: {subnet} is in {actual}, not in network.vpc {vpc}",
@@ -185,7 +185,7 @@ def _vpc_of(ec2: "EC2Client", subnet: str, vpc: str | None) -> str:
 def _unknown(ec2: "EC2Client", what: str, resource: str) -> InputError:
     region = ec2.meta.region_name
     return InputError(
-        f"network.{what}: {resource} does not exist in {region}, or not for this account",
+        f"network.{what}: {resource} does not exist in {region}, or this account may not use it",
         f"`aws ec2 describe-{what}s --region {region}` lists yours",
     )
 
@@ -195,7 +195,7 @@ def _of(name: str, value: str) -> "list[FilterTypeDef]":
 
 
 def _routes(tables: Sequence[Any]) -> dict[str, Route]:
-    """The default route of each subnet that has a table of its own; of all others by ''."""
+    """Return the default route of each subnet with its own table; that of all others under ''."""
     found: dict[str, Route] = {}
     for table in tables:
         for association in table.get("Associations", ()):
@@ -207,14 +207,14 @@ def _routes(tables: Sequence[Any]) -> dict[str, Route]:
 
 def _default_route(table: Any) -> Route:
     for route in table.get("Routes", ()):
-        # A target that is gone leaves a route that is a blackhole.
+        # A route whose target was deleted has the state `blackhole`.
         if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") == "active":
             return "public" if str(route.get("GatewayId", "")).startswith("igw-") else "out"
     return "none"
 
 
 def _own_addresses(ec2: "EC2Client", cluster: str) -> Counter[str]:
-    """How many addresses the cluster's machines have by now, by subnet."""
+    """Return the number of addresses that the cluster's machines have, by subnet."""
     return Counter(
         str(interface["SubnetId"])
         for instance in find_instances(ec2, cluster)
@@ -224,10 +224,13 @@ def _own_addresses(ec2: "EC2Client", cluster: str) -> Counter[str]:
     )
 
 
-def _for_nodes(
+def _node_subnets(
     found: Found, wanted: Wanted, before: Resolved | None
 ) -> tuple[list[Subnet], list[InputError]]:
-    """The subnets for the nodes, one per zone; a named one is told everything that is wrong."""
+    """Return the subnets for the nodes, one per zone, and the problems.
+
+    If the file names the subnet, all of its problems are returned.
+    """
     cluster, needed = wanted.cluster, wanted.cluster.nodes * wanted.addresses
     route: Route = "public" if cluster.network.nodes_are_public else "out"
     named = cluster.network.subnet
@@ -237,21 +240,21 @@ def _for_nodes(
         subnet = next((one for one in found.subnets if one.id == named), None)
         if subnet is None:
             gone = InputError(
-                f"network.vpc: {found.vpc} has no {named} any more, which cluster"
-                f" '{cluster.name}' is in",
+                f"network.vpc: {found.vpc} no longer has {named}, the subnet of cluster"
+                f" '{cluster.name}'",
                 f"remove the cluster: `gpuctl down {cluster.name}`",
             )
             return [], [gone]
-        return [subnet], _wrong_with(subnet, wanted, route, needed)
+        return [subnet], _subnet_problems(subnet, wanted, route, needed)
     where = f"network.vpc: no subnet of {found.vpc}"
-    there = [one for one in found.subnets if wanted.zones is None or one.zone in wanted.zones]
-    if not there:
+    in_zones = [one for one in found.subnets if wanted.zones is None or one.zone in wanted.zones]
+    if not in_zones:
         zones = ", ".join(wanted.zones or ())
-        return [], [InputError(f"{where} is in {zones}", "make one there, or name another VPC")]
-    routed = [one for one in there if one.route == route]
+        return [], [InputError(f"{where} is in {zones}", "create one there, or name another VPC")]
+    routed = [one for one in in_zones if one.route == route]
     if not routed:
-        looked = ", ".join(one.id for one in there)
-        return [], [InputError(f"{where} {_NEEDS[route]} ({looked} have none)", _route_hint(route))]
+        names = ", ".join(one.id for one in in_zones)
+        return [], [InputError(f"{where} {_NEEDS[route]} ({names} have none)", _route_hint(route))]
     best: dict[str, Subnet] = {}
     for one in routed:
         if one.free > best.get(one.zone, Subnet("", "", route, -1)).free:
@@ -271,7 +274,7 @@ def _for_nodes(
 _ADDRESS_HINT = "free some, name a larger subnet, or ask for fewer nodes"
 
 
-def _wrong_with(subnet: Subnet, wanted: Wanted, route: Route, needed: int) -> list[InputError]:
+def _subnet_problems(subnet: Subnet, wanted: Wanted, route: Route, needed: int) -> list[InputError]:
     cluster, name = wanted.cluster, f"network.subnet: {subnet.id}"
     problems = []
     if wanted.zones is not None and subnet.zone not in wanted.zones:
@@ -309,10 +312,10 @@ def _route_hint(route: Route) -> str:
     return "route 0.0.0.0/0 to a NAT gateway, or name another subnet"
 
 
-def _for_bastion(
+def _bastion_subnet(
     found: Found, wanted: Wanted, nodes: Sequence[Subnet], before: Resolved | None
 ) -> str:
-    """A public subnet, in the nodes' zone if there is one; InputError where there is none."""
+    """Return a public subnet, in the nodes' zone if possible; raise InputError if there is none."""
     if before is not None and before.existing_network is not None:
         return before.existing_network.bastion_subnet
     zones = wanted.offers.get(BASTION_TYPE)
@@ -325,7 +328,7 @@ def _for_bastion(
         raise InputError(
             f"network.access is bastion, but {found.vpc} has no subnet for the bastion: a public"
             f" one with a free address, in a zone that offers {BASTION_TYPE}",
-            "use access: ssm, or private with a VPN or peering of your own",
+            "use access: ssm, or access: private with your VPN or VPC peering",
         )
     near = {one.zone for one in nodes}
     return max(fitting, key=lambda one: (one.zone in near, one.free)).id

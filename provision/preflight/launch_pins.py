@@ -1,7 +1,8 @@
-"""What a cluster's machines were launched with stays, whatever a newer gpuctl would write for them.
+"""The launch settings of a cluster's machines, which a newer gpuctl must not change.
 
-Other user data, another launch layout or other metadata options replace every node. Those of the
-record are therefore used again, until the cluster file changes what they are made of.
+Different user data, a different launch layout or different metadata options replace every node.
+gpuctl therefore reuses those of the record until the cluster file changes the fields they are made
+of.
 """
 
 from dataclasses import dataclass
@@ -25,17 +26,17 @@ _BASTION = "bastion_user_data"
 
 @dataclass(frozen=True)
 class Template:
-    """What AWS has of the nodes' launch template; `user_data` is in base64."""
+    """The nodes' launch template in AWS; `user_data` is in base64."""
 
     hop_limit: int
     user_data: str
 
 
 def launch_template(ec2: "EC2Client", before: Resolved | None) -> Template | None:
-    """Return what AWS knows of the nodes' launch template where the record lacks a part of it.
+    """Return the nodes' launch template from AWS if the record lacks a part of it, else None.
 
-    That is so in a record of an early gpuctl, and after the first `up`. None where there is no
-    template yet. Raises CloudError where AWS does not answer.
+    The record lacks a part after the first `up`, and if an early gpuctl wrote it. The result is
+    also None if there is no template yet. Raises CloudError if AWS does not answer.
     """
     if before is None or (_has_hop_limit(before) and before.sent):
         return None
@@ -52,7 +53,7 @@ def launch_template(ec2: "EC2Client", before: Resolved | None) -> Template | Non
 
 
 def machine_fields(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any]:
-    """Return what this gpuctl writes for the machines of a cluster file: fields of `Resolved`."""
+    """Return the launch settings that this gpuctl makes of a cluster file: fields of `Resolved`."""
     layout = interfaces(instance, cluster.network.efa, cluster.network.interfaces)
     return {
         "interfaces": layout,
@@ -64,13 +65,12 @@ def machine_fields(cluster: Cluster, instance: InstanceType, key: str) -> dict[s
 def keep_launch_fields(
     wanted: Resolved, before: Resolved, template: Template | None, *, refresh: bool
 ) -> Resolved:
-    """Return `wanted` with what its machines were launched with, unless `refresh`.
+    """Return `wanted` with the launch settings of the existing machines, unless `refresh`.
 
-    The file has changed that where this gpuctl would write something else for the file as it was.
-    All that the nodes are launched with is kept, or all of it is renewed: user data check a node by
-    its launch layout.
+    A setting is kept if this gpuctl makes the same one of the old and of the new cluster file. The
+    nodes' settings are all kept or all renewed, because the user data check the launch layout.
     """
-    # Only read where it is the same text: then there is nothing to renew.
+    # `sent` is used only if the user data are the same text, so it may be kept with `refresh` too.
     wanted = wanted.model_copy(
         update={"sent": before.sent or (template.user_data if template else "")}
     )
@@ -79,7 +79,7 @@ def keep_launch_fields(
     kept: dict[str, Any] = {}
     try:
         was = machine_fields(before.cluster, wanted.instance_type, before.public_key)
-    except InputError:  # this gpuctl refuses the file as it was
+    except InputError:  # this gpuctl refuses the old file
         return wanted
     is_same_kind = all(
         getattr(before.cluster, name) == getattr(wanted.cluster, name)
@@ -97,5 +97,5 @@ def keep_launch_fields(
 
 
 def _has_hop_limit(before: Resolved) -> bool:
-    """Whether the record says it: that of an early gpuctl, whose limit was another, does not."""
+    """Return whether the record has a hop limit; an early gpuctl used another and wrote none."""
     return "hop_limit" in before.model_fields_set

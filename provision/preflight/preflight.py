@@ -144,7 +144,7 @@ class _Preflight:
     problems: Problems
 
     def answers(self) -> _Answers:
-        """Return what AWS answered; raise the problems if one keeps an answer from being known."""
+        """Run all checks, and return AWS's answers; raise the problems if an answer is missing."""
         catch, requests = self.problems.catch, self.requests
         who = self._account()
         instance = self._instance_type()

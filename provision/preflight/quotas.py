@@ -1,8 +1,8 @@
-"""The account's limits, reckoned before anything is made: vCPUs, Elastic IP addresses, VPCs.
+"""The quota checks before anything is created: vCPUs, Elastic IP addresses, VPCs.
 
-How vCPUs are counted, and the quotas' names: AWS, "Amazon EC2 On-Demand Instances quotas" and "Spot
+Counting of vCPUs and names of quotas: AWS, "Amazon EC2 On-Demand Instances quotas" and "Spot
 Instance quotas" (https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html,
-read 2026-11-20). Names are read as AWS writes them: "Running On-Demand G and VT instances".
+read 2026-11-20). Names are parsed as AWS writes them: "Running On-Demand G and VT instances".
 """
 
 import re
@@ -27,12 +27,12 @@ VPCS = ("vpc", "L-F678F1CE")
 BASTION_VCPUS = 2
 
 _NAMED_WITH = {"im": "i", "is": "i", "gr": "g"}
-"""Families that AWS counts under the letter of another."""
+"""Instance families that AWS counts under the letter of another family."""
 
 
 @dataclass(frozen=True)
 class Clients:
-    """Whom is asked: EC2 for what is used, Service Quotas for what may be."""
+    """The clients of EC2, which knows the use, and of Service Quotas, which knows the limits."""
 
     ec2: "EC2Client"
     quotas: Any
@@ -48,7 +48,7 @@ class Quota:
     value: int
 
     def counts(self, instance_type: str) -> bool:
-        """Whether it counts the type's vCPUs, by its name."""
+        """Return whether the quota counts the type's vCPUs, judged by the quota's name."""
         words = {word.lower() for word in re.findall(r"[A-Za-z][A-Za-z0-9]*", self.name)}
         stem = re.match(r"([a-z]+)([0-9]*)", instance_type)
         if stem is None:
@@ -57,11 +57,10 @@ class Quota:
 
 
 def check_vcpus(cluster: Cluster, instance: InstanceType, ask: Clients) -> None:
-    """The account may run the nodes, beside what others run in the region.
+    """Raise InputError if the vCPU quota is too small for the nodes and all other instances.
 
-    Capacity blocks and reservations that exist are not asked about: the first count against no
-    quota, the second are counted already. Raises InputError where the quota is too small,
-    CloudError where it cannot be asked for or is not known.
+    Capacity blocks and existing reservations are not checked: blocks count against no quota, and
+    reservations already count. Raises CloudError if the quota cannot be read or is not known.
     """
     if cluster.capacity.type not in ("on-demand", "spot"):
         return
@@ -81,9 +80,9 @@ def check_vcpus(cluster: Cluster, instance: InstanceType, ask: Clients) -> None:
 
 
 def check_elastic_ips(cluster: Cluster, needed: int, ask: Clients) -> None:
-    """The account may have `needed` Elastic IP addresses for the cluster beside those of others.
+    """Raise InputError if the quota has no room for `needed` more Elastic IP addresses.
 
-    Raises InputError where it may not, CloudError where AWS cannot be asked.
+    Raises CloudError if AWS does not answer.
     """
     if needed == 0:
         return
@@ -95,9 +94,9 @@ def check_elastic_ips(cluster: Cluster, needed: int, ask: Clients) -> None:
 
 
 def check_vpcs(cluster: Cluster, ask: Clients) -> None:
-    """The account may have one more VPC beside those of others, where the cluster makes one.
+    """Raise InputError if the cluster creates a VPC and the quota has no room for it.
 
-    Raises as `check_elastic_ips`.
+    Raises CloudError if AWS does not answer.
     """
     if cluster.network.exists:
         return
@@ -113,7 +112,7 @@ def _check(quota: Quota, what: str, needed: int, used: int, ask: Clients) -> Non
         raise InputError(
             f"{what}: {needed} more needed, the quota {_named(quota)} is {quota.value} in"
             f" {ask.ec2.meta.region_name} of which {used} in use",
-            f"remove what nobody needs, or {_ask_for(quota, used + needed, ask)}",
+            f"remove unused ones, or {_ask_for(quota, used + needed, ask)}",
         )
 
 
@@ -130,17 +129,17 @@ def _ask_for(quota: Quota, value: int, ask: Clients) -> str:
 
 
 def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> Quota:
-    """By the catalogue's code, else by name among all of EC2's."""
+    """Find the quota by the catalogue's code, or by name among all of EC2's quotas."""
     entry = catalogue().get(instance_type)
     code = (entry.quota.spot if spot else entry.quota.on_demand) if entry else None
     if code:
         return _quota(quotas, "ec2", code)
-    way = re.compile("Spot Instance Requests$" if spot else "^Running On-Demand ")
+    kind_of_name = re.compile("Spot Instance Requests$" if spot else "^Running On-Demand ")
     with aws_errors():
         for page in quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2"):
-            for told in page["Quotas"]:
-                quota = _read(told)
-                if way.search(quota.name) and quota.counts(instance_type):
+            for item in page["Quotas"]:
+                quota = _read(item)
+                if kind_of_name.search(quota.name) and quota.counts(instance_type):
                     return quota
     kind = "spot" if spot else "on-demand"
     raise CloudError(f"no {kind} vCPU quota that counts {instance_type} is known", "")
@@ -151,12 +150,12 @@ def _quota(quotas: Any, service: str, code: str) -> Quota:
         return _read(quotas.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"])
 
 
-def _read(told: Any) -> Quota:
-    return Quota(told["ServiceCode"], told["QuotaCode"], told["QuotaName"], int(told["Value"]))
+def _read(item: Any) -> Quota:
+    return Quota(item["ServiceCode"], item["QuotaCode"], item["QuotaName"], int(item["Value"]))
 
 
 def _used_vcpus(ec2: "EC2Client", quota: Quota, cluster: str, spot: bool) -> int:
-    """The vCPUs of running instances of others that the quota counts."""
+    """Return the vCPUs of all running instances, except the cluster's, that the quota counts."""
     running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
     with aws_errors():
         pages = ec2.get_paginator("describe_instances").paginate(Filters=[running])  # type: ignore[list-item]
@@ -169,10 +168,10 @@ def _used_vcpus(ec2: "EC2Client", quota: Quota, cluster: str, spot: bool) -> int
         )
         if not kinds:
             return 0
-        told = ec2.describe_instance_types(
+        types = ec2.describe_instance_types(
             Filters=[{"Name": "instance-type", "Values": list(kinds)}]
         )["InstanceTypes"]
-    vcpus = {str(t["InstanceType"]): t["VCpuInfo"]["DefaultVCpus"] for t in told}
+    vcpus = {str(t["InstanceType"]): t["VCpuInfo"]["DefaultVCpus"] for t in types}
     return sum(count * vcpus.get(name, 0) for name, count in kinds.items())
 
 
@@ -184,5 +183,5 @@ def _is_counted(instance: "InstanceTypeDef", quota: Quota, spot: bool) -> bool:
 
 
 def _is_own(resource: Any, cluster: str) -> bool:
-    """Whether it is the cluster's already: an `up` again needs nothing more for it."""
+    """Return whether the cluster already has the resource, so that `up` needs no more for it."""
     return {"Key": CLUSTER_TAG, "Value": cluster} in resource.get("Tags", ())

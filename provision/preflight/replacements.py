@@ -1,4 +1,4 @@
-"""Why instances are replaced, in the words of the cluster file."""
+"""The reasons why instances are replaced, in the words of the cluster file."""
 
 from collections.abc import Iterator, Mapping
 
@@ -32,16 +32,16 @@ _PROPERTIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "userDataBase64": ("user data", ("lifetime",)),
     "subnetId": ("subnet", ("network", "capacity.zones")),
 }
-"""Properties of a launch template, and of the bastion: in words, and the fields of the cluster file
-of which they are made."""
+"""The properties of a launch template and of the bastion: each with its name in messages, and the
+fields of the cluster file that determine it."""
 
 
 def replacement_reasons(
     plan: Plan, before: Cluster | None, now: Cluster, *, refresh: bool
 ) -> dict[str, str]:
-    """Return why each instance of the plan is replaced, by its name.
+    """Return the reason of each replacement in the plan, by the instance's name.
 
-    `before` is the file that the cluster was last brought up with, None where nobody knows it.
+    `before` is the cluster file of the last `up`, or None if it is not known.
     """
     fields = tuple(_changed(before, now)) if before else ()
     template = next((change for change in plan.changes if change.type == _TEMPLATE), None)
@@ -53,7 +53,7 @@ def replacement_reasons(
 
 
 def _properties(change: Change, template: Change | None) -> tuple[str, ...]:
-    """Return what differs: of a node, which has no more than its template, what differs there."""
+    """Return the properties that differ; those of a node's launch template count as the node's."""
     if template is None or template.op == "same" or _LAUNCHED_BY not in change.properties:
         return change.properties
     return tuple(name for name in change.properties if name != _LAUNCHED_BY) + template.properties
@@ -70,12 +70,12 @@ def _reason(properties: tuple[str, ...], fields: tuple[str, ...], refresh: bool)
         named.update(dict.fromkeys(causes))
         if not causes:
             unnamed[words] = None
-    said = []
+    parts = []
     if named:
-        said.append(f"{', '.join(named)} changed")
+        parts.append(f"{', '.join(named)} changed")
     if unnamed:
-        said.append(f"{'--refresh: ' if refresh else ''}{', '.join(unnamed)} changed")
-    return "; ".join(said)
+        parts.append(f"{'--refresh: ' if refresh else ''}{', '.join(unnamed)} changed")
+    return "; ".join(parts)
 
 
 def _is_in(field: str, part: str) -> bool:

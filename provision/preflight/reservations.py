@@ -1,4 +1,4 @@
-"""A capacity reservation or block of the user's own, checked before anything is made."""
+"""The checks of the user's capacity reservation or block before anything is created."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ WIND_DOWN = timedelta(minutes=30)
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-how.html (2026-11-20)."""
 
 _REFUSED = "(ReservationCapacityExceeded)"
-"""AWS's code for a launch into a reservation that does not serve it, told before there is one."""
+"""AWS's code for a launch that a reservation cannot take; gpuctl's checks find that earlier."""
 
 _MOST_SLEEP_S = 30.0
 
@@ -27,41 +27,42 @@ _MOST_SLEEP_S = 30.0
 def find_reservation(
     ec2: "EC2Client", cluster: Cluster, home: str | None = None
 ) -> tuple[Reservation, str] | None:
-    """The reservation that the file names and its zone, None where it names none.
+    """Return the reservation that the file names and its zone, or None if it names none.
 
-    It is of the right kind and type, in the zone `home` if the cluster has one already, not over,
-    and has free places for every node that does not run in it yet. It may begin within
-    `capacity.wait`. Raises InputError, or CloudError where AWS does not know it.
+    The reservation has the right kind and instance type, is in the zone `home` if the cluster
+    already has one, has not ended, and has free places for every node that does not run in it yet.
+    It may begin within `capacity.wait`. Raises InputError otherwise, and CloudError if AWS does not
+    know it.
     """
     wanted = cluster.capacity
     if wanted.id is None:
         return None
     with aws_errors():
-        told: Any = ec2.describe_capacity_reservations(CapacityReservationIds=[wanted.id])[
+        raw: Any = ec2.describe_capacity_reservations(CapacityReservationIds=[wanted.id])[
             "CapacityReservations"
         ][0]
     found = Reservation(
         id=wanted.id,
-        is_block=told.get("ReservationType") == "capacity-block",
-        group=str(told.get("PlacementGroupArn") or "").rpartition("/")[2],
-        starts=told.get("StartDate") or told["CreateDate"],
-        ends=told.get("EndDate"),
+        is_block=raw.get("ReservationType") == "capacity-block",
+        group=str(raw.get("PlacementGroupArn") or "").rpartition("/")[2],
+        starts=raw.get("StartDate") or raw["CreateDate"],
+        ends=raw.get("EndDate"),
     )
-    _check_kind(cluster, told, found)
-    zone = str(told["AvailabilityZone"])
+    _check_kind(cluster, raw, found)
+    zone = str(raw["AvailabilityZone"])
     if home is not None and zone != home:
         raise InputError(
             f"capacity.id: {found.id} is in {zone}, the cluster in {home} {_REFUSED}",
             f"name one in {home}, or remove the cluster first: `gpuctl down {cluster.name}`",
         )
-    _check_time(cluster, told, found)
-    if told["State"] == "active":
-        _check_places(ec2, cluster, told)
+    _check_time(cluster, raw, found)
+    if raw["State"] == "active":
+        _check_places(ec2, cluster, raw)
     return found, zone
 
 
 def await_start(resolved: Resolved, report: Reporter) -> None:
-    """The reservation has begun; at once where there is none to wait for."""
+    """Wait until the cluster's reservation has begun; return at once if it has none."""
     reservation = resolved.reservation
     if reservation is None:
         return
@@ -69,27 +70,27 @@ def await_start(resolved: Resolved, report: Reporter) -> None:
     while (left := (began - datetime.now(UTC)).total_seconds()) > 0:
         detail = f"begins {_at(began)}, in {timedelta(seconds=int(left))}"
         report(Progress("capacity", reservation.id, "running", detail))
-        time.sleep(min(left, _MOST_SLEEP_S))  # to the second; shorter, to tell the time
+        time.sleep(min(left, _MOST_SLEEP_S))  # short, so that progress shows the time left
 
 
-def _check_kind(cluster: Cluster, told: Any, found: Reservation) -> None:
+def _check_kind(cluster: Cluster, raw: Any, found: Reservation) -> None:
     kind = "capacity-block" if found.is_block else "reservation"
     if cluster.capacity.type != kind:
         raise InputError(
             f"capacity.id: {found.id} is a {kind}, capacity.type is {cluster.capacity.type}",
             f"set capacity.type to {kind}",
         )
-    if told["InstanceType"] != cluster.instance_type:
+    if raw["InstanceType"] != cluster.instance_type:
         raise InputError(
-            f"capacity.id: {found.id} is for {told['InstanceType']}, the file asks for"
+            f"capacity.id: {found.id} is for {raw['InstanceType']}, the file asks for"
             f" {cluster.instance_type} {_REFUSED}",
             "change instance_type, or name another reservation",
         )
 
 
-def _check_time(cluster: Cluster, told: Any, found: Reservation) -> None:
-    """It is there now or within `wait`, and not about to end."""
-    now, state = datetime.now(UTC), str(told["State"])
+def _check_time(cluster: Cluster, raw: Any, found: Reservation) -> None:
+    """Raise InputError unless the reservation begins within `wait` and is not about to end."""
+    now, state = datetime.now(UTC), str(raw["State"])
     another = "name another: `gpuctl capacity TYPE` lists yours"
     if found.is_block and found.ends and now >= found.ends - WIND_DOWN and state == "active":
         raise InputError(
@@ -110,18 +111,18 @@ def _check_time(cluster: Cluster, told: Any, found: Reservation) -> None:
         raise InputError(f"capacity.id: {found.id} is {state}, not active {_REFUSED}", another)
 
 
-def _check_places(ec2: "EC2Client", cluster: Cluster, told: Any) -> None:
-    """There is a free place for every node that has none yet: all of them, and not just one."""
+def _check_places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> None:
+    """Raise InputError unless every node that is not in the reservation has a free place in it."""
     ours = sum(
         one.state in ALIVE and one.attributes.get("CapacityReservationId") == cluster.capacity.id
         for one in find_instances(ec2, cluster.name)
     )
-    free, needed = int(told["AvailableInstanceCount"]), cluster.nodes - ours
+    free, needed = int(raw["AvailableInstanceCount"]), cluster.nodes - ours
     if free < needed:
         raise InputError(
-            f"capacity.id: {cluster.capacity.id} has {free} of {told['TotalInstanceCount']} places"
+            f"capacity.id: {cluster.capacity.id} has {free} of {raw['TotalInstanceCount']} places"
             f" free, {needed} are needed {_REFUSED}",
-            "ask for fewer nodes, or end what runs in it",
+            "ask for fewer nodes, or terminate instances that run in it",
         )
 
 

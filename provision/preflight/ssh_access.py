@@ -1,4 +1,4 @@
-"""Whether the way into a cluster, and the addresses in it, can be as asked for."""
+"""The checks of ssh access to a cluster, and of the addresses in its network."""
 
 import ipaddress
 import urllib.request
@@ -11,19 +11,19 @@ from infra.program.subnets import carve
 
 
 def needed_elastic_ips(cluster: Cluster) -> int:
-    """How many the cluster needs: each node's own, or that of a NAT gateway of its own."""
+    """Return the cluster's number of Elastic IPs: one per node, or one for its NAT gateway."""
     if cluster.network.nodes_are_public:
         return cluster.nodes
     return 0 if cluster.network.exists else 1
 
 
 def check_access(cluster: Cluster, before: Resolved | None, target: Target) -> None:
-    """The way in can be gone, and is the one that the cluster was made with; else InputError."""
+    """Raise InputError if `network.access` changed, or cannot work with this target."""
     access = cluster.network.access
     if before and before.cluster.network.access != access:
         raise InputError(
-            f"network.access: cluster '{cluster.name}' was made with"
-            f" {before.cluster.network.access}, and cannot become {access}",
+            f"network.access: cluster '{cluster.name}' was created with"
+            f" {before.cluster.network.access}, and cannot change to {access}",
             f"remove it first: `gpuctl down {cluster.name}`",
         )
     if access == "private" and target.provider_address is not None:
@@ -34,10 +34,7 @@ def check_access(cluster: Cluster, before: Resolved | None, target: Target) -> N
 
 
 def check_addresses(cluster: Cluster, taken: int) -> None:
-    """A network of the cluster's own has room for every node, at `taken` addresses each.
-
-    InputError where it has not.
-    """
+    """Raise InputError if the cluster's new network has no room for `taken` addresses per node."""
     if cluster.network.exists:
         return
     room = carve(cluster.network.cidr).node_addresses // taken
@@ -50,7 +47,10 @@ def check_addresses(cluster: Cluster, taken: int) -> None:
 
 
 def ssh_source_range(cluster: Cluster, target: Target, before: Resolved | None) -> str:
-    """Who may ssh in, as a range, empty for nobody; InputError where that cannot be known."""
+    """Return the address range that may use ssh, empty for none.
+
+    Raises InputError if the caller's address cannot be found out.
+    """
     if cluster.network.uses_session_manager:
         return ""
     asked = cluster.network.ssh_from
@@ -62,19 +62,19 @@ def ssh_source_range(cluster: Cluster, target: Target, before: Resolved | None) 
         return f"{target.caller_address}/32"
     if target.endpoint is not None:
         raise InputError(
-            "network.ssh_from: your address is not known to this endpoint",
-            "set it to the IPv4 range that may ssh in",
+            "network.ssh_from: this endpoint does not report your address",
+            "set it to the IPv4 range that may use ssh",
         )
     return f"{_public_address()}/32"
 
 
 def _public_address() -> str:
-    """The address that AWS sees this client come from, asked of AWS's own service."""
+    """Return the address from which AWS sees this client, read from AWS's service for that."""
     try:
         with urllib.request.urlopen("https://checkip.amazonaws.com", timeout=10) as answer:
             return str(ipaddress.IPv4Address(answer.read(64).decode().strip()))
     except (OSError, ValueError) as error:
         raise InputError(
             f"network.ssh_from: your public address cannot be found out ({error})",
-            "set it to the IPv4 range that may ssh in",
+            "set it to the IPv4 range that may use ssh",
         ) from error

@@ -1,1 +1,1 @@
-"""What this machine remembers of each cluster, and the lock on it."""
+"""The record of each cluster on this machine, and the lock on it."""

@@ -1,4 +1,4 @@
-"""One command at a time changes a cluster. The kernel frees the lock when its holder dies."""
+"""A cluster's lock: one command at a time changes it. The kernel frees a dead holder's lock."""
 
 import fcntl
 import os
@@ -15,12 +15,12 @@ from provision.records.record import folder
 
 @contextmanager
 def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
-    """`command` alone changes the cluster until the block ends.
+    """Hold the cluster's lock for `command` until the block ends.
 
-    Raises InputError that names the holder's process and command when another one does.
+    Raises InputError with the holder's process and command if another command holds it.
     """
     path = folder(name, target) / "lock"
-    with full_disks(), _opened(path) as file:
+    with full_disks(), _open(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -28,7 +28,7 @@ def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
             pid, _, what = file.read().partition(" ")
             raise InputError(
                 f"cluster '{name}' is being changed by `{what or 'gpuctl'}` (process {pid or '?'})",
-                "wait for it, or end it, then repeat",
+                "wait for it or end it, then repeat this command",
             ) from None
         except OSError as error:
             raise _no_locks(path, error) from error
@@ -39,7 +39,7 @@ def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
 
 
 def is_locked(name: str, target: Target) -> bool:
-    """Whether a command changes the cluster right now."""
+    """Return whether a command is changing the cluster."""
     path = folder(name, target) / "lock"
     if not path.exists():
         return False
@@ -53,18 +53,18 @@ def is_locked(name: str, target: Target) -> bool:
     return False
 
 
-def _opened(path: Path) -> IO[str]:
+def _open(path: Path) -> IO[str]:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path.open("a+")
     except OSError as error:
         raise StateError(
-            f"{path} cannot be written: {error.strerror}", "make room on that disk"
+            f"{path} cannot be written: {error.strerror}", "free space on that disk"
         ) from error
 
 
 def _no_locks(path: Path, error: OSError) -> StateError:
-    """NFS without a lock daemon, for one: ENOLCK."""
+    """Return the error for a file system without locks, such as NFS without a lock daemon."""
     return StateError(
         f"{path} cannot be locked: {error.strerror}",
         "keep gpuctl's state on a disk of this machine: set XDG_STATE_HOME",

@@ -1,7 +1,7 @@
-"""What gpuctl remembers of a cluster on this machine, from before anything of it exists.
+"""A cluster's record on this machine.
 
-The record is written first and removed last, so that a client that died half-way leaves a trace:
-`gpuctl status` finds the cluster and `gpuctl down` removes it.
+It is written before the first resource is created and removed after the last one is gone. If a
+client dies in between, `gpuctl status` still finds the cluster and `gpuctl down` removes it.
 """
 
 import json
@@ -24,7 +24,7 @@ Status = Literal["creating", "ready", "failed", "destroying"]
 
 
 class ClusterRecord(Value):
-    """A cluster as gpuctl last meant it. `problem` says why it failed, in one line."""
+    """A cluster as gpuctl last planned it. `problem` is the reason of a failure, in one line."""
 
     name: str
     region: str
@@ -37,16 +37,16 @@ class ClusterRecord(Value):
 
     @property
     def id(self) -> str:
-        """The cluster's id; empty for one that an early gpuctl made."""
+        """The cluster's id; empty if an early gpuctl created it."""
         return self.resolved.id
 
     def now(self, status: Status, problem: str = "") -> "ClusterRecord":
-        """The same record with another status."""
+        """Return the record with another status."""
         return self.model_copy(update={"status": status, "problem": problem})
 
 
 def new_record(resolved: Resolved, created: datetime) -> ClusterRecord:
-    """The record of a cluster of which nothing exists yet."""
+    """Return the record of a cluster of which nothing exists yet."""
     return ClusterRecord(
         name=resolved.cluster.name,
         region=resolved.region,
@@ -59,33 +59,33 @@ def new_record(resolved: Resolved, created: datetime) -> ClusterRecord:
 
 
 def folder(name: str, target: Target) -> Path:
-    """The cluster's folder, readable by its owner alone; it need not exist."""
+    """Return the path of the cluster's folder, which may not exist; only its owner can read it."""
     return target.clusters / name
 
 
 def write(record: ClusterRecord, target: Target) -> None:
-    """Write the record to disk, whole or not at all; StateError where that cannot be done."""
+    """Write the record to disk, whole or not at all; raise StateError if that fails."""
     write_whole(folder(record.name, target) / "cluster.json", record.model_dump_json(indent=2))
 
 
 def read(name: str, target: Target) -> ClusterRecord | None:
-    """The cluster's record, or None; InputError for one that cannot be read."""
+    """Return the cluster's record, or None; raise InputError if it cannot be read."""
     path = folder(name, target) / "cluster.json"
     try:
-        return ClusterRecord.model_validate_json(_in_todays_words(path.read_bytes()))
+        return ClusterRecord.model_validate_json(_upgrade(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise InputError(
             f"the record {path} cannot be read: {str(error).splitlines()[0]}",
-            f"move it away; `gpuctl down {name}` then removes the cluster by its tags",
+            f"move it away; `gpuctl down {name}` then finds the cluster by its tags and removes it",
         ) from error
 
 
-def _in_todays_words(text: bytes) -> bytes:
-    """A record of an earlier gpuctl as this one writes it.
+def _upgrade(text: bytes) -> bytes:
+    """Convert a record of an earlier gpuctl to the current field names.
 
-    `software.setup` is `setup.commands`, `storage.root_gib` is `storage.root.gib`.
+    `software.setup` is now `setup.commands`, `storage.root_gib` is now `storage.root.gib`.
     """
     if b'"setup":' not in text and b'"root_gib":' not in text:
         return text
@@ -99,13 +99,13 @@ def _in_todays_words(text: bytes) -> bytes:
 
 
 def records(target: Target) -> tuple[ClusterRecord, ...]:
-    """The records of all clusters of this target, by name, but for `unreadable` ones."""
+    """Return the readable records of all clusters of this target, by name; see `record_errors`."""
     found = (_try(name, target) for name in _names(target))
     return tuple(record for record in found if isinstance(record, ClusterRecord))
 
 
 def record_errors(target: Target) -> tuple[InputError, ...]:
-    """Return the complaints about records that cannot be read; they hide no other cluster."""
+    """Return an error for each record that cannot be read, so that others can still be listed."""
     found = (_try(name, target) for name in _names(target))
     return tuple(error for error in found if isinstance(error, InputError))
 
@@ -122,23 +122,24 @@ def _try(name: str, target: Target) -> ClusterRecord | InputError | None:
 
 
 def forget(name: str, target: Target) -> None:
-    """Forget the cluster on this machine, its keys too; StateError where they cannot be removed."""
+    """Remove the cluster's record and keys from this machine; raise StateError if that fails."""
     problems: list[OSError] = []
 
     def note(_: object, __: str, info: Any) -> None:
-        if not isinstance(info[1], FileNotFoundError):  # its broker removes its own files
+        if not isinstance(info[1], FileNotFoundError):  # the ssh broker removes its own files
             problems.append(info[1])
 
     place = folder(name, target)
     shutil.rmtree(place, onerror=note)
     if problems:
         raise StateError(
-            f"{place} cannot be removed: {problems[0].strerror}", "remove it: it has a private key"
+            f"{place} cannot be removed: {problems[0].strerror}",
+            "remove it by hand: it contains a private key",
         )
 
 
 def load_inventory(name: str, target: Target) -> Inventory:
-    """The nodes of a cluster that is ready. InputError for one that is unknown or not ready."""
+    """Return the inventory of a cluster; raise InputError if it is unknown or not ready."""
     record = read(name, target)
     if record is None:
         raise unknown_cluster(name, (known.name for known in records(target)))
@@ -151,15 +152,15 @@ def load_inventory(name: str, target: Target) -> Inventory:
             f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
         ) from None
     if inventory.proxy and target.session_proxy:
-        # As gpuctl is called today: it may have moved since the cluster came up.
+        # The recorded command may be out of date: gpuctl may have moved since `up`.
         return inventory.model_copy(update={"proxy": target.session_proxy})
     return inventory
 
 
 def unknown_cluster(name: str, known: Iterable[str]) -> InputError:
-    """The complaint about a cluster that does not exist, with those that do."""
+    """Return the error for a name that no cluster has; it lists the names that exist."""
     names = ", ".join(sorted(known))
     return InputError(
         f"there is no cluster '{name}'",
-        f"there are: {names}" if names else "`gpuctl up FILE` makes one",
+        f"there are: {names}" if names else "`gpuctl up FILE` creates one",
     )

@@ -1,1 +1,1 @@
-"""Remove what carries a cluster's tag."""
+"""The removal of all resources with a cluster's tag."""

@@ -1,4 +1,4 @@
-"""The removal of shared file systems, with all that is in them."""
+"""The removal of shared file systems, including their data."""
 
 import time
 from collections.abc import Callable
@@ -16,11 +16,14 @@ _BUSY = frozenset(
 
 PAUSE_S = 3.0
 WAIT_S = 20 * 60
-"""AWS gives neither service a waiter; FSx takes minutes to delete a file system."""
+"""boto3 has no waiter for these services; FSx takes minutes to delete a file system."""
 
 
 def delete_file_systems(target: Target, resources: list[Resource]) -> None:
-    """None of them exists, all of one kind; no network interface of theirs is left in a subnet."""
+    """Delete the file systems, all of one kind, and wait until they are gone.
+
+    Their network interfaces have then left the subnet too.
+    """
     service = KINDS[resources[0].kind].service
     aws = client(target, service)
     delete = _delete_efs if service == "efs" else _delete_lustre
@@ -31,7 +34,7 @@ def delete_file_systems(target: Target, resources: list[Resource]) -> None:
 
 
 def _delete_efs(efs: Any, resource: Resource) -> None:
-    """Its mount targets first: until they are gone AWS refuses (FileSystemInUse)."""
+    """Delete the mount targets, then the file system: AWS refuses otherwise (FileSystemInUse)."""
     file_system_id = resource.id
 
     def targets() -> list[Any]:
@@ -47,7 +50,7 @@ def _delete_efs(efs: Any, resource: Resource) -> None:
 
 
 def _delete_lustre(fsx: Any, resource: Resource) -> None:
-    """AWS makes no last backup unless it is asked to."""
+    """Delete the file system; AWS makes no final backup, because the request asks for none."""
     _when_allowed(lambda: fsx.delete_file_system(FileSystemId=resource.id))
 
 
@@ -58,7 +61,7 @@ def _describe(aws: Any, service: str, file_system_id: str) -> Any:
 
 
 def _when_allowed(remove: Callable[[], Any]) -> None:
-    """`remove` has passed; what is just being made must be there before it can go."""
+    """Call `remove` until AWS allows it; AWS deletes nothing that it is still creating."""
     end = time.monotonic() + WAIT_S
     while True:
         try:
@@ -72,9 +75,11 @@ def _when_allowed(remove: Callable[[], Any]) -> None:
 
 
 def _until_gone(ask: Callable[[], Any], what: str) -> None:
-    """`ask` finds nothing any more. Raises CloudError after 20 minutes."""
+    """Wait until `ask` finds nothing any more. Raises CloudError after 20 minutes."""
     end = time.monotonic() + WAIT_S
     while call_unless_gone(ask, _GONE):
         if time.monotonic() > end:
-            raise CloudError(f"AWS did not remove {what} within 20 minutes", "repeat it later")
+            raise CloudError(
+                f"AWS did not remove {what} within 20 minutes", "repeat `gpuctl down` later"
+            )
         time.sleep(PAUSE_S)

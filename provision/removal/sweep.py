@@ -1,7 +1,7 @@
-"""Removal of what a cluster's tag is on and Pulumi does not know of.
+"""The removal of resources with a cluster's tag that Pulumi does not know.
 
-A client and its engine killed while AWS was making something leave it behind without a trace in
-Pulumi's state. The tag was on it from its first moment, and so it is found.
+If a client and its Pulumi engine are killed while AWS creates a resource, Pulumi's state has no
+trace of it. gpuctl finds it by its tag, which every resource gets with its creation.
 """
 
 import time
@@ -33,17 +33,17 @@ _STILL_USED = frozenset(
 )
 RETRIES = 24
 PAUSE_S = 5.0
-"""What hangs on a terminated instance is free some seconds after it, not at once."""
+"""Resources that an instance used are free some seconds after its termination, not at once."""
 
 
 PASSES = 3
-"""AWS's answers lag behind its deeds, and a killed engine's last request may arrive late."""
+"""AWS lists changes with a delay; the last request of a killed Pulumi engine may arrive late."""
 
 
 def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tuple[str, ...]:
-    """Remove everything with the cluster's name and id; return what that was: `VPC vpc-0123`.
+    """Remove all resources with the cluster's name and id; return them as `VPC vpc-0123`.
 
-    Raises CloudError about what cannot be removed, after everything that can be was.
+    Raises CloudError with the resources that could not be removed, after removing all others.
     """
     removed: dict[str, None] = {}
     for attempt in range(PASSES):
@@ -62,12 +62,12 @@ def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tu
 def _sweep_once(
     target: Target, found: list[Resource], removed: dict[str, None], report: Reporter
 ) -> None:
-    """What was found was removed, kind by kind, and is in `removed`."""
+    """Remove the resources kind by kind, and add each to `removed`."""
     problems: list[CloudError] = []
     ec2 = client(target, "ec2")
     for noun, kind in KINDS.items():
         ours = [resource for resource in found if resource.kind == noun]
-        # What takes minutes to end, or hangs together, goes all at once.
+        # Kinds that take minutes to end, or depend on each other, are removed all at once.
         together = noun in _ALL_AT_ONCE or kind.service != "ec2"
         for batch in [ours] if together and ours else [[one] for one in ours]:
             subjects = [f"{noun} {resource.id}" for resource in batch]
@@ -97,17 +97,17 @@ def _report_all(report: Reporter, subjects: list[str], state: State, detail: str
 
 
 def _remove(ec2: "EC2Client", batch: list[Resource]) -> None:
-    """The resources, all of one kind, are gone."""
+    """Remove the resources, all of one kind."""
     noun = batch[0].kind
     if noun in _ALL_AT_ONCE:
         with aws_errors():
             _ALL_AT_ONCE[noun](ec2, batch)
     else:
-        _patiently(lambda: _REMOVE[noun](ec2, batch[0]))
+        _retry_while_used(lambda: _REMOVE[noun](ec2, batch[0]))
 
 
-def _patiently(remove: Callable[[], object]) -> None:
-    """`remove` has passed, or its target was gone already; waits while others hang on it."""
+def _retry_while_used(remove: Callable[[], object]) -> None:
+    """Call `remove` until no other resource uses its target; return if the target is gone."""
     for attempt in range(RETRIES):
         try:
             with aws_errors():
@@ -123,7 +123,7 @@ def _patiently(remove: Callable[[], object]) -> None:
 
 
 def _terminate(ec2: "EC2Client", instances: list[Resource]) -> None:
-    """All have ended; large GPU instances take minutes to."""
+    """Terminate the instances and wait for their end; large GPU instances take minutes."""
     ids = [instance.id for instance in instances]
     for start in range(0, len(ids), 200):
         ec2.terminate_instances(InstanceIds=ids[start : start + 200])
@@ -139,7 +139,7 @@ def _delete_nat(ec2: "EC2Client", gateways: list[Resource]) -> None:
 
 
 def _wait(ec2: "EC2Client", waiter: str, what: dict[str, Any]) -> None:
-    """AWS says that it is done; at most 20 minutes."""
+    """Wait until AWS reports the end; at most 20 minutes, then CloudError."""
     try:
         ec2.get_waiter(waiter).wait(  # type: ignore[call-overload]
             **what, WaiterConfig={"Delay": 3, "MaxAttempts": 400}
@@ -152,26 +152,26 @@ def _wait(ec2: "EC2Client", waiter: str, what: dict[str, Any]) -> None:
 
 def _release(ec2: "EC2Client", address: Resource) -> None:
     if association := address.attributes.get("AssociationId"):
-        # It is gone already where the gateway that had the address is.
-        _patiently(lambda: ec2.disassociate_address(AssociationId=association))
+        # The association is already gone if its gateway is.
+        _retry_while_used(lambda: ec2.disassociate_address(AssociationId=association))
     ec2.release_address(AllocationId=address.id)
 
 
 def _delete_groups(ec2: "EC2Client", groups: list[Resource]) -> None:
-    """All rules first: a group that another one names cannot go."""
+    """Delete all rules, then the groups: AWS deletes no group that another one names."""
     for group in groups:
         if rules := group.attributes.get("IpPermissions"):
             ec2.revoke_security_group_ingress(GroupId=group.id, IpPermissions=rules)
         if rules := group.attributes.get("IpPermissionsEgress"):
             ec2.revoke_security_group_egress(GroupId=group.id, IpPermissions=rules)
     for group in groups:
-        _patiently(lambda one=group: ec2.delete_security_group(GroupId=one.id))  # type: ignore[misc]
+        _retry_while_used(lambda one=group: ec2.delete_security_group(GroupId=one.id))  # type: ignore[misc]
 
 
 def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
     for association in table.attributes.get("Associations", ()):
         if not association.get("Main"):
-            _patiently(
+            _retry_while_used(
                 lambda one=association: ec2.disassociate_route_table(  # type: ignore[misc]
                     AssociationId=one["RouteTableAssociationId"]
                 )
@@ -182,7 +182,7 @@ def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
 def _delete_internet_gateway(ec2: "EC2Client", gateway: Resource) -> None:
     for attachment in gateway.attributes.get("Attachments", ()):
         vpc = attachment["VpcId"]
-        _patiently(
+        _retry_while_used(
             lambda vpc=vpc: ec2.detach_internet_gateway(  # type: ignore[misc]
                 InternetGatewayId=gateway.id, VpcId=vpc
             )

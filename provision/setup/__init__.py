@@ -1,1 +1,1 @@
-"""From launched instances to nodes that are ready for a job."""
+"""The way from launched instances to nodes that are ready for a job."""

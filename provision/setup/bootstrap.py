@@ -1,4 +1,4 @@
-"""From instances that were launched to nodes that are ready for a job."""
+"""The bootstrap: it makes launched instances nodes that are ready for a job."""
 
 import asyncio
 import shlex
@@ -33,17 +33,17 @@ REBOOT_PATIENCE_S = 900
 """A bare-metal instance takes minutes from its reboot to ssh."""
 
 SSH_PATIENCE_S = 90
-"""From the host key on the console to an sshd that answers takes seconds; a reload drops some."""
+"""sshd answers seconds after its host key is on the console; its reload drops connections."""
 
 BASTION = "bastion"
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-"""Tells one boot of a machine from the next."""
+"""Prints an id that changes with each boot of the machine."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What every node gets, so that each reaches each other: files by path, and a script."""
+    """The files, by path, content and mode, and the script that let nodes reach each other."""
 
     files: tuple[tuple[str, bytes, int], ...]
     script: str
@@ -51,7 +51,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Boot:
-    """What is watched while machines boot; `agents` only where nodes are reached by theirs."""
+    """The watchers of machines that boot; `agents` is None unless nodes use Session Manager."""
 
     watch: BootWatch
     agents: Agents | None
@@ -60,15 +60,14 @@ class Boot:
 def bootstrap(
     resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
 ) -> Inventory:
-    """Every node is set up, as its type should be, holds the cluster's node-to-node key, and was
-    reached by the head.
+    """Wait until every node is ready for a job, and return the inventory.
 
-    What a run needs to know of the nodes is in the inventory: their RDMA devices, their launchers,
-    and where EC2 tells that they stand in its network.
+    Each node is then set up, has passed the checks of its type, has the cluster's node-to-node key,
+    and is reached by the head. The inventory has each node's RDMA devices, launchers and position
+    in EC2's network. A second call verifies all of this again.
 
-    A second call verifies all of it. Raises NodeError about the first node whose set-up failed,
-    with its own output, and does not wait for the others; or about every node that is not what
-    its type should be, with a line for each failed check.
+    Raises NodeError with a node's output as soon as its set-up fails, without waiting for the other
+    nodes. Raises NodeError with a line for each failed check, of all nodes.
     """
     inventory = inventory_of(resolved, fleet, folder)
     if resolved.cluster.network.uses_session_manager:
@@ -81,13 +80,13 @@ def bootstrap(
         ours = errors.subgroup(GpuctlError)
         if ours is None:
             raise
-        raise _leaf(ours) from None
+        raise _first_error(ours) from None
     nodes = add_topology(ec2, inventory.cluster, nodes, report)
     return inventory.model_copy(update={"nodes": nodes})
 
 
 def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
-    """The fleet's nodes in rank order, with a slot per GPU, or one where there is none."""
+    """Return the fleet's nodes in rank order, with a slot per GPU, or one slot without GPUs."""
     gpus = resolved.instance_type.gpus
     return Inventory(
         cluster=resolved.cluster.name,
@@ -134,30 +133,30 @@ async def _bootstrap(
 async def _set_up(
     inventory: Inventory, known: KnownHosts, boot: Boot, report: Reporter
 ) -> tuple[Node, ...]:
-    """The nodes, set up, with what they say of themselves."""
+    """Wait until the nodes are set up; return them with their hardware and software."""
     async with _patient_connections(inventory, boot.watch) as connections:
         async with asyncio.TaskGroup() as group:
             checked = [
                 group.create_task(_wait_and_check(connections, node, boot, report))
                 for node in inventory.nodes
             ]
-        _refuse(inventory, [line for task in checked for line in task.result()])
-        # Now that every host key is known, the nodes get to know each other.
+        _raise_failed_checks(inventory, [line for task in checked for line in task.result()])
+        # The files need the host keys of all nodes, which are known only now.
         share = share_of(inventory, known)
         async with asyncio.TaskGroup() as group:
-            handed = [
+            shared = [
                 group.create_task(_hand_out(connections, node, share, report))
                 for node in inventory.nodes
             ]
         await reach_every_node(connections, inventory, report)
-    return tuple(task.result() for task in handed)
+    return tuple(task.result() for task in shared)
 
 
 @asynccontextmanager
 async def _patient_connections(
     inventory: Inventory, watch: BootWatch
 ) -> AsyncIterator[Connections]:
-    """The connection through the bastion, if there is one, as soon as its sshd answers."""
+    """Yield the connections; wait for the sshd of the bastion first, if there is one."""
     if inventory.bastion is not None:
         await watch.wait_for_host_key(BASTION)
     deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
@@ -179,7 +178,7 @@ async def _patient_connections(
 async def _wait_and_check(
     connections: Connections, node: Node, boots: Boot, report: Reporter
 ) -> tuple[str, ...]:
-    """Wait until the node is set up; the checks that failed on it. Others may still boot."""
+    """Wait until the node is set up; return its failed checks. Other nodes may still boot."""
     await _wait_for_node(connections, node, boots, report)
     report(Progress("verify", node.name, "running"))
     failed = await failed_checks(connections, node)
@@ -204,7 +203,7 @@ async def _wait_for_node(
             await _wait_for_ssh(connections, node, another, REBOOT_PATIENCE_S)
             await wait_for_cloud_init(connections, node, report)
     except Unreachable:
-        # EC2 knows within seconds whether it was the network or the end of the machine.
+        # EC2 reports within seconds if the machine has ended; otherwise the network failed.
         for _ in range(5):
             await watch.check_alive()
             await asyncio.sleep(1)
@@ -214,7 +213,7 @@ async def _wait_for_node(
 async def _wait_for_ssh(
     connections: Connections, node: Node, condition: str, patience_s: float
 ) -> None:
-    """The node answers, and the command succeeds there."""
+    """Wait until the node answers and the command succeeds on it."""
     deadline = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
@@ -225,24 +224,27 @@ async def _wait_for_ssh(
                 raise
         else:
             if asyncio.get_running_loop().time() > deadline:
-                raise Unreachable(f"{node.name} ({node.private_ip}) did not come back", "reboot it")
+                raise Unreachable(
+                    f"{node.name} ({node.private_ip}) did not come back after its reboot",
+                    f"reboot instance {node.instance_id}, then repeat `gpuctl up`",
+                )
         await asyncio.sleep(1)
 
 
-def _refuse(inventory: Inventory, lines: Sequence[str]) -> None:
-    """Raise NodeError where a node is not what its type and its cluster file say."""
+def _raise_failed_checks(inventory: Inventory, lines: Sequence[str]) -> None:
+    """Raise NodeError with the lines of failed checks, if there are any."""
     if lines:
         raise NodeError(
             "\n".join(lines),
-            f"`gpuctl exec {inventory.cluster} -- {CHECKS}` shows all checks; a broken machine is"
-            " replaced when you terminate it and `gpuctl up` again",
+            f"`gpuctl exec {inventory.cluster} -- {CHECKS}` shows all checks; to replace a broken"
+            " machine, terminate it and repeat `gpuctl up`",
         )
 
 
 async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> Node:
-    """The node reaches every other by name and address, and has Open MPI.
+    """Let the node reach all others by name and address, and check that it has Open MPI.
 
-    Returns it with what it says of its hardware and software.
+    Return the node with its hardware and software.
     """
     report(Progress("keys", node.name, "running"))
     for path, data, mode in share.files:
@@ -251,13 +253,15 @@ async def _hand_out(connections: Connections, node: Node, share: Share, report: 
     if done.exit_status != 0:
         complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         report(Progress("keys", node.name, "failed", complaint))
-        raise NodeError(f"{node.name} ({node.private_ip}): {complaint}", "see it with `gpuctl ssh`")
+        raise NodeError(
+            f"{node.name} ({node.private_ip}): {complaint}", "inspect the node with `gpuctl ssh`"
+        )
     report(Progress("keys", node.name, "done", done.stdout.strip().rpartition("\n")[2]))
     return await probe_node(connections, node)
 
 
 def booting_machines(inventory: Inventory) -> tuple[BootingMachine, ...]:
-    """The bastion first, if there is one, then the nodes."""
+    """Return the bastion, if there is one, then the nodes."""
     nodes = tuple(booting_node(node) for node in inventory.nodes)
     entry = inventory.bastion
     if entry is None:
@@ -266,7 +270,7 @@ def booting_machines(inventory: Inventory) -> tuple[BootingMachine, ...]:
 
 
 def booting_node(node: Node) -> BootingMachine:
-    """The node by the address at which it is reached."""
+    """Return the node with the address at which the client reaches it."""
     return BootingMachine(node.name, node.instance_id, node.address, node.port)
 
 
@@ -277,10 +281,10 @@ touch ~/.ssh/authorized_keys
 grep -qxF {public} ~/.ssh/authorized_keys || echo {public} >> ~/.ssh/authorized_keys
 touch /etc/hosts
 others=$(sed '/^# gpuctl: nodes$/,/^# gpuctl: end$/d' /etc/hosts)
-# A node's own name must not mean its loopback to a job: ours come first, and the first counts.
+# A node's own name must not resolve to its loopback in a job: our lines come first and win.
 printf '%s\\n' {hosts} "$others" > /etc/hosts.gpuctl
 chmod 644 /etc/hosts.gpuctl
-mv /etc/hosts.gpuctl /etc/hosts  # whole at any time: a run may be on the node
+mv /etc/hosts.gpuctl /etc/hosts  # never incomplete: a run may use it now
 [ ! -f /etc/host.conf ] || sed -i 's/^multi on/multi off/' /etc/host.conf
 command -v mpirun > /dev/null || {{ echo 'mpirun is not on the PATH of ssh' >&2; exit 1; }}
 mpirun --version | head -n 1
@@ -288,9 +292,9 @@ mpirun --version | head -n 1
 
 
 def share_of(inventory: Inventory, known: KnownHosts) -> Share:
-    """What makes the nodes reach each other by ssh, by name and by address.
+    """Return the files and the script with which nodes reach each other by ssh.
 
-    Their key is the cluster's own, apart from the client's: a node cannot enter the bastion.
+    Nodes have another key than the client, so a node cannot enter the bastion.
     """
     private = inventory.folder / "nodes_ed25519"
     public = ensure_key(private, f"gpuctl {inventory.cluster} nodes")
@@ -313,8 +317,10 @@ def share_of(inventory: Inventory, known: KnownHosts) -> Share:
 
 
 def _host_name(node: Node) -> str:
-    """What the node calls itself: a job's processes tell each other such names (torch's elastic
-    agents), or look up their own address by it (Horovod). A VPC's DNS may not know it.
+    """Return the node's own host name, which a VPC's DNS may not know.
+
+    The processes of a job send each other such names (torch's elastic agents), or resolve their own
+    address by it (Horovod).
 
     "Amazon EC2 instance hostnames and domains" (EC2 User Guide, 2026-11-20): the IP name.
     """
@@ -326,8 +332,8 @@ def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> bytes:
     return "".join(f"{n.name},{n.private_ip} {key}\n" for n, key in keys if key).encode()
 
 
-def _leaf(errors: BaseExceptionGroup[GpuctlError]) -> GpuctlError:
-    """The first single error in nested groups."""
+def _first_error(errors: BaseExceptionGroup[GpuctlError]) -> GpuctlError:
+    """Return the first single error in nested groups."""
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]

@@ -1,7 +1,7 @@
-"""What cloud-init does on the machines: user data for nodes and for the bastion.
+"""User data for cloud-init on the nodes and on the bastion.
 
-The text depends on the cluster file, the instance type and the client's public key alone, so that
-a second `up` finds nothing to change and a node more touches no other. It holds no secret.
+The text depends only on the cluster file, the instance type and the client's public key. A second
+`up` therefore changes nothing, and an additional node changes no other. It contains no secret.
 """
 
 import base64
@@ -15,16 +15,16 @@ from provision.setup.software.gpu_hardware import Hardware
 from provision.setup.software.script import check_script, setup_script
 
 CHECKS = "/opt/gpuctl/verify"
-"""On a node: says, a line each, whether the node is what it should be."""
+"""A command on a node that runs the checks and prints a line for each."""
 
 STEPS = "/var/lib/gpuctl/steps"
-"""On a node: the steps of its set-up that were begun, one per line; the last is `done`."""
+"""A file on a node: the steps of its set-up that have begun, one per line; the last is `done`."""
 
 REBOOTING = "rebooting"
-"""Among the steps: the node goes down and comes back to finish them."""
+"""The step that reboots the node; the remaining steps run after it."""
 
 MARK = "==> "
-"""Begins a step in /var/log/cloud-init-output.log."""
+"""The beginning of a step's line in /var/log/cloud-init-output.log."""
 
 _LIFETIME = """\
 at=$(date -u -d '+{seconds} seconds' '+%Y-%m-%d %H:%M:%S UTC')
@@ -52,10 +52,11 @@ systemctl start --no-block gpuctl-lifetime.timer
 
 
 def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str:
-    """A multipart document: a cloud-config by which root is entered, and the set-up script.
+    """Return a multipart document: a cloud-config that lets root log in, and the set-up script.
 
-    What can fail is in one script of which every step is announced, so that a failing command
-    shows within seconds, with its own output. It runs at every boot, and goes on where it stopped.
+    Everything that can fail is in the one script, which announces each step. A failing command is
+    therefore reported within seconds, with its output. The script runs at every boot, and continues
+    after the last finished step.
     """
     settings = {
         **_machine(cluster),
@@ -73,10 +74,10 @@ def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str
 
 
 def bastion_user_data(cluster: Cluster, public_key: str) -> str:
-    """A cloud-config: user `gpuctl`, who may not become root, passes through by `public_key`.
+    """Return a cloud-config with the user `gpuctl`, who logs in with `public_key` and is not root.
 
-    sshd takes hundreds of connections at once: by default it drops them beyond ten that are not
-    yet authenticated (sshd_config(5), MaxStartups).
+    sshd accepts hundreds of connections at once; by default it drops connections if more than ten
+    are not authenticated yet (sshd_config(5), MaxStartups).
     """
     sshd = "MaxStartups 500:30:1000\nPasswordAuthentication no\n"
     return _document(
@@ -97,10 +98,11 @@ def bastion_user_data(cluster: Cluster, public_key: str) -> str:
 
 
 def _machine(cluster: Cluster) -> dict[str, Any]:
-    """What every machine of the cluster has."""
+    """Return the settings that all machines of the cluster have."""
     settings: dict[str, Any] = {
         "output": {"all": "| tee -a /var/log/cloud-init-output.log"},
-        # Without its own name in /etc/hosts mpirun waits minutes; the other lines stay at a reboot.
+        # Without the node's name in /etc/hosts mpirun waits for minutes. `localhost` keeps all
+        # other lines of the file at a reboot.
         "manage_etc_hosts": "localhost",
         "ssh_deletekeys": True,
         "ssh_genkeytypes": ["ed25519"],
@@ -109,7 +111,7 @@ def _machine(cluster: Cluster) -> dict[str, Any]:
         "package_upgrade": False,
     }
     if cluster.lifetime is not None:
-        # First of all, so that a machine whose set-up fails ends in time as well.
+        # `bootcmd` runs before the set-up, so that a machine whose set-up fails also ends in time.
         timer = _LIFETIME.format(seconds=cluster.lifetime.max)
         settings["bootcmd"] = [
             ["cloud-init-per", "instance", "gpuctl-lifetime", "/bin/sh", "-c", timer]
@@ -122,7 +124,7 @@ def _file(path: str, content: str, permissions: str) -> dict[str, str]:
 
 
 class _Literal(yaml.SafeDumper):
-    """Writes texts of several lines as YAML's `|` blocks: user data is read by people."""
+    """A YAML dumper that writes texts of several lines as `|` blocks, which people can read."""
 
 
 def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -139,7 +141,10 @@ def _document(settings: dict[str, Any]) -> str:
 
 
 def _multipart(*parts: tuple[str, str, str]) -> str:
-    """MIME parts of a content type, a file name and a text each; the same parts, the same text."""
+    """Return a MIME document of parts (content type, file name, text); the boundary is a digest.
+
+    The same parts always give the same text.
+    """
     digest = hashlib.sha256("".join(text for _, _, text in parts).encode()).hexdigest()[:32]
     boundary = f"gpuctl-{digest}"
     head = f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n'
@@ -147,7 +152,7 @@ def _multipart(*parts: tuple[str, str, str]) -> str:
 
 
 def _part(content_type: str, name: str, text: str) -> str:
-    """Readable where it is ASCII; cloud-init reads no other letters but in base64."""
+    """Return one MIME part: plain text if it is ASCII, else base64, which cloud-init requires."""
     encoding, body = "7bit", text
     if not text.isascii():
         encoding, body = "base64", base64.encodebytes(text.encode()).decode()

@@ -1,7 +1,7 @@
-"""Host keys read from the EC2 console and pinned before the first connection.
+"""Host keys, read from the EC2 console and pinned before the first connection.
 
-Whoever sits between the client and a new machine cannot show a key of his own: the keys come from
-AWS's API, where cloud-init's output on the console ends up.
+cloud-init prints each key on the console, and AWS's API returns the console's text. An attacker
+between the client and a new machine can therefore not present another key.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ _BLOCK = re.compile(r"-----BEGIN SSH HOST KEY KEYS-----(.*?)-----END SSH HOST KE
 _KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{68}(?![A-Za-z0-9+/=])")
 
 BOOT_LIMIT_S = 1200
-"""The largest GPU instances take ten minutes and more from launch to cloud-init."""
+"""The largest GPU instances take ten minutes or more from launch to cloud-init."""
 
 ALIVE = frozenset({"pending", "running"})
 
 
 @dataclass(frozen=True)
 class BootingMachine:
-    """A machine that boots."""
+    """A machine that boots, with the address at which the client reaches it."""
 
     name: str
     instance_id: str
@@ -40,9 +40,9 @@ class BootingMachine:
 
 
 def read_host_key(console: str) -> str | None:
-    """The last whole ed25519 host key that cloud-init printed, as `ssh-ed25519 AAAA…`, or None.
+    """Return the last whole ed25519 host key on the console, as `ssh-ed25519 AAAA…`, or None.
 
-    A key that is cut or broken by another message does not count.
+    A key that is truncated or broken by another message does not count.
     """
     for block in reversed(_BLOCK.findall(console)):
         if match := _KEY.search(block):
@@ -52,14 +52,14 @@ def read_host_key(console: str) -> str | None:
 
 @dataclass
 class KnownHosts:
-    """The cluster's known_hosts; each line ends in the instance whose key it is."""
+    """The cluster's known_hosts file; each line ends with the id of the key's instance."""
 
     path: Path
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path, machines: Sequence[BootingMachine]) -> "KnownHosts":
-        """What is pinned for these very instances; others' keys are dropped."""
+        """Return the keys that are pinned for these instances; drop those of all others."""
         known = cls(path)
         lines = path.read_text().splitlines() if path.exists() else []
         wanted = {(known_hosts_name(m.address, m.port), m.instance_id) for m in machines}
@@ -71,11 +71,11 @@ class KnownHosts:
         return known
 
     def key(self, machine: BootingMachine) -> str | None:
-        """The pinned key of the machine."""
+        """Return the pinned key of the machine, or None."""
         return self.keys.get((known_hosts_name(machine.address, machine.port), machine.instance_id))
 
     def pin(self, machine: BootingMachine, key: str) -> None:
-        """The machine's key is on disk."""
+        """Pin the machine's key, and write it to disk."""
         self.keys[known_hosts_name(machine.address, machine.port), machine.instance_id] = key
         self.write()
 
@@ -86,7 +86,7 @@ class KnownHosts:
 
 
 class BootWatch:
-    """Watches machines boot: tells when a host key is pinned, fails when a machine ends."""
+    """A watcher of machines that boot: it pins their host keys, and fails if a machine ends."""
 
     def __init__(
         self,
@@ -107,11 +107,11 @@ class BootWatch:
                 report(Progress("boot", machine.name, "running"))
 
     async def wait_for_host_key(self, name: str) -> None:
-        """The machine's host key is in known_hosts."""
+        """Wait until the machine's host key is in known_hosts."""
         await self._pinned[name].wait()
 
     async def watch(self) -> None:
-        """Runs until cancelled. NodeError when a machine ended or does not boot in time."""
+        """Watch until cancelled. Raises NodeError if a machine ends or does not boot in time."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while True:
@@ -121,7 +121,7 @@ class BootWatch:
             waiting = [m for m in waiting if not self._pinned[m.name].is_set()]
             if waiting and loop.time() - started > BOOT_LIMIT_S:
                 raise await self._gone(waiting[0], f"did not boot within {BOOT_LIMIT_S // 60} min")
-            # EC2 answers some twenty such requests a second and account: ten are asked for.
+            # EC2 allows an account about twenty such requests a second; this sends ten.
             await asyncio.sleep(max(1.0, len(waiting) / 10) if waiting else 5.0)
 
     async def _read_consoles(self, machines: Sequence[BootingMachine]) -> None:
@@ -146,13 +146,13 @@ class BootWatch:
         try:
             return await asyncio.to_thread(ask)
         except CloudError as error:
-            # A new instance is not known everywhere at once, and an old one no longer.
+            # EC2 does not know a very new instance everywhere, and forgets an ended one.
             if error.code.startswith("InvalidInstanceID"):
                 return ""
             raise
 
     async def check_alive(self) -> None:
-        """Every machine is pending or running, else NodeError with EC2's reason."""
+        """Raise NodeError with EC2's reason if a machine is neither pending nor running."""
         states = await asyncio.to_thread(self._states)
         for machine in self._machines:
             state, reason = states.get(machine.instance_id, ("pending", ""))
@@ -160,11 +160,11 @@ class BootWatch:
                 raise await self._gone(machine, f"is {state}" + (f": {reason}" if reason else ""))
 
     def _states(self) -> dict[str, tuple[str, str]]:
-        """State and its reason by instance."""
+        """Return each instance's state and the reason for it, by instance id."""
         found: dict[str, tuple[str, str]] = {}
         ids = [machine.instance_id for machine in self._machines]
         with aws_errors():
-            # A filter takes 200 values, and answers for fewer need no further pages.
+            # A filter takes at most 200 values, and the answer for those is a single page.
             pages = [
                 self._ec2.describe_instances(
                     Filters=[{"Name": "instance-id", "Values": ids[i : i + 200]}]
@@ -173,9 +173,9 @@ class BootWatch:
             ]
         for page in pages:
             for reservation in page["Reservations"]:
-                for told in reservation["Instances"]:
-                    reason = told.get("StateReason", {}).get("Message", "")
-                    found[told["InstanceId"]] = (str(told["State"]["Name"]), reason)
+                for one in reservation["Instances"]:
+                    reason = one.get("StateReason", {}).get("Message", "")
+                    found[one["InstanceId"]] = (str(one["State"]["Name"]), reason)
         return found
 
     async def _gone(self, machine: BootingMachine, what: str) -> NodeError:

@@ -1,7 +1,7 @@
-"""What a run needs to know of a node: its RDMA devices, its interface, the launchers it has.
+"""The properties of a node that a run needs: its RDMA devices, its interface, its launchers.
 
-Asked of the node itself, in one command: the type alone does not tell which devices have come up,
-and the image which launchers are there.
+One command on the node prints them: the instance type does not determine which devices work, nor
+the image which launchers exist.
 """
 
 import re
@@ -17,9 +17,9 @@ say() { echo "gpuctl: $*"; }
 
 say interface "$(ip -o -4 addr show to ADDRESS | awk '{ print $2; exit }')"
 
-# EFA's user space tells its devices, or else the kernel: a container brings its own user space.
+# EFA's user space lists its devices, or else the kernel: a container may lack the former.
 fi_info=$(command -v fi_info || echo /opt/amazon/efa/bin/fi_info)
-told=$("$fi_info" -p efa -t FI_EP_RDM | sed -n 's/^ *domain: *//p' | sort -u | wc -l)
+listed=$("$fi_info" -p efa -t FI_EP_RDM | sed -n 's/^ *domain: *//p' | sort -u | wc -l)
 seen=0
 for device in /sys/class/infiniband/*; do
   [ -e "$device" ] || continue
@@ -28,7 +28,7 @@ for device in /sys/class/infiniband/*; do
     *) say hca "$(basename "$device")" "$(cat "$device"/ports/1/link_layer)" ;;
   esac
 done
-say efa $((told > seen ? told : seen))
+say efa $((listed > seen ? listed : seen))
 
 for launcher in mpirun mpiexec.hydra mpirun.mpich /opt/amazon/openmpi*/bin/mpirun \
   /opt/*/bin/mpirun /opt/intel/oneapi/mpi/latest/bin/mpirun; do
@@ -52,32 +52,32 @@ _LAUNCHERS = (
     ("intel", re.compile(r"Intel\(R\) MPI Library.*?Version ([0-9.]+)")),
     ("mpich", re.compile(r"HYDRA build details:.*?Version: *([0-9.]+)")),
 )
-"""How launchers answer `--version`. Tried 2026-11-21: Open MPI 4.1.4 and 5.0.11, Intel MPI 2021.19,
-MPICH 5.0.2."""
+"""The answers of launchers to `--version`. Tried 2026-11-21: Open MPI 4.1.4 and 5.0.11, Intel MPI
+2021.19, MPICH 5.0.2."""
 
 
 async def probe_node(connections: Connections, node: Node) -> Node:
-    """The node as it says that it is: `efa`, `hcas`, `interface` and `software` are filled.
+    """Return the node with `efa`, `hcas`, `interface` and `software` read from the node itself.
 
-    The first launcher of an implementation counts, those of the login's PATH first.
+    Of several launchers of one MPI implementation the first counts; PATH comes first.
     """
     done = await connections.run(node, "bash -l -s", stdin=script(node), timeout=LIMIT_S)
     return read(node, done.stdout)
 
 
 def script(node: Node) -> str:
-    """The questions, for bash; it prints a line of each answer, behind `gpuctl: `."""
+    """Return the bash script; it prints each property on a line that begins with `gpuctl: `."""
     return _SCRIPT.replace("ADDRESS", node.private_ip)
 
 
 def read(node: Node, answer: str) -> Node:
-    """The node with what the script's answer says; lines of a login's profile are passed over."""
+    """Return the node with the properties in the script's output; skip lines of login profiles."""
     efa, interface = 0, ""
     hcas: list[str] = []
     software: dict[str, str] = {}
     for line in answer.splitlines():
-        mark, _, told = line.partition("gpuctl: ")
-        kind, _, value = told.partition(" ")
+        mark, _, rest = line.partition("gpuctl: ")
+        kind, _, value = rest.partition(" ")
         if mark or not value:
             continue
         if kind == "efa":
@@ -98,6 +98,6 @@ def read(node: Node, answer: str) -> Node:
 
 def _add_launcher(software: dict[str, str], version: str) -> None:
     for name, form in _LAUNCHERS:
-        if told := form.search(version):
-            software.setdefault(name, told[1].rstrip("."))
+        if match := form.search(version):
+            software.setdefault(name, match[1].rstrip("."))
             return

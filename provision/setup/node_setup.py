@@ -1,4 +1,4 @@
-"""Cloud-init on a node: waited for on the node itself, and shown when it failed."""
+"""The wait for cloud-init on a node, with its output if it fails."""
 
 import json
 import re
@@ -13,10 +13,10 @@ from provision.setup.cloud_init import CHECKS, MARK, REBOOTING, STEPS
 from provision.setup.software.script import DONE
 
 SETUP_LIMIT_S = 3 * 3600
-"""No set-up takes longer; a package mirror that hangs does."""
+"""The most time of a set-up, against package mirrors that never answer."""
 
 CHECKS_LIMIT_S = 120
-"""Of a GPU that hangs `nvidia-smi` waits for ever."""
+"""`nvidia-smi` never returns if a GPU hangs."""
 
 _FAILED_CHECK = "failed: "
 
@@ -35,8 +35,8 @@ cat {STEPS}
 echo '{_STATUS_FOLLOWS}'
 printf '%s\\n' "$status"
 """
-"""Blocks on the node until cloud-init has ended; the steps come as they begin, the last of them
-and the status at the end."""
+"""A script that waits on the node until cloud-init has ended. It prints each step as it begins, and
+at the end all steps and cloud-init's status."""
 
 _LOG_FOLLOWS = "=== cloud-init.log ==="
 
@@ -52,16 +52,16 @@ OUTPUT_LINES = 20
 
 
 class Rebooting(NodeError):
-    """The node goes down as a step of its set-up, and comes back."""
+    """The node reboots as a step of its set-up, and comes back."""
 
 
 async def wait_for_cloud_init(connections: Connections, node: Node, report: Reporter) -> None:
-    """Cloud-init has ended well on the node.
+    """Wait until cloud-init has succeeded on the node.
 
-    Raises NodeError with the failing step's own output, or the failing module's log lines, as
-    soon as cloud-init has ended otherwise. What its JSON says counts and not its exit code, which
-    differs between distributions (https://github.com/canonical/cloud-init/pull/4747, 2026-11-20).
-    Raises Rebooting where the set-up goes on after a reboot: wait for the node, and call again.
+    Raises NodeError with the failing step's output, or the failing module's log lines, as soon as
+    cloud-init has failed. gpuctl judges by cloud-init's JSON, because its exit code differs between
+    distributions (https://github.com/canonical/cloud-init/pull/4747, 2026-11-20). Raises Rebooting
+    if the set-up continues after a reboot: wait for the node, and call again.
     """
     report(Progress("cloud-init", node.name, "running"))
     step, status = await _follow(connections, node, report)
@@ -69,7 +69,7 @@ async def wait_for_cloud_init(connections: Connections, node: Node, report: Repo
         raise Rebooting(f"{node.name} ({node.private_ip}) reboots", "it comes back by itself")
     problem = cloud_init_problem(status)
     if not problem and step != DONE:
-        problem = f"cloud-init ended, and the set-up did not: its last step is '{step}'"
+        problem = f"cloud-init ended before the set-up was complete: its last step is '{step}'"
     if problem:
         report(Progress("cloud-init", node.name, "failed", problem))
         details = await connections.run(node, DETAILS, timeout=60)
@@ -82,7 +82,7 @@ async def wait_for_cloud_init(connections: Connections, node: Node, report: Repo
 async def _follow(
     connections: Connections, node: Node, report: Reporter
 ) -> tuple[str, dict[str, Any]]:
-    """The last step that began, and cloud-init's status at its end; {} where the node reboots."""
+    """Return the last step that began, and cloud-init's final status; {} if the node reboots."""
     seen: list[str] = []
     steps: list[str] = []
     status: list[str] = []
@@ -95,7 +95,7 @@ async def _follow(
                 into = status
             elif line:
                 into.append(line)
-                # The follower ends before the last quick steps: they come with all the others.
+                # The follower may end before the last quick steps; the list of all steps has them.
                 if into is seen or (into is steps and len(steps) > len(seen)):
                     _report_step(line, node, report)
     except Unreachable:
@@ -111,7 +111,7 @@ def _report_step(step: str, node: Node, report: Reporter) -> None:
 
 
 def read_status(text: str) -> dict[str, Any]:
-    """The JSON object in `cloud-init status --format json`'s output; {} where there is none.
+    """Return the JSON object in the output of `cloud-init status --format json`, {} without one.
 
     Old versions print dots before it while they wait.
     """
@@ -123,9 +123,9 @@ def read_status(text: str) -> dict[str, Any]:
 
 
 def cloud_init_problem(status: dict[str, Any]) -> str:
-    """Why the node is not set up, in some words; empty when it is.
+    """Return the reason why cloud-init failed, empty if it succeeded.
 
-    `done` and `degraded` (recoverable errors alone) are good.
+    `done` and `degraded` (only recoverable errors) are successes.
     """
     state = str(status.get("status", "unknown"))
     if status.get("errors") or state == "error":
@@ -137,10 +137,10 @@ def cloud_init_problem(status: dict[str, Any]) -> str:
 
 
 def failure(node: Node, problem: str, details: str) -> NodeError:
-    """The error about a failed cloud-init, with the failing step's own output.
+    """Return the error for a failed cloud-init, with the failing step's output.
 
-    `details` is what `DETAILS` printed. Without a step of ours that failed, the last lines of
-    cloud-init's log are shown, which name the module.
+    `details` is the output of `DETAILS`. If no step of gpuctl failed, the error has the last lines
+    of cloud-init's log, which name the module.
     """
     output, _, log = details.partition(f"{_LOG_FOLLOWS}\n")
     lines = output.rstrip().splitlines()
@@ -160,9 +160,10 @@ def failure(node: Node, problem: str, details: str) -> NodeError:
 
 
 async def failed_checks(connections: Connections, node: Node) -> tuple[str, ...]:
-    """What of the node is not as its type and its cluster file say: `GPUs: expected 8, actual 7`.
+    """Return the node's failed checks against its type and cluster file.
 
-    The checks run on the node (provision/setup/software/steps/checks.sh).
+    A line is `GPUs: expected 8, actual 7`. The checks run on the node
+    (provision/setup/software/steps/checks.sh).
     """
     done = await connections.run(node, CHECKS, timeout=CHECKS_LIMIT_S)
     failed = [

@@ -1,4 +1,4 @@
-"""Whether the head reaches every node by ssh, which is how a run gets onto them."""
+"""The check that the head reaches every node by ssh, as the start of a run requires."""
 
 import shlex
 
@@ -12,7 +12,7 @@ REACH_PATIENCE_S = 60
 
 _AT_ONCE = 16
 
-# For each address of standard input a line: the address, and where ssh failed what it said at last.
+# Prints a line for each address of standard input: the address, and ssh's last error if it failed.
 _SCRIPT = """
 reach() {
     while ! said=$(ssh -n -o BatchMode=yes -o ConnectTimeout=5 "root@$1" true 2>&1); do
@@ -57,6 +57,6 @@ async def reach_every_node(
     if lines:
         raise NodeError(
             "\n".join(lines),
-            f"see `gpuctl ssh {inventory.cluster} {head.name} -- ssh ADDRESS true`; nodes must be"
-            " open to each other (security group, firewall of the image)",
+            f"try `gpuctl ssh {inventory.cluster} {head.name} -- ssh ADDRESS true`; the security"
+            " group and the image's firewall must let nodes reach each other",
         )

@@ -1,8 +1,8 @@
-"""Ssh through AWS's Session Manager: no open port, no bastion.
+"""ssh through AWS's Session Manager, without an open port and without a bastion.
 
-StartSession is asked with the target's credentials; its answer, which holds a token, goes to AWS's
-own `session-manager-plugin` by an environment variable, as the AWS CLI does it since plugin
-1.2.536.0 (aws-cli, pull request 8336; the plugin's release notes, read 2026-11-20).
+gpuctl calls StartSession with the target's credentials, and passes the answer, which contains a
+token, to AWS's `session-manager-plugin` in an environment variable. The AWS CLI does the same since
+plugin 1.2.536.0 (aws-cli, pull request 8336; the plugin's release notes, read 2026-11-20).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ OLDEST = (1, 2, 536, 0)
 
 
 def version_text(version: Sequence[int]) -> str:
-    """Return a version as people write it."""
+    """Return a version as text with dots."""
     return ".".join(map(str, version))
 
 
@@ -44,20 +44,20 @@ INSTALL = (
 _VERSION_S = 10
 
 ONLINE_PATIENCE_S = 300
-"""An agent registers within a minute of its start; cloud-init may hold it back for a while."""
+"""An agent registers within a minute of its start; cloud-init may delay its start."""
 
 _PAUSE_S = 5.0
 _MOST_IDS = 50
-"""InstanceIds in one filter of DescribeInstanceInformation, at which its answer fits one page."""
+"""The most ids in one filter of DescribeInstanceInformation that give an answer of one page."""
 
 
 def plugin_path(target: Target) -> str | None:
-    """Where the target's plugin is; None where it is not on PATH."""
+    """Return the path of the target's plugin, or None if it is not on PATH."""
     return shutil.which(target.session_plugin[0])
 
 
 def plugin_version(command: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the version that the plugin prints, None where it prints none.
+    """Return the version that the plugin prints, or None if it prints none.
 
     `session-manager-plugin --version` prints the number alone (sessionmanagerplugin/session/
     session.go of aws/session-manager-plugin@040f79d7).
@@ -78,7 +78,7 @@ def plugin_version(command: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def plugin_problem(command: Sequence[str]) -> str:
-    """Return what keeps the plugin from being used; empty where nothing does."""
+    """Return the reason why the plugin cannot be used, empty if it can."""
     if shutil.which(command[0]) is None:
         return f"{command[0]} is not on PATH"
     version = plugin_version(command)
@@ -90,15 +90,15 @@ def plugin_problem(command: Sequence[str]) -> str:
 
 
 def check_plugin(cluster: Cluster, target: Target) -> None:
-    """Raise InputError if the cluster's nodes are reached by a plugin that cannot be used."""
+    """Raise InputError if the cluster needs the plugin and the plugin cannot be used."""
     if cluster.network.uses_session_manager and (problem := plugin_problem(target.session_plugin)):
         raise InputError(f"network.access is ssm, but {problem}", INSTALL)
 
 
 def become_session(instance_id: str, target: Target) -> None:
-    """Standard input and output are a connection to the instance's ssh; it does not return.
+    """Replace this process by the plugin, which connects stdin and stdout to the instance's sshd.
 
-    Raises CloudError where AWS refuses the session, InputError without the plugin.
+    Raises CloudError if AWS refuses the session, InputError without the plugin.
     """
     plugin = plugin_path(target)
     if plugin is None:
@@ -110,10 +110,10 @@ def become_session(instance_id: str, target: Target) -> None:
     }
     ssm = client(target, "ssm")
     with aws_errors():
-        told = ssm.start_session(
+        started = ssm.start_session(
             Target=instance_id, DocumentName=DOCUMENT, Parameters={"portNumber": ["22"]}
         )
-    answer = {key: told[key] for key in ("SessionId", "StreamUrl", "TokenValue")}
+    answer = {key: started[key] for key in ("SessionId", "StreamUrl", "TokenValue")}
     profile = target.environment.get("AWS_PROFILE", "")
     words = [*target.session_plugin, RESPONSE, target.region, "StartSession", profile]
     words += [json.dumps(wanted), ssm.meta.endpoint_url]
@@ -122,7 +122,7 @@ def become_session(instance_id: str, target: Target) -> None:
 
 
 class Agents:
-    """The SSM agents of a cluster's nodes, which register some time after the boot."""
+    """The SSM agents of a cluster's nodes; they register some time after the boot."""
 
     def __init__(self, ssm: "SSMClient", nodes: Sequence[Node]) -> None:
         self._ssm = ssm
@@ -130,7 +130,7 @@ class Agents:
         self._online = {node.instance_id: asyncio.Event() for node in nodes}
 
     async def wait_until_online(self, node: Node) -> None:
-        """Session Manager reaches the node; NodeError when it does not in time."""
+        """Wait until Session Manager reaches the node; raise NodeError if it does not in time."""
         try:
             async with asyncio.timeout(ONLINE_PATIENCE_S):
                 await self._online[node.instance_id].wait()
@@ -138,12 +138,12 @@ class Agents:
             raise NodeError(
                 f"{node.name} ({node.instance_id}) is not online in Session Manager after"
                 f" {ONLINE_PATIENCE_S // 60} min",
-                "its image must have AWS's SSM agent, and its subnet a way to the endpoints ssm,"
-                " ssmmessages and ec2messages; see its console",
+                "its image must have AWS's SSM agent, and its subnet must reach the endpoints ssm,"
+                " ssmmessages and ec2messages; check the instance's console output",
             ) from None
 
     async def watch(self) -> None:
-        """Asks until every node is online."""
+        """Ask Session Manager until every node is online."""
         while waiting := [one for one, event in self._online.items() if not event.is_set()]:
             for start in range(0, len(waiting), _MOST_IDS):
                 for one in await asyncio.to_thread(self._ask, waiting[start : start + _MOST_IDS]):
@@ -153,7 +153,7 @@ class Agents:
 
     def _ask(self, ids: Sequence[str]) -> list[str]:
         with aws_errors():
-            told = self._ssm.describe_instance_information(
+            found = self._ssm.describe_instance_information(
                 Filters=[{"Key": "InstanceIds", "Values": list(ids)}], MaxResults=50
             )["InstanceInformationList"]
-        return [one["InstanceId"] for one in told if one["PingStatus"] == "Online"]
+        return [one["InstanceId"] for one in found if one["PingStatus"] == "Online"]

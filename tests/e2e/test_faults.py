@@ -28,7 +28,7 @@ def tell(gpuctl: Gpuctl) -> Iterator[Tell]:
 def quota(of: str, code: str, needed: str, limit: int, wanted: int) -> str:
     """The line about a quota that is too small."""
     service = "vpc" if of.startswith("VPCs") else "ec2"
-    more = "" if needed.startswith("vCPUs") else "remove what nobody needs, or "
+    more = "" if needed.startswith("vCPUs") else "remove unused ones, or "
     return (
         f'{needed}, the quota "{of}" ({code}) is {limit} in us-east-1 of which 0 in use; {more}ask'
         f" for {wanted} or more: `aws service-quotas request-service-quota-increase --service-code"
@@ -70,7 +70,7 @@ NO_SERVICE = {
     + "change instance_type, or name another reservation",
     "reservation too-small": "has 1 of 1 places free, 2 are needed"
     + CODE
-    + "ask for fewer nodes, or end what runs in it",
+    + "ask for fewer nodes, or terminate instances that run in it",
     "block not-started": rf"begins at {MINUTE}, in \d\d minutes"
     + CODE
     + r"set capacity\.wait to \d\dm or more, or come back then",

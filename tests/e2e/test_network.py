@@ -55,7 +55,7 @@ def test_a_network_that_exists_and_a_bastion_in_another_zone(
     assert names.strip()
     moved = cluster_file(tmp_path, "guest")
     assert (
-        f"network.vpc: cluster 'guest' was made in {nodes} of {theirs.vpc}, and cannot move"
+        f"network.vpc: cluster 'guest' was created in {nodes} of {theirs.vpc}, and cannot move"
     ) in gpuctl("--lab", "plan", str(moved), code=2)
     gpuctl("--lab", "down", "guest", "--yes")
     assert what_bills(gpuctl, "guest") == {}

@@ -77,8 +77,8 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
         at = now["nodes"][1]["interrupted_at"][11:19]
         assert at in line
         assert now["problems"] == [
-            f"AWS takes node1's spot instance back at {at} UTC; save what runs there, and"
-            " `gpuctl up` makes it again"
+            f"AWS takes node1's spot instance back at {at} UTC; save your work on it, then"
+            " `gpuctl up` replaces it"
         ]
         notice = json.loads(metadata(gpuctl, "spot/instance-action"))
         assert (notice["action"], notice["time"][11:19]) == ("terminate", at)
@@ -95,7 +95,7 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
     assert now["nodes"][0]["instance_id"] == node0["instance_id"]
     assert re.fullmatch(
         r"node1 is (shutting-down|terminated): AWS took its spot instance back"
-        r" \(Server\.SpotInstanceTermination\); `gpuctl up` makes it again",
+        r" \(Server\.SpotInstanceTermination\); `gpuctl up` replaces it",
         now["problems"][0],
     )
     # A reservation in another zone than the cluster's is refused before anything changes.

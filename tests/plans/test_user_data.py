@@ -29,7 +29,7 @@ from tests.provision.test_cloud_init import IMAGES, KEY, parts
 
 WITHOUT_GPU = "c6i.large"
 REFUSED = {("p3dn.24xlarge", "stock-ubuntu-24.04")}
-"""NVIDIA's open driver is not for V100."""
+"""NVIDIA's open driver does not support V100."""
 
 
 @cache
@@ -97,7 +97,7 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
 def test_a_type_that_an_image_cannot_serve_is_refused() -> None:
     for name, image in REFUSED:
         cluster = Cluster(name="demo", nodes=2, instance_type=name, image=image)
-        with pytest.raises(InputError, match="name an image that brings its driver"):
+        with pytest.raises(InputError, match="name an image that contains a driver"):
             node_user_data(cluster, _machine(cluster), KEY)
 
 

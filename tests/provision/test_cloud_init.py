@@ -178,7 +178,7 @@ def test_a_type_gets_no_more_than_it_has() -> None:
 
 def test_nvidias_open_driver_is_refused_for_a_gpu_that_it_does_not_know() -> None:
     kind = instance_type("p3dn.24xlarge")
-    with pytest.raises(InputError, match=r"open driver is not for the GPU of p3dn\.24xlarge"):
+    with pytest.raises(InputError, match=r"open driver does not support the GPU of p3dn\.24xlarge"):
         titles("stock-ubuntu-24.04", hardware(kind, interfaces(kind, "auto")))
 
 

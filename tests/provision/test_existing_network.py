@@ -82,12 +82,12 @@ def test_what_does_not_exist_is_told_with_all_else(target: Target) -> None:
     assert complaints(target, {"vpc": UNKNOWN_VPC}, storage={"root": {"gib": 50}}) == [
         "storage.root.gib: 50 is less than the 75 GiB of image dlami-ubuntu-24.04;"
         " set it to 75 or more",
-        f"network.vpc: {UNKNOWN_VPC} does not exist in us-east-1, or not for this account;"
+        f"network.vpc: {UNKNOWN_VPC} does not exist in us-east-1, or this account may not use it;"
         " `aws ec2 describe-vpcs --region us-east-1` lists yours",
     ]
     assert complaints(target, {"subnet": UNKNOWN_SUBNET}) == [
-        f"network.subnet: {UNKNOWN_SUBNET} does not exist in us-east-1, or not for this account;"
-        " `aws ec2 describe-subnets --region us-east-1` lists yours"
+        f"network.subnet: {UNKNOWN_SUBNET} does not exist in us-east-1, or this account may not use"
+        " it; `aws ec2 describe-subnets --region us-east-1` lists yours"
     ]
 
 
@@ -154,7 +154,7 @@ def test_everything_about_a_named_subnet_is_told_at_once(
     theirs.ec2.create_network_interface(SubnetId=subnet)
     assert complaints(target, {"subnet": subnet, "access": "private", "ssh_from": "10.0.0.0/16"},
                       nodes=20) == [
-        f"network.vpc: {theirs.vpc} has no DNS support, so nodes could look up no name;"
+        f"network.vpc: {theirs.vpc} has no DNS support, so nodes could not resolve names;"
         f" `aws ec2 modify-vpc-attribute --vpc-id {theirs.vpc} --enable-dns-support`",
         f"network.subnet: {subnet} is in us-east-1e, which does not offer p4d.24xlarge; name a"
         " subnet in us-east-1a, us-east-1b, us-east-1c, us-east-1d",
@@ -195,8 +195,8 @@ def test_a_subnet_outside_the_zones_asked_for(target: Target, theirs: SomebodysN
         " subnet in us-east-1c"
     ]
     assert complaints(target, {"vpc": theirs.vpc}, capacity=held) == [
-        f"network.vpc: no subnet of {theirs.vpc} is in us-east-1c; make one there, or name another"
-        " VPC"
+        f"network.vpc: no subnet of {theirs.vpc} is in us-east-1c; create one there, or name"
+        " another VPC"
     ]
 
 
@@ -273,7 +273,7 @@ def test_a_cluster_keeps_its_network(target: Target, theirs: SomebodysNetwork) -
     assert again.zones == (B,)
     assert resolve(cluster({"subnet": second}), target).existing_network == again.existing_network
 
-    kept = f"cluster 'demo' was made in {second} of {theirs.vpc}, and cannot move"
+    kept = f"cluster 'demo' was created in {second} of {theirs.vpc}, and cannot move"
     for network, what in (
         ({"vpc": UNKNOWN_VPC}, "vpc"),
         ({"subnet": roomier}, "subnet"),
@@ -294,7 +294,7 @@ def test_a_cluster_with_a_vpc_of_its_own_keeps_it(target: Target, theirs: Somebo
     with pytest.raises(InputError) as caught:
         resolve(cluster({"subnet": nodes}), target)
     assert str(caught.value) == (
-        "network.subnet: cluster 'demo' was made with a VPC of its own, and cannot move;"
+        "network.subnet: cluster 'demo' was created with its own VPC, and cannot move;"
         " remove it first: `gpuctl down demo`"
     )
 

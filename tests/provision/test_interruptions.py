@@ -47,8 +47,8 @@ def test_status_tells_what_aws_takes_back(tmp_path: Path, monkeypatch: pytest.Mo
         at = told + timedelta(seconds=3600)
         assert [node.interrupted_at for node in status.nodes] == [None, at.isoformat()]
         assert status.problems == (
-            f"AWS takes node1's spot instance back at {at:%H:%M:%S} UTC; save what runs there, and"
-            " `gpuctl up` makes it again",
+            f"AWS takes node1's spot instance back at {at:%H:%M:%S} UTC; save your work on it, then"
+            " `gpuctl up` replaces it",
         )
 
         faults.write_text(json.dumps({given[0]: [ids[1], "0", told.isoformat()]}))
@@ -59,7 +59,7 @@ def test_status_tells_what_aws_takes_back(tmp_path: Path, monkeypatch: pytest.Mo
         assert [node.interrupted_at for node in status.nodes] == [None, None]
         assert status.problems == (
             "node1 is terminated: AWS took its spot instance back"
-            " (Server.SpotInstanceTermination); `gpuctl up` makes it again",
+            " (Server.SpotInstanceTermination); `gpuctl up` replaces it",
         )
 
         faults.write_text(json.dumps({"api-error": ["1", "UnauthorizedOperation"]}))
@@ -67,5 +67,6 @@ def test_status_tells_what_aws_takes_back(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr("provision.status.notices", lambda _: None)
         (status,) = clusters(there)
         assert status.problems[-1] == (
-            "AWS does not say whether it takes nodes back; allow ec2:DescribeSpotInstanceRequests"
+            "gpuctl may not read AWS's notices to spot instances;"
+            " allow ec2:DescribeSpotInstanceRequests"
         )

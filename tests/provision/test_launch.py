@@ -214,7 +214,7 @@ def test_wait_tries_the_zones_again_and_tells(
     assert fleet.zones == ["us-east-1b"]
     said = [p.detail for p in fleet.told if p.subject == "all zones"]
     assert said
-    assert said[0].startswith("no zone has 2 x p4d.24xlarge: again in ")
+    assert said[0].startswith("no zone has 2 x p4d.24xlarge: next try in ")
 
 
 def test_wait_that_is_over_says_what_was_tried(
@@ -250,7 +250,7 @@ def test_more_spot_nodes_that_are_refused_leave_those_that_run_alone(fleet: Uppe
     assert caught.value.code == "InsufficientInstanceCapacity"
     assert str(caught.value).endswith(
         "name other zones in capacity.zones, ask for fewer nodes, or try again later; the 2 nodes"
-        " that ran before go on"
+        " that ran before keep running"
     )
     assert {one["InstanceId"]: one["LaunchTime"] for one in fleet.running} == before
     room(fleet.here, 4, 9, 9)

@@ -128,7 +128,7 @@ def test_the_limits_of_addresses_vpcs_and_vcpus_come_at_once(
         "budget.max_hourly",
     ]
     assert '1 more needed, the quota "EC2-VPC Elastic IPs" (L-0263D0A3) is 0' in lines[1]
-    assert "remove what nobody needs, or ask for 1 or more: `aws service-quotas" in lines[2]
+    assert "remove unused ones, or ask for 1 or more: `aws service-quotas" in lines[2]
     assert lines[3] == (
         "budget.max_hourly: an hour costs $110.16, at most $100.00 is allowed; ask for fewer nodes,"
         " another type or a shorter lifetime, or allow more"

@@ -13,7 +13,7 @@ from config.target import Target
 from provision.aws.account import Caller
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all
-from provision.down import _chosen, down
+from provision.down import _choose_id, down
 from provision.launch.claim import _group
 from provision.preflight.preflight import _identity_tags
 from provision.records import record
@@ -78,28 +78,28 @@ def resource(cluster_id: str, owner: str = "") -> Resource:
 
 def test_this_machines_cluster_is_the_one_that_is_meant() -> None:
     found = [resource("aaaa", ANN), resource("bbbb", BEN)]
-    assert _chosen("demo", with_id("bbbb"), found, None) == "bbbb"
-    assert _chosen("demo", with_id("cccc"), found, None) == "cccc"
-    assert _chosen("demo", with_id("bbbb"), found, "aaaa") == "aaaa"
+    assert _choose_id("demo", with_id("bbbb"), found, None) == "bbbb"
+    assert _choose_id("demo", with_id("cccc"), found, None) == "cccc"
+    assert _choose_id("demo", with_id("bbbb"), found, "aaaa") == "aaaa"
 
 
 def test_the_only_one_of_a_name_is_meant() -> None:
-    assert _chosen("demo", None, [resource("aaaa", ANN), resource("aaaa", ANN)], None) == "aaaa"
-    assert _chosen("demo", None, [resource("")], None) == ""
-    assert _chosen("demo", None, [], None) == ""
+    assert _choose_id("demo", None, [resource("aaaa", ANN), resource("aaaa", ANN)], None) == "aaaa"
+    assert _choose_id("demo", None, [resource("")], None) == ""
+    assert _choose_id("demo", None, [], None) == ""
 
 
-def test_among_several_one_has_to_be_chosen() -> None:
+def test_among_several_one_has_to_be_choose_id() -> None:
     found = [resource("bbbb", BEN), resource("aaaa", ANN), resource("")]
     with pytest.raises(InputError) as several:
-        _chosen("demo", None, found, None)
+        _choose_id("demo", None, found, None)
     assert str(several.value) == (
-        "3 clusters are called 'demo', none of them this machine's;"
+        "3 clusters are called 'demo', and this machine has no record of any;"
         f" choose with --id: without id: unknown; aaaa: {ANN}; bbbb: {BEN}"
     )
-    assert _chosen("demo", None, found, "aaaa") == "aaaa"
+    assert _choose_id("demo", None, found, "aaaa") == "aaaa"
     with pytest.raises(InputError, match=r"^no cluster 'demo' has the id dddd; there are: "):
-        _chosen("demo", None, found, "dddd")
+        _choose_id("demo", None, found, "dddd")
 
 
 def test_anothers_cluster_is_removed_by_its_id_and_ones_own_stays(empty_region: Target) -> None:
@@ -113,7 +113,7 @@ def test_anothers_cluster_is_removed_by_its_id_and_ones_own_stays(empty_region: 
 
 ELSEWHERE = (
     "cluster 'demo' is in AWS account 999999999999, these credentials are of 123456789012;"
-    " use that account's: --profile, or AWS_PROFILE"
+    " use that account's credentials: --profile, or AWS_PROFILE"
 )
 
 

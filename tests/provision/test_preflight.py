@@ -85,8 +85,8 @@ def test_all_complaints_come_at_once_and_nothing_is_made(target: Target) -> None
     assert str(error).splitlines() == [
         "instance type p4d.24xlarg does not exist in us-east-1;"
         " did you mean p4d.24xlarge or p4de.24xlarge or p3dn.24xlarge?",
-        "image ami-0123456789abcdef0 does not exist in us-east-1, or not for this account;"
-        " name another one, or a published image such as dlami-ubuntu-24.04",
+        "image ami-0123456789abcdef0 does not exist in us-east-1, or this account may not use"
+        " it; name another one, or a published image such as dlami-ubuntu-24.04",
         "network.cidr: 10.0.0.0/24 has addresses for 123 nodes, 300 are asked for;"
         " use a larger range, /16 for the most nodes",
     ]
@@ -140,7 +140,7 @@ def test_required_efa_is_refused_where_there_is_none(target: Target) -> None:
 def test_an_endpoint_without_a_caller_address_asks_for_ssh_from(target: Target) -> None:
     unknown = replace(target, caller_address=None)
     assert complaint(unknown).message == (
-        "network.ssh_from: your address is not known to this endpoint"
+        "network.ssh_from: this endpoint does not report your address"
     )
     told = resolve(cluster(network={"ssh_from": "203.0.113.0/24"}), unknown)
     assert told.ssh_from == "203.0.113.0/24"
@@ -215,7 +215,7 @@ def test_a_way_in_stays_as_it_was_made(target: Target) -> None:
     made = resolve(cluster(), target)
     record.write(record.new_record(made, datetime.now(UTC)), target)
     assert complaint(target, network={"access": "elastic-ip"}).message == (
-        "network.access: cluster 'demo' was made with bastion, and cannot become elastic-ip"
+        "network.access: cluster 'demo' was created with bastion, and cannot change to elastic-ip"
     )
 
 

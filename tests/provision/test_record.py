@@ -104,7 +104,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 def test_an_unknown_cluster_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         record.load_inventory("demo", target(tmp_path))
-    assert str(caught.value) == ("there is no cluster 'demo'; `gpuctl up FILE` makes one")
+    assert str(caught.value) == ("there is no cluster 'demo'; `gpuctl up FILE` creates one")
     record.write(a_record("other"), target(tmp_path))
     with pytest.raises(InputError) as caught:
         record.load_inventory("demo", target(tmp_path))
@@ -178,7 +178,10 @@ def test_a_record_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     assert [known.name for known in record.records(here)] == ["other"]
     (complaint,) = record.record_errors(here)
     assert str(complaint).startswith(f"the record {broken} cannot be read: ")
-    assert complaint.hint == "move it away; `gpuctl down demo` then removes the cluster by its tags"
+    assert (
+        complaint.hint
+        == "move it away; `gpuctl down demo` then finds the cluster by its tags and removes it"
+    )
 
 
 @pytest.fixture
@@ -249,7 +252,8 @@ def test_keys_that_cannot_be_removed_are_told(
         record.forget("demo", here)
     monkeypatch.undo()
     assert str(told.value) == (
-        f"{place} cannot be removed: Read-only file system; remove it: it has a private key"
+        f"{place} cannot be removed: Read-only file system;"
+        " remove it by hand: it contains a private key"
     )
     record.forget("demo", here)
     assert not place.exists()

@@ -85,7 +85,8 @@ def test_what_does_not_fit_is_told_in_one_line(there: Target) -> None:
     small = made(there, 1)
     assert complaint(there, small) == (
         f"capacity.id: {small} has 1 of 1 places free, 2 are needed"
-        " (ReservationCapacityExceeded); ask for fewer nodes, or end what runs in it"
+        " (ReservationCapacityExceeded); ask for fewer nodes, or terminate instances that"
+        " run in it"
     )
     other = made(there, InstanceType="p5.48xlarge")
     assert complaint(there, other) == (

@@ -232,7 +232,7 @@ def test_status_joins_records_with_what_exists(
     )
     (status,) = clusters(empty_region)
     assert [n.state for n in status.nodes] == ["running", "terminated"]
-    assert status.problems == ("node1 is terminated; `gpuctl up` makes it again",)
+    assert status.problems == ("node1 is terminated; `gpuctl up` replaces it",)
     assert status.hourly_usd == pytest.approx(2 * 21.957642 + 0.045 + 0.005)
 
 
@@ -254,7 +254,7 @@ def test_nothing_is_told_where_nothing_exists(empty_region: Target) -> None:
 
 @pytest.mark.parametrize(
     ("known", "hint"),
-    [((), "`gpuctl up FILE` makes one"), (("other", "another"), "there are: another, other")],
+    [((), "`gpuctl up FILE` creates one"), (("other", "another"), "there are: another, other")],
 )
 def test_a_cluster_that_nobody_knows_is_told_with_those_there_are(
     known: tuple[str, ...], hint: str

@@ -52,7 +52,7 @@ def test_a_type_of_which_ec2_tells_none(region: tuple[World, Target]) -> None:
     nodes = launched(world, 2, InstanceType="g5.xlarge", SubnetId=world.subnet)
     told: list[Progress] = []
     assert add_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
-    assert told[-1] == Progress("topology", "demo", "done", "EC2 tells none for this type")
+    assert told[-1] == Progress("topology", "demo", "done", "EC2 reports none for this type")
 
 
 def test_without_the_permission_ranks_are_in_the_order_of_launch(

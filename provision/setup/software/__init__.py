@@ -1,1 +1,1 @@
-"""The software of a node: which steps an image needs on a type, and the checks that it is there."""
+"""A node's software: the steps that an image needs on a type, and the checks of their results."""

@@ -1,4 +1,4 @@
-"""What of a node's hardware decides about its software."""
+"""The hardware of a node that determines its software."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +27,10 @@ kernel modules need Turing or newer, and CUDA 13 has left it out."""
 
 @dataclass(frozen=True)
 class Hardware:
-    """A node of some type: `sm` is empty where its GPU cannot have NVIDIA's open modules.
+    """The hardware of an instance type as launched.
 
-    `local_disks` are its own NVMe disks.
+    `sm` is empty if NVIDIA's open kernel modules do not support the GPU. `local_disks` is the
+    number of its NVMe disks.
     """
 
     instance_type: str
@@ -41,7 +42,7 @@ class Hardware:
 
 
 def hardware(instance: InstanceType, interfaces: Sequence[Interface]) -> Hardware:
-    """The type's hardware, with as many EFA devices as the launch layout asks for."""
+    """Return the type's hardware, with as many EFA devices as the launch layout has."""
     entry = catalogue().get(instance.name)
     model = entry.gpu.model if entry else instance.gpu_model.removeprefix("NVIDIA ")
     return Hardware(

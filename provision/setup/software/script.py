@@ -1,7 +1,7 @@
-"""The scripts that a node runs: its set-up, step by step, and the checks of what it became.
+"""The scripts that a node runs: its set-up, step by step, and the checks of the result.
 
-Each step is a shell file of its own in `steps/`, without a placeholder: what differs between
-clusters stands in variables above them, so that each file can be read, and checked, as it runs.
+Each step is a shell file in `steps/` without placeholders. Values that differ between clusters are
+variables above the steps, so that each file can be read and linted as it runs.
 """
 
 import re
@@ -30,7 +30,7 @@ EFA_KEY = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 
 NCCL = "2.30.4-1"
 NCCL_TESTS = "2.18.3"
-"""Used together in AWS's guide and in awsome-distributed-ai's nccl-tests.Dockerfile, 2026-11-20.
+"""Combined in AWS's guide and in awsome-distributed-ai's nccl-tests.Dockerfile, 2026-11-20.
 Their commits are in `config/catalogue/releases.txt`."""
 
 CUDA_KEYRING = "d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba"
@@ -57,18 +57,18 @@ UBUNTU = "stock-ubuntu-24.04"
 DEBIAN = "stock-debian-12"
 
 Step = tuple[str, str]
-"""A step's title, one line, and its shell commands."""
+"""A step: its title, which is one line, and its shell commands."""
 
 
 def setup_script(cluster: Cluster, hardware: Hardware) -> str:
-    """The bash script that sets a node up; the user's commands are its last steps.
+    """Return the bash script that sets a node up; the user's commands are its last steps.
 
-    Raises InputError where the image's software does not exist for the type.
+    Raises InputError if the image's software does not exist for the type.
     """
     packages = shlex.join(cluster.software.packages)
     steps = "\n".join(
         f"if gpuctl_begin {shlex.quote(title)}; then\n{commands.rstrip()}\nfi\n"
-        for title, commands in (*_steps(cluster, hardware), *_own(cluster))
+        for title, commands in (*_steps(cluster, hardware), *_user_steps(cluster))
     )
     values = {
         name: value
@@ -86,7 +86,7 @@ def setup_script(cluster: Cluster, hardware: Hardware) -> str:
 
 
 def check_script(cluster: Cluster, hardware: Hardware) -> str:
-    """The bash script that says, a line each, whether the node is what it should be."""
+    """Return the bash script that checks the node and prints a line for each check."""
     return "\n".join(
         (
             "#!/bin/bash",
@@ -97,7 +97,7 @@ def check_script(cluster: Cluster, hardware: Hardware) -> str:
 
 
 def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
-    """The steps of this image on this type: the driver before EFA, both before what uses them."""
+    """Yield the steps of this image on this type; a step comes after those that it needs."""
     yield "host keys", _fragment("host-keys")
     yield "limits", _fragment("limits")
     yield "hold updates", _fragment("hold-updates")
@@ -121,20 +121,21 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
     yield "verify", _fragment("verify")
 
 
-def _own(cluster: Cluster) -> Iterator[Step]:
+def _user_steps(cluster: Cluster) -> Iterator[Step]:
     commands = cluster.setup.commands
     for number, command in enumerate(commands, 1):
         yield f"setup {number} of {len(commands)}: {_title(command)}", command
 
 
 def _installs(cluster: Cluster, hardware: Hardware) -> bool:
-    """Whether the GPU's software is ours to install: on a plain Ubuntu, for a GPU."""
+    """Return whether gpuctl installs the GPU's software: on a plain Ubuntu, for a GPU."""
     if cluster.image != UBUNTU or hardware.gpus == 0:
         return False
     if not hardware.sm:
         raise InputError(
-            f"image {UBUNTU}: NVIDIA's open driver is not for the GPU of {hardware.instance_type}",
-            "name an image that brings its driver (ami-…)",
+            f"image {UBUNTU}: NVIDIA's open driver does not support the GPU of"
+            f" {hardware.instance_type}",
+            "name an image that contains a driver (ami-…)",
         )
     return True
 
@@ -163,7 +164,7 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
 
 
 def _commit(software: Software, pin: str) -> str:
-    """Return the release's commit; a file that names an unknown one was refused before."""
+    """Return the release's commit; a cluster file with an unknown release was refused before."""
     found = commit(software, pin)
     if found is None:
         raise InputError(f"software.{software} {pin}: its commit is unknown", "add @COMMIT to it")
@@ -171,7 +172,7 @@ def _commit(software: Software, pin: str) -> str:
 
 
 def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
-    """What is expected: of an image without GPU software no more than Open MPI."""
+    """Return the expected values; on an image without GPU software only Open MPI is checked."""
     software, installs = cluster.software, _installs(cluster, hardware)
     checked = cluster.image != DEBIAN
     shared = cluster.storage.shared
@@ -200,6 +201,6 @@ def _fragment(name: str) -> str:
 
 
 def _title(command: str) -> str:
-    """A command's first line, short enough for a line of progress."""
+    """Return a command's first line, shortened for a line of progress."""
     first = command.strip().partition("\n")[0]
     return first if len(first) <= 60 else f"{first[:57]}..."
