@@ -1,10 +1,10 @@
-"""What the program made, as the rest of gpuctl needs it."""
+"""The instances that the Pulumi program created, as values for the rest of gpuctl."""
 
 from config.models import Value
 
 
 class FleetNode(Value):
-    """A node's instance; `public_ip` is empty where it has none."""
+    """A node's instance; `public_ip` is empty if it has none."""
 
     name: str
     instance_id: str
@@ -13,9 +13,9 @@ class FleetNode(Value):
 
 
 class Fleet(Value):
-    """A cluster's instances and where they lie; `nodes` are in rank order.
+    """A cluster's instances and their network; `nodes` are in rank order.
 
-    The bastion's id and address are empty where there is none.
+    The bastion's id and address are empty if there is none.
     """
 
     vpc_id: str

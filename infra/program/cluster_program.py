@@ -1,4 +1,4 @@
-"""The Pulumi program: what exists in the cloud for one cluster."""
+"""The Pulumi program of one cluster: all of its resources in the cloud."""
 
 import warnings
 from collections.abc import Callable
@@ -16,7 +16,7 @@ OUTPUT = "fleet"
 def load_classes() -> None:
     """Import the AWS classes, which takes half a second, before a program needs them."""
     with warnings.catch_warnings():
-        # They warn of their own renamed classes, whether used or not.
+        # pulumi_aws warns of its renamed classes even if nobody uses them.
         warnings.simplefilter("ignore", DeprecationWarning)
         import infra.program.instances
         import infra.program.security_groups
@@ -25,9 +25,10 @@ def load_classes() -> None:
 
 
 def first_step(resolved: Resolved) -> Callable[[], None]:
-    """The program of a cluster that has its placement group and nothing else.
+    """Return the program of a cluster that has its placement group and nothing else.
 
-    The rest must wait: capacity is claimed in the group, and the subnets lie where the claim is.
+    The other resources come later: capacity is claimed in the group, and the subnets are created in
+    the zone of the claim.
     """
 
     def build() -> None:
@@ -50,19 +51,19 @@ def _named(resolved: Resolved) -> "Named":
     provider = pulumi_aws.Provider(
         "aws",
         region=resolved.region,
-        # Credentials of another account must not touch this cluster, nor make a second one.
+        # With another account's credentials Pulumi must neither change this cluster nor copy it.
         allowed_account_ids=[resolved.account],
     )
     return Named(resolved, provider)
 
 
 def program(resolved: Resolved) -> Callable[[], None]:
-    """The program for Pulumi's Automation API; all of its resources are `resolved`'s."""
+    """Return the program of the whole cluster for Pulumi's Automation API."""
 
     def build() -> None:
-        # Imported when a program runs and not before: the AWS classes take half a second.
+        # Imported only when a program runs: the AWS classes take half a second.
         with warnings.catch_warnings():
-            # They warn of their own renamed classes, whether used or not.
+            # pulumi_aws warns of its renamed classes even if nobody uses them.
             warnings.simplefilter("ignore", DeprecationWarning)
             import pulumi
 

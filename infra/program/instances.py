@@ -1,4 +1,4 @@
-"""The instances: a bastion, and the nodes by one launch template in one placement group."""
+"""The instances: a bastion, and the nodes with one launch template in one placement group."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from infra.program.vpc import Network
 
 
 def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | None:
-    """The small machine with a public address through which people reach the nodes, if any."""
+    """Create the bastion, the public machine through which people reach the nodes, if any."""
     resolved = named.resolved
     if access.bastion is None:
         return None
@@ -47,10 +47,10 @@ def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | No
 def nodes(
     network: Network, access: Access, named: Named, storage: Storage | None = None
 ) -> tuple[ec2.Instance, ...]:
-    """One instance per node, in rank order.
+    """Create one instance per node, and return them in rank order.
 
-    They differ in their names alone, so that a node more or less touches no other. The template's
-    version is pinned: a change that needs other machines shows as their replacement.
+    They differ only in their names, so that adding or removing a node changes no other. The
+    template's version is pinned: the plan shows a change of the template as a replacement.
     """
     template = _template(network, access, named, storage)
     launch = ec2.InstanceLaunchTemplateArgs(
@@ -61,7 +61,7 @@ def nodes(
             name,
             launch_template=launch,
             tags=named.tags(name),
-            # GPU capacity is scarce and quotas are tight: the old machine makes room first.
+            # GPU capacity is scarce and quotas are tight: the old machine is removed first.
             opts=named.options(network.nodes_ready, delete_first=True),
         )
         for name in named.resolved.node_names
@@ -69,9 +69,9 @@ def nodes(
 
 
 def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...]:
-    """An Elastic IP on the primary interface of each node, or none at all.
+    """Create an Elastic IP on the primary interface of each node if nodes are public, else none.
 
-    AWS gives no public address by itself to an instance with several interfaces
+    AWS assigns no public address to an instance with several interfaces
     ("InvalidParameterCombination: The associatePublicIPAddress parameter cannot be specified when
     launching with multiple network interfaces", 2026-11-20).
     """
@@ -142,7 +142,7 @@ def _profile(named: Named) -> ec2.LaunchTemplateIamInstanceProfileArgs | None:
 
 
 def _user_data(resolved: Resolved, storage: Storage | None) -> pulumi.Input[str]:
-    """What the nodes mount is in it as soon as it is known; it stays the same from then on."""
+    """Return the nodes' user data; with the source of the shared file system once it is known."""
     text, sent = resolved.user_data, resolved.sent
     if storage is None:
         return encode(text, sent)
@@ -167,7 +167,10 @@ def _interfaces(
 
 
 def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
-    """Spot instances that end when AWS wants them back, a block's, or None for on-demand."""
+    """Return the options for spot instances, which AWS may terminate, or for a capacity block.
+
+    None for on-demand instances.
+    """
     kind = resolved.cluster.capacity.type
     if kind == "capacity-block":
         return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
@@ -182,7 +185,7 @@ def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs |
 
 
 def _placement(named: Named) -> ec2.LaunchTemplatePlacementArgs | None:
-    """The group of the reservation if it lies in one, else the cluster's own if it has one."""
+    """Return the placement group of the reservation, or else the cluster's, or None."""
     reservation = named.resolved.reservation
     if reservation is not None and reservation.group:
         return ec2.LaunchTemplatePlacementArgs(group_name=reservation.group)
@@ -191,10 +194,10 @@ def _placement(named: Named) -> ec2.LaunchTemplatePlacementArgs | None:
 
 
 def placement_group(named: Named) -> ec2.PlacementGroup | None:
-    """A cluster placement group of the cluster's own: its members lie close to each other.
+    """Create the cluster's placement group, which puts its members close to each other.
 
-    None where the file says so, and for a reservation: capacity that was not reserved in the group
-    is not to be had in it (aws-samples, parallelcluster README: "placement groups may conflict with
+    None if the file excludes it, and for a reservation: reserved capacity that is not in the group
+    is not available in it (aws-samples, parallelcluster README: "placement groups may conflict with
     the placement group assigned to your ODCR/CB and cause ICE", 2026-11-20).
     """
     resolved = named.resolved
@@ -208,7 +211,7 @@ def placement_group(named: Named) -> ec2.PlacementGroup | None:
 def _reservation(
     resolved: Resolved,
 ) -> ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """The user's reservation by its id. A claim needs none: its group's members run in it."""
+    """Return the user's reservation by its id. A claim needs none: its group's members use it."""
     if resolved.reservation is None:
         return None
     target = ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(

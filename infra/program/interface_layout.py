@@ -1,8 +1,8 @@
-"""Which network interfaces a node is launched with.
+"""The network interfaces with which a node is launched.
 
-EFA gives its bandwidth only when every network card that can carry EFA has an EFA interface, and
-the cards differ per instance type. The layout is derived from what EC2 says of the type and
-never from a table, so that a type of next year works on its first day.
+EFA reaches its full bandwidth only if every network card that supports EFA has an EFA interface,
+and the cards differ per instance type. The layout is derived from EC2's description of the type
+and never from a table, so that new types work without a change of gpuctl.
 """
 
 from typing import Literal
@@ -18,13 +18,13 @@ def interfaces(
     efa: Literal["auto", "required", "off"],
     use: Literal["save-addresses", "max-bandwidth"] = "save-addresses",
 ) -> tuple[Interface, ...]:
-    """One node's launch layout, primary first, then by card.
+    """Return one node's launch layout, the primary interface first, then by card.
 
-    Card 0 has an ordinary interface at device 0. Every card that can carry EFA has one `efa-only`
+    Card 0 has an ordinary interface at device 0. Every card that supports EFA has one `efa-only`
     interface: on card 0 at device 1, elsewhere at device 0; never more than EC2's
     MaximumEfaInterfaces. With `save-addresses` no other has an IP address; with `max-bandwidth`
     further cards have an ordinary interface at device 1 (see `_ip_cards`). Raises InputError
-    where EFA is required and the type has none. Source: AWS, "Maximize network bandwidth on
+    if EFA is required and the type has none. Source: AWS, "Maximize network bandwidth on
     Amazon EC2 instances with multiple network cards" (EC2 User Guide, efa-acc-inst-types,
     2026-11-20).
     """
@@ -48,12 +48,13 @@ _SHARING = 4
 
 
 def _ip_cards(instance: InstanceType) -> list[int]:
-    """Indexes of the cards beside card 0 whose own IP bandwidth an ordinary interface opens.
+    """Return the cards other than card 0 on which an ordinary interface adds IP bandwidth.
 
-    Every card that takes one beside its EFA; where cards take no more than two interfaces, every
-    fourth. AWS gives this per type: P5 and P5e, whose cards take two, have IP bandwidth of their
-    own on cards 4, 8, … 28; P6-B200 and P6-B300, whose cards take four, on every card (the page
-    named above). What it does not name is treated as what it is like.
+    These are all cards that support an ordinary interface in addition to EFA, or every fourth of
+    them if no card supports more than two interfaces. AWS documents this per type (the page named
+    above): P5 and P5e, whose cards support two, have additional IP bandwidth on cards 4, 8, … 28;
+    P6-B200 and P6-B300, whose cards support four, on every card. For unknown types gpuctl uses
+    every fourth card if a card supports at most two interfaces, otherwise every card.
     """
     step = _SHARING if all(card.max_interfaces <= 2 for card in instance.cards) else 1
     return [
@@ -67,16 +68,16 @@ def _ip_cards(instance: InstanceType) -> list[int]:
 
 
 def _efa_cards(instance: InstanceType) -> list[int]:
-    """Indexes of the cards that can carry EFA, ascending.
+    """Return the indexes of the cards that support EFA, ascending.
 
-    Where EC2 gives no InterfaceTypes for any card of the type, the first `max_efa` cards are meant
-    (every such type has EFA from card 0 on).
+    If EC2 gives no InterfaceTypes for any card of the type, all cards are returned, and the caller
+    uses the first `max_efa` (every such type has EFA from card 0 on).
     """
     cards = sorted(instance.cards, key=lambda card: card.index)
     if any(card.interface_types for card in cards):
-        return [card.index for card in cards if _carries_efa(card)]
+        return [card.index for card in cards if _supports_efa(card)]
     return [card.index for card in cards]
 
 
-def _carries_efa(card: NetworkCard) -> bool:
+def _supports_efa(card: NetworkCard) -> bool:
     return not _EFA_INTERFACES.isdisjoint(card.interface_types)

@@ -1,4 +1,4 @@
-"""What the nodes may do in AWS: nothing, unless people come in through Session Manager."""
+"""The nodes' permissions in AWS: none, unless people use Session Manager to reach the nodes."""
 
 import json
 
@@ -22,18 +22,18 @@ POLICY = {
         }
     ],
 }
-"""What an instance needs that Session Manager reaches, and no more: AWS's own policy for it,
-AmazonSSMManagedInstanceCore, lets a job read the account's parameters too. The actions are those of
+"""The permissions that an instance needs for Session Manager, and no more: AWS's policy for it,
+AmazonSSMManagedInstanceCore, also lets a job read the account's parameters. These actions are from
 "Create a custom IAM role for Session Manager", "minimal Session Manager permissions"
 (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-create-iam-instance-profile.html,
 2026-11-22)."""
 
 
 def instance_profile(named: Named) -> iam.InstanceProfile | None:
-    """A role that lets the nodes' SSM agent register, in an instance profile; None without need.
+    """Create an instance profile with a role that lets the nodes' SSM agents register.
 
-    IAM knows no regions: path and names have the region in them, so that two clusters of one name
-    in two regions have roles of their own, and each is found again.
+    None if the cluster does not use Session Manager. IAM has no regions: path and names contain the
+    region, so that two clusters of one name in two regions have different roles.
     """
     resolved = named.resolved
     if not resolved.cluster.network.uses_session_manager:

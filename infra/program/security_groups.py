@@ -1,4 +1,4 @@
-"""Who may talk to whom: security groups, and the key that opens the nodes."""
+"""The security groups, and the key pair for ssh to the nodes."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _WORLD = "0.0.0.0/0"
 
 @dataclass(frozen=True)
 class Access:
-    """The security groups of nodes and, if there is one, bastion, and the cluster's key pair."""
+    """The security groups of the nodes and of the bastion, if any, and the cluster's key pair."""
 
     nodes: ec2.SecurityGroup
     bastion: ec2.SecurityGroup | None
@@ -21,18 +21,19 @@ class Access:
 
 
 def access(network: Network, named: Named) -> Access:
-    """People ssh in from the caller's range to the bastion, and from there to the nodes.
+    """Create the security groups and the key pair.
 
-    Without a bastion they go to the nodes, from the same range; through Session Manager they come
-    from nowhere: the nodes' agents call AWS, and no port is open.
+    The bastion accepts ssh from the caller's range, and the nodes accept it from the bastion.
+    Without a bastion the nodes accept ssh from the caller's range. With Session Manager no port is
+    open: the nodes' agents call AWS.
 
-    The nodes' group lets them talk to themselves both ways, every protocol: EFA traffic is not IP
-    and passes only between members of one group whose rules name the group itself, in and out.
-    Source: AWS, "Get started with EFA and NCCL", step 1 (EC2 User Guide, 2026-11-20).
+    Nodes may send each other every protocol: EFA traffic is not IP, and passes only between members
+    of one group whose inbound and outbound rules name the group itself. Source: AWS, "Get started
+    with EFA and NCCL", step 1 (EC2 User Guide, 2026-11-20).
     """
     resolved = named.resolved
     bastion = _bastion(network, named) if resolved.cluster.network.has_bastion else None
-    source, ssh = _way_in(resolved, bastion)
+    source, ssh = _ssh_rules(resolved, bastion)
     nodes = ec2.SecurityGroup(
         "nodes",
         name=named.name("nodes"),
@@ -63,16 +64,16 @@ def access(network: Network, named: Named) -> Access:
         key_name=named.name(),
         public_key=resolved.public_key,
         tags=named.tags(),
-        # The name is taken until the old one is gone.
+        # The name is in use until the old key pair is deleted.
         opts=named.options(delete_first=True),
     )
     return Access(nodes=nodes, bastion=bastion, key=key)
 
 
-def _way_in(
+def _ssh_rules(
     resolved: Resolved, bastion: ec2.SecurityGroup | None
 ) -> tuple[str, list[ec2.SecurityGroupIngressArgs]]:
-    """Who may ssh to the nodes, in words and as rules."""
+    """Return the source of ssh connections to the nodes, as text and as rules."""
     if resolved.cluster.network.uses_session_manager:
         return "Session Manager", []
     if bastion is None:

@@ -1,4 +1,4 @@
-"""The file system that all nodes share: made with the cluster, and removed with it."""
+"""The file system that all nodes share: created with the cluster, and removed with it."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ LUSTRE = "2.15"
 
 @dataclass(frozen=True)
 class Storage:
-    """`members` may talk to the file system, `source` is what they mount.
+    """A shared file system: the group `members` may reach it, and nodes mount `source`.
 
-    Nodes do not wait for the way to it: they boot meanwhile, and mount it as soon as it is there.
+    Nodes boot while its mount target is created, and mount it as soon as they can reach it.
     """
 
     members: ec2.SecurityGroup
@@ -31,7 +31,7 @@ class Storage:
 
 
 def storage(network: Network, named: Named) -> Storage | None:
-    """The file system that the cluster file asks for, reachable from the nodes' subnet; or None."""
+    """Create the file system of the cluster file, reachable from the nodes' subnet; or None."""
     shared = named.resolved.cluster.storage.shared
     if shared is None:
         return None
@@ -42,9 +42,9 @@ def storage(network: Network, named: Named) -> Storage | None:
 
 
 def _members(shared: Shared, network: Network, named: Named) -> ec2.SecurityGroup:
-    """One group of the nodes and of the file system: on its ports they reach each other.
+    """Create a group for the nodes and the file system, whose members reach each other's ports.
 
-    Lustre's servers open connections to their clients too, and to each other.
+    Lustre's servers also open connections to their clients and to each other.
     """
     return ec2.SecurityGroup(
         "shared",
@@ -69,14 +69,14 @@ def _members(shared: Shared, network: Network, named: Named) -> ec2.SecurityGrou
 
 
 def _efs(members: ec2.SecurityGroup, network: Network, named: Named) -> pulumi.Output[str]:
-    """Encrypted, its throughput elastic, with a mount target in the nodes' subnet."""
+    """Create an encrypted EFS with elastic throughput and a mount target in the nodes' subnet."""
     files = efs.FileSystem(
         "shared",
         creation_token=named.name(),
         encrypted=True,
         throughput_mode="elastic",
         tags=named.tags("shared"),
-        # The token is taken until the old one is gone.
+        # The token is in use until the old file system is deleted.
         opts=named.options(delete_first=True),
     )
     efs.MountTarget(
@@ -84,7 +84,7 @@ def _efs(members: ec2.SecurityGroup, network: Network, named: Named) -> pulumi.O
         file_system_id=files.id,
         subnet_id=network.nodes,
         security_groups=[members.id],
-        # A file system has one of them in a zone.
+        # A file system has at most one mount target per zone.
         opts=named.options(delete_first=True),
     )
     return pulumi.Output.concat(files.dns_name, ":/")
@@ -93,7 +93,7 @@ def _efs(members: ec2.SecurityGroup, network: Network, named: Named) -> pulumi.O
 def _lustre(
     shared: Shared, members: ec2.SecurityGroup, network: Network, named: Named
 ) -> pulumi.Output[str]:
-    """In the nodes' subnet. Another size is another file system: the plan shows a replacement."""
+    """Create an FSx for Lustre in the nodes' subnet; another size replaces it."""
     deployment = shared.deployment or "scratch"
     files = fsx.LustreFileSystem(
         "shared",

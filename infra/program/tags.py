@@ -1,4 +1,4 @@
-"""Names and tags of what belongs to one cluster."""
+"""Names and tags of one cluster's resources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from config.cluster.resolved import Resolved
 
 @dataclass(frozen=True)
 class Named:
-    """The cluster's names, tags and the provider that makes its resources.
+    """The cluster's names and tags, and the provider that creates its resources.
 
-    Names are the cluster's and not random: a second cluster of the same name in the account and
-    region fails at its first named resource, instead of two fleets sharing one tag.
+    Names contain the cluster's name and nothing random. A second cluster of the same name in the
+    account and region therefore fails at its first named resource, and no two share a tag.
     """
 
     resolved: Resolved
     provider: pulumi.ProviderResource
 
     def name(self, part: str = "") -> str:
-        """`gpuctl-demo`, or `gpuctl-demo-bastion` for a part."""
+        """Return `gpuctl-demo`, or `gpuctl-demo-bastion` for a part."""
         return f"gpuctl-{self.resolved.cluster.name}" + (f"-{part}" if part else "")
 
     def tags(self, part: str = "") -> dict[str, str]:
-        """The cluster's tags and a Name: `demo`, or `demo-node0` for a part."""
+        """Return the cluster's tags and a Name: `demo`, or `demo-node0` for a part."""
         name = self.resolved.cluster.name + (f"-{part}" if part else "")
         return {**self.resolved.tags, "Name": name}
 
@@ -35,10 +35,11 @@ class Named:
         delete_first: bool = False,
         replace_on: Sequence[str] = (),
     ) -> pulumi.ResourceOptions:
-        """Made by the cluster's provider, after `after`.
+        """Return the options of a resource that is created after the resources `after`.
 
-        `delete_first`: when replaced, the old one goes before the new one comes. `replace_on`:
-        properties that AWS can change in place, but not where they are in use.
+        With `delete_first` a replacement deletes the old resource before it creates the new one. A
+        change of a property in `replace_on` replaces the resource, although AWS could change the
+        property in place as long as nothing uses it.
         """
         return pulumi.ResourceOptions(
             provider=self.provider,

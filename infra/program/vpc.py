@@ -1,9 +1,9 @@
-"""The cluster's own network: a VPC with a public and a private subnet in one zone.
+"""The cluster's network: a VPC with a public and a private subnet in one zone.
 
-Nodes have no public address: what they fetch goes through a NAT gateway, and people come in through
-the bastion; both live in the public subnet. Unless each is to have an Elastic IP: then the nodes'
-subnet is the public one, and there is neither. Where the cluster goes into a network that exists,
-nothing of this is made.
+Nodes have no public address: they download through a NAT gateway, and people use ssh through the
+bastion; both are in the public subnet. If each node has an Elastic IP, the nodes' subnet is the
+public one, and there is neither NAT gateway nor bastion. In an existing network nothing of this is
+created.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from infra.program.tags import Named
 class Network:
     """The ids of a VPC, of the nodes' subnet in it, and of the bastion's, which may be the same.
 
-    When all of a `_ready` is there its subnet reaches the world; empty where it did before.
+    A subnet reaches the internet when all resources of its `_ready` exist; the tuple is empty in an
+    existing network.
     """
 
     vpc: pulumi.Input[str]
@@ -30,7 +31,7 @@ class Network:
 
 
 def network(named: Named) -> Network:
-    """The network that exists, or the VPC and all that routes in it."""
+    """Return the existing network, or create the VPC, its subnets and its routes."""
     existing = named.resolved.existing_network
     if existing is not None:
         nodes = existing.subnets[named.resolved.zone]
@@ -51,8 +52,8 @@ def network(named: Named) -> Network:
         "internet",
         vpc_id=vpc.id,
         tags=named.tags("internet"),
-        # AWS detaches no gateway through which public addresses are reached: another VPC gets its
-        # own, and the old one goes after everything in its VPC.
+        # AWS does not detach a gateway while public addresses use it. A new VPC therefore gets a
+        # new gateway, and the old one is deleted after everything in the old VPC.
         opts=named.options(replace_on=["vpcId"]),
     )
     public_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
@@ -72,14 +73,14 @@ def _nat(
     public_ready: pulumi.Resource,
     named: Named,
 ) -> ec2.NatGateway:
-    """The way out for what has no public address."""
+    """Create the NAT gateway, which lets machines without a public address use the internet."""
     address = ec2.Eip("nat", domain="vpc", tags=named.tags("nat"), opts=named.options([internet]))
     return ec2.NatGateway(
         "nat",
         subnet_id=public.id,
         allocation_id=address.id,
         tags=named.tags("nat"),
-        # The address is taken until the old one is gone.
+        # The address is in use until the old gateway is deleted.
         opts=named.options([public_ready], delete_first=True),
     )
 
@@ -99,7 +100,7 @@ def _subnet(name: str, cidr: str, vpc: ec2.Vpc, named: Named) -> ec2.Subnet:
 def _routed(
     name: str, subnet: ec2.Subnet, route: ec2.RouteTableRouteArgs, vpc: ec2.Vpc, named: Named
 ) -> ec2.RouteTableAssociation:
-    """The subnet has a table of its own with that one route beside the VPC's own."""
+    """Create a route table for the subnet with that route and the VPC's local one."""
     table = ec2.RouteTable(
         name, vpc_id=vpc.id, routes=[route], tags=named.tags(name), opts=named.options()
     )

@@ -1,1 +1,1 @@
-"""Pulumi's engine: where it comes from, how it is driven, and what it reports."""
+"""The Pulumi engine: its installation, its operations, and its reports."""

@@ -1,8 +1,8 @@
-"""Pulumi's engine built from the Go modules pinned in `source/`: what works behind a
-closed network that has a Go module proxy.
+"""The build of the Pulumi engine from the Go modules that `source/` pins.
 
-`go install …@version` refuses the engine's module (it has replace directives), so a module of our
-own names it as a tool, with every dependency's hash in go.sum.
+It works in a closed network that has a Go module proxy. `go install …@version` refuses the Pulumi
+engine's module because it has replace directives. gpuctl's module in `source/` therefore names it
+as a tool, with every dependency's hash in go.sum.
 """
 
 import os
@@ -23,9 +23,9 @@ _LAST_LINES = 3
 
 
 def build_engine(version: str, root: Path, report: Reporter) -> None:
-    """`root/bin/pulumi` is Pulumi's engine; `root` is an empty folder of the caller's.
+    """Build the Pulumi engine as `root/bin/pulumi`; `root` is an empty folder.
 
-    Takes about 3 minutes on 2 cores. Raises InfraError with Go's own last lines.
+    This takes about 3 minutes on 2 cores. Raises InfraError with the last lines of Go's output.
     """
     go = ensure_go(report)
     sources = root / "source"
@@ -33,7 +33,7 @@ def build_engine(version: str, root: Path, report: Reporter) -> None:
     (root / "tmp").mkdir()
     command = [
         *(str(go), "build", "-v", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false"),
-        # Without its version the Automation API refuses the engine.
+        # The Automation API refuses a Pulumi engine that does not report its version.
         *("-ldflags", f"-s -w -X {_VERSION_VARIABLE}=v{version}"),
         *("-o", str(root / "bin" / "pulumi"), _PACKAGE),
     ]
@@ -41,9 +41,9 @@ def build_engine(version: str, root: Path, report: Reporter) -> None:
     shutil.rmtree(sources)
     shutil.rmtree(root / "tmp")
     if go.is_relative_to(go_folder()):
-        # Nobody else on this machine has a use for a gigabyte of compiled packages.
+        # Nothing else on this machine uses this gigabyte of compiled packages.
         for folder in ("build", "path"):
-            shutil.rmtree(go_folder() / folder, ignore_errors=True)  # room alone
+            shutil.rmtree(go_folder() / folder, ignore_errors=True)  # what stays only takes space
 
 
 def _environment(go: Path, temporary: Path) -> dict[str, str]:
@@ -61,7 +61,7 @@ def _environment(go: Path, temporary: Path) -> dict[str, str]:
 
 @dataclass
 class _Watch:
-    """Counts what `go build -v` says and tells the user, at most once a second."""
+    """A reader of `go build -v` that reports the progress, at most once a second."""
 
     version: str
     report: Reporter
@@ -70,7 +70,7 @@ class _Watch:
     last_lines: tuple[str, ...] = ()
 
     def read(self, lines: Iterable[str]) -> None:
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         for line in lines:
             if line.startswith("go: downloading "):
                 self.downloaded += 1
@@ -78,14 +78,14 @@ class _Watch:
                 self.compiled += 1
             else:
                 self.last_lines = (*self.last_lines, line.strip())[-_LAST_LINES:]
-            if time.monotonic() - told >= 1:
-                told = time.monotonic()
-                self._tell(told - started)
+            if time.monotonic() - reported >= 1:
+                reported = time.monotonic()
+                self._report(reported - started)
 
-    def _tell(self, seconds: float) -> None:
+    def _report(self, seconds: float) -> None:
         detail = f"building: {self.compiled} packages compiled"
         if not self.compiled:
-            detail = f"building: {self.downloaded} modules fetched"
+            detail = f"building: {self.downloaded} modules downloaded"
         self.report(
             Progress("engine", f"pulumi v{self.version}", "running", detail, round(seconds))
         )
@@ -101,7 +101,7 @@ def _compile(command: list[str], folder: Path, env: dict[str, str], watch: _Watc
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # Ctrl-C reaches us alone, and we end the compilers below
+        start_new_session=True,  # Ctrl-C reaches only gpuctl, which ends the compilers below
     )
     try:
         assert process.stderr is not None
@@ -112,12 +112,12 @@ def _compile(command: list[str], folder: Path, env: dict[str, str], watch: _Watc
     if status:
         raise InfraError(
             f"go build ended with {status}: {' '.join(watch.last_lines) or 'no output'}",
-            "open HTTPS to the Go module proxy (GOPROXY), and have 4 GiB of disk free",
+            "allow HTTPS to the Go module proxy (GOPROXY), and free 4 GiB of disk space",
         )
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """Nothing of a process that leads its own session runs any more."""
+    """Kill a process that leads its own session, and all processes of that session."""
     if process.poll() is None:
         os.killpg(process.pid, 9)
         process.wait()

@@ -1,4 +1,4 @@
-"""What Pulumi would change, as values that can be shown."""
+"""The changes that Pulumi would make, as values for the plan's text."""
 
 import json
 from collections import Counter
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 Op = Literal["create", "update", "replace", "delete", "same"]
 
-_UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's sign for "known after apply"
-_MOST_PATHS = 6  # of one property; above that it is shown as a whole
+_UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's mark for "known after apply"
+_MOST_PATHS = 6  # of one property; with more, the property is shown as a whole
 _FORCES = " (forces replacement)"
-_LONGEST = 60  # of a value in a line: user data would fill the screen
+_LONGEST = 60  # characters of a value in a line: user data would fill the screen
 
 _OPS: Mapping[str, Op] = {
     "create": "create",
@@ -29,11 +29,11 @@ _OPS: Mapping[str, Op] = {
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of one resource.
+    """The operation on one resource.
 
     `type` is Pulumi's (`aws:ec2/instance:Instance`). `details` of an update or replacement are
-    lines such as `instanceType: "p4d.24xlarge" -> "p5.48xlarge" (forces replacement)`; a node that
-    is gone from AWS has one that says so.
+    lines such as `instanceType: "p4d.24xlarge" -> "p5.48xlarge" (forces replacement)`. A resource
+    that no longer exists in AWS has a line that reports this.
     """
 
     op: Op
@@ -43,7 +43,7 @@ class Change:
 
     @property
     def properties(self) -> tuple[str, ...]:
-        """The properties that differ: of a replacement those alone that force it."""
+        """The properties that differ; those of a replacement are only the ones that force it."""
         forcing = tuple(line for line in self.details if line.endswith(_FORCES))
         lines = forcing or self.details
         return tuple(dict.fromkeys(_property(line.partition(": ")[0]) for line in lines))
@@ -51,28 +51,28 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every resource of the cluster, in the order in which Pulumi came to it."""
+    """The operations on all resources of the cluster, in Pulumi's order."""
 
     changes: tuple[Change, ...]
 
     @property
     def counts(self) -> dict[Op, int]:
-        """How many resources per operation, those that stay included."""
+        """The number of resources per operation, including `same`."""
         return dict(Counter(change.op for change in self.changes))
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would change."""
+        """Return whether nothing would change."""
         return all(change.op == "same" for change in self.changes)
 
     @property
     def only_adds(self) -> bool:
-        """Whether everything that exists stays as it is."""
+        """Return whether everything that exists stays as it is."""
         return all(change.op in ("same", "create") for change in self.changes)
 
 
 def plan_of(events: "Iterable[EngineEvent]") -> Plan:
-    """The plan in the events of a preview with refresh."""
+    """Return the plan in the events of a preview with refresh."""
     gone: set[str] = set()
     changes: dict[str, Change] = {}
     for event in events:
@@ -85,23 +85,23 @@ def plan_of(events: "Iterable[EngineEvent]") -> Plan:
         if change is None or not is_cloud(step.type):
             continue
         known = changes.get(step.urn)
-        if known is None or not known.details:  # of a replacement's steps one has the differences
+        if known is None or not known.details:  # only one step of a replacement has details
             changes[step.urn] = change
     return Plan(tuple(changes.values()))
 
 
 def is_cloud(kind: str) -> bool:
-    """Whether the type exists in the cloud: the stack and the provider exist only in Pulumi."""
+    """Return whether the type exists in the cloud; the stack and the provider are only Pulumi's."""
     return not kind.startswith("pulumi:")
 
 
 def name_of(urn: str) -> str:
-    """The resource's name: the last part of its URN."""
+    """Return the resource's name, the last part of its URN."""
     return urn.rpartition("::")[2]
 
 
 def _vanished(step: "StepEventMetadata") -> bool:
-    """Whether the refresh found that the resource is no more."""
+    """Return whether the refresh found that the resource no longer exists."""
     return step.op == "refresh" and (step.new is None or not step.new.id)
 
 
@@ -110,7 +110,7 @@ def _change(step: "StepEventMetadata", *, gone: bool) -> Change | None:
     if op is None:
         return None
     if gone and op == "create":
-        details: tuple[str, ...] = ("it is gone from AWS and is made again",)
+        details: tuple[str, ...] = ("it no longer exists in AWS and is created again",)
     else:
         details = _details(step)
     return Change(op, step.type, name_of(step.urn), details)
@@ -124,7 +124,7 @@ def _details(step: "StepEventMetadata") -> tuple[str, ...]:
     per_property = Counter(_property(path) for path in diffs)
     for path in sorted(diffs):
         prop = _property(path)
-        # 32 network interfaces at six fields each are no lines to read.
+        # 32 network interfaces with six fields each would be too many lines to read.
         shown = path if per_property[prop] <= _MOST_PATHS else prop
         forced = _FORCES if diffs[path].diff_kind.endswith("-replace") else ""
         lines[shown] = f"{shown}: {_shown(_at(old, shown))} -> {_shown(_at(new, shown))}{forced}"
@@ -136,7 +136,7 @@ def _property(path: str) -> str:
 
 
 def _at(properties: Any, path: str) -> Any:
-    """The value at a property path (`tags["a:b"]`, `networkInterfaces[1].deviceIndex`)."""
+    """Return the value at a property path (`tags["a:b"]`, `networkInterfaces[1].deviceIndex`)."""
     value = properties
     for part in _parts(path):
         if isinstance(value, Mapping):

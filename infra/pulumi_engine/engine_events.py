@@ -1,4 +1,4 @@
-"""The engine's events while it works: progress for people, and why it failed."""
+"""The Pulumi engine's events, converted to progress for people and to the reason of a failure."""
 
 import time
 from collections.abc import Mapping
@@ -23,11 +23,10 @@ _STACK = "pulumi:pulumi:Stack"
 
 
 class Watch:
-    """Takes the engine's events (call it), reports each resource, remembers what failed.
+    """A handler of the Pulumi engine's events: it reports each resource, and keeps the failures.
 
-    `outputs` are the stack's, complete when an update has succeeded.
-
-    The engine hands events over from one thread, in order.
+    `outputs` are the stack's, complete when an update has succeeded. The Pulumi engine sends its
+    events from one thread, in order.
     """
 
     def __init__(self, stage: str, report: Reporter = silent) -> None:
@@ -40,12 +39,12 @@ class Watch:
 
     @property
     def failure(self) -> Failure | None:
-        """The first complaint that says what is wrong, not only that something is."""
+        """The first failure that has a cause; a generic one if there is no other."""
         about = sorted(self._failures, key=lambda f: (f.generic, not f.urn))
         return about[0] if about else None
 
     def __call__(self, event: EngineEvent) -> None:
-        """The event is reported."""
+        """Handle one event."""
         self.events.append(event)
         if event.resource_pre_event:
             self._start(event.resource_pre_event.metadata)

@@ -1,4 +1,4 @@
-"""What the engine says when something fails, as one line that says what to do."""
+"""The Pulumi engine's error messages, converted to one line with a remedy."""
 
 import re
 from dataclasses import dataclass
@@ -10,15 +10,18 @@ from config.errors import InfraError
 from infra.pulumi_engine.changes import name_of
 
 _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
-# EC2's errors are "api error CODE: text"; those of services with typed errors leave the words out.
+# EC2's errors are "api error CODE: text"; services with typed errors leave "api error" out.
 _AWS = re.compile(r"(?:api error |RequestID: [\w-]+, )(?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
 _CODE = re.compile(r"[A-Z][\w.]+")
 _FRAME = re.compile(r"^\s*(?:stderr: |\d+\) )?|\s+$")
 _BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
 
-_LONGEST = 400  # of a complaint: AWS sometimes lists every zone of the world
+_LONGEST = 400  # characters of a message: AWS sometimes lists every zone of the world
 
-_TAKEN = "a cluster of this name exists already, or was left by a crash: `gpuctl down {stack}`"
+_TAKEN = (
+    "a cluster of this name already exists, or a crash left parts of one:"
+    " remove it with `gpuctl down {stack}`, or choose another name"
+)
 
 _HINTS = {
     "InvalidKeyPair.Duplicate": _TAKEN,
@@ -29,10 +32,13 @@ _HINTS = {
 _NO_ROOM = "no space left on device"
 _DAMAGED = "unexpected end of JSON input"  # of encoding/json; "failed to load checkpoint" or bare
 _MAKE_ROOM = (
-    "make room on that disk; `gpuctl status` tells what exists and bills, `gpuctl down {stack}`"
+    "make room on that disk; `gpuctl status` shows what exists and bills, `gpuctl down {stack}`"
     " removes it"
 )
-_GOES_ON = "what exists is remembered: run the same command again, or `gpuctl down {stack}`"
+_GOES_ON = (
+    "gpuctl keeps a record of what exists: run the same command again to continue, or"
+    " `gpuctl down {stack}` to remove it"
+)
 
 
 class DamagedState(InfraError):
@@ -41,14 +47,14 @@ class DamagedState(InfraError):
 
 @dataclass(frozen=True)
 class Failure:
-    """The engine's complaint about one resource; `urn` is empty where it is about none."""
+    """The Pulumi engine's error about one resource; `urn` is empty if it concerns none."""
 
     urn: str
     text: str
 
     @property
     def generic(self) -> bool:
-        """Whether it only says that something else failed."""
+        """Return whether it only reports that something else failed."""
         return bool(
             re.match(r"(update|preview|refresh|destroy)?\s*(failed|canceled)$", self.text)
             or "resource monitor shut down" in self.text.lower()
@@ -57,12 +63,12 @@ class Failure:
 
 
 def failure_of(event: DiagnosticEvent) -> Failure:
-    """The complaint in an event, on one line and without the engine's framing."""
+    """Return the failure in an event, as one line without the Pulumi engine's framing."""
     return Failure(event.urn or "", one_line(event.message))
 
 
 def one_line(message: str) -> str:
-    """AWS's code and text where there are any, else the message; on one line."""
+    """Return AWS's code and text if there are any, else the message, as one line."""
     plain = _COLOUR.sub("", message)
     aws = _AWS.search(plain)
     if aws:
@@ -87,7 +93,7 @@ def _cut(text: str) -> str:
 
 
 def error(stack: str, failure: Failure) -> InfraError:
-    """The failure as gpuctl's own error."""
+    """Return gpuctl's error for the failure."""
     code = failure.text.partition(":")[0]
     if _DAMAGED in failure.text:
         return DamagedState(
@@ -97,10 +103,11 @@ def error(stack: str, failure: Failure) -> InfraError:
     if _NO_ROOM in failure.text:
         hint = _MAKE_ROOM
     elif "resource plugin" in failure.text:
-        hint = "let this machine reach Pulumi's download site once, or install the plugin by hand"
+        hint = "allow HTTPS to get.pulumi.com for one download, or install the plugin by hand"
     elif "by the plan" in failure.text or "violates plan" in failure.text:
         return InfraError(
-            f"{stack} has changed since the plan was made: {failure.text}", "plan again"
+            f"{stack} has changed since the plan was made: {failure.text}",
+            "run the command again to get a new plan",
         )
     else:
         known = aws_code(code)

@@ -1,6 +1,6 @@
-"""A Go toolchain for building Pulumi's engine: the one on PATH where it fits, or Go's own release.
+"""The Go toolchain that builds the Pulumi engine: the one on PATH if it is new enough, or Go's own.
 
-Behind a closed network the Go module proxy is often all there is, and it serves Go itself as the
+A closed network often allows only the Go module proxy. The proxy also serves Go itself, as the
 module `golang.org/toolchain` (https://go.dev/doc/toolchain#download, 2026-11-20). The archives
 are pinned in `source/SHA256SUMS`.
 """
@@ -27,21 +27,21 @@ _NUMBERS = re.compile(r"go(\d+(?:\.\d+)*)")
 
 
 def go_folder() -> Path:
-    """Where toolchains that gpuctl fetched lie, and what only they use."""
+    """Return the folder of the toolchains that gpuctl downloaded, and of their caches."""
     return cache_home() / "go"
 
 
 def required_go() -> str:
-    """The oldest Go that builds the engine: the `go` line of the shipped go.mod."""
+    """Return the oldest version of Go that builds the Pulumi engine, from the shipped go.mod."""
     match = re.search(r"^go (\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
     assert match is not None, "the shipped go.mod has no go line"
     return match[1]
 
 
 def version_of(go: Path) -> str | None:
-    """`1.26.8` for a `go` command; None for one that does not answer as Go does."""
+    """Return a `go` command's version, such as `1.26.8`; None if its answer is not Go's."""
     try:
-        # Without `local`, a go.mod in the working directory may make Go fetch another release.
+        # Without `local`, a go.mod in the working directory may make Go download another release.
         answer = subprocess.run(
             [go, "version"],
             env=os.environ | {"GOTOOLCHAIN": "local"},
@@ -57,20 +57,20 @@ def version_of(go: Path) -> str | None:
 
 
 def is_new_enough(version: str | None) -> bool:
-    """Whether this Go builds the engine."""
+    """Return whether this version of Go builds the Pulumi engine."""
     return version is not None and _numbers(version) >= _numbers(required_go())
 
 
 def go_on_path() -> Path | None:
-    """The `go` on PATH when it is new enough."""
+    """Return the `go` on PATH if it is new enough, else None."""
     found = shutil.which("go")
     return Path(found) if found and is_new_enough(version_of(Path(found))) else None
 
 
 def ensure_go(report: Reporter) -> Path:
-    """A `go` command that builds the engine lies at the returned path.
+    """Return the path of a `go` that builds the Pulumi engine; download one if PATH has none.
 
-    Raises InfraError when PATH has none and Go's own release cannot be had here.
+    Raises InfraError if the download fails.
     """
     go = go_on_path()
     if go is not None:
@@ -82,9 +82,9 @@ def ensure_go(report: Reporter) -> Path:
 
 
 def proxy_url() -> str:
-    """The first entry of GOPROXY that is a proxy, or the public one.
+    """Return the first entry of GOPROXY that is a proxy, or the public one.
 
-    Raises InfraError for `GOPROXY=off`: the user wants no module downloads.
+    Raises InfraError for `GOPROXY=off`, with which the user forbids module downloads.
     """
     for entry in re.split(r"[,|]", os.environ.get("GOPROXY", "")):
         if entry.strip() == "off":
@@ -104,7 +104,7 @@ def _platform() -> str:
 
 
 def _fetch(release: Path, report: Reporter) -> None:
-    """The pinned release lies unpacked at `release`, or nothing does."""
+    """Download the pinned release of Go and unpack it at `release`, completely or not at all."""
     module = f"v0.0.1-go{VERSION}.{_platform()}"
     if pinned_sha256(f"{module}.zip") is None:
         raise InfraError(
@@ -117,7 +117,9 @@ def _fetch(release: Path, report: Reporter) -> None:
     url = f"{proxy}/golang.org/toolchain/@v/{module}.zip"
     hint = f"install Go >= {required_go()}, or set GOPROXY to a Go module proxy"
     release.parent.mkdir(parents=True, exist_ok=True)
-    for left in release.parent.glob(".fetch-*"):  # of a killed process: the caller holds the lock
+    for left in release.parent.glob(
+        ".fetch-*"
+    ):  # a killed process left it; the caller has the lock
         shutil.rmtree(left, ignore_errors=True)  # what stays is removed by the next download
     with tempfile.TemporaryDirectory(dir=release.parent, prefix=".fetch-") as folder:
         archive = Path(folder) / "go.zip"
@@ -127,7 +129,7 @@ def _fetch(release: Path, report: Reporter) -> None:
 
 
 def _unpack(archive: Path, prefix: str, target: Path) -> None:
-    """Module archives keep no modes: what Go starts is made executable here."""
+    """Unpack a module archive; set the modes of Go's programs, which such archives do not keep."""
     with zipfile.ZipFile(archive) as files:
         for info in files.infolist():
             name = info.filename.removeprefix(prefix)

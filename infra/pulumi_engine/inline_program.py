@@ -1,4 +1,4 @@
-"""A program as Pulumi's SDK runs it inside this process, kept linear in the number of nodes.
+"""The Pulumi program inside this process, with a cost that is linear in the number of nodes.
 
 Measured with the SDK 3.258.0 in docs/decisions/140-checkpoints-are-short.md.
 """
@@ -21,13 +21,13 @@ _LIMITING = threading.Lock()
 def inline_program(
     build: Callable[[], None], after: Callable[[], Future[Any]] | None = None
 ) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-    """The program for the Automation API, and no event loop left open after it.
+    """Yield `build` as a program for the Automation API; close its event loop afterwards.
 
-    With `after` the engine starts at once, and `build` is called when the future that `after`
-    returns has an answer; an exception in it is the program's.
+    With `after` the Pulumi engine starts at once, and `build` is called when the future that
+    `after` returns has a result; its exception fails the program.
 
-    The SDK's language server runs the program in a loop, and forgets it where the engine ends
-    first, as it does when a resource failed.
+    The SDK's language server runs the program in an event loop. It leaves the loop open if the
+    Pulumi engine ends before the program, which happens if a resource fails.
     """
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -37,8 +37,8 @@ def inline_program(
             await asyncio.wrap_future(after())
         with _no_stack_traces():
             build()
-        # Every registration starts now, and the SDK awaits one after the other. If it saw none
-        # yet, it would wait for the first of all outputs (60 an instance), again after each.
+        # This starts all registrations; the SDK then awaits one after the other. Without it the
+        # SDK would wait for the first of all outputs (60 per instance), and again after each.
         await asyncio.sleep(0)
 
     try:
@@ -48,17 +48,17 @@ def inline_program(
         for loop in loops:
             end = time.monotonic() + _LOOP_ENDS_S
             while loop.is_running() and time.monotonic() < end:
-                time.sleep(0.02)  # nothing tells when the SDK's thread is out of it
+                time.sleep(0.02)  # the SDK has no event for its thread's end
             if not loop.is_running():
                 loop.close()
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Python does not look for cycles meanwhile.
+    """Disable Python's garbage collection during the block.
 
-    The SDK keeps hundreds of objects for each instance until the end. Looking through all of them
-    as their number grows takes a quarter of its time for 512 nodes, and finds nothing.
+    The SDK keeps hundreds of objects per instance until the end. Scanning their growing number
+    takes a quarter of the SDK's time for 512 nodes, and frees nothing.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -71,15 +71,15 @@ def _no_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def _no_stack_traces() -> Iterator[None]:
-    """Resources do not remember by which calls they were made.
+    """Keep stack traces out of the resources.
 
-    The SDK takes Python's stack (`traceback.extract_stack`, which heeds this limit) with every
-    resource, and the engine writes it with every checkpoint: two thirds of what a node takes there,
-    with the paths of this machine. Nobody reads it.
+    The SDK stores Python's stack (`traceback.extract_stack`, which obeys this limit) with every
+    resource, and the Pulumi engine writes it with every checkpoint. It makes two thirds of a node's
+    part of a checkpoint, contains paths of this machine, and nobody reads it.
     """
-    with _LIMITING:  # the limit is the whole process's: programs of other threads wait
+    with _LIMITING:  # the limit applies to the process: programs of other threads wait
         before = getattr(sys, "tracebacklimit", None)
-        sys.tracebacklimit = 1  # the SDK's own call alone, which it leaves out
+        sys.tracebacklimit = 1  # only the SDK's call, which the SDK drops
         try:
             yield
         finally:

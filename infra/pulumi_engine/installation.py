@@ -1,7 +1,7 @@
-"""Pulumi's engine, the `pulumi` command: found, or made when it is not there.
+"""The installation of the Pulumi engine, the `pulumi` command.
 
-PyPI's `pulumi` is the SDK alone; the engine is a Go program. It is looked for on PATH and in our
-cache, then downloaded as Pulumi released it, then built from Go modules; both are pinned.
+PyPI's `pulumi` is only the SDK; the Pulumi engine is a Go program. gpuctl searches PATH and its
+cache, then downloads Pulumi's release, then builds the release from Go modules. Both are pinned.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ from infra.pulumi_engine.go_toolchain import VERSION as GO_VERSION
 from infra.pulumi_engine.go_toolchain import is_new_enough, required_go, version_of
 
 VERSION = "3.258.0"
-"""The engine that we make: the SDK's version in pyproject.toml and the one in source/."""
+"""The version that gpuctl installs, which is that of the SDK in pyproject.toml and of source/."""
 
 _SUBJECT = f"pulumi v{VERSION}"
 _VERSION_TEXT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(\S*)")
@@ -35,7 +35,7 @@ _VERSION_TEXT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(\S*)")
 
 @dataclass(frozen=True)
 class Engine:
-    """A `pulumi` command that fits the SDK, and where it came from."""
+    """A `pulumi` command that works with the SDK, and its source."""
 
     path: Path
     version: str
@@ -44,7 +44,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that `gpuctl doctor` shows. `remedy` says what to do; empty where all is well."""
+    """One line of `gpuctl doctor`; `remedy` is empty if all is well."""
 
     what: str
     seen: str
@@ -52,48 +52,48 @@ class Finding:
 
 
 EngineSource = Callable[[Reporter], Engine]
-"""One way to an engine; raises InfraError where it leads nowhere."""
+"""A function that returns a Pulumi engine from one source, or raises InfraError."""
 
 
 def engine_on_path(_: Reporter) -> Engine:
-    """The `pulumi` on PATH, when it fits."""
+    """Return the `pulumi` on PATH if it works with the SDK."""
     found = shutil.which("pulumi")
     if found is None:
         raise InfraError("no pulumi", f"install Pulumi >= {VERSION}")
     version = engine_version(Path(found))
     if not fits(version):
-        raise InfraError(f"{found} is {version or 'no engine'}", f"upgrade it to >= {VERSION}")
+        raise InfraError(f"{found} is {version or 'not Pulumi'}", f"upgrade it to >= {VERSION}")
     return Engine(Path(found), version or "", "path")
 
 
 def cached_engine(_: Reporter) -> Engine:
-    """The engine that an earlier command left in the cache."""
+    """Return the Pulumi engine that an earlier command installed into the cache."""
     path = _cached_path()
     if not path.is_file():
         raise InfraError("empty", "")
     version = _checked_version(path)
     if version is None:
-        # Another machine's home, or a damaged disk: it is made anew.
+        # The home may be another machine's, or the disk damaged: it is installed again.
         raise InfraError(f"{path} does not run here", "")
     return Engine(path, version, "cache")
 
 
 def installed_engine() -> Engine | None:
-    """Return an engine that needs not be made first, or None."""
-    for way in (engine_on_path, cached_engine):
-        with suppress(InfraError):  # the next way, or none at hand
-            return way(silent)
+    """Return a Pulumi engine that is already installed, or None."""
+    for source in (engine_on_path, cached_engine):
+        with suppress(InfraError):  # try the next source
+            return source(silent)
     return None
 
 
 def install_release(report: Reporter) -> Engine:
-    """The engine of the pinned release, downloaded into the cache."""
-    return _made("download", download_engine, report)
+    """Download the pinned release into the cache, and return it."""
+    return _install("download", download_engine, report)
 
 
 def install_built_engine(report: Reporter) -> Engine:
-    """The engine, built into the cache from the pinned Go modules."""
-    return _made("build", build_engine, report)
+    """Build the Pulumi engine from the pinned Go modules into the cache, and return it."""
+    return _install("build", build_engine, report)
 
 
 SOURCES: dict[str, EngineSource] = {
@@ -102,19 +102,19 @@ SOURCES: dict[str, EngineSource] = {
     "download": install_release,
     "build": install_built_engine,
 }
-"""In this order: what is there before what takes minutes."""
+"""All sources by name, in the order of search: those that take minutes are last."""
 
 
 def find_engine(report: Reporter, ways: dict[str, EngineSource] = SOURCES) -> Engine:
-    """An engine that fits the SDK is at the returned path; at first this may take minutes.
+    """Return a Pulumi engine that works with the SDK; install one, in minutes, if there is none.
 
-    Raises InfraError when no way leads to one, with what each said.
+    Raises InfraError with each source's error if all fail.
     """
     started = time.monotonic()
     failed: dict[str, InfraError] = {}
-    for name, way in ways.items():
+    for name, source in ways.items():
         try:
-            engine = way(report)
+            engine = source(report)
         except InfraError as error:
             failed[name] = error
         else:
@@ -125,18 +125,18 @@ def find_engine(report: Reporter, ways: dict[str, EngineSource] = SOURCES) -> En
     report(Progress("engine", _SUBJECT, "failed"))
     tried = "; ".join(f"{name}: {error.message}" for name, error in failed.items())
     raise InfraError(
-        f"Pulumi's engine >= {VERSION} is neither here nor to be had ({tried})",
-        "install it (https://www.pulumi.com/docs/install) and have `pulumi` on PATH, or open HTTPS"
-        " to get.pulumi.com or to a Go module proxy (GOPROXY)",
+        f"the Pulumi engine >= {VERSION} is not installed and cannot be installed ({tried})",
+        "put `pulumi` on PATH (https://www.pulumi.com/docs/install), or allow HTTPS to"
+        " get.pulumi.com or to a Go module proxy (GOPROXY)",
     )
 
 
 def fits(version: str | None) -> bool:
-    """Whether an engine of this version serves our SDK.
+    """Return whether a Pulumi engine of this version works with the SDK.
 
-    The same major version, and not older than the SDK: the Automation API passes flags, and the
-    SDK speaks a protocol, that older engines may not know, while Pulumi keeps newer engines of a
-    major version compatible. Releases only: what a pre-release knows is not told by its number.
+    It must have the same major version and not be older than the SDK. An older engine may not know
+    the Automation API's flags and the SDK's protocol, while Pulumi keeps newer engines of a major
+    version compatible. Pre-releases do not work: their number does not show what they support.
     """
     match = _VERSION_TEXT.fullmatch(version or "")
     if match is None or match[4].startswith("-"):
@@ -147,7 +147,10 @@ def fits(version: str | None) -> bool:
 
 
 def engine_version(path: Path) -> str | None:
-    """`3.258.0` for a `pulumi` command; None for one that does not answer within 30 s."""
+    """Return the version that a `pulumi` command prints, such as `3.258.0`, or None.
+
+    None also if it does not answer within 30 s.
+    """
     try:
         answer = subprocess.run(
             [path, "version"],
@@ -164,27 +167,29 @@ def engine_version(path: Path) -> str | None:
 
 
 def findings() -> tuple[Finding, ...]:
-    """What is here of an engine, and of what makes one. Nothing is changed or fetched."""
+    """Return the state of the Pulumi engine and of Go here; change and download nothing."""
     pulumi, go = shutil.which("pulumi"), shutil.which("go")
     version = engine_version(Path(pulumi)) if pulumi else None
     held = engine_version(_cached_path())
     have = fits(version) or fits(held)
-    make = "" if have else "the first command that needs it makes it (minutes)"
+    install = "" if have else "the first command that needs it installs it (minutes)"
     go_version = version_of(Path(go)) if go else None
-    fetch = f"Go {GO_VERSION} is fetched if the engine must be built"
+    fetch = f"gpuctl downloads Go {GO_VERSION} if it must build the Pulumi engine"
     return (
         Finding(
             "pulumi on PATH",
-            f"{pulumi} {version or '(no engine)'}" if pulumi else "none",
+            f"{pulumi} {version or '(not Pulumi)'}" if pulumi else "none",
             ""
             if fits(version) or not pulumi
-            else f"upgrade it to >= {VERSION}, or leave it: gpuctl uses its own",
+            else f"upgrade it to >= {VERSION}, or ignore it: gpuctl installs its own",
         ),
-        Finding("pulumi in the cache", f"{_cached_path()} {held}" if held else "none", make),
+        Finding("pulumi in the cache", f"{_cached_path()} {held}" if held else "none", install),
         Finding(
             "go",
-            f"{go} {go_version or '(no Go)'}" if go else "none",
-            "" if have or is_new_enough(go_version) else f"{fetch} (>= {required_go()} fits)",
+            f"{go} {go_version or '(not Go)'}" if go else "none",
+            ""
+            if have or is_new_enough(go_version)
+            else f"{fetch}; >= {required_go()} on PATH would do",
         ),
     )
 
@@ -194,38 +199,39 @@ def _cached_path() -> Path:
 
 
 def _checked_version(path: Path) -> str | None:
-    """Return the version of our own engine if it runs on this machine.
+    """Return the version of the cached Pulumi engine if it runs on this machine.
 
-    It is asked once per machine and file, and the answer kept beside it: a start takes 0.2 s. An
-    engine on PATH is asked each time: what is there may be a shim that chooses among versions.
+    The version is read once per machine and file, and kept in a file next to it, because a start
+    takes 0.2 s. For a `pulumi` on PATH it is read each time: that may be a shim that chooses among
+    versions.
     """
     status = path.stat()
     mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
     seen = path.parent.parent / f"checked.{platform.node()}"
-    with suppress(OSError):  # never asked before
+    with suppress(OSError):  # the version was never read before
         before, _, version = seen.read_text().partition("\n")
         if before == mark and fits(version):
             return version
     asked = engine_version(path)
     if not fits(asked):
         return None
-    with suppress(OSError):  # a cache of somebody else's: it is asked again
+    with suppress(OSError):  # the cache may be read-only: the version is read again next time
         seen.write_text(f"{mark}\n{asked}")
     return asked
 
 
-def _made(
+def _install(
     source: Literal["download", "build"],
     make: Callable[[str, Path, Reporter], None],
     report: Reporter,
 ) -> Engine:
-    """The engine is in the cache, whole; where `make` fails nothing is left of it."""
+    """Install the Pulumi engine into the cache, completely or not at all, and return it."""
     final = _cached_path().parent.parent
-    with _only_one(final.parent, report):
+    with _install_lock(final.parent, report):
         try:
-            return cached_engine(report)  # another process made it while we waited
+            return cached_engine(report)  # another process installed it during the wait
         except InfraError:
-            pass  # it is still to be made
+            pass  # not installed yet
         report(Progress("engine", _SUBJECT, "start", source))
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".making-") as folder:
             root = Path(folder) / "root"
@@ -233,31 +239,38 @@ def _made(
             try:
                 make(VERSION, root, report)
             except OSError as error:
-                raise InfraError(f"{error.strerror or error}", f"see to {final.parent}") from error
+                raise InfraError(
+                    f"{final.parent} cannot be written: {error.strerror or error}",
+                    "free space there, or set XDG_CACHE_HOME to another folder",
+                ) from error
             version = engine_version(root / "bin" / "pulumi")
             if not fits(version):
-                raise InfraError(f"it gave an engine that says {version}", "report it")
-            shutil.rmtree(final, ignore_errors=True)  # rename complains of what stays
+                raise InfraError(
+                    f"the installed Pulumi engine has version {version}, not {VERSION}",
+                    "report this as a bug of gpuctl",
+                )
+            shutil.rmtree(final, ignore_errors=True)  # rename fails if something stays
             root.rename(final)
     return Engine(_cached_path(), version or "", source)
 
 
 @contextmanager
-def _only_one(folder: Path, report: Reporter) -> Iterator[None]:
-    """No other process makes an engine meanwhile, and what killed ones left is gone."""
+def _install_lock(folder: Path, report: Reporter) -> Iterator[None]:
+    """Hold the lock for installations, and remove what killed processes left."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
         raise InfraError(
-            f"{folder} cannot be written ({error.strerror})", "set XDG_CACHE_HOME"
+            f"{folder} cannot be written ({error.strerror})",
+            "set XDG_CACHE_HOME to a folder that you can write",
         ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report(Progress("engine", _SUBJECT, "running", "another gpuctl is making it"))
+            report(Progress("engine", _SUBJECT, "running", "another gpuctl is installing it"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         for left in folder.glob(".making-*"):
-            shutil.rmtree(left, ignore_errors=True)  # of a maker that was killed: room alone
+            shutil.rmtree(left, ignore_errors=True)  # what stays only takes space
         yield

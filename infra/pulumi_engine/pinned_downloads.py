@@ -1,4 +1,4 @@
-"""Files from the network that are used only if their sha256 is the pinned one."""
+"""Downloads that gpuctl uses only if their sha256 is pinned."""
 
 import hashlib
 import http.client
@@ -23,29 +23,29 @@ def pinned_sha256(name: str) -> str | None:
 
 
 def fetch_pinned(url: str, path: Path, subject: str, report: Reporter, hint: str) -> None:
-    """Download `url` to `path`, and keep it only if its sha256 is pinned under the URL's last part.
+    """Download `url` to `path`; keep the file only if its sha256 is pinned under its name.
 
-    A read waits 60 s at most, the whole takes 15 minutes at most. Raises InfraError with `hint`
-    where the file cannot be fetched or is another one; that is reported too, because the caller
-    may go on another way. No file is left at `path` then.
+    A read waits at most 60 s, the whole download takes at most 15 minutes. Raises InfraError with
+    `hint` if the download fails, and InfraError if the file has another sha256. The latter is also
+    reported, because the caller may try another source. No file is left at `path` then.
     """
     try:
         actual = _download(url, path, subject, report)
     except (OSError, http.client.HTTPException) as error:
         path.unlink(missing_ok=True)
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise InfraError(f"{url} cannot be fetched ({reason})", hint) from error
+        raise InfraError(f"{url} cannot be downloaded ({reason})", hint) from error
     expected = pinned_sha256(url.rpartition("/")[2])
     if actual != expected:
         path.unlink()
         message = f"{url} is not the pinned file and was removed: sha256 {actual}, not {expected}"
         report(Progress("engine", subject, "failed", message))
-        raise InfraError(message, "find out who serves another file there, then try again")
+        raise InfraError(message, "find out which server or proxy sends another file")
     report(Progress("engine", subject, "done", url))
 
 
 def _download(url: str, path: Path, subject: str, report: Reporter) -> str:
-    """Return the sha256 of what is at `path` then."""
+    """Download `url` to `path`, and return the file's sha256."""
     digest = hashlib.sha256()
     started = time.monotonic()
     with urllib.request.urlopen(url, timeout=_CONNECT_TIMEOUT_S) as answer, path.open("wb") as file:  # noqa: S310

@@ -1,4 +1,4 @@
-"""A cluster's stack: preview, up and destroy by Pulumi's Automation API."""
+"""A cluster's Pulumi stack: preview, up and destroy with Pulumi's Automation API."""
 
 import hashlib
 import logging
@@ -34,19 +34,20 @@ if TYPE_CHECKING:
     from infra.pulumi_engine.installation import Engine
 
 _PARALLEL = 64
-"""Resources that the engine works on at once: instances mostly wait, and EC2 limits requests."""
+"""The number of resources that the Pulumi engine works on at once. Most of them wait for their
+instance, and EC2 limits the rate of requests."""
 
 _T = TypeVar("_T")
 
-# The SDK's language server stumbles over an engine that ended first, and gRPC logs its traceback;
-# what matters is the engine's own complaint.
+# If the Pulumi engine ends first, the SDK's language server fails and gRPC logs a traceback. The
+# Pulumi engine's own error is the one that matters.
 logging.getLogger("grpc._server").setLevel(logging.CRITICAL)
 
 
 class Stack:
-    """What Pulumi knows of one cluster.
+    """One cluster's stack.
 
-    Every method may raise InfraError with the engine's first real complaint.
+    Every method may raise InfraError with the first failure of the Pulumi engine that has a cause.
     """
 
     def __init__(self, name: str, target: Target, engine: "Engine") -> None:
@@ -56,19 +57,20 @@ class Stack:
         self._stack: Operations | None = None
 
     def preview(self, resolved: Resolved) -> Plan:
-        """What `up` would change, drift included: what is really there is read first.
+        """Return what `up` would change, after reading the real state of all resources.
 
-        The plan is kept, and the next `up` of the same `resolved` does that and nothing else.
+        The plan is kept, and the next `up` of the same `resolved` does exactly that.
         """
         with self.start_preview() as preview:
             return preview(resolved)
 
     @contextmanager
     def start_preview(self) -> Iterator[Callable[[Resolved], Plan]]:
-        """Start a preview of a cluster that is not resolved yet; call the result with the cluster.
+        """Start a preview of a cluster that is not resolved yet; yield a function that finishes it.
 
-        The engine starts and reads what exists while the caller asks AWS about the rest. Without
-        that call the engine is stopped, and nothing is planned.
+        The Pulumi engine starts and reads what exists while the caller resolves the cluster. Call
+        the function with the resolved cluster to get the plan. Without that call the Pulumi engine
+        is stopped, and nothing is planned.
         """
         watch, wanted = Watch("preview"), Future[Resolved]()
         operations = self._operations()
@@ -113,20 +115,20 @@ class Stack:
                 yield preview
             finally:
                 if not wanted.done():
-                    wanted.set_exception(InfraError("nothing is to be planned", ""))
+                    wanted.set_exception(InfraError("the preview was given no cluster", ""))
                 self._end(working)
 
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
-        """Make the placement group of a cluster of which nothing exists, if it is to have one."""
+        """Create only the placement group, if the cluster has one, for a new stack."""
         watch = Watch("resources", report)
         with self._errors(watch), inline_program(first_step(resolved)) as build:
             operations = self._operations()
             self._in_stack(lambda: operations.up(program=build, show_secrets=False, on_event=watch))
 
     def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
-        """The cluster is as `resolved` says; each resource was reported under `resources`.
+        """Create or change the cluster as in `resolved`; report each resource under `resources`.
 
-        Raises Interrupted after Ctrl-C, when the engine has ended what was under way.
+        Raises Interrupted after Ctrl-C, when the Pulumi engine has finished its current steps.
         """
         watch = Watch("resources", report)
         kept = self._plan_file(resolved)
@@ -139,7 +141,7 @@ class Stack:
                         program=build,
                         refresh=True,
                         plan=plan,
-                        show_secrets=False,  # there are none, and to look costs 0.2 s
+                        show_secrets=False,  # gpuctl has none in Pulumi; showing takes 0.2 s
                         parallel=_PARALLEL,
                         on_event=watch,
                     )
@@ -149,11 +151,11 @@ class Stack:
         return Fleet.model_validate(watch.outputs[OUTPUT])
 
     def destroy(self, report: Reporter = silent) -> None:
-        """Nothing that Pulumi knows of the cluster exists; reported under `destroy`.
+        """Remove all resources of the cluster that Pulumi knows; report each under `destroy`.
 
-        An engine that still works for a client that died is stopped, and what it left open is
-        forgotten. What the engine was just making when it was killed Pulumi does not know: that is
-        found by its tags.
+        A Pulumi engine that still works for a dead client is stopped, and its unfinished operations
+        are dropped from the state. Resources that a killed engine was creating are not in the
+        state; gpuctl finds them by their tags.
         """
         watch = Watch("destroy", report)
         with self._errors(watch):
@@ -163,7 +165,7 @@ class Stack:
             except StackNotFoundError:
                 return
             self._unlocked(
-                # What can go goes, even if one resource refuses.
+                # If one resource cannot be removed, all others are removed.
                 lambda: operations.destroy(
                     run_program=False,
                     continue_on_error=True,
@@ -175,7 +177,7 @@ class Stack:
             )
 
     def fleet(self) -> Fleet | None:
-        """What the last complete `up` made; None where there was none or it was destroyed."""
+        """Return the fleet of the last complete `up`; None without one, or after `destroy`."""
         with self._errors(Watch("fleet")):
             try:
                 outputs = self._operations().workspace.stack_outputs(self.name)
@@ -184,7 +186,7 @@ class Stack:
         return Fleet.model_validate(outputs[OUTPUT].value) if OUTPUT in outputs else None
 
     def exists(self) -> bool:
-        """Whether Pulumi knows of a resource of the cluster."""
+        """Return whether Pulumi knows a resource of the cluster."""
         with self._errors(Watch("exists")):
             return bool(self._resources())
 
@@ -200,12 +202,12 @@ class Stack:
 
     def _operations(self) -> Operations:
         if self._stack is None:
-            there = workspace(self.name, self._target, self._engine)
-            self._stack = Operations(self.name, there)
+            place = workspace(self.name, self._target, self._engine)
+            self._stack = Operations(self.name, place)
         return self._stack
 
     def _resources(self) -> list[str]:
-        """The types of the cloud's resources that the stack knows, one each."""
+        """Return the type of each resource in the cloud that the stack knows."""
         try:
             state = self._operations().export_stack().deployment or {}
         except StackNotFoundError:
@@ -218,31 +220,32 @@ class Stack:
         return folder(self.name, self._target) / f"{digest}.plan.json"
 
     def _end(self, working: "Future[None]") -> None:
-        """Wait until the engine in the other thread has ended; stop it if it still works."""
+        """Stop the Pulumi engine in the other thread if it still works, and wait for its end."""
         while not working.done():
             self._operations().engine.interrupt()
-            with suppress(KeyboardInterrupt):  # handed on: the engine is asked to end once more
+            with suppress(KeyboardInterrupt):  # the next round interrupts the Pulumi engine again
                 wait([working])
-                self._stack = None  # its engine takes no more commands
+                self._stack = None  # its Pulumi engine accepts no more commands
 
     def _in_stack(self, operate: Callable[[], _T]) -> _T:
-        """Run the operation; make the stack first if there is none.
+        """Run the operation; create the stack first if there is none.
 
-        Settings that were left here say that there is one. They may be of another backend.
+        Settings on this machine mean that there is a stack, but perhaps in another backend.
         """
-        there = self._operations()
-        if not there.has_settings():
-            there.make()
+        stack = self._operations()
+        if not stack.has_settings():
+            stack.make()
         try:
             return self._unlocked(operate)
         except StackNotFoundError:
-            there.make()
+            stack.make()
             return self._unlocked(operate)
 
     def _unlocked(self, operate: Callable[[], _T], report: Reporter | None = None) -> _T:
-        """The operation's answer, a dead engine's lock removed where it stood in the way.
+        """Run the operation; if a dead process holds the stack's lock, remove it and retry.
 
-        With `report` an engine that lives is stopped first: whoever destroys needs nothing of it.
+        With `report`, a Pulumi engine on this machine that is alive is stopped, because `destroy`
+        does not need its result. Without it, or on another machine, InfraError is raised.
         """
         try:
             return operate()
@@ -263,7 +266,7 @@ class Stack:
 
     @contextmanager
     def _errors(self, watch: Watch) -> Iterator[None]:
-        """What the engine complains of is an InfraError, and Ctrl-C is Interrupted."""
+        """Convert the Pulumi engine's errors to InfraError, and Ctrl-C to Interrupted."""
         try:
             yield
         except KeyboardInterrupt:
@@ -283,14 +286,14 @@ class Stack:
             return Interrupted(f"interrupted: nothing of {self.name} exists", "")
         instances = sum(kind == "aws:ec2/instance:Instance" for kind in left)
         return Interrupted(
-            f"interrupted: {len(left)} resources of {self.name} exist, instances among them:"
-            f" {instances}",
-            f"run the same command again to go on, or `gpuctl down {self.name}` to remove them",
+            f"interrupted: {len(left)} resources of {self.name} exist, {instances} of them"
+            " instances",
+            f"run the same command again to continue, or `gpuctl down {self.name}` to remove them",
         )
 
 
 def _forget_pending(stack: automation.Stack) -> None:
-    """The engine does not wait for operations that a killed one left open."""
+    """Remove the operations that a killed Pulumi engine did not finish from the stack's state."""
     exported = stack.export_stack()
     state = dict(exported.deployment or {})
     if state.pop("pending_operations", None):

@@ -1,8 +1,8 @@
-"""Pulumi's lock on a stack, and who holds it.
+"""Pulumi's lock on a stack, and its holder.
 
-The engine locks a stack while it works and leaves the lock behind when it is killed. The error of
-the next operation names the holder, for every backend alike; only a holder on this machine can be
-judged from here.
+The Pulumi engine locks a stack while it works, and leaves the lock behind if it is killed. The
+error of the next operation names the holder, for every backend. gpuctl can find out whether the
+holder is alive only on this machine.
 """
 
 import os
@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 _HOLDER = re.compile(r"created by (?P<user>\S*)@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<at>\S+)")
-_STOP_S = 120.0  # what is under way in the engine ends first: an instance that terminates
+_STOP_S = 120.0  # the Pulumi engine finishes its current steps first, such as a termination
 _POLL_S = 0.5
 _PROGRAM = "pulumi"
 _LONGEST_DAYS = 10_000
@@ -34,31 +34,31 @@ class Holder:
 
     @property
     def is_here(self) -> bool:
-        """Whether it was started on this machine."""
+        """Return whether it was started on this machine."""
         return self.host == socket.gethostname()
 
     @property
     def is_alive(self) -> bool:
-        """True while it is an engine that runs on this machine.
+        """Return whether it is a Pulumi engine that runs on this machine.
 
-        A pid is used again: whoever has it now holds the lock only if it is Pulumi's program and
-        was started before the lock was made.
+        Pids are reused: the process with this pid holds the lock only if it is Pulumi's program and
+        was started before the lock was created.
         """
-        now = datetime.now(UTC)  # before ps is asked: on a busy machine that takes seconds
+        now = datetime.now(UTC)  # read before ps runs, which takes seconds on a busy machine
         shown = subprocess.run(
             ["ps", "-o", "stat=,etime=,comm=", "-p", str(self.pid)],
             capture_output=True,
             text=True,
             check=False,
         ).stdout.split(maxsplit=2)
-        if len(shown) != 3 or shown[0].startswith("Z"):  # an engine that ended unawaited
+        if len(shown) != 3 or shown[0].startswith("Z"):  # a zombie has ended
             return False
         started = now - _elapsed(shown[1])
         locked = datetime.fromisoformat(self.since)
         return Path(shown[2].strip()).name == _PROGRAM and started <= locked + _ROUNDING
 
     def stop(self) -> None:
-        """The engine has ended: asked first, so that it writes its state, then made to."""
+        """Interrupt the Pulumi engine, so that it writes its state; kill it if it does not end."""
         os.kill(self.pid, signal.SIGINT)
         end = time.monotonic() + _STOP_S
         while self.is_alive and time.monotonic() < end:
@@ -71,7 +71,7 @@ class Holder:
 
 
 def holders(message: str) -> tuple[Holder, ...]:
-    """Who holds the locks that the engine's complaint names."""
+    """Return the holders of the locks that the Pulumi engine's error names."""
     return tuple(
         Holder(match["user"], match["host"], int(match["pid"]), match["at"])
         for match in _HOLDER.finditer(message)
@@ -81,7 +81,7 @@ def holders(message: str) -> tuple[Holder, ...]:
 def _elapsed(text: str) -> timedelta:
     """Return the time that ps(1) gives as `[[DD-]HH:]MM:SS`.
 
-    Of a process that has just started it may give the time less than nothing, as 136 years.
+    ps may compute a negative time for a process that has just started, and prints it as 136 years.
     """
     days, _, clock = text.rpartition("-")
     if int(days or 0) > _LONGEST_DAYS:

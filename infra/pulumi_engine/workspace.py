@@ -1,4 +1,4 @@
-"""Where Pulumi's engine works for one cluster, and how it is started and stopped."""
+"""The Pulumi engine's folders for one cluster, and its start and stop."""
 
 import json
 import os
@@ -41,44 +41,44 @@ _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 
 
 def folder(name: str, target: Target) -> Path:
-    """Where the engine finds the project's settings for the stack, and plans are kept."""
+    """Return the folder with the project's settings for the stack, and with its plans."""
     return target.state / "pulumi-project" / name
 
 
 class Workspace(automation.LocalWorkspace):
-    """A LocalWorkspace that starts the engine for answers alone.
+    """A LocalWorkspace that starts the Pulumi engine as rarely as possible.
 
-    Each start takes 0.2 s of a processor, and 0.15 s more where secrets are to be shown; gpuctl
-    keeps none in Pulumi.
+    Each start takes 0.2 s of CPU time, and 0.15 s more to show secrets; gpuctl keeps none in
+    Pulumi.
     """
 
     pulumi_command: "EngineCommand"
 
     def select_stack(self, stack_name: str) -> None:
-        """Do nothing: every command names its stack, and says when there is none."""
+        """Do nothing: every command names its stack, and reports if it does not exist."""
 
     def export_stack(self, stack_name: str) -> automation.Deployment:
-        """Return the stack's state; what might be secret stays encrypted."""
+        """Return the stack's state; secrets stay encrypted."""
         state = self._ask("stack", "export", "--stack", stack_name)
         return automation.Deployment(
             version=state.get("version"), deployment=state.get("deployment")
         )
 
     def stack_outputs(self, stack_name: str) -> automation.OutputMap:
-        """Return what the last complete update put out."""
+        """Return the outputs of the last complete update."""
         shown = self._ask("stack", "output", "--json", "--stack", stack_name)
         return {name: automation.OutputValue(value, secret=False) for name, value in shown.items()}
 
     def remove_stack(
         self, stack_name: str, force: bool | None = None, preserve_config: bool | None = None
     ) -> None:
-        """Remove the stack's state from the backend, earlier states of it too."""
+        """Remove the stack's state and its earlier states from the backend."""
         del force, preserve_config
         self._run("stack", "rm", "--yes", "--remove-backups", "--stack", stack_name)
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self._run(*arguments))
-        return told
+        answer: dict[str, Any] = json.loads(self._run(*arguments))
+        return answer
 
     def _run(self, *arguments: str) -> str:
         home = {"PULUMI_HOME": self.pulumi_home or ""}
@@ -88,7 +88,7 @@ class Workspace(automation.LocalWorkspace):
 
 
 class Operations(automation.Stack):
-    """A stack whose updates do not ask afterwards what its events have told already."""
+    """A stack that takes its results from events, and not from further starts of the engine."""
 
     workspace: Workspace
 
@@ -97,11 +97,11 @@ class Operations(automation.Stack):
 
     @property
     def engine(self) -> "EngineCommand":
-        """The engine that works for this stack."""
+        """The Pulumi engine that works for this stack."""
         return self.workspace.pulumi_command
 
     def has_settings(self) -> bool:
-        """Return whether a stack of this name was made here, in whatever backend."""
+        """Return whether this machine created a stack of this name, in any backend."""
         try:
             self.workspace.stack_settings(self.name)
         except FileNotFoundError:
@@ -109,16 +109,16 @@ class Operations(automation.Stack):
         return True
 
     def make(self) -> None:
-        """Make the stack if there is none."""
-        with suppress(errors.StackAlreadyExistsError):  # as wanted
+        """Create the stack if there is none."""
+        with suppress(errors.StackAlreadyExistsError):  # nothing to do
             self.workspace.create_stack(self.name)
 
     def outputs(self) -> automation.OutputMap:
-        """Return nothing: see `infra.pulumi_engine.engine_events.Watch.outputs`."""
+        """Return nothing: `infra.pulumi_engine.engine_events.Watch.outputs` has the outputs."""
         return {}
 
     def info(self, show_secrets: bool = True) -> automation.UpdateSummary:
-        """Return a summary of nothing, and read no history."""
+        """Return an empty summary, and read no history."""
         del show_secrets
         return _NO_SUMMARY
 
@@ -134,7 +134,7 @@ _NO_SUMMARY = automation.UpdateSummary(
 
 
 def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
-    """A workspace for the stack `name`, in its own folder, which exists then."""
+    """Return a workspace for the stack `name`; create its folder."""
     kept = backend_folder(target)
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
@@ -148,16 +148,17 @@ def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
 
 
 def _home(name: str, target: Target) -> Path:
-    """Make and return the engine's own folder for the stack.
+    """Create and return the Pulumi engine's home folder for the stack.
 
-    The engine logs each operation there (`logs/`, https://github.com/pulumi/pulumi/pull/23731,
-    3.258.0 has no way to switch it off) and notes the chosen stack: both go with the stack.
-    Plugins weigh hundreds of megabytes: all stacks share them.
+    The Pulumi engine logs each operation there (`logs/`,
+    https://github.com/pulumi/pulumi/pull/23731, 3.258.0 cannot switch it off) and notes the chosen
+    stack. The folder is removed with the stack. Plugins have hundreds of megabytes, so all stacks
+    share them.
     """
     home, plugins = folder(name, target) / "home", cache_home() / "pulumi" / "plugins"
     home.mkdir(parents=True, exist_ok=True)
     plugins.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):  # of an earlier command, or of one that runs too
+    with suppress(FileExistsError):  # an earlier or concurrent command created it
         (home / "plugins").symlink_to(plugins)
     return home
 
@@ -170,13 +171,13 @@ def remove_state(name: str, target: Target) -> None:
 
 
 def remove_folders(name: str, target: Target) -> None:
-    """Remove what this machine keeps for the stack; its state must be gone from the backend."""
+    """Remove the stack's folders on this machine; its state must be gone from the backend."""
     shutil.rmtree(folder(name, target), ignore_errors=True)  # the next `up` clears what stays
     kept = backend_folder(target)
     # `**` would fail on folders of other stacks that end meanwhile.
     for above in ("*", "*/*"):
         for empty in kept.glob(f".pulumi/{above}/{PROJECT}/{name}") if kept else ():
-            with suppress(OSError):  # another client's lock is in it
+            with suppress(OSError):  # it may contain another client's lock
                 empty.rmdir()
 
 
@@ -189,12 +190,12 @@ def backend_folder(target: Target) -> Path | None:
 
 
 def backend_url(target: Target) -> str:
-    """The backend's URL for the engine.
+    """Return the backend's URL for the Pulumi engine.
 
-    In a folder the engine writes a file of attributes beside each file, and not in one piece as
-    the file itself: killed in the middle it leaves an empty one, and then cannot read its state
-    ("failed to load checkpoint: EOF", seen with 3.258.0 on 2026-11-20). `metadata=skip` of
-    gocloud.dev's fileblob leaves the attributes, which Pulumi does not use, away.
+    If the backend is a folder, the Pulumi engine writes a file of attributes for each file. It does
+    not write that file atomically: if it is killed meanwhile, it leaves an empty file, and then
+    cannot read its state ("failed to load checkpoint: EOF", seen with 3.258.0 on 2026-11-20).
+    `metadata=skip` of gocloud.dev's fileblob omits the attributes, which Pulumi does not use.
     """
     url = target.backend_url
     if not url.startswith("file://") or "?" in url:
@@ -203,7 +204,7 @@ def backend_url(target: Target) -> str:
 
 
 def _environment(target: Target) -> dict[str, str]:
-    """What the engine and its plugins see beside the process environment."""
+    """Return the variables that the Pulumi engine and its plugins get in addition to ours."""
     environment = {
         "PULUMI_SKIP_UPDATE_CHECK": "1",
         "PULUMI_BACKEND_URL": backend_url(target),
@@ -217,7 +218,7 @@ def _environment(target: Target) -> dict[str, str]:
         if host not in ("127.0.0.1", "localhost"):
             raise InfraError(
                 f"the provider's address is {target.provider_address}, and must be on loopback",
-                "the engine attaches only to a provider on this machine",
+                "the Pulumi engine can use only a provider on this machine",
             )
         environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
         environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
@@ -225,27 +226,27 @@ def _environment(target: Target) -> dict[str, str]:
 
 
 def _passphrase(path: Path) -> str:
-    """The passphrase of this target's stacks, made at the first use, readable by its owner alone.
+    """Return the passphrase of this target's stacks; create it if missing, for its owner only.
 
-    gpuctl keeps no secret in Pulumi; the engine wants one for every stack all the same.
+    The Pulumi engine requires one for every stack, although gpuctl keeps no secret in Pulumi.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     write_whole(temporary, secrets.token_urlsafe(32))
     try:
-        os.link(temporary, path)  # the first of two clients wins, and never half a file
+        os.link(temporary, path)  # the first of two clients wins, with a complete file
     except FileExistsError:
-        pass  # the other one's is read below
+        pass  # the winner's file is read below
     finally:
         temporary.unlink()
     return path.read_text()
 
 
 class EngineCommand(automation.PulumiCommand):
-    """Pulumi's engine as a process that Ctrl-C stops in order.
+    """The Pulumi engine as a process that Ctrl-C stops in good order.
 
-    It runs in a session of its own, so that Ctrl-C of the terminal reaches only gpuctl. The first
-    is handed on: the engine ends what is under way and writes its state. The second ends it at
-    once. Either way KeyboardInterrupt is raised when the engine has ended.
+    It runs in a separate session, so that the terminal's Ctrl-C reaches only gpuctl, which passes
+    it on. After the first the Pulumi engine finishes its current steps and writes its state; the
+    second ends it at once. Both raise KeyboardInterrupt when the Pulumi engine has ended.
     """
 
     def __init__(self, engine: "Engine") -> None:
@@ -255,7 +256,7 @@ class EngineCommand(automation.PulumiCommand):
         self._is_interrupted = False
 
     def interrupt(self) -> None:
-        """Hand Ctrl-C on to the engine that works in another thread, or that is just started."""
+        """Pass Ctrl-C on to the Pulumi engine in another thread, also if it is just starting."""
         self._is_interrupted = True
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
@@ -268,7 +269,7 @@ class EngineCommand(automation.PulumiCommand):
         on_output: automation.OnOutput | None = None,
         on_error: automation.OnOutput | None = None,
     ) -> automation.CommandResult:
-        """What the engine printed; raises the Automation API's CommandError when it failed."""
+        """Run the Pulumi engine and return its output; raise CommandError if it fails."""
         path = f"{Path(self.command).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(
             [self.command, "--non-interactive", *args],
@@ -304,14 +305,14 @@ class EngineCommand(automation.PulumiCommand):
 
 
 def inherited_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The process environment, without what would contradict credentials that are given."""
+    """Return our environment, without AWS credentials if `given` has some."""
     if "AWS_ACCESS_KEY_ID" not in given:
         return dict(os.environ)
     return {name: value for name, value in os.environ.items() if name not in _OTHER_CREDENTIALS}
 
 
 def _wait(process: "subprocess.Popen[str]") -> bool:
-    """The process has ended; whether Ctrl-C was pressed meanwhile."""
+    """Wait until the process has ended; return whether Ctrl-C was pressed meanwhile."""
     interrupted = False
     while True:
         try:
@@ -326,7 +327,7 @@ def _wait(process: "subprocess.Popen[str]") -> bool:
 def _read(
     stream: IO[str] | None, on_line: automation.OnOutput | None
 ) -> tuple[list[str], threading.Thread]:
-    """The stream's lines, growing until it closes, and the thread that reads them."""
+    """Start a thread that reads the stream until it closes; return its growing lines and it."""
     assert stream is not None
     lines: list[str] = []
 

@@ -267,7 +267,7 @@ def test_doctor_names_what_it_sees_and_what_to_do(tmp_path: Path) -> None:
     cache = checks["pulumi in the cache"]
     assert (cache["seen"], cache["remedy"]) == (
         "none",
-        "the first command that needs it makes it (minutes)",
+        "the first command that needs it installs it (minutes)",
     )
     assert not cache["needed"]
 

@@ -128,9 +128,9 @@ def test_where_nothing_works_one_line_says_what_was_tried(cache: Path) -> None:
     with pytest.raises(InfraError) as caught:
         find_engine(reported.append, ways)
     assert str(caught.value) == (
-        f"Pulumi's engine >= {VERSION} is neither here nor to be had (PATH: no pulumi; cache:"
-        " empty; download: get.pulumi.com gave none (no such host); build: no Go); install it"
-        " (https://www.pulumi.com/docs/install) and have `pulumi` on PATH, or open HTTPS to"
+        f"the Pulumi engine >= {VERSION} is not installed and cannot be installed (PATH: no pulumi;"
+        " cache: empty; download: get.pulumi.com gave none (no such host); build: no Go); put"
+        " `pulumi` on PATH (https://www.pulumi.com/docs/install), or allow HTTPS to"
         " get.pulumi.com or to a Go module proxy (GOPROXY)"
     )
     assert reported[-1].state == "failed"
@@ -178,7 +178,7 @@ def test_an_engine_that_does_not_answer_is_not_kept(
         command(root / "bin" / "pulumi", "v3.1.0")
 
     monkeypatch.setattr(engine_module, "build_engine", make)
-    with pytest.raises(InfraError, match=r"gave an engine that says 3\.1\.0"):
+    with pytest.raises(InfraError, match=r"Pulumi engine has version 3\.1\.0, not 3"):
         find_engine(silent, {"build": engine_module.install_built_engine})
     assert not held(cache).exists()
 
@@ -207,7 +207,7 @@ def test_two_at_once_make_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
         thread.join()
     assert len(made) == 1
     assert sorted(engine.source for engine in found) == ["build", "cache", "cache"]
-    assert details.count("another gpuctl is making it") == 2
+    assert details.count("another gpuctl is installing it") == 2
 
 
 def test_an_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,8 +230,8 @@ def test_a_closed_network_fails_the_download_at_once(
     with pytest.raises(InfraError) as caught:
         download_engine(VERSION, tmp_path, silent)
     assert str(caught.value) == (
-        f"https://get.pulumi.com/releases/sdk/{name} cannot be fetched ([Errno 111] Connection"
-        " refused); open HTTPS to get.pulumi.com"
+        f"https://get.pulumi.com/releases/sdk/{name} cannot be downloaded ([Errno 111] Connection"
+        " refused); allow HTTPS to get.pulumi.com"
     )
     assert time.monotonic() - started < 30
 
@@ -243,17 +243,18 @@ def test_doctor_sees_without_touching(cache: Path, tmp_path: Path) -> None:
         (
             "pulumi on PATH",
             f"{tmp_path}/bin/pulumi 3.100.0",
-            f"upgrade it to >= {VERSION}, or leave it: gpuctl uses its own",
+            f"upgrade it to >= {VERSION}, or ignore it: gpuctl installs its own",
         ),
         (
             "pulumi in the cache",
             "none",
-            "the first command that needs it makes it (minutes)",
+            "the first command that needs it installs it (minutes)",
         ),
         (
             "go",
             f"{tmp_path}/bin/go 1.19.2",
-            "Go 1.26.8 is fetched if the engine must be built (>= 1.25.11 fits)",
+            "gpuctl downloads Go 1.26.8 if it must build the Pulumi engine; >= 1.25.11 on PATH"
+            " would do",
         ),
     ]
     assert not cache.exists()

@@ -115,14 +115,14 @@ def test_another_archive_than_the_pinned_is_removed_and_refused(
         ensure_go(silent)
     assert str(caught.value) == (
         f"file://{module_proxy} is not the pinned file and was removed: sha256 {actual}, not"
-        f" {pinned_sum}; find out who serves another file there, then try again"
+        f" {pinned_sum}; find out which server or proxy sends another file"
     )
     assert list((cache / "go").iterdir()) == []
 
 
 def test_a_proxy_that_is_not_there(cache: Path, module_proxy: Path) -> None:
     module_proxy.unlink()
-    with pytest.raises(InfraError, match=r"\.zip cannot be fetched \(.*No such file") as caught:
+    with pytest.raises(InfraError, match=r"\.zip cannot be downloaded \(.*No such file") as caught:
         ensure_go(silent)
     assert caught.value.hint == "install Go >= 1.25.11, or set GOPROXY to a Go module proxy"
 

@@ -126,7 +126,7 @@ def test_a_release_of_another_layout_is_refused(releases: Path, tmp_path: Path) 
 
 @pytest.mark.usefixtures("releases")
 def test_a_release_without_a_digest_is_not_even_fetched(tmp_path: Path) -> None:
-    with pytest.raises(InfraError, match=r"^no digest is pinned for pulumi-v3\.999\.0-"):
+    with pytest.raises(InfraError, match=r"^no sha256 is pinned for pulumi-v3\.999\.0-"):
         download_engine("3.999.0", tmp_path, silent)
 
 
@@ -151,6 +151,6 @@ def test_a_transfer_that_breaks_off_is_told_as_that(cut_off: str, tmp_path: Path
     with pytest.raises(InfraError) as caught:
         fetch_pinned(cut_off, tmp_path / "file", "file", silent, "try again")
     assert str(caught.value) == (
-        f"{cut_off} cannot be fetched (it ended after 4 of 10 bytes); try again"
+        f"{cut_off} cannot be downloaded (it ended after 4 of 10 bytes); try again"
     )
     assert list(tmp_path.iterdir()) == []

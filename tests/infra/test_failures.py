@@ -42,15 +42,16 @@ def test_a_complaint_without_aws_is_one_line_with_what_to_do() -> None:
     message = "1 error occurred:\n\t* waiting for EC2 Instance (i-1): timeout\n\n"
     assert diagnosed(message) == (
         "node0 (aws:ec2/instance:Instance) failed: waiting for EC2 Instance (i-1): timeout;"
-        " what exists is remembered: run the same command again, or `gpuctl down demo`"
+        " gpuctl keeps a record of what exists: run the same command again to continue, or"
+        " `gpuctl down demo` to remove it"
     )
 
 
 def test_a_missing_plugin_says_how_to_get_it() -> None:
     text = diagnosed("error: no resource plugin 'pulumi-resource-aws' found", urn="")
     assert text == (
-        "no resource plugin 'pulumi-resource-aws' found; let this machine reach Pulumi's download"
-        " site once, or install the plugin by hand"
+        "no resource plugin 'pulumi-resource-aws' found; allow HTTPS to get.pulumi.com for"
+        " one download, or install the plugin by hand"
     )
 
 

@@ -90,7 +90,7 @@ def test_ctrl_c_says_what_exists_and_destroy_removes_it(here: Region, engine: En
         last = process.stdout.read().splitlines()[-1]
     assert last.startswith("Interrupted: interrupted: ")
     assert last.endswith(
-        "run the same command again to go on, or `gpuctl down demo` to remove them"
+        "run the same command again to continue, or `gpuctl down demo` to remove them"
     )
     stack = Stack("demo", here.target, engine)
     assert stack.exists()

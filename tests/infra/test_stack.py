@@ -230,7 +230,7 @@ def test_a_node_that_powered_off_is_made_again(here: Region, stack: Stack) -> No
     before = stack.up(wanted)
     client(here.target).terminate_instances(InstanceIds=[before.nodes[1].instance_id])
     assert changed(stack.preview(wanted)) == {
-        Change("create", INSTANCE, "node1", ("it is gone from AWS and is made again",))
+        Change("create", INSTANCE, "node1", ("it no longer exists in AWS and is created again",))
     }
     after = stack.up(wanted)
     assert after.nodes[0] == before.nodes[0]
@@ -274,7 +274,7 @@ def test_up_does_what_was_planned_or_nothing(here: Region, stack: Stack, engine:
     with pytest.raises(InfraError) as refused:
         stack.up(three)
     assert str(refused.value).startswith("demo has changed since the plan was made: ")
-    assert str(refused.value).endswith("; plan again")
+    assert str(refused.value).endswith("; run the command again to get a new plan")
     assert len(running(here)) == 1 + 4
 
 

@@ -20,5 +20,7 @@ def test_large_user_data_is_compressed_and_always_the_same() -> None:
 
 def test_what_ec2_would_refuse_is_refused_before() -> None:
     noise = random.Random(1).randbytes(40_000).hex()
-    with pytest.raises(InputError, match=r"user data is \d+ bytes compressed, EC2 takes 16384"):
+    with pytest.raises(
+        InputError, match=r"user data has \d+ bytes after compression, EC2 allows 16384"
+    ):
         encode(noise)

@@ -26,7 +26,9 @@ def replacing(*details: str) -> Plan:
             Change("replace", "aws:ec2/subnet:Subnet", "nodes", ("cidrBlock: 1 -> 2",)),
             Change("update", TEMPLATE, "nodes", details),
             *(Change("replace", INSTANCE, f"node{i}", (FORCED,)) for i in range(2)),
-            Change("create", INSTANCE, "node2", ("it is gone from AWS and is made again",)),
+            Change(
+                "create", INSTANCE, "node2", ("it no longer exists in AWS and is created again",)
+            ),
             Change("update", INSTANCE, "bastion", ("tags.a: 1 -> 2",)),
         )
     )
