@@ -304,7 +304,7 @@ def test_a_second_cluster_of_the_name_is_refused(
         capacity=here.capacity,
     )
     other = Stack("demo", elsewhere.target, engine)
-    with pytest.raises(InfraError, match="a cluster of this name exists already"):
+    with pytest.raises(InfraError, match="a cluster of this name already exists"):
         other.up(demo(here))
     other.destroy()
     assert stack.preview(demo(here)).is_empty

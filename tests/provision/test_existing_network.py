@@ -207,8 +207,8 @@ def test_a_vpc_without_a_way_out_or_without_room(target: Target, theirs: Somebod
         f" public address (to a NAT gateway) ({nowhere} have none); route 0.0.0.0/0 to a NAT"
         " gateway, or name another subnet",
         f"network.access is bastion, but {theirs.vpc} has no subnet for the bastion: a public one"
-        " with a free address, in a zone that offers t3.small; use access: ssm, or private with a"
-        " VPN or peering of your own",
+        " with a free address, in a zone that offers t3.small; use access: ssm, or access:"
+        " private with your VPN or VPC peering",
     ]
     small = theirs.private("10.40.2.0/28", theirs.nat(theirs.public("10.40.3.0/28")))
     wide = {"vpc": theirs.vpc, "interfaces": "max-bandwidth"}
@@ -240,8 +240,8 @@ def test_a_full_subnet_is_seen_before_the_launch(
         f"network.subnet: {nodes} has 0 free addresses, 2 nodes need 2; free some, name a larger"
         " subnet, or ask for fewer nodes",
         f"network.access is bastion, but {theirs.vpc} has no subnet for the bastion: a public one"
-        " with a free address, in a zone that offers t3.small; use access: ssm, or private with a"
-        " VPN or peering of your own",
+        " with a free address, in a zone that offers t3.small; use access: ssm, or access:"
+        " private with your VPN or VPC peering",
     ]
 
 
