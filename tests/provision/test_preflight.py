@@ -151,7 +151,7 @@ def test_user_data_that_is_too_long_is_refused_before_anything(target: Target) -
 
     noise = random.Random(1).randbytes(20_000).hex()
     assert complaint(target, setup={"commands": (f"echo {noise}",)}).message.startswith(
-        "user data is "
+        "user data has "
     )
 
 
