@@ -68,9 +68,8 @@ class Stack:
     def start_preview(self) -> Iterator[Callable[[Resolved], Plan]]:
         """Start a preview of a cluster that is not resolved yet; yield a function that finishes it.
 
-        The Pulumi engine starts and reads what exists while the caller resolves the cluster. Call
-        the function with the resolved cluster to get the plan. Without that call the Pulumi engine
-        is stopped, and nothing is planned.
+        The Pulumi engine reads what exists while the caller resolves the cluster and then passes it
+        to that function. Without that call the Pulumi engine is stopped, and nothing is planned.
         """
         watch, wanted = Watch("preview"), Future[Resolved]()
         operations = self._operations()
