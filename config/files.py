@@ -36,7 +36,7 @@ def unwritable(path: Path | str, why: str) -> StateError:
     """Return the complaint about a file of gpuctl's for which its disk has no room."""
     return StateError(
         f"{path} cannot be written: {why}",
-        "make room on that disk; `gpuctl status` tells what exists and bills",
+        "make room on that disk; `gpuctl status` shows what exists and bills",
     )
 
 

@@ -42,7 +42,7 @@ _GOES_ON = (
 
 
 class DamagedState(InfraError):
-    """The engine cannot read its state: a full disk took only the beginning of the file."""
+    """The Pulumi engine cannot read its state: a full disk has cut the file off."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def one_line(message: str) -> str:
 
 
 def complaint(output: str) -> str:
-    """Return what an engine that ended says is wrong, on one line: a full disk before all else."""
+    """Return the error in a Pulumi engine's output, as one line; a full disk comes first."""
     lines = [_FRAME.sub("", line) for line in output.splitlines()]
     for sign in (_NO_ROOM, "error: "):
         for line in lines:

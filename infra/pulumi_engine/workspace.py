@@ -164,7 +164,7 @@ def _home(name: str, target: Target) -> Path:
 
 
 def remove_state(name: str, target: Target) -> None:
-    """Remove the stack's state from a folder, because the engine cannot read it to do that."""
+    """Remove the stack's state from the backend's folder, for a state that Pulumi cannot read."""
     kept = backend_folder(target)
     for path in kept.glob(f".pulumi/stacks/{PROJECT}/{name}.json*") if kept else ():
         path.unlink()

@@ -79,7 +79,7 @@ def test_nothing_runs_that_cannot_be_remembered(
     database = cluster.runs / "runs.sqlite"
     assert str(refused.exception) in {
         f"{path} cannot be written: {why};"
-        " make room on that disk; `gpuctl status` tells what exists and bills"
+        " make room on that disk; `gpuctl status` shows what exists and bills"
         for path, why in (
             (cluster.runs, "No space left on device"),
             (database, "database or disk is full"),
@@ -133,5 +133,5 @@ def test_whatever_has_no_room_is_no_mistake_of_gpuctls(
     assert end.value.code == 1
     assert capsys.readouterr().err == (
         f"gpuctl: error: /state/file cannot be written: {os.strerror(number)};"
-        " make room on that disk; `gpuctl status` tells what exists and bills\n"
+        " make room on that disk; `gpuctl status` shows what exists and bills\n"
     )

@@ -87,6 +87,6 @@ def test_a_damaged_state_names_what_finds_the_rest() -> None:
 
 def test_a_full_disk_says_what_to_do_and_what_bills() -> None:
     assert str(error("demo", Failure("", FULL))) == (
-        f"{FULL}; make room on that disk; `gpuctl status` tells what exists and bills,"
+        f"{FULL}; make room on that disk; `gpuctl status` shows what exists and bills,"
         " `gpuctl down demo` removes it"
     )

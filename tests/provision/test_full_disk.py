@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 FULL = "no space left on device"
-WHAT_BILLS = "make room on that disk; `gpuctl status` tells what exists and bills"
+WHAT_BILLS = "make room on that disk; `gpuctl status` shows what exists and bills"
 DEMO = Cluster.model_validate({"name": "demo", "nodes": 1, "instance_type": "p4d.24xlarge"})
 
 
@@ -110,7 +110,7 @@ def test_what_was_begun_without_room_is_given_back_or_found(
     assert FULL in str(refused.value).lower()
     assert WHAT_BILLS in str(refused.value)
     assert str(refused.value).endswith(
-        "\nwhat exists stays for a look; `gpuctl down demo` removes it"
+        "\nwhat exists is kept for inspection; `gpuctl down demo` removes it"
     )
     # Neither an instance nor a claim on capacity: nothing that bills.
     assert {one.kind for one in find_all(target, "demo")} <= {"placement group"}

@@ -205,7 +205,7 @@ def test_a_full_disk_keeps_the_record_that_was_there(full: Path) -> None:
     path = record.folder("demo", here) / "cluster.json"
     assert str(refused.value) == (
         f"{path} cannot be written: No space left on device;"
-        " make room on that disk; `gpuctl status` lists what exists and bills"
+        " make room on that disk; `gpuctl status` shows what exists and bills"
     )
     assert record.read("demo", here) == a_record()
     assert [one.name for one in path.parent.iterdir()] == ["cluster.json"]
