@@ -24,7 +24,7 @@ from engine.launch_plan import LaunchPlan
 from engine.lines import WholeLines
 from engine.nccl_tests import TableParser
 from engine.record import recorded_events
-from engine.result import ResultOf
+from engine.result import ResultCollector
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 
@@ -65,7 +65,7 @@ async def followed(cluster: LocalCluster, plan: LaunchPlan) -> float:
 def read_journal(runs: Path) -> dict[str, float]:
     """Read the journal as a client does; return seconds, MiB, and the characters of all lines."""
     started, characters = time.monotonic(), 0
-    lines, tables, result = WholeLines(), TableParser(), ResultOf()
+    lines, tables, result = WholeLines(), TableParser(), ResultCollector()
     for event in recorded_events(runs, "endless"):
         tables.feed(event)
         result.see(event)

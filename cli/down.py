@@ -71,7 +71,7 @@ def remove(
     with History(target.runs) as history:
         for run in history.runs():
             if run.cluster == cluster and not run.is_over:
-                history.lose(run.run_id, "its cluster was removed")
+                history.mark_lost(run.run_id, "its cluster was removed")
     return teardown
 
 

@@ -16,7 +16,7 @@ def holder_of(here: "Session", cluster: str, out: "Output") -> "Holder | None":
     import asyncio
 
     from config.errors import InputError, NodeError
-    from engine.holder import holder
+    from engine.holder import find_holder
     from provision.records.record import load_inventory
 
     try:
@@ -24,7 +24,7 @@ def holder_of(here: "Session", cluster: str, out: "Output") -> "Holder | None":
     except (InputError, ValueError):  # it never was ready, or its file is damaged: no head to ask
         return None
     try:
-        return asyncio.run(holder(inventory))
+        return asyncio.run(find_holder(inventory))
     except NodeError as error:
         out.warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
         return None

@@ -82,10 +82,10 @@ def _prune(
     """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
     from cli.terminal import size
     from engine.agent.budget import AGE_S
-    from engine.kept import beyond_budget, kept_runs, remove
+    from engine.kept import remove, runs_over_budget, stored_runs
 
-    kept = kept_runs(runs, entries)
-    removed = beyond_budget(kept, AGE_S if age_s is None else age_s)
+    kept = stored_runs(runs, entries)
+    removed = runs_over_budget(kept, AGE_S if age_s is None else age_s)
     freed = sum(run.size for run in removed)
     for run in removed:
         out.say(f"{run.folder.name:<28} {size(run.size):>9}")

@@ -205,10 +205,10 @@ def _keep_to_budget(runs: Path, out: "Output") -> None:
     """Remove logs of earlier runs beyond what gpuctl keeps; the new run does not fail of it."""
     from cli.terminal import size
     from engine.history import History
-    from engine.kept import beyond_budget, kept_runs, remove
+    from engine.kept import remove, runs_over_budget, stored_runs
 
     with History(runs) as history:
-        removed = beyond_budget(kept_runs(runs, history.runs()))
+        removed = runs_over_budget(stored_runs(runs, history.runs()))
     try:
         remove(removed)
     except GpuctlError as error:
@@ -308,10 +308,10 @@ def destroy(here: "Session", run_id: str, there: "Inventory", out: "Output") -> 
     Raises GpuctlError that says so.
     """
     from cli.down import remove
-    from engine.session import attending
+    from engine.session import prevent_power_off
 
     try:
-        with attending(run_id, there), out.progress() as view:
+        with prevent_power_off(run_id, there), out.progress() as view:
             return remove(here, there.cluster, view)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, what is beside them bills on"

@@ -1,1 +1,1 @@
-"""A run's life: plan, launch, follow, results. Knows nothing of how a cluster came to be."""
+"""A run from its plan to its results. This room does not know how a cluster is created."""

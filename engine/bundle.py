@@ -1,4 +1,4 @@
-"""The agent as one file: a zip application of engine/agent, the same bytes for the same source."""
+"""The agent as one file: a zip application of engine/agent, reproducible from its source."""
 
 import hashlib
 import io
@@ -9,8 +9,8 @@ from importlib import resources
 
 from engine.places import agent_path
 
-# Called by its path, which spares Python a search: then its folder is not yet where imports come
-# from. It is the archive where that is what runs.
+# Python runs this file by its path, so the folder that holds it (or the archive) is not on sys.path
+# yet.
 _MAIN = """\
 import sys
 sys.path.insert(0, __file__.rpartition("/")[0])
@@ -22,25 +22,25 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
 @dataclass(frozen=True)
 class Bundle:
-    """The agent's bytes, and what tells this version from others."""
+    """The agent's bytes, and a digest that identifies this version."""
 
     data: bytes
     digest: str
 
     @property
     def path(self) -> str:
-        """The folder on a node into which it is unpacked; the archive has `.pyz` behind it."""
+        """The folder on a node that has the unpacked agent; the archive's path adds `.pyz`."""
         return agent_path(self.digest)
 
     @property
     def program(self) -> str:
-        """What Python runs there."""
+        """The file on a node that Python runs."""
         return f"{self.path}/__main__.py"
 
 
 @cache
 def agent_bundle() -> Bundle:
-    """The agent of this gpuctl. Stored, not deflated: zlib's output differs between versions."""
+    """Return the agent of this gpuctl; stored, not deflated: zlib's output varies by version."""
     files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b""}
     for source in resources.files("engine.agent").iterdir():
         if source.name.endswith(".py"):

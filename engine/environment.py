@@ -1,7 +1,7 @@
-"""What every process of a run finds in its environment, below and beside what its mode sets.
+"""The environment of every process of a run, except for the variables of its type (engine/modes).
 
-A login's on the node < the network preset < the run's `env` < the role's `env` < what the engine
-owns. A node that differs from the others has only its own numbers and its role's `env`.
+Later sources override earlier ones: a login on the node, the network preset, the run's `env`, the
+role's `env`, the variables that gpuctl owns. Nodes differ only in their numbers and roles.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from nodes.inventory import Inventory
 
 
 def variables_of(run: Run, role: str, preset: Mapping[str, str]) -> Variables:
-    """A node's variables of preset, run and role, the later ones laid over."""
+    """Return a node's variables from preset, run and role; later sources override earlier ones."""
     own = run.roles[role].env if role in run.roles else {}
     merged: dict[str, str | Secret] = {**preset, **run.env, **own}
     return Variables(
@@ -24,10 +24,10 @@ def variables_of(run: Run, role: str, preset: Mapping[str, str]) -> Variables:
 
 
 def node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str, str]:
-    """Dstack's variables for this node, the same as GPUCTL_*, and what only gpuctl has.
+    """Return dstack's variables for this node, the same as GPUCTL_*, and those of gpuctl alone.
 
-    IPs are one per line, in rank order. A type without GPUs has 0, as in dstack
-    (executor.go of dstack's runner, 2026-11-20).
+    IPs are one per line, in rank order. A node without GPUs has 0, as in dstack (executor.go of
+    dstack's runner, 2026-11-20).
     """
     node = job.nodes[rank]
     shared = {

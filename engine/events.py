@@ -1,7 +1,7 @@
-"""What happens in a run, as the journal tells it: one JSON object per line.
+"""The events of a run, as they are in its journal: one JSON object per line.
 
-The agent writes them (engine/agent), the client reads them, and keeps the same lines.
-`time` is seconds since the epoch on the machine where it happened.
+The agent writes them (engine/agent). The client reads them and stores the same lines.
+`time` is in seconds since the epoch, by the clock of the machine where the event happened.
 """
 
 import json
@@ -22,7 +22,7 @@ class RunNode(Value):
 
 
 class RunStarted(Value):
-    """The supervisor has the plan; nodes in rank order."""
+    """The supervisor has the plan. `nodes` are in rank order."""
 
     kind: Literal["run_started"] = "run_started"
     time: float
@@ -46,7 +46,7 @@ class NodeStarted(Value):
 
 
 class NodeReady(Value):
-    """The node is ready for those that wait for it."""
+    """The node is ready: nodes that wait for it may start."""
 
     kind: Literal["node_ready"] = "node_ready"
     time: float
@@ -54,7 +54,7 @@ class NodeReady(Value):
 
 
 class RankStarted(Value):
-    """Rank `process` of a launcher's `size` ranks has begun on the node `rank`."""
+    """A launcher started rank `process` of `size` on the node `rank`."""
 
     kind: Literal["rank_started"] = "rank_started"
     time: float
@@ -64,10 +64,10 @@ class RankStarted(Value):
 
 
 class NetworkSeen(Value):
-    """What output tells about the network that the node `rank` uses, in one line.
+    """A finding about the network that the node `rank` uses, in one line.
 
-    `proof`: it is what the run's preset promises; `warning`: it is not, and the run goes on;
-    `fault`: it is not, and the run fails of it.
+    `proof`: it is the network that the run's preset promises; `warning`: it is not, but the run
+    goes on; `fault`: it is not, and the run fails.
     """
 
     kind: Literal["network_seen"] = "network_seen"
@@ -78,9 +78,9 @@ class NetworkSeen(Value):
 
 
 class OutputJudged(Value):
-    """What output of the node `rank` says against the run, in one line.
+    """A finding about the output of the node `rank`, in one line.
 
-    `warning`: the run goes on and may be done; `fault`: the run ends as failed.
+    `warning`: the run goes on and may end as done; `fault`: the run ends as failed.
     """
 
     kind: Literal["output_judged"] = "output_judged"
@@ -91,7 +91,7 @@ class OutputJudged(Value):
 
 
 class TableWritten(Value):
-    """What a program of nccl-tests wrote on the node `rank` as JSON, without its environment."""
+    """The JSON that a program of nccl-tests wrote on the node `rank`, without its `env`."""
 
     kind: Literal["table_written"] = "table_written"
     time: float
@@ -100,9 +100,9 @@ class TableWritten(Value):
 
 
 class Output(Value):
-    """A line of the job, or a piece of one where `ends_line` is false.
+    """A line of the job's output, or a piece of one if `ends_line` is false.
 
-    `offset` is where it begins in the node's `rank-N.log`, in bytes.
+    `offset` is its position in the node's `rank-N.log`, in bytes.
     """
 
     kind: Literal["output"] = "output"
@@ -115,7 +115,7 @@ class Output(Value):
 
 
 class NodeExited(Value):
-    """The job ended by itself on the node; `exit_code` is 128 + N where signal N ended it."""
+    """The job ended by itself on the node; `exit_code` is 128 + N if signal N ended it."""
 
     kind: Literal["node_exited"] = "node_exited"
     time: float
@@ -125,7 +125,7 @@ class NodeExited(Value):
 
 
 class NodeStopped(Value):
-    """The node's part was ended because the run is over; `reason` says what else was special."""
+    """The supervisor ended the node's job because the run is over; `reason` has details, if any."""
 
     kind: Literal["node_stopped"] = "node_stopped"
     time: float
@@ -134,8 +134,10 @@ class NodeStopped(Value):
 
 
 class NodeInterrupted(Value):
-    """AWS takes the node's spot instance back: `action` (`terminate`, as all of gpuctl's) comes at
-    `at`, in AWS's writing (`2026-11-20T08:22:00Z`).
+    """AWS's notice that it reclaims the node's spot instance.
+
+    `action` is `terminate` for all instances of gpuctl; `at` is its time as AWS writes it
+    (`2026-11-20T08:22:00Z`).
     """
 
     kind: Literal["node_interrupted"] = "node_interrupted"
@@ -146,7 +148,7 @@ class NodeInterrupted(Value):
 
 
 class NodeAnswersAgain(Value):
-    """The node was not heard for `silence_s` seconds, and the run has survived that."""
+    """The node answers again after `silence_s` seconds without a heartbeat; the run goes on."""
 
     kind: Literal["node_answers_again"] = "node_answers_again"
     time: float
@@ -155,7 +157,7 @@ class NodeAnswersAgain(Value):
 
 
 class DiskFull(Value):
-    """A file of the run on the node takes no more; `text` says which, and why. The job goes on."""
+    """A file of the run on the node cannot be written, `text` names it and why; the job goes on."""
 
     kind: Literal["disk_full"] = "disk_full"
     time: float
@@ -164,7 +166,7 @@ class DiskFull(Value):
 
 
 class NodeUnreachable(Value):
-    """The node's worker could not be started, because ssh did not reach the node."""
+    """ssh did not reach the node, so its worker was not started."""
 
     kind: Literal["node_unreachable"] = "node_unreachable"
     time: float
@@ -173,7 +175,7 @@ class NodeUnreachable(Value):
 
 
 class Evidence(Value):
-    """What `source` (a command, a file) showed about a node that was lost, when it was."""
+    """The state of a lost node as `source` (a command or a file) showed it at the time."""
 
     kind: Literal["evidence"] = "evidence"
     time: float
@@ -184,7 +186,7 @@ class Evidence(Value):
 
 
 class NodeLost(Value):
-    """The node's worker is gone without an answer, or did not stop in time."""
+    """The node's worker ended without a report, does not answer, or did not stop in time."""
 
     kind: Literal["node_lost"] = "node_lost"
     time: float
@@ -193,7 +195,7 @@ class NodeLost(Value):
 
 
 class RunFinished(Value):
-    """The run is over, and no node has a process of it."""
+    """The run is over, and no process of it is left on any node."""
 
     kind: Literal["run_finished"] = "run_finished"
     time: float
@@ -204,14 +206,14 @@ class RunFinished(Value):
 
 
 class PoweringOff(Value):
-    """Nobody took over the destruction that the run asks for: the nodes power off."""
+    """The nodes power off, because the run has `on_stop: destroy` and no client destroys them."""
 
     kind: Literal["powering_off"] = "powering_off"
     time: float
 
 
 class SupervisorLost(Value):
-    """The supervisor went without ending the run; the nodes end it by themselves."""
+    """The supervisor ended before the run did; each node ends its part of the run by itself."""
 
     kind: Literal["supervisor_lost"] = "supervisor_lost"
     time: float
@@ -243,9 +245,9 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[Event, Field(discriminator="kin
 
 
 def parse_event(line: str) -> Event | None:
-    """The event of a journal's line; None for a kind that this version does not know.
+    """Return the event of a journal's line; None for a kind that this version does not know.
 
-    ValueError for what is no JSON: a line that broke off.
+    Raises ValueError for a line that is not JSON, such as an incomplete one.
     """
     value = json.loads(line)
     try:

@@ -1,4 +1,4 @@
-"""Runs and their results, kept in SQLite after their fleets are gone."""
+"""The history of runs and their results, in SQLite; it outlives their clusters."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
 class RunRecord(Value):
-    """A run as the history knows it: `running` until its end was seen."""
+    """A run in the history; `running` until a client has seen its end."""
 
     run_id: str
     name: str
@@ -38,12 +38,12 @@ class RunRecord(Value):
 
     @property
     def is_over(self) -> bool:
-        """Whether its end was seen."""
+        """Return whether a client has seen the run's end."""
         return self.status != "running"
 
 
 class KeptFinding(Value):
-    """What output showed: of the network (`network_seen`) or of the numbers (`output_judged`)."""
+    """A finding about the network (`network_seen`) or the numbers (`output_judged`)."""
 
     kind: str
     level: str
@@ -59,7 +59,7 @@ class History:
             runs.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = runs / "runs.sqlite"
         with self._errors():
-            # A second gpuctl that writes is waited for, not failed on.
+            # Wait for another gpuctl that writes, instead of failing.
             self._database = sqlite3.connect(self._path, timeout=30, isolation_level=None)
             self._database.row_factory = sqlite3.Row
             self._database.execute("PRAGMA foreign_keys = ON")
@@ -77,11 +77,11 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """The database is closed."""
+        """Close the database."""
         self._database.close()
 
     def begin(self, plan: LaunchPlan) -> None:
-        """The run is known, as running; a run that is known already stays as it is."""
+        """Add the run as running; leave a run that exists unchanged."""
         self._write(
             "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, 'running', NULL, NULL, '', ?,"
             " NULL, NULL)",
@@ -94,11 +94,11 @@ class History:
         )
 
     def drop(self, run_id: str) -> None:
-        """The run, which never began, is not known any more."""
+        """Delete a run that never started."""
         self._write("DELETE FROM runs WHERE run_id = ?", [(run_id,)])
 
     def finish(self, result: RunResult, cost_usd: float | None = None) -> None:
-        """The run's end is known. A cost that is known already is not forgotten."""
+        """Store the run's result, and the cost if it is given."""
         self._write(
             "UPDATE runs SET status = ?, exit_code = ?, first_failed_rank = ?, reason = ?,"
             " started = ?, ended = ?, cost_usd = coalesce(?, cost_usd) WHERE run_id = ?",
@@ -111,8 +111,8 @@ class History:
             ],
         )
 
-    def lose(self, run_id: str, reason: str) -> None:
-        """The run failed without telling how: its supervisor is gone."""
+    def mark_lost(self, run_id: str, reason: str) -> None:
+        """Mark a running run as failed with exit code 125: its supervisor is gone."""
         self._write(
             "UPDATE runs SET status = 'failed', exit_code = 125, reason = ?, ended = ?"
             " WHERE run_id = ? AND status = 'running'",
@@ -120,13 +120,13 @@ class History:
         )
 
     def set_cost(self, run_id: str, cost_usd: float) -> None:
-        """What the run's cluster cost from its launch to its end is known."""
+        """Store what the run's cluster cost from its launch to its end, in US dollars."""
         self._write("UPDATE runs SET cost_usd = ? WHERE run_id = ?", [(cost_usd, run_id)])
 
     def keep_table(self, run_id: str, number: int, table: Table, first: int = 0) -> None:
-        """The run's table is known, with `table.rows`, of which the first has the number `first`.
+        """Store the run's table and its rows; `first` is the number of the first row.
 
-        What is known already is replaced.
+        Replaces the facts and rows that are stored already.
         """
         facts = table.facts.model_dump_json(exclude_defaults=True)
         self._write("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", [(run_id, number, facts)])
@@ -142,18 +142,18 @@ class History:
         )
 
     def keep_finding(self, run_id: str, number: int, finding: KeptFinding) -> None:
-        """The finding is known; `number` counts those of the run."""
+        """Store the run's finding with this number; leave one that exists unchanged."""
         values = (run_id, number, finding.kind, finding.level, finding.rank, finding.text)
         self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", [values])
 
     def runs(self) -> tuple[RunRecord, ...]:
-        """All runs, newest first."""
+        """Return all runs, newest first."""
         with self._errors():
             found = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
         return tuple(RunRecord.model_validate(dict(row)) for row in found)
 
     def tables(self, run_id: str) -> tuple[Table, ...]:
-        """The run's tables in the order in which they began."""
+        """Return the run's tables in the order in which they began."""
         with self._errors():
             tables = self._database.execute(
                 "SELECT number, facts FROM tables WHERE run_id = ? ORDER BY number", (run_id,)
@@ -173,7 +173,7 @@ class History:
         )
 
     def findings(self, run_id: str) -> tuple[KeptFinding, ...]:
-        """What the run's output showed, in the order in which it was found."""
+        """Return the findings about the run's output, in the order in which they were made."""
         with self._errors():
             found = self._database.execute(
                 "SELECT kind, level, rank, text FROM findings WHERE run_id = ? ORDER BY number",
@@ -182,7 +182,7 @@ class History:
         return tuple(KeptFinding.model_validate(dict(row)) for row in found)
 
     def find(self, run_id_or_name: str) -> RunRecord:
-        """The run with this id, or the newest with this name; InputError names those there are."""
+        """Return the run with this id, else the newest with this name; InputError for neither."""
         runs = self.runs()
         for record in runs:
             if record.run_id == run_id_or_name:
@@ -200,12 +200,12 @@ class History:
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise RunError(
-                f"{self._path} has version {version}, this gpuctl knows {SCHEMA_VERSION}",
+                f"{self._path} has version {version}, this gpuctl reads up to {SCHEMA_VERSION}",
                 "use the newer gpuctl that wrote it",
             )
         while version < SCHEMA_VERSION:
             with self._transaction():
-                # Another process may have done it while this one waited for the lock.
+                # Another process may have upgraded it while this one waited for the lock.
                 version = self._database.execute("PRAGMA user_version").fetchone()[0]
                 if version < SCHEMA_VERSION:
                     for statement in STEPS[version].split(";"):
@@ -219,7 +219,7 @@ class History:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All or nothing, and one writer at a time."""
+        """Write all or nothing, with one writer at a time."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -237,7 +237,7 @@ class History:
                 raise unwritable(self._path, str(error)) from error
             raise RunError(
                 f"{self._path} cannot be used: {error}",
-                "move it away; gpuctl then starts a new history",
+                "move the file away; gpuctl then starts a new history",
             ) from error
 
 

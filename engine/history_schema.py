@@ -1,6 +1,6 @@
-"""The history's tables, and the way from those of an earlier gpuctl.
+"""The history's schema, and the upgrades from the schemas of earlier gpuctls.
 
-Version 1 is that of gpuctl 0.1.0: rows alone, without what their tables said.
+Version 1 is that of gpuctl 0.1.0: rows without the facts about their tables.
 """
 
 SCHEMA_VERSION = 2
@@ -46,4 +46,4 @@ STEPS = {
     0: f"{RUNS};{RESULTS}",
     1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1}",
 }
-"""What makes the present schema of each version; 0 is an empty database."""
+"""The SQL that upgrades each version to the present schema; 0 is an empty database."""

@@ -1,4 +1,4 @@
-"""Which run holds a cluster: the head knows, whatever machine the run was started from."""
+"""The run that holds a cluster. The head knows it, also if another machine started the run."""
 
 import asyncio
 import shlex
@@ -14,21 +14,21 @@ from nodes.inventory import Inventory
 from nodes.ssh import connect
 
 ASK_S = 8.0
-"""How long the head is waited for: through a bastion or Session Manager ssh takes some seconds."""
+"""Seconds to wait for the head: ssh through a bastion or Session Manager takes some seconds."""
 
 
 class Holder(Value):
-    """A run that holds a cluster. `since` is None where its journal does not say when it began."""
+    """A run that holds a cluster. `since` is None if its journal has no start time."""
 
     run_id: str
     since: datetime | None = None
 
 
-async def holder(inventory: Inventory) -> Holder | None:
-    """Ask the head which run holds the cluster; return None where none does.
+async def find_holder(inventory: Inventory) -> Holder | None:
+    """Ask the head which run holds the cluster; return None if there is none.
 
-    The connection is one of its own: no broker stays behind at a cluster that is to go.
-    Raises NodeError where the head has given no answer within ASK_S.
+    Opens a new connection: nodes.kept would leave a broker behind, and callers ask before
+    they destroy the cluster. Raises NodeError if the head does not answer within ASK_S.
     """
     head = inventory.nodes[0]
     where = f"{head.name} ({head.private_ip})"
@@ -38,8 +38,8 @@ async def holder(inventory: Inventory) -> Holder | None:
     except TimeoutError:
         raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
     if done.exit_status != 0:
-        complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise NodeError(f"{where} cannot tell: {complaint}", "")
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise NodeError(f"{where} cannot report its run: {reason}", "")
     run_id, _, began = done.stdout.partition("\n")
     return Holder(run_id=run_id, since=_time(began)) if run_id else None
 
@@ -47,7 +47,7 @@ async def holder(inventory: Inventory) -> Holder | None:
 def _question() -> str:
     """Return the shell command that prints the run's id and the first line of its journal.
 
-    It needs no agent: the one on the head may be of another gpuctl, or none was sent there yet.
+    It uses no agent: the head may have none, or one of another version of gpuctl.
     """
     runs = shlex.quote(runs_folder())
     return (
@@ -61,6 +61,6 @@ def _question() -> str:
 def _time(line: str) -> datetime | None:
     try:
         event = parse_event(line)
-    except ValueError:  # the journal is not there yet, or its disk was full
+    except ValueError:  # the journal does not exist yet, or its disk was full
         return None
     return datetime.fromtimestamp(event.time, UTC) if isinstance(event, RunStarted) else None

@@ -1,4 +1,4 @@
-"""The client's copies of journals, within a budget; results stay in the history."""
+"""The client's copies of journals, and their budget. The history keeps all results."""
 
 import contextlib
 import shutil
@@ -7,34 +7,40 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from config.errors import RunError
-from engine.agent.budget import AGE_S, Kept, beyond, size_of
+from engine.agent.budget import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.history import RunRecord
 
 SIZE = 10 << 30
-"""Bytes that the client keeps of all runs together."""
+"""The budget of the client for all runs, in bytes."""
 
 
-def kept_runs(runs: Path, known: Iterable[RunRecord]) -> list[Kept]:
-    """Return the runs whose journal and evidence are here; those that are over may go."""
+def stored_runs(runs: Path, known: Iterable[RunRecord]) -> list[StoredRun]:
+    """Return the runs with files on this client; only runs that are over are removable."""
     return [
-        Kept(folder, size_of(folder), (record.ended or record.started).timestamp(), record.is_over)
+        StoredRun(
+            folder,
+            folder_size(folder),
+            (record.ended or record.started).timestamp(),
+            record.is_over,
+        )
         for record in known
         if (folder := runs / record.run_id).is_dir()
     ]
 
 
-def beyond_budget(kept: list[Kept], age_s: float = AGE_S) -> list[Kept]:
-    """Return the runs that are older than `age_s`, or too much together, oldest first."""
-    return beyond(kept, SIZE, age_s, time.time())
+def runs_over_budget(kept: list[StoredRun], age_s: float = AGE_S) -> list[StoredRun]:
+    """Return the runs to remove, oldest first: older than `age_s`, or over SIZE in total."""
+    return runs_to_remove(kept, SIZE, age_s, time.time())
 
 
-def remove(kept: Iterable[Kept]) -> None:
-    """Remove journals and evidence of the runs; RunError where this machine does not let us."""
+def remove(kept: Iterable[StoredRun]) -> None:
+    """Remove journals and evidence of the runs; raise RunError if that is not permitted."""
     for run in kept:
         try:
             with contextlib.suppress(FileNotFoundError):  # another gpuctl removes it too
                 shutil.rmtree(run.folder)
         except OSError as error:
             raise RunError(
-                f"{run.folder} cannot be removed: {error.strerror}", "see to the state folder"
+                f"{run.folder} cannot be removed: {error.strerror}",
+                "make the state folder writable",
             ) from error

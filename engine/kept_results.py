@@ -1,4 +1,4 @@
-"""What a run's output showed, put into the history as it comes: tables, and findings."""
+"""Results of a run's output, stored in the history while the run goes on: tables and findings."""
 
 from engine.events import Event, NetworkSeen, Output, OutputJudged
 from engine.history import History, KeptFinding
@@ -6,7 +6,7 @@ from engine.nccl_tests import TableParser
 
 
 class KeptResults:
-    """The results of one run; the same events, seen again, change nothing."""
+    """The results of one run; the same events a second time change nothing."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -15,13 +15,13 @@ class KeptResults:
         self._findings = 0
 
     def see(self, event: Event, history: History) -> None:
-        """Keep what the event shows."""
+        """Store the tables and findings that the event adds."""
         if isinstance(event, (NetworkSeen, OutputJudged)):
             fields = event.model_dump(include={"kind", "level", "rank", "text"})
             history.keep_finding(self._run_id, self._findings, KeptFinding(**fields))
             self._findings += 1
         for number in self._tables.feed(event):
-            # Lines only add rows; a program's own JSON, and the end, may change those before.
+            # Output only adds rows; a program's JSON and the run's end may change earlier ones.
             first = self._rows.get(number, 0) if isinstance(event, Output) else 0
             table = self._tables.table(number, first)
             history.keep_table(self._run_id, number, table, first)

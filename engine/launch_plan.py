@@ -1,6 +1,6 @@
-"""The launch plan: everything that will be executed, as one JSON value made without any I/O.
+"""The launch plan: everything that a run executes, as one JSON value computed without I/O.
 
-What `--dry-run` prints is what the agent on the head node gets; nothing is decided later.
+`--dry-run` prints the plan that the agent on the head node would get; nothing is decided later.
 """
 
 import re
@@ -13,11 +13,11 @@ from config.models import Value
 from config.run.run_file import NcclTests, Run, RunType
 from engine.environment import node_environment, variables_of
 from engine.modes import MODES
-from engine.modes.job import Job, Launch, ReadyPlan, nodes_wanted, roles_of
+from engine.modes.job import Job, Launch, ReadyPlan, node_range, roles_of
 from engine.modes.mpirun import open_mpi_defaults
-from engine.network.presets import choose, network_plan, warnings
+from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
-from engine.order import ordered
+from engine.order import order_nodes
 from engine.places import run_folder
 from engine.rules import Situation, check
 from nodes.inventory import Inventory
@@ -26,9 +26,9 @@ from nodes.inventory import Inventory
 class ImagePlan(Value):
     """The container in which every node's job runs.
 
-    `id` is the image's own hash, by which the nodes start it: empty until they have pulled it.
-    `digest` (`sha256:…`) is its name in the registry, None for an image that came from none.
-    `username` and `password_secret` name who pulls from a private registry, empty for a public one.
+    `id` is the hash of the image, with which the nodes start it; empty until they have pulled it.
+    `digest` (`sha256:…`) is the image's name in the registry, None for an image without a registry.
+    `username` and `password_secret` (a secret's name) are for private registries, else empty.
     """
 
     reference: str
@@ -39,11 +39,11 @@ class ImagePlan(Value):
 
 
 class NodePlan(Value):
-    """What one node executes. `files` are paths on the node and their text.
+    """One node's part of the plan. `files` maps paths on the node to their text.
 
-    `environment` is all that the job finds beside a login's environment, but for the values of
-    `secrets`: they map a variable to the name of the secret that it gets. `processes` is how many
-    ranks a launcher has to start on this node; 0 on every node where nothing counts them.
+    The job's environment is a login's, overridden by `environment`, plus `secrets`, which maps a
+    variable to the name of its secret. `processes` is the number of ranks that a launcher must
+    start on this node; 0 on every node if gpuctl does not check the number.
     """
 
     rank: int
@@ -60,12 +60,12 @@ class NodePlan(Value):
 class LaunchPlan(Value):
     """A run, ready to be executed; `nodes` in rank order, the first is the head.
 
-    `cluster_ips` are all nodes of the cluster, those that this run leaves idle included: what
-    powers off when the run says `destroy` and no client is there to do it. `is_spot`: AWS may take
-    the nodes back. With `workers-done` the run is over when every node whose role is `worker` has
-    exited with 0. `programs` are those of nccl-tests that the commands name, in order.
-    `dashboard` is a URL on the head, as the nodes see it; empty without one. `warnings` are for
-    the person who starts the run.
+    `cluster_ips` are the addresses of all nodes of the cluster, also of those that this run does
+    not use: they power off if `on_stop` is `destroy` and no client destroys the cluster.
+    `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
+    node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
+    the commands name, in order. `dashboard` is a URL on the head, reachable from the nodes; empty
+    if there is no dashboard. gpuctl prints `warnings` to the user who starts the run.
     """
 
     schema_version: int = 2
@@ -89,20 +89,20 @@ class LaunchPlan(Value):
 
 
 def new_run_id(name: str) -> str:
-    """A new id that says which run it is: `nccl-tests-4f2a1c`."""
+    """Return a new id that begins with the run's name: `nccl-tests-4f2a1c`."""
     return f"{name}-{secrets.token_hex(3)}"
 
 
 def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
-    """The plan of `run` on nodes of `inventory`: the head, and those that are next to it.
+    """Return the plan of `run` on nodes of `inventory`: the head and the nodes closest to it.
 
-    Raises InputError with every rule that the run breaks on these nodes (engine/rules.py).
+    Raises InputError with every rule (engine/rules.py) that the run violates on these nodes.
     """
-    most = nodes_wanted(run)[1]
-    chosen = ordered(inventory.nodes, run.order)[:most]
+    most = node_range(run)[1]
+    chosen = order_nodes(inventory.nodes, run.order)[:most]
     nodes = tuple(node.model_copy(update={"rank": rank}) for rank, node in enumerate(chosen))
     roles = roles_of(run, len(nodes))
-    preset = choose(run, nodes)
+    preset = choose_preset(run, nodes)
     under = {**preset.environment(nodes, inventory.instance_type), **open_mpi_defaults(run)}
     variables = tuple(variables_of(run, role, under) for role in roles)
     check(Situation(run, inventory, nodes, preset, variables))
@@ -151,7 +151,7 @@ def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -
 
 
 def _own_names(run: Run) -> dict[str, object]:
-    """The variables that the run file sets, of whatever role."""
+    """Return the variables that the run file sets, for the run or for any role."""
     names: dict[str, object] = dict(run.env)
     for role in run.roles.values():
         names.update(role.env)
@@ -165,7 +165,7 @@ _PROGRAM = re.compile(
 
 
 def _programs(run: Run) -> tuple[str, ...]:
-    """nccl-tests' programs in the order in which the run's commands name them."""
+    """Return the programs of nccl-tests in the order in which the run's commands name them."""
     if isinstance(run, NcclTests):
         return tuple(f"{collective}_perf" for collective in run.collectives)
     own = getattr(run, "commands", None) or ()

@@ -1,7 +1,7 @@
 """Pieces of output joined to the lines that the job printed.
 
-A line that takes its time (a row of nccl-tests at 8 GiB) comes in pieces, so that a person sees
-it grow; what reads lines needs it whole.
+The worker sends a line that takes long (a row of nccl-tests at 8 GiB) in pieces, so that users see
+its progress. Parsers need whole lines.
 """
 
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ from collections.abc import Iterator
 from engine.events import Output
 
 LONGEST = 64 * 1024
-"""Characters of a line; what is longer is cut into lines, so that a job that never ends one is
-read in linear time and in little memory."""
+"""Characters of a line. Longer lines are cut, so that output without line ends takes linear time
+and little memory."""
 
 
 class WholeLines:
-    """Joins pieces per rank and stream.
+    """The unfinished lines of all ranks and streams.
 
-    A carriage return ends a line too: progress bars print nothing else.
+    A carriage return ends a line too: progress bars print no other end.
     """
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, str], _Pieces] = {}
 
     def feed(self, event: Output) -> tuple[Output, ...]:
-        """Return the lines that `event` ends; time and offset are those of their first pieces."""
+        """Return the lines that `event` completes, with time and offset of their first pieces."""
         place = (event.rank, event.stream)
         if place not in self._held:
             if event.ends_line and "\r" not in event.text and len(event.text) <= LONGEST:
@@ -35,14 +35,14 @@ class WholeLines:
         return lines
 
     def rest(self) -> tuple[Output, ...]:
-        """Return what never got an end, each as a line; nothing is held afterwards."""
+        """Return the unfinished lines, and forget them."""
         rest = tuple(pieces.take() for pieces in self._held.values())
         self._held.clear()
         return rest
 
 
 class _Pieces:
-    """The line of one stream that has not ended."""
+    """The unfinished line of one stream."""
 
     def __init__(self) -> None:
         self._first: Output | None = None
@@ -56,7 +56,7 @@ class _Pieces:
     def feed(self, event: Output) -> Iterator[Output]:
         text, offset = event.text, event.offset
         if event.ends_line:
-            text = text.removesuffix("\r")  # of a program that ends its lines with both
+            text = text.removesuffix("\r")  # the program ends its lines with CR LF
         *ended, last = text.split("\r")
         for part in ended:
             yield from self._add(event, part, offset)
@@ -67,7 +67,7 @@ class _Pieces:
             yield self._end(event, offset)
 
     def take(self) -> Output:
-        """The line as it is; it begins anew."""
+        """Return the line so far, and start a new one."""
         assert self._first is not None
         line = self._first.model_copy(update={"text": "".join(self._texts)})
         self._first, self._texts, self._length = None, [], 0
@@ -82,11 +82,11 @@ class _Pieces:
             offset += len(part.encode())
             self._texts.append(part)
             self._length += len(part)
-            if text:  # more than fits: an end that nobody printed
+            if text:  # longer than LONGEST: cut it here
                 yield self._end(event, offset)
 
     def _end(self, event: Output, offset: int) -> Output:
-        """The line, ended; one without text begins where `event` does."""
+        """Return the line, completed; an empty line begins where `event` does."""
         if self._first is None:
             self._first = event.model_copy(update={"offset": offset})
         return self.take().model_copy(update={"ends_line": True})

@@ -1,7 +1,7 @@
-"""The generated halves of docs/modes.md and docs/rdma.md: rules, environment, network presets.
+"""The generated parts of docs/modes.md and docs/rdma.md: rules, environment, network presets.
 
-`python -m engine.mode_reference` writes them from the tables that runs use; a test fails where a
-page differs. What stands above the marker in a page is written by hand and kept.
+`python -m engine.mode_reference` writes them from the tables that runs use. A test fails if a page
+differs. The part above the marker is written by hand and does not change.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,37 +21,37 @@ COUNTS = {
     "torchrun": "ranks",
     "deepspeed": "ranks",
 }
-"""What RANK and WORLD_SIZE number and count in a run, by its type; the others do not set them."""
+"""What RANK and WORLD_SIZE count, by the type of the run; other types do not set them."""
 
 
 def modes_reference() -> str:
-    """The table of rules, and for each type the variables that a run file cannot set."""
+    """Return the table of rules, and for each type the variables that a run file cannot set."""
     return "\n".join([*_rules(), *_counts(), *_environment()])
 
 
 def pages() -> dict[Path, str]:
-    """Each page's generated half."""
+    """Return each page's generated part."""
     return {DOCS / "modes.md": modes_reference(), DOCS / "rdma.md": presets_reference()}
 
 
 def replace_reference(page: str, reference: str) -> str:
-    """The page with everything below its marker replaced."""
+    """Return the page with everything below its marker replaced."""
     return page.partition(MARKER)[0] + MARKER + "\n" + reference
 
 
 def main() -> None:
-    """The pages under docs/ are up to date."""
+    """Write the generated parts of the pages in docs/."""
     for path, reference in pages().items():
         path.write_text(replace_reference(path.read_text(), reference))
 
 
 def _rules() -> Iterator[str]:
     yield "## Rules\n"
-    yield "Checked before anything runs; what a run file alone breaks is in"
+    yield "gpuctl checks them before anything runs. Rules about the run file alone are in"
     yield "[diagnostics.md](diagnostics.md).\n"
     yield "| rule | reason | remedy |"
     yield "| --- | --- | --- |"
-    yield from (f"| {rule.says} | {rule.reason} | {rule.remedy} |" for rule in RULES)
+    yield from (f"| {rule.requirement} | {rule.reason} | {rule.remedy} |" for rule in RULES)
     yield ""
 
 
@@ -67,7 +67,7 @@ def _environment() -> Iterator[str]:
     yield "## Environment of every type\n"
     yield "A run file cannot set these names, nor those of its type below.\n"
     yield from _table(OWNED["task"])
-    for own, names in _alike().items():
+    for own, names in _types_by_variables().items():
         yield f"## Environment of {' and '.join(f'`{name}`' for name in names)}\n"
         yield from _table(own)
     yield "## Defaults of Open MPI\n"
@@ -79,8 +79,8 @@ def _environment() -> Iterator[str]:
     yield ""
 
 
-def _alike() -> dict[tuple[Owned, ...], list[str]]:
-    """What types own beside what all do, and which types those are."""
+def _types_by_variables() -> dict[tuple[Owned, ...], list[str]]:
+    """Return the types by the variables that they own in addition to the common ones."""
     found: dict[tuple[Owned, ...], list[str]] = {}
     for name, rows in OWNED.items():
         own = tuple(row for row in rows if row not in OWNED["task"])

@@ -1,6 +1,6 @@
-"""nccl-tests' tables of a run, collected from its events: what the history keeps and people see.
+"""The tables of nccl-tests of a run, collected from its events for the history and for users.
 
-What is read of a line is engine/agent/tables.py's: the supervisor judges by the same.
+engine/agent/tables.py reads the lines: client and supervisor use the same reader.
 """
 
 from dataclasses import asdict
@@ -20,9 +20,9 @@ from engine.lines import WholeLines
 class Timing(Value):
     """One half of a row: time in microseconds, bandwidths in GB/s.
 
-    `wrong` is how many values were wrong; None where they were not checked, or not counted: older
-    tables say the largest difference instead, `error`. `iterations` is what `-I 1` adds (shortest,
-    longest, 99th percentile in microseconds, spread in percent).
+    `wrong` is the number of wrong values; None if they were not checked or not counted: older
+    versions print the largest difference instead (`error`). `iterations` is what `-I 1` adds
+    (shortest, longest, 99th percentile in microseconds, spread in percent).
     """
 
     time_us: float
@@ -36,7 +36,7 @@ class Timing(Value):
 class Row(Value):
     """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
 
-    `redop` and `root` are None where the table has no such column; `at` is the time that `-S` adds.
+    `redop` and `root` are None if the table has no such column; `at` is the time that `-S` adds.
     """
 
     size: int
@@ -62,12 +62,12 @@ class TestedRank(Value):
 
 
 class Facts(Value):
-    """What a table says beside its rows; `rank` is that of the node that printed it.
+    """The facts of a table besides its rows; `rank` is that of the node that printed it.
 
-    Versions are empty and `flags` are missing where nothing told them (flags: min_bytes, max_bytes,
+    Unknown versions are empty, and unknown flags are missing in `flags` (min_bytes, max_bytes,
     step, factor, warmup, iterations, aggregated, checks, graph, unalign, threads, gpus).
-    `out_of_bounds` and `average_busbw` are None without a footer, `ended_at` is the size at which a
-    table broke off, `lost` how many rows were printed and not found whole.
+    `out_of_bounds` and `average_busbw` are None without a footer. `ended_at` is the size at which
+    an incomplete table ends, `lost` the number of rows that were printed but could not be read.
     """
 
     rank: int
@@ -95,7 +95,7 @@ class Table(Value):
 
 
 class TableParser:
-    """Finds tables in a run's events, in the order in which they began."""
+    """A parser of the tables in a run's events, in the order in which they began."""
 
     def __init__(self) -> None:
         self._lines = WholeLines()
@@ -116,11 +116,11 @@ class TableParser:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All tables so far."""
+        """The tables so far."""
         return tuple(self.table(number) for number in range(len(self._reader.tables)))
 
     def table(self, number: int, first: int = 0) -> Table:
-        """Return the table with this number, as far as it goes, with its rows from `first` on."""
+        """Return the table with this number so far, with its rows from `first` on."""
         table = self._reader.tables[number]
         return Table(facts=_facts(table), rows=tuple(map(_row, table.rows[first:])))
 
@@ -133,10 +133,10 @@ class TableParser:
 
     def _read_json(self, event: TableWritten) -> tuple[int, ...]:
         try:
-            told = read(event.document, event.rank)
-        except (KeyError, TypeError, ValueError, IndexError):  # of a version to come
+            table = read(event.document, event.rank)
+        except (KeyError, TypeError, ValueError, IndexError):  # of a later nccl-tests
             return ()
-        return (self._number(merge(self._reader.tables, told)),)
+        return (self._number(merge(self._reader.tables, table)),)
 
     def _number(self, table: ReadTable) -> int:
         return next(n for n, one in enumerate(self._reader.tables) if one is table)

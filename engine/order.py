@@ -1,6 +1,6 @@
-"""The order of ranks: neighbours in the network next to each other.
+"""The order of ranks: nodes that are close in the network get neighbouring ranks.
 
-A ring or tree over ranks then crosses the upper layers of the network as rarely as can be.
+A ring or tree over the ranks then crosses the upper layers of the network as rarely as possible.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from nodes.inventory import Node
 Order = Literal["topology", "launch"]
 
 
-def ordered(nodes: Sequence[Node], order: Order) -> tuple[Node, ...]:
-    """The nodes in the order of their ranks; the first of them stays first, it is the head.
+def order_nodes(nodes: Sequence[Node], order: Order) -> tuple[Node, ...]:
+    """Return the nodes in the order of their ranks; the first, the head, stays first.
 
-    With `topology` nodes below the same network node are together, at every layer: first those
-    that share the head's lowest one, and nodes of which nobody knows where they are last. Within
+    With `topology`, nodes below the same network node are neighbours, at every layer. Nodes that
+    share the head's lowest network node come first, nodes without a known topology last. Within
     the lowest layer, and with `launch`, the order is that of `nodes`.
 
-    Network nodes come from the top, the last is the instance's own: "Examples for Amazon EC2
-    instance topology" (EC2 User Guide, 2026-11-20).
+    `Node.topology` begins at the top layer; its last entry is the instance's own network node
+    ("Examples for Amazon EC2 instance topology", EC2 User Guide, 2026-11-20).
     """
     if order == "launch" or not nodes:
         return tuple(nodes)
@@ -38,5 +38,5 @@ def ordered(nodes: Sequence[Node], order: Order) -> tuple[Node, ...]:
 
 
 def _prefixes(node: Node) -> tuple[tuple[str, ...], ...]:
-    """The way to the node, layer by layer; a name alone may stand below two upper ones."""
+    """Return the path to each layer of the node; a name alone may occur below two upper nodes."""
     return tuple(node.topology[:depth] for depth in range(1, len(node.topology) + 1))

@@ -1,7 +1,7 @@
-"""Where gpuctl lies on a node."""
+"""The paths of gpuctl's files on a node."""
 
 REMOTE_ROOT = "/var/lib/gpuctl"
-"""Everything of gpuctl on a node: `agent-<hash>/`, `runs/<run-id>/`."""
+"""The folder with all of gpuctl's files on a node: `agent-<hash>/`, `runs/<run-id>/`."""
 
 
 def runs_folder() -> str:
@@ -10,45 +10,45 @@ def runs_folder() -> str:
 
 
 def run_folder(run_id: str) -> str:
-    """The run's folder on every node."""
+    """Return the run's folder on every node."""
     return f"{runs_folder()}/{run_id}"
 
 
 def hostfile_path(run_id: str) -> str:
-    """The run's hostfile on every node."""
+    """Return the path of the run's hostfile on every node."""
     return f"{run_folder(run_id)}/hostfile"
 
 
 def programs_path(run_id: str) -> str:
-    """The folder of `ssh` and `with-env`, which the worker makes for launchers."""
+    """Return the folder of `ssh` and `with-env`, which the worker creates for launchers."""
     return f"{run_folder(run_id)}/bin"
 
 
 def remote_agent_path(run_id: str) -> str:
-    """What launchers call as `ssh HOST words…`: it enters that node's part of the run."""
+    """Return the program that launchers call as `ssh HOST words…` to start words on a node."""
     return f"{programs_path(run_id)}/ssh"
 
 
 def with_env_path(run_id: str) -> str:
-    """What execs its words with the node's environment of the run."""
+    """Return the program that executes its arguments with the node's environment of the run."""
     return f"{programs_path(run_id)}/with-env"
 
 
 def ranks_path(run_id: str) -> str:
-    """The FIFO into which each rank writes `RANK SIZE` when it starts."""
+    """Return the FIFO into which each rank writes `RANK SIZE` when it starts."""
     return f"{run_folder(run_id)}/ranks"
 
 
 def failed_path(run_id: str) -> str:
-    """The FIFO into which a rank writes the status with which it failed."""
+    """Return the FIFO into which a rank that fails writes its exit status."""
     return f"{run_folder(run_id)}/failed"
 
 
 def rank_script_path(run_id: str) -> str:
-    """What a launcher starts in every rank, by bash."""
+    """Return the bash script that a launcher starts in every rank."""
     return f"{run_folder(run_id)}/rank.sh"
 
 
 def agent_path(digest: str) -> str:
-    """The agent's folder on a node: versions lie side by side, so that a run keeps its own."""
+    """Return the agent's folder on a node; each version has its own, so a run keeps its agent."""
     return f"{REMOTE_ROOT}/agent-{digest}"

@@ -1,7 +1,7 @@
-"""The client's copy of a run's journal: what `gpuctl logs` shows after the fleet is gone.
+"""The client's copy of a run's journal, which `gpuctl logs` prints after the cluster is gone.
 
-It is byte for byte a beginning of the journal on the head node, so its length is the place where
-following goes on, and two clients that follow the same run write the same bytes to the same places.
+The copy has the same bytes as the beginning of the journal on the head. So its length is the offset
+from which to follow on, and two clients of the same run write the same bytes to the same offsets.
 """
 
 import os
@@ -22,32 +22,33 @@ class Record:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise RunError(
-                f"{self._path} cannot be written: {error.strerror}", "see to the state folder"
+                f"{self._path} cannot be written: {error.strerror}",
+                "make the state folder writable",
             ) from error
-        # A last line without its end was being written when its client died.
+        # An incomplete last line is from a client that died while it wrote the line.
         self.offset = _whole_lines_length(self._path)
 
     def append(self, line: str) -> None:
-        """The line is in the copy, at `offset`, which is now behind it."""
+        """Write the line at `offset`, and advance `offset`."""
         data, written = line.encode() + b"\n", 0
         try:
-            while written < len(data):  # a disk that becomes full takes the beginning
+            while written < len(data):  # a disk that becomes full accepts only a part
                 written += os.pwrite(self._file, data[written:], self.offset + written)
         except OSError as error:
             raise RunError(
-                f"{self._path} cannot be written: {error.strerror}", "make room on the disk"
+                f"{self._path} cannot be written: {error.strerror}", "free space on the disk"
             ) from error
         self.offset += len(data)
 
     def close(self) -> None:
-        """The file is closed."""
+        """Close the file."""
         os.close(self._file)
 
 
 def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
-    """Events of the copy, as far as it goes; nothing for a run that is not here.
+    """Yield the events of the copy; none for a run without a copy.
 
-    RunError where the file is not what gpuctl wrote.
+    Raises RunError if the file is damaged.
     """
     path = runs / run_id / "journal.jsonl"
     if not path.exists():
@@ -60,27 +61,28 @@ def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
                 event = parse_event(line)
             except ValueError as error:
                 raise RunError(
-                    f"{path} is damaged: {error}", "remove it; following the run fetches it again"
+                    f"{path} is damaged: {error}",
+                    f"remove the file; `gpuctl logs {run_id} -f` fetches it again",
                 ) from error
             if event is not None:
                 yield event
 
 
 def evidence_folder(runs: Path, run_id: str) -> Path:
-    """Return the folder with what was seen of lost nodes; it exists only where a node was lost."""
+    """Return the folder with the evidence about lost nodes; it exists only if a node was lost."""
     return runs / run_id / "evidence"
 
 
 def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
-    """Write what `source` showed of a lost node to a file of its own: `NODE/SOURCE.txt`."""
-    # Both names came from a machine on which the job was root: no path, only a name.
+    """Write the evidence that `source` showed about a lost node to `NODE/SOURCE.txt`."""
+    # Both names come from a machine on which the job was root, so only their last part is used.
     path = folder / Path(node).name / f"{Path(source).name}.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(
-            f"{path} cannot be written: {error.strerror}", "make room on the disk"
+            f"{path} cannot be written: {error.strerror}", "free space on the disk"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""How a run ended."""
+"""The result of a run, collected from its events."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -13,13 +13,12 @@ LAST_LINES = 20
 
 
 class RunResult(Value):
-    """How a run ended.
+    """The result of a run.
 
-    `exit_code` is the job's own where the job failed (128 + N for signal N), 0 when done, 130
-    when stopped, 124 when a time limit was reached, 125 when a node failed, 1 when other ranks
-    started than were planned, or on another network, and when data were wrong. `last_lines` are
-    those of the node that failed first, of both streams as they came. `warnings` are what
-    output showed that fails no run.
+    `exit_code` is 0 for done, 130 for stopped, the job's own (128 + N for signal N) if the job
+    failed, 124 if a time limit was reached, 125 if a node failed, and 1 if the ranks or the
+    network were not as planned or data were wrong. `last_lines` are those of the node that failed
+    first, of both streams in order of arrival. `warnings` are findings that do not fail the run.
     """
 
     run_id: str
@@ -34,8 +33,8 @@ class RunResult(Value):
     ended: datetime
 
 
-class ResultOf:
-    """Collects a run's events into its result."""
+class ResultCollector:
+    """A collector of a run's events that computes the result."""
 
     def __init__(self) -> None:
         self._lines = WholeLines()
@@ -45,7 +44,7 @@ class ResultOf:
         self._finished: RunFinished | None = None
 
     def see(self, event: Event) -> None:
-        """The event counts."""
+        """Add the event."""
         if isinstance(event, RunStarted):
             self._started = event
         elif isinstance(event, RunFinished):
@@ -56,7 +55,7 @@ class ResultOf:
             self._keep(self._lines.feed(event))
 
     def result(self) -> RunResult | None:
-        """The result, or None as long as the run is not over."""
+        """Return the result, or None as long as the run is not over."""
         if self._started is None or self._finished is None:
             return None
         self._keep(self._lines.rest())

@@ -1,14 +1,14 @@
-"""A run file's commands as one bash script."""
+"""Bash scripts of a run: the run file's commands, and the lines that gpuctl adds to them."""
 
 import shlex
 from collections.abc import Sequence
 
 from engine.places import failed_path, ranks_path
 
-# The status that the entry ended with is read before anything else can change it. Neither `set -e`
-# nor `pipefail` is used: an entry may have control flow of its own, in which a failing command is
-# an answer, and `yes | head` is fine (docs/decisions/209). So a part of a pipe that failed while
-# the pipe did not is reported, but for 141: its reader had enough.
+# `$?` is read first, because every other command would change it. The script sets neither `-e` nor
+# `pipefail`: an entry may use a failing command as a condition, and `yes | head` is correct
+# (docs/decisions/209). If a part of a pipe fails and the pipe does not, the script prints a
+# warning. It ignores status 141 (SIGPIPE): the reader of that part ended first.
 _HEAD = r"""gpuctl_next() {
   local status=$1 entry=$2 part=0 of
   shift 2
@@ -29,39 +29,41 @@ WAIT = "exec sleep infinity\n"
 
 
 def job_script(commands: Sequence[str]) -> str:
-    """Entries run in order in one bash; the first that ends with a failure ends the job with it.
+    """Return a script that runs the entries in order in one bash, up to the first that fails.
 
-    Variables, functions and the folder carry over from entry to entry.
+    The job ends with the status of that entry. Variables, functions and the working directory
+    carry over from entry to entry.
     """
-    # The empty line ends an entry whose last line ends in a backslash.
+    # The empty line is needed after an entry that ends with a backslash.
     return _HEAD + "".join(
         f'{command.rstrip()}\n\ngpuctl_next $? {entry} "${{PIPESTATUS[@]}}"\n'
         for entry, command in enumerate(commands, 1)
     )
 
 
-def tell_rank(run_id: str, rank: str, size: str) -> str:
-    """A line of a rank's script: the run learns that it started, and of how many it is one.
+def report_rank(run_id: str, rank: str, size: str) -> str:
+    """Return the script line with which a rank reports its number and the world size.
 
-    `rank` and `size` are bash words. A launcher that ignored its hostfile is found out by it.
+    `rank` and `size` are bash words. With these reports gpuctl notices a launcher that ignores
+    its hostfile.
     """
-    # Opened for reading too, a FIFO does not wait for a reader.
+    # Opening a FIFO for reading and writing (1<>) does not wait for a reader.
     return f'printf "%s %s\\n" "{rank}" "{size}" 1<>{shlex.quote(ranks_path(run_id))}\n'
 
 
-def tell_failure(run_id: str) -> str:
-    """A line of a rank's script: where the rank fails its node's job ends, with its status."""
+def report_failure(run_id: str) -> str:
+    """Return the script line with which a rank that fails ends its node's job with its status."""
     path = shlex.quote(failed_path(run_id))
-    tell = f'gpuctl_status=$?; [ "$gpuctl_status" = 0 ] || echo "$gpuctl_status" 1<>{path}'
-    return f"trap {shlex.quote(tell)} EXIT\n"
+    report = f'gpuctl_status=$?; [ "$gpuctl_status" = 0 ] || echo "$gpuctl_status" 1<>{path}'
+    return f"trap {shlex.quote(report)} EXIT\n"
 
 
-def until_failure(run_id: str, launcher: str = "") -> str:
-    """A script that ends with the launcher, or with the first of the node's ranks that fails.
+def run_until_failure(run_id: str, launcher: str = "") -> str:
+    """Return a script that ends when the launcher ends or a rank of this node fails.
 
-    Launchers notice late that a rank has failed while the others wait for it: horovodrun and
-    DeepSpeed's never where these do not end, torchrun of PyTorch 1.13 after 5 minutes. Without a
-    launcher the script waits for ranks that are started from another node.
+    Launchers can be late to notice that a rank has failed while others wait for it: torchrun of
+    PyTorch 1.13 takes 5 minutes; horovodrun and DeepSpeed never do if the others do not end.
+    Without a launcher the script waits for ranks that another node starts here.
     """
     path = shlex.quote(failed_path(run_id))
     begin = f"mkfifo -m 600 {path} && exec 9<>{path} || exit\n"
@@ -69,14 +71,14 @@ def until_failure(run_id: str, launcher: str = "") -> str:
     return f'{begin}{run}read -r gpuctl_status <&9\nexit "$gpuctl_status"\n'
 
 
-def call(*words: str) -> str:
-    """Words as bash reads them, each as it is."""
+def quote_words(*words: str) -> str:
+    """Return the words as one line of bash, quoted."""
     return shlex.join(words)
 
 
-def require(program: str, product: str) -> str:
-    """Lines that end the job with bash's own status where a program is missing, saying so."""
-    text = f"the image or the nodes' setup has to bring {product}"
+def require_program(program: str, product: str) -> str:
+    """Return script lines that end the job with 127 and a message if a program is missing."""
+    text = f"install {product} in the image or on the nodes"
     return (
         f"if ! command -v {program} >/dev/null; then\n"
         f'  echo "gpuctl: $GPUCTL_NODE_NAME has no {program}; {text}" >&2\n'
@@ -85,6 +87,6 @@ def require(program: str, product: str) -> str:
     )
 
 
-def without(names: Sequence[str]) -> str:
-    """A line after which programs are started without these variables; nothing for none."""
+def unset_variables(names: Sequence[str]) -> str:
+    """Return a script line that unsets the variables; an empty text if there are none."""
     return f"unset {' '.join(names)}\n" if names else ""

@@ -1,4 +1,4 @@
-"""Secrets of a run: looked up on the client when it starts, never written down by gpuctl."""
+"""Secrets of a run. The client reads them when the run starts; gpuctl never stores them."""
 
 import os
 import re
@@ -13,23 +13,24 @@ _CREDENTIALS = re.compile(
     r"|KUBECONFIG|PGPASSWORD|(GITHUB|GH|GITLAB|NPM|NODE_AUTH|PYPI|TWINE|CARGO|SLACK)_.*",
     re.IGNORECASE,
 )
-"""Names under which people keep what opens their accounts and machines, and no job's data."""
+"""Names of variables that give access to the user's own accounts and machines."""
 
 
 def credentials(plan: LaunchPlan) -> tuple[str, ...]:
-    """Return the secrets of the plan that this process's environment has for the person's own use.
+    """Return the plan's secrets that are the user's own credentials in this environment.
 
-    Whoever wrote the run file may be a stranger. What is in a file of gpuctl's is there for runs.
+    The run file may be from a stranger, so the user must agree to send them. Secrets in gpuctl's
+    own files are not included: they are meant for runs.
     """
     wanted = (name for name in _names(plan) if name in os.environ)
     return tuple(name for name in wanted if _CREDENTIALS.fullmatch(name))
 
 
 def resolve(plan: LaunchPlan) -> dict[str, str]:
-    """The value of every secret that the plan names: nodes' variables, and the image's password.
+    """Return the value of every secret that the plan names, also the image's password.
 
-    A variable of this process's environment, else the file `secrets/NAME` in config_home(). Raises
-    InputError where neither is there, or where the file is not for its owner's eyes alone.
+    A value is from this process's environment, else from the file `secrets/NAME` in config_home().
+    Raises InputError if neither exists, or if other users have access to the file.
     """
     return {name: look_up(name) for name in _names(plan)}
 
@@ -42,15 +43,15 @@ def _names(plan: LaunchPlan) -> list[str]:
 
 
 def look_up(name: str) -> str:
-    """The value of one secret; see `resolve`. A file's last line end is not part of it."""
+    """Return the value of one secret, see `resolve`; without the line end of a file's last line."""
     value, place = os.environ.get(name), "your environment"
     if value is None:
         path = config_home() / "secrets" / name
         value, place = _read(name, path), str(path)
     if not value:
-        raise InputError(f"secret {name} is empty in {place}", "give it its value")
+        raise InputError(f"secret {name} is empty in {place}", "set it to a value")
     if "\0" in value:
-        raise InputError(f"secret {name} has a NUL character in {place}", "write it as text")
+        raise InputError(f"secret {name} has a NUL character in {place}", "remove that character")
     return value
 
 
@@ -59,15 +60,17 @@ def _read(name: str, path: Path) -> str:
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
             raise InputError(
-                f"secret {name}: {path} is open to others (mode {mode:04o})",
-                f"`chmod 600 {path}`, and take the value for known",
+                f"secret {name}: {path} is accessible to other users (mode {mode:04o})",
+                f"`chmod 600 {path}`, and rotate the secret: others may have read it",
             )
         return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except FileNotFoundError as error:
         raise InputError(
             f"secret {name} is neither in your environment nor in {path}",
-            f"`export {name}=…`, or write it into that file with mode 600",
+            f"`export {name}=…`, or write the value into that file with mode 600",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"secret {name}: {path} cannot be read: {reason}", "mend it") from error
+        raise InputError(
+            f"secret {name}: {path} cannot be read: {reason}", "correct the file"
+        ) from error

@@ -1,7 +1,7 @@
-"""A run from the client's side: ship the agent, start the supervisor, follow its journal.
+"""The client's side of a run: send the agent, start the supervisor, follow its journal.
 
-Once the supervisor runs, the client may die, sleep or change: whoever follows next goes on where
-the local copy of the journal ends.
+Once the supervisor runs, the run no longer needs the client. The next client that follows the run
+reads on from where the local copy of the journal ends.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from engine.kept_results import KeptResults
 from engine.launch_plan import LaunchPlan
 from engine.places import run_folder
 from engine.record import Record, evidence_folder, recorded_events, write_evidence
-from engine.result import ResultOf, RunResult
+from engine.result import ResultCollector, RunResult
 from nodes.answers import Completed
 from nodes.inventory import Inventory
 from nodes.kept import KeptConnections, connect
@@ -40,20 +40,20 @@ from nodes.kept import KeptConnections, connect
 OnEvent = Callable[[Event], None]
 
 RECONNECT_S = 300
-"""How long a head that does not answer is tried; the run goes on there meanwhile."""
+"""Seconds to retry a head that does not answer; the run goes on there meanwhile."""
 STOP_S = 60
-"""How long a stopping run is waited for: its nodes are given up after 30 s."""
-TAKEN_BACK_S = 60
-"""How long a head is tried after AWS was to take its spot instance back."""
+"""Seconds to wait for a run to stop: its supervisor gives its nodes up after 30 s."""
+INTERRUPTED_HEAD_S = 60
+"""Seconds to retry a head after the time at which AWS announced to reclaim its spot instance."""
 _START_S = 120
 _CALL_S = 30
 _RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
 _BUSY = 3  # BUSY in engine/agent/main.py
-_NO_AGENT = 97  # of our own command line; the agent itself ends with 0 to 3
+_NO_AGENT = 97  # from the command in `_start`; the agent itself ends with 0 to 3
 
 
 class RunGoesOn(RunError):
-    """The run goes on, and its client cannot follow it any more: it is nothing to destroy."""
+    """An error of the client alone: the run goes on, so its cluster must not be destroyed."""
 
     def __init__(self, plan: LaunchPlan, why: str) -> None:
         run, cluster = plan.run_id, plan.cluster
@@ -66,11 +66,11 @@ class RunGoesOn(RunError):
 
 
 class RunLost(RunError):
-    """The run has no result: its supervisor, or the head, is gone."""
+    """A run that has no result, because its supervisor or its head is gone."""
 
 
 class ClusterBusy(RunError):
-    """Another run holds the cluster; this one did not begin, and nothing of the cluster changed."""
+    """A cluster that another run holds: this run did not start, and the cluster is unchanged."""
 
 
 async def run(
@@ -80,13 +80,15 @@ async def run(
     on_event: OnEvent,
     secrets: Mapping[str, str] = MappingProxyType({}),
 ) -> RunResult:
-    """The run is over, nothing of it runs on any node, and its record is in `runs`.
+    """Run the plan to its end and return its result; record it in the folder `runs`.
 
-    `secrets` has the values of those that the plan names (engine/secrets.py).
-    Ctrl-C (cancellation) stops the run on the nodes, and its result is returned. Where the plan
-    says `destroy`, the caller has to do it, see `attending`.
-    Raises NodeError or RunError when the engine itself fails; ClusterBusy and RunGoesOn among them
-    say that there is nothing to destroy. Interrupted when a run that was told to stop did not.
+    On return no process of the run is left on any node. `secrets` maps the names in the plan to
+    their values (engine/secrets.py). Cancellation (Ctrl-C) stops the run on the nodes and returns
+    its result. If the plan has `on_stop: destroy`, the caller has to destroy the cluster, within
+    `prevent_power_off`.
+    Raises NodeError or RunError when gpuctl fails. Two kinds of RunError, ClusterBusy and
+    RunGoesOn, mean that the cluster must not be destroyed. Raises Interrupted when a run did not
+    stop in time.
     """
     session = _Session(plan.run_id, inventory, runs, on_event)
     started = asyncio.Event()
@@ -100,22 +102,23 @@ async def run(
     try:
         result = await asyncio.shield(living)
     except asyncio.CancelledError:
-        _forgive_cancellation()
+        _clear_cancellation()
         result = await session.interrupt(living, started)
     except (RunLost, ClusterBusy):
         raise
     except Exception as error:
-        if not session.was_asked:
+        if not session.start_requested:
             raise
-        why = "nobody reads its output" if isinstance(error, BrokenPipeError) else _in_words(error)
+        why = "nobody reads its output" if isinstance(error, BrokenPipeError) else _describe(error)
         raise RunGoesOn(plan, why) from error
     return result
 
 
 async def follow(run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> RunResult:
-    """The run is over; `on_event` saw every event from its beginning, recorded ones first.
+    """Follow the run to its end and return its result.
 
-    Cancellation leaves the run alone.
+    `on_event` gets every event from the run's beginning, recorded ones first. Cancellation does
+    not stop the run.
     """
     return await _Session(run_id, inventory, runs, on_event).follow()
 
@@ -123,10 +126,11 @@ async def follow(run_id: str, inventory: Inventory, runs: Path, on_event: OnEven
 async def stop(
     run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent = lambda _: None
 ) -> RunResult:
-    """The run was stopped, or had ended before; nothing of it runs on any node.
+    """Stop the run, if it has not ended, and return its result.
 
-    Where the run says `destroy`, its nodes power off a minute later, unless the caller destroys
-    the cluster, see `attending`.
+    On return no process of the run is left on any node. If the run has `on_stop: destroy`, its
+    nodes power off a minute later, unless the caller destroys the cluster within
+    `prevent_power_off`.
     """
     session = _Session(run_id, inventory, runs, on_event)
     await _call(inventory, run_id, "stop")
@@ -134,22 +138,27 @@ async def stop(
         async with asyncio.timeout(STOP_S):
             return await session.follow()
     except TimeoutError as error:
-        raise RunError(*session.not_stopping()) from error
+        raise RunError(*session.stop_failure()) from error
 
 
 @contextlib.contextmanager
-def attending(run_id: str, inventory: Inventory) -> Iterator[None]:
-    """Keep the run's nodes from powering off: the caller destroys the cluster meanwhile.
+def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
+    """Keep the run's nodes powered on while the caller destroys the cluster.
 
-    When that fails, or the caller dies, they power off after LEASE_S of the supervisor's.
+    Acknowledge to the supervisor every _RENEW_S seconds. When that ends, because the caller is
+    done or has died, the nodes power off after LEASE_S (engine/agent/supervisor.py).
     """
     ended = threading.Event()
 
     async def renew() -> None:
-        from nodes.ssh import connect as connect_anew  # a kept connection would outlive the cluster
+        from nodes.ssh import (
+            connect as connect_anew,
+        )  # not nodes.kept: its broker would outlive the cluster
 
         while not ended.is_set():
-            with contextlib.suppress(NodeError):  # parts of the way there are gone
+            with contextlib.suppress(
+                NodeError
+            ):  # parts of the path to the head are removed already
                 async with connect_anew(inventory) as connections:
                     while not ended.is_set():
                         await connections.run(
@@ -168,21 +177,21 @@ def attending(run_id: str, inventory: Inventory) -> Iterator[None]:
 
 
 class _Session:
-    """One client's view of one run."""
+    """One client's connection to one run."""
 
     def __init__(self, run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> None:
         self._run_id, self._inventory, self._runs = run_id, inventory, runs
         self._on_event = on_event
         self._head = inventory.nodes[0]
-        self._result_of = ResultOf()
+        self._collector = ResultCollector()
         self._results = KeptResults(run_id)
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
-        self.was_asked = False
-        """True once the head was asked to start the run, which may run then whatever came back."""
+        self.start_requested = False
+        """True once the head was asked to start the run: it may be active even after an error."""
 
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
-        """The supervisor runs on the head, and has plan and secrets; the history knows the run."""
+        """Start the supervisor on the head with plan and secrets; add the run to the history."""
         with History(self._runs) as history:
             history.begin(plan)
             try:
@@ -192,24 +201,24 @@ class _Session:
                 raise
 
     async def follow(self) -> RunResult:
-        """The run is over; events were seen, rows and result are in the history."""
+        """Follow the run to its end, and store its tables, findings and result in the history."""
         with (
             History(self._runs) as history,
             contextlib.closing(Record(self._runs, self._run_id)) as record,
         ):
             for event in recorded_events(self._runs, self._run_id):
                 self._see(event, history)
-            result = self._result_of.result() or await self._follow_head(record, history)
+            result = self._collector.result() or await self._follow_head(record, history)
             history.finish(result)
             return result
 
     async def interrupt(
         self, living: asyncio.Future[RunResult], started: asyncio.Event
     ) -> RunResult:
-        """The run was told to stop, and `living`, which follows it, has its result."""
+        """Stop the run and return the result of `living`, the task that follows it."""
         try:
             async with asyncio.timeout(STOP_S):
-                # A start under way cannot be called back: it is waited for, then stopped.
+                # A start that is under way cannot be revoked: wait for it, then stop the run.
                 starting = asyncio.ensure_future(started.wait())
                 either: list[asyncio.Future[Any]] = [starting, living]
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -218,32 +227,33 @@ class _Session:
                     await _call(self._inventory, self._run_id, "stop")
                 return await asyncio.shield(living)
         except TimeoutError as error:
-            raise Interrupted(*self.not_stopping()) from error
+            raise Interrupted(*self.stop_failure()) from error
         finally:
             living.cancel()
 
-    def not_stopping(self) -> tuple[str, str]:
-        """Message and hint for a run that goes on although it was told to stop."""
+    def stop_failure(self) -> tuple[str, str]:
+        """Return message and hint for a run that did not stop in time."""
         return (
             f"run {self._run_id} did not end within {STOP_S} s of being stopped",
-            f"try `gpuctl stop {self._run_id}` again, or `gpuctl down {self._inventory.cluster}`",
+            f"try `gpuctl stop {self._run_id}` again, or remove the cluster with"
+            f" `gpuctl down {self._inventory.cluster}`",
         )
 
     async def _start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         bundle, head = agent_bundle(), self._head
         used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
         async with connect(self._inventory) as connections:
-            # Environment and secrets go through stdin: arguments are seen by everybody.
+            # Environment and secrets go through stdin: every user of the machine can see arguments.
             start = shlex.join(["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)])
             command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
             text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
-            self.was_asked = True
+            self.start_requested = True
             done = await connections.run(head, command, stdin=text, timeout=_START_S)
-            if done.exit_status == _NO_AGENT:  # this head has run nothing of this gpuctl yet
+            if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet
                 done = await self._ship(connections, bundle)
                 if done.exit_status == 0:
                     done = await connections.run(head, command, stdin=text, timeout=_START_S)
-        self.was_asked = done.exit_status == 0
+        self.start_requested = done.exit_status == 0
         if done.exit_status == _BUSY:
             other = json.loads(done.stdout)["busy"]
             raise ClusterBusy(
@@ -251,14 +261,14 @@ class _Session:
                 f"wait for it (`gpuctl logs {other} -f`) or stop it (`gpuctl stop {other}`)",
             )
         if done.exit_status != 0:
-            complaints = done.stderr.strip().splitlines() or ["it said nothing"]
+            errors = done.stderr.strip().splitlines() or ["no reason given"]
             raise RunError(
-                f"{head.name} ({head.private_ip}) cannot start the run: {complaints[-1]}",
-                f"look at it with `gpuctl ssh {plan.cluster} {head.name}`",
+                f"{head.name} ({head.private_ip}) cannot start the run: {errors[-1]}",
+                f"log in with `gpuctl ssh {plan.cluster} {head.name}` to find out why",
             )
 
     async def _ship(self, connections: KeptConnections, bundle: Bundle) -> Completed:
-        """Put the agent on the head: unpacked for itself, and as an archive for the others."""
+        """Copy the agent to the head: unpacked for the head, as an archive for the other nodes."""
         archive = f"{bundle.path}.pyz"
         await connections.put(self._head, bundle.data, archive, 0o644)
         unpack = f"umask 022; {receive_agent(bundle.path, bundle.data)}"
@@ -266,7 +276,7 @@ class _Session:
         return await connections.run(self._head, command, timeout=_CALL_S)
 
     async def _follow_head(self, record: Record, history: History) -> RunResult:
-        """Follows the head's journal through lost connections, to the run's end."""
+        """Follow the head's journal to the run's end; reconnect after lost connections."""
         heard, pause = time.monotonic(), 1.0
         while True:
             before = record.offset
@@ -275,40 +285,40 @@ class _Session:
             except NodeError as error:
                 if record.offset != before:
                     heard, pause = time.monotonic(), 1.0
-                self._give_up_head_taken_back(history)
+                self._check_head_interruption(history)
                 if time.monotonic() - heard > RECONNECT_S:
                     raise NodeError(
                         f"the head does not answer: {error.message}",
-                        f"if it lives the run goes on: `gpuctl logs {self._run_id} -f`",
+                        f"if it works, the run goes on: try `gpuctl logs {self._run_id} -f` again",
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 15.0)
 
-    def _give_up_head_taken_back(self, history: History) -> None:
-        """RunError where the head does not answer because AWS has taken it back."""
+    def _check_head_interruption(self, history: History) -> None:
+        """Raise RunLost if AWS has announced to reclaim the head and the announced time is over."""
         notice = self._head_notice
         if notice is None:
             return
         try:
             end = datetime.fromisoformat(notice.at).timestamp()
-        except ValueError:  # no time that we can read: it is tried as any other
+        except ValueError:  # an unknown format of time: retry as for any other head
             return
-        if time.time() > end + TAKEN_BACK_S:
-            raise self._taken_back(history, notice)
+        if time.time() > end + INTERRUPTED_HEAD_S:
+            raise self._record_interruption(history, notice)
 
-    def _taken_back(self, history: History, notice: NodeInterrupted) -> RunLost:
+    def _record_interruption(self, history: History, notice: NodeInterrupted) -> RunLost:
         taken = f"AWS took its spot instance back ({notice.action} at {notice.at})"
-        return self._lost(
-            history, f"{self._head.name} was lost: {taken}", "`gpuctl up` makes it again"
+        return self._record_loss(
+            history, f"{self._head.name} was lost: {taken}", "`gpuctl up` replaces it"
         )
 
-    def _lost(self, history: History, reason: str, hint: str) -> RunLost:
-        """The run has no result: history knows why, and the caller raises what this returns."""
-        history.lose(self._run_id, reason)
+    def _record_loss(self, history: History, reason: str, hint: str) -> RunLost:
+        """Mark the run as lost in the history, and return the error for the caller to raise."""
+        history.mark_lost(self._run_id, reason)
         return RunLost(f"run {self._run_id}: {reason}", hint)
 
     async def _read_journal(self, record: Record, history: History) -> RunResult:
-        """The result; NodeError when the connection broke first."""
+        """Read the journal; return the run's result. NodeError if the connection breaks first."""
         command = _agent("follow", self._run_id, "--from", str(record.offset))
         async with (
             connect(self._inventory) as connections,
@@ -317,29 +327,30 @@ class _Session:
             async for line in lines:
                 try:
                     event = parse_event(line)
-                except ValueError:  # what a connection that broke left of a line
+                except ValueError:  # a part of a line, from a connection that broke
                     continue
                 if isinstance(event, SupervisorLost):
                     break
                 record.append(line)
                 if event is not None:
                     self._see(event, history)
-                result = self._result_of.result()
+                result = self._collector.result()
                 if result is not None:
                     await self._await_end(lines)
                     return result
         if self._head_notice is not None:
-            raise self._taken_back(history, self._head_notice)
-        raise self._lost(
+            raise self._record_interruption(history, self._head_notice)
+        raise self._record_loss(
             history,
             f"the supervisor on {self._head.name} ended without a result",
-            f"its nodes end the job within 20 s; see `journalctl -u gpuctl-run-{self._run_id}`",
+            f"the nodes end the job within 20 s; read `journalctl -u gpuctl-run-{self._run_id}`"
+            f" on {self._head.name}",
         )
 
     async def _await_end(self, lines: AsyncIterator[str]) -> None:
         """Wait until the supervisor has ended, so that the cluster is free for the next run.
 
-        Not where it still waits for a client that destroys the cluster.
+        Return at once if the supervisor still waits for a client that destroys the cluster.
         """
         if self._on_stop == "destroy":
             return
@@ -349,7 +360,7 @@ class _Session:
                     pass
 
     def _see(self, event: Event, history: History) -> None:
-        self._result_of.see(event)
+        self._collector.see(event)
         if isinstance(event, RunStarted):
             self._on_stop = event.on_stop
         if isinstance(event, NodeInterrupted) and event.rank == self._head.rank:
@@ -362,13 +373,13 @@ class _Session:
 
 
 async def _call(inventory: Inventory, run_id: str, word: str) -> None:
-    """The run's supervisor has heard `stop` or `ack`; one that has ended needs neither."""
+    """Send `stop` or `ack` to the run's supervisor; do nothing if it has ended."""
     async with connect(inventory) as connections:
         await connections.run(inventory.nodes[0], _agent("send", run_id, word), timeout=_CALL_S)
 
 
 def _agent(command: str, run_id: str, *arguments: str) -> str:
-    """The shell command for the agent that started the run, on the head; nothing if it is gone."""
+    """Return the shell command that calls the agent of the run; it does nothing without a run."""
     folder = run_folder(run_id)
     agent = f"{folder}/agent.pyz"
     return f"test ! -e {agent} || exec python3 -IS " + shlex.join(
@@ -376,14 +387,14 @@ def _agent(command: str, run_id: str, *arguments: str) -> str:
     )
 
 
-def _in_words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, GpuctlError):
         return error.message
     return f"{type(error).__name__}: {error}"
 
 
-def _forgive_cancellation() -> None:
-    """The current task goes on as if it had not been cancelled."""
+def _clear_cancellation() -> None:
+    """Undo the cancellation of the current task, so that it can still await."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()

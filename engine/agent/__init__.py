@@ -1,1 +1,1 @@
-"""The part that lives on the nodes: the standard library alone, Python 3.9 and later."""
+"""The part of gpuctl that runs on the nodes: only the standard library, Python 3.9 and later."""

@@ -1,7 +1,7 @@
-"""What is kept of runs that are over: the newest, within a size and an age.
+"""The budget for files of earlier runs: a size and an age.
 
-Nodes remove an earlier run's folder by this when a new run begins, the client its copies of
-journals. A run that lives, or whose end nobody has read, is never removed.
+When a new run begins, nodes remove folders of earlier runs that are over it, and the client removes
+copies of journals. Active runs, and runs with an end that no client has read, are never removed.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from pathlib import Path
 from engine.agent.control import JOURNAL, READ
 
 AGE_S = 30 * 24 * 3600
-NODE_SHARE = 10  # a node keeps runs on this part of its disk: a tenth
+NODE_SHARE = 10  # runs may take a tenth of a node's disk
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A run's folder: bytes that it takes, when it ended (time of day), whether it may go."""
+class StoredRun:
+    """A run's folder: its size in bytes, the time of its end, and whether it may be removed."""
 
     folder: Path
     size: int
     ended: float
-    may_go: bool
+    is_removable: bool
 
 
-def beyond(kept: list[Kept], size: int, age_s: float, now: float) -> list[Kept]:
-    """Return the runs to remove, oldest first: what is too old, and what is too much.
+def runs_to_remove(kept: list[StoredRun], size: int, age_s: float, now: float) -> list[StoredRun]:
+    """Return the runs to remove, oldest first: those over the age, then those over the size.
 
-    What may not go counts, and stays.
+    Runs that must not be removed count for the size, but are never returned.
     """
     total = sum(run.size for run in kept)
     removed = []
     for run in sorted(kept, key=lambda run: run.ended):
-        if run.may_go and (total > size or now - run.ended > age_s):
+        if run.is_removable and (total > size or now - run.ended > age_s):
             removed.append(run)
             total -= run.size
     return removed
 
 
-def size_of(folder: Path) -> int:
-    """Return the bytes that a folder takes on its disk."""
+def folder_size(folder: Path) -> int:
+    """Return the bytes that the folder takes on its disk."""
     size = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
@@ -53,27 +53,27 @@ def size_of(folder: Path) -> int:
     return size
 
 
-def hold(folder: Path) -> None:
-    """Hold the folder until this process ends, so that no other run removes it."""
+def protect_folder(folder: Path) -> None:
+    """Lock the folder until this process ends, so that no other run removes it."""
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
 
 
-def make_room(own: Path) -> None:
-    """Remove earlier runs from this node's disk where they are too old or too much.
+def remove_old_runs(own: Path) -> None:
+    """Remove earlier runs that are over the budget from this node's disk.
 
-    `own` is the folder of the run that begins. What cannot be removed stays: no run fails of it.
+    `own` is the folder of the run that begins. Errors are ignored: they must not fail a run.
     """
     with contextlib.suppress(OSError):  # removed by another worker at the same time
         share = shutil.disk_usage(own.parent).total // NODE_SHARE
         kept = [_kept(path) for path in own.parent.iterdir() if path.is_dir() and path != own]
-        for run in beyond(kept, share, AGE_S, time.time()):
+        for run in runs_to_remove(kept, share, AGE_S, time.time()):
             shutil.rmtree(run.folder, ignore_errors=True)  # the next run tries again
 
 
-def _kept(folder: Path) -> Kept:
+def _kept(folder: Path) -> StoredRun:
     changes = [path.lstat().st_mtime for path in (folder, *folder.iterdir())]
     is_read = (folder / READ).exists() or not (folder / JOURNAL).exists()
-    return Kept(folder, size_of(folder), max(changes), is_read and not _is_held(folder))
+    return StoredRun(folder, folder_size(folder), max(changes), is_read and not _is_held(folder))
 
 
 def _is_held(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A worker as the supervisor sees it: control lines down, events up, and how it ended."""
+"""The supervisor's connection to a worker: control lines out, events in, and its end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import AsyncIterator
 
 from engine.agent.journal import Message
 
-SSH_FAILED = 255  # ssh's exit status for a failure of its own (ssh(1))
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
-_TURN = 2048  # bytes that one node's events may take before it is the other nodes' turn
-_COMPLAINTS = 64 * 1024  # bytes of standard error that are kept
+_TURN = 2048  # bytes to read from one node before the next node's turn
+SSH_FAILED = 255  # ssh's exit status if ssh itself fails (ssh(1))
+_STDERR_BYTES = 64 * 1024  # last bytes of standard error to keep
 
 
 class Channel:
     """The pipes of one worker's process.
 
-    `reached` is set when the first bytes have come from the other side.
+    `reached` is set when the first bytes have come from the node.
     """
 
     def __init__(self, process: Process) -> None:
@@ -28,28 +28,28 @@ class Channel:
         assert process.stderr is not None
         self._process = process
         self._stdin, self._stdout = process.stdin, process.stdout
-        self._complaints = bytearray()
-        self._complaining = asyncio.ensure_future(self._keep_complaints(process.stderr))
+        self._stderr = bytearray()
+        self._stderr_reader = asyncio.ensure_future(self._keep_stderr(process.stderr))
         self._given_up = ""
         self.reached = asyncio.Event()
 
     def send(self, message: Message) -> None:
-        """The message is on its way; a worker that is gone takes none."""
-        with contextlib.suppress(ConnectionError, RuntimeError):  # `ended` tells that it is gone
+        """Send the message; do nothing if the worker has ended."""
+        with contextlib.suppress(ConnectionError, RuntimeError):  # `wait_for_end` returns why
             self._stdin.write(json.dumps(message).encode() + b"\n")
 
     async def events(self) -> AsyncIterator[Message]:
-        """The worker's events until it is gone. What is not JSON came from the way there.
+        """Yield the worker's events until it ends; skip lines that ssh or a login printed.
 
-        All nodes take turns, so that thousands that flood their supervisor do not keep it from
-        anything else.
+        All nodes take turns, so that a flood of output from thousands of nodes does not block the
+        supervisor.
         """
-        begun = bytearray()  # a line whose end has not come
+        begun = bytearray()  # an unfinished line
         while data := await self._read():
             self.reached.set()
             begun += data
             if len(begun) > LINE_LIMIT:
-                self.give_up("its worker sent what is not an event")
+                self.give_up("its worker sent a line that is not an event")
                 await self._drain()
                 return
             if b"\n" in data:
@@ -61,30 +61,30 @@ class Channel:
             await asyncio.sleep(0)
 
     async def _drain(self) -> None:
-        """Read on to the end: asyncio counts no process as ended of which output waits."""
+        """Read to the end: asyncio does not report the end of a process with unread output."""
         while await self._read():
             pass
 
     async def _read(self) -> bytes:
-        """Return some bytes of the worker; none when it is gone."""
+        """Return some bytes from the worker; none when it has ended."""
         try:
             return await self._stdout.read(_TURN)
         except ConnectionError:
             return b""
 
     def give_up(self, reason: str) -> None:
-        """The way to the worker is cut, which ends the worker too; `ended` tells `reason`."""
+        """Close the connection, which ends the worker too; `wait_for_end` then returns `reason`."""
         self._given_up = self._given_up or reason
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             self._process.kill()
 
-    async def ended(self) -> str:
-        """Returns when the process has ended: why, in one line."""
+    async def wait_for_end(self) -> str:
+        """Wait until the process has ended; return the reason in one line."""
         self._stdin.close()
         code = await self._process.wait()
-        await asyncio.wait([self._complaining], timeout=1)
-        self._complaining.cancel()
-        lines = self.complaints.strip().splitlines()
+        await asyncio.wait([self._stderr_reader], timeout=1)
+        self._stderr_reader.cancel()
+        lines = self.stderr_text.strip().splitlines()
         if self._given_up:
             return self._given_up
         if lines:
@@ -94,32 +94,32 @@ class Channel:
         return f"its worker ended with {code}"
 
     async def close(self) -> None:
-        """Cut the way if it is open, and return when its process has ended."""
-        if not self._given_up:  # a second signal would take its exit status from those who wait
+        """Close the connection, and wait a second for its process to end."""
+        if not self._given_up:  # a second signal would hide its exit status from other waiters
             self.give_up("the run is over")
         self._stdin.close()
         await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=1)
-        self._complaining.cancel()
+        self._stderr_reader.cancel()
 
     @property
     def is_unreached(self) -> bool:
-        """Whether nothing ever came from the other side, and ssh failed or was given up."""
+        """Return whether ssh failed or was given up before anything came from the node."""
         failed = self._process.returncode == SSH_FAILED or bool(self._given_up)
         return failed and not self.reached.is_set()
 
     @property
-    def complaints(self) -> str:
-        """What the process has said on its standard error so far."""
-        return self._complaints.decode("utf-8", "replace")
+    def stderr_text(self) -> str:
+        """The standard error of the process so far."""
+        return self._stderr.decode("utf-8", "replace")
 
-    async def _keep_complaints(self, stream: asyncio.StreamReader) -> None:
+    async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while data := await stream.read(4096):
-            self._complaints += data
-            del self._complaints[:-_COMPLAINTS]
+            self._stderr += data
+            del self._stderr[:-_STDERR_BYTES]
 
 
 def _event(line: bytearray) -> Message | None:
-    """Return the event; None for what is none: words of a login on the way to the worker."""
+    """Return the event; None for other lines, which ssh or a login printed."""
     with contextlib.suppress(ValueError):  # words of a login
         event = json.loads(line)
         if isinstance(event, dict) and isinstance(event.get("kind"), str):

@@ -1,9 +1,8 @@
-"""Where a node runs what belongs to a run when that has an image: a container.
+"""The container in which a node runs the processes of a run with an image.
 
-The container is a file system and devices, and nothing else is apart from the machine: network,
-IPC, processes and control groups are the machine's. So a program comes in by entering its mount
-namespace, and is in all other respects a child of the worker: in the worker's unit, with the
-worker's limits, reached by signals.
+The container isolates files and devices. Network, IPC, processes and control groups are the
+machine's. So a program only has to enter the container's mount namespace. In all other respects it
+is a child of the worker: in the worker's unit, with the worker's limits, and it gets signals.
 """
 
 from __future__ import annotations
@@ -17,19 +16,20 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-START_S = 50  # below the time that the supervisor gives a node to prepare
+START_S = 50  # less than PREPARE_S in workers.py
 
 _DOCKER = Path("/var/run/docker.sock")
 _NVIDIA = Path("/dev/nvidiactl")
 _CDI = (Path("/etc/cdi"), Path("/var/run/cdi"))
 _INFINIBAND = Path("/dev/infiniband")
 
-# Its first process ends when nobody holds the pipe for writing any more: when the worker ends it,
-# or is gone. Opened for both first, it neither waits for the worker nor misses that it went.
+# The container's first process ends when the pipe has no writer any more: when the worker closes it
+# or has died. It opens the pipe for both directions first, so that it does not wait for the worker
+# and still notices its end.
 _HOLD = 'exec 3<>"$0" 4<"$0" 3>&-; read -r _ <&4'
 
-# The environment comes as a file ($1), so that the machine's nsenter runs without the job's
-# libraries; $2 is the namespace.
+# $1 is a descriptor with the job's environment: the machine's nsenter must run without the job's
+# libraries. $2 is the descriptor of the namespace.
 _ENTER = """\
 while IFS= read -r -d '' gpuctl_pair; do export "$gpuctl_pair"; done <&"$1" 2>/dev/null
 unset gpuctl_pair
@@ -45,11 +45,11 @@ _SYSTEM = (
     "bin", "boot", "dev", "efi", "etc", "lib", "lib64", "proc", "run", "sbin", "snap", "sys", "tmp",
     "usr", "var",
 )  # fmt: skip
-"""Folders of the root whose mounts are the machine's own."""
+"""Folders below the root whose mounts belong to the system."""
 
 
 def runtime() -> str:
-    """Docker where its daemon is, else podman; the same rule as in engine/container_images.py."""
+    """Return docker if its daemon runs, else podman, as in engine/container_images.py."""
     return "docker" if _DOCKER.exists() else "podman"
 
 
@@ -65,16 +65,16 @@ class Container:
         self._environment = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"}
 
     def prepare(self) -> None:
-        """The container runs, for as long as this process does at most.
+        """Start the container, which ends with this process at the latest.
 
-        The image is on this machine. OSError with the runtime's own reason where it cannot start.
+        The image must be on this machine. Raises OSError with the runtime's reason on failure.
         """
         self._pipe.unlink(missing_ok=True)
         os.mkfifo(self._pipe, 0o600)
         self._descriptors.append(os.open(self._pipe, os.O_RDWR))
         self._call("run", *self._options(), self._image["id"], "-c", _HOLD, str(self._pipe))
-        told = self._call("inspect", "--format={{.State.Pid}} {{json .Config.Env}}", self._name)
-        first, _, pairs = told.partition(" ")
+        answer = self._call("inspect", "--format={{.State.Pid}} {{json .Config.Env}}", self._name)
+        first, _, pairs = answer.partition(" ")
         if first == "0":
             raise OSError(f"container {self._name} ended as soon as it was started")
         self._namespace = os.open(f"/proc/{first}/ns/mnt", os.O_RDONLY)
@@ -83,9 +83,9 @@ class Container:
             self._environment[name] = value
 
     def environment(self) -> dict[str, str]:
-        """The image's own, and what leads a launcher of the job's to gpuctl's remote agent.
+        """Return the image's environment, with variables that point launchers to gpuctl's agent.
 
-        No login shell is asked: Debian's /etc/profile would put another PATH over the image's.
+        It is not from a login shell: Debian's /etc/profile would override the image's PATH.
         """
         agent = str(self._folder / "bin" / "ssh")
         return {
@@ -101,7 +101,7 @@ class Container:
     def spawn(
         self, argv: list[str], environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """The program is a child of the worker, with the container's files and devices."""
+        """Start the program as a child of the worker, with the container's files and devices."""
         given = os.memfd_create("environment")
         try:
             with os.fdopen(given, "wb", closefd=False) as file:
@@ -120,9 +120,9 @@ class Container:
             os.close(given)
 
     def end(self) -> None:
-        """The container is gone, with its files; the image stays."""
+        """Remove the container with its files; keep the image."""
         if self._descriptors:
-            # Where the runtime fails, the container goes all the same once the pipe is closed.
+            # If this fails, the container still ends once the pipe is closed.
             with contextlib.suppress(OSError):
                 self._call("rm", "--force", self._name)
         for descriptor in self._descriptors:
@@ -131,7 +131,7 @@ class Container:
         self._pipe.unlink(missing_ok=True)
 
     def _options(self) -> list[str]:
-        """Of `run`. As root and without the image's entrypoint, whatever the image says."""
+        """Return the options of `run`: always as root, and without the image's entrypoint."""
         options = ["--detach", "--rm", "--pull=never", "--stop-signal=KILL", f"--name={self._name}"]
         options += ["--no-healthcheck", "--user=0:0", "--entrypoint=bash"]
         options += ["--network=host", "--ipc=host", "--pid=host"]
@@ -145,9 +145,9 @@ class Container:
         return options
 
     def _call(self, *arguments: str) -> str:
-        """What the runtime says, once it has done it; OSError with its last line otherwise."""
-        # In a systemd service podman leaves its monitor in the service; then the end of the
-        # worker's unit would end it before it has removed the container.
+        """Run a command of the runtime; return its output, or raise OSError with its last line."""
+        # With INVOCATION_ID podman leaves its monitor in the service; the end of the worker's unit
+        # would then kill the monitor before it has removed the container.
         environment = {k: v for k, v in os.environ.items() if k != "INVOCATION_ID"}
         program = runtime()
         try:
@@ -161,34 +161,34 @@ class Container:
                 check=False,
             )
         except FileNotFoundError:
-            raise OSError("there is neither docker nor podman") from None
+            raise OSError("neither docker nor podman is installed") from None
         except subprocess.TimeoutExpired:
             message = f"`{program} {arguments[0]}` did not end within {START_S} s"
             raise OSError(message) from None
         if done.returncode != 0:
-            said = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-            raise OSError(f"`{program} {arguments[0]}` failed: {said}")
+            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise OSError(f"`{program} {arguments[0]}` failed: {reason}")
         return done.stdout.strip()
 
 
 def data_folders(mounts: bytes) -> list[str]:
-    """Where data is mounted, by the text of /proc/self/mounts: shared and scratch folders.
+    """Return the mount points of shared and scratch folders, from the text of /proc/self/mounts.
 
-    All that is mounted neither on the root nor below the system's own folders.
+    These are all mount points except the root and those below the system's folders.
     """
     found = set()
     for line in mounts.splitlines():
-        octal = re.compile(rb"\\([0-7]{3})")  # how proc(5) writes a space
+        octal = re.compile(rb"\\([0-7]{3})")  # proc(5) writes a space as \040
         path = os.fsdecode(octal.sub(lambda match: bytes([int(match[1], 8)]), line.split()[1]))
         top = path.split("/")[1]
-        if top and top not in _SYSTEM and ":" not in path:  # a colon would end it in --volume
+        if top and top not in _SYSTEM and ":" not in path:  # --volume cannot have a colon in a path
             found.add(path)
     return sorted(found)
 
 
 def _describes_gpus(folder: Path) -> bool:
-    """Whether a file of CDI there speaks of NVIDIA's GPUs."""
-    with contextlib.suppress(OSError):  # what cannot be read names no GPUs
+    """Return whether a file of CDI in the folder names NVIDIA's GPUs."""
+    with contextlib.suppress(OSError):  # an unreadable file counts as one without GPUs
         return any(
             stat.S_ISREG(file.stat().st_mode) and "nvidia.com/gpu" in file.read_text()
             for file in folder.iterdir()

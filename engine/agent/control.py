@@ -1,7 +1,7 @@
-"""The supervisor's socket, and those that call it: follow, stop, acknowledge.
+"""The supervisor's socket and its clients: follow, stop, acknowledge.
 
-A Unix socket in the run's folder: its end of file tells a follower that the supervisor is gone,
-however it went, so that nothing needs to ask in intervals.
+It is a Unix socket in the run's folder. A follower notices the end of the supervisor, for whatever
+reason, by the end of file, so that it does not have to poll.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 SOCKET = "supervisor.sock"
 JOURNAL = "journal.jsonl"
 READ = "read"
-"""Exists in a run's folder when a client has read the journal to its end."""
+"""A file in a run's folder; it exists once a client has read the journal to its end."""
 
 
 async def serve(
     folder: Path, journal: Journal, answers: dict[str, Callable[[], None]]
 ) -> asyncio.AbstractServer:
-    """The socket in `folder` listens: `follow` is woken by `journal`, others are in `answers`."""
+    """Listen on the socket in `folder`; `journal` wakes followers, `answers` has other words."""
     import asyncio
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):  # a client that left asks nothing
+        with contextlib.suppress(ConnectionError):  # the client has left
             word = (await reader.readline()).decode().strip()
             if word == "follow":
                 journal.add_follower(writer)
@@ -50,7 +50,7 @@ async def serve(
 
 
 def call(folder: Path, word: str) -> int:
-    """0 when the supervisor took `word` (stop, ack); 1 when there is no supervisor any more."""
+    """Send `word` (stop, ack) to the supervisor; return 0, or 1 if there is no supervisor."""
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(folder / SOCKET))
@@ -61,10 +61,10 @@ def call(folder: Path, word: str) -> int:
 
 
 def follow(folder: Path, offset: int) -> int:
-    """The journal from byte `offset` is on stdout, to the run's end.
+    """Copy the journal from byte `offset` to stdout until the run ends; return 0.
 
-    Where the supervisor went without ending the run, or never was, the last line is
-    `supervisor_lost`.
+    At the end, mark the run as read. If the supervisor ended before the run, or never ran, the
+    last line is `supervisor_lost`.
     """
     path = folder / JOURNAL
     last = _copy(path, offset, folder / SOCKET) if path.exists() else b""
@@ -72,13 +72,13 @@ def follow(folder: Path, offset: int) -> int:
         lost = json.dumps({"kind": "supervisor_lost", "time": round(time.time(), 3)})
         sys.stdout.write(lost + "\n")
     sys.stdout.flush()
-    with contextlib.suppress(OSError):  # a full disk; or there was no such run
+    with contextlib.suppress(OSError):  # the disk is full, or the run does not exist
         (folder / READ).touch()
     return 0
 
 
 def _copy(path: Path, offset: int, waker: Path) -> bytes:
-    """The file is on stdout, as it grew until `waker` was gone; returns its last line."""
+    """Copy the growing file to stdout until `waker` is gone; return its last line."""
     end = b""
     with path.open("rb") as journal, socket.socket(socket.AF_UNIX) as connection:
         journal.seek(offset)
@@ -87,14 +87,14 @@ def _copy(path: Path, offset: int, waker: Path) -> bytes:
             connection.sendall(b"follow\n")
             while connection.recv(4096):
                 end = _copy_new(journal, end)
-        except OSError:  # no supervisor: what the file holds is all there will be
+        except OSError:  # no supervisor: the file does not grow any more
             pass
         end = _copy_new(journal, end)
     return end.rstrip(b"\n").rpartition(b"\n")[2]
 
 
 def _copy_new(journal: BinaryIO, end: bytes) -> bytes:
-    """What is new goes to stdout; returns the last of it, enough for any line but output."""
+    """Copy new bytes to stdout; return the last 4 KiB, enough for any event except output."""
     while True:
         data = journal.read(1 << 20)
         if not data:

@@ -1,8 +1,8 @@
-"""The way from a job to its node's worker: `bin/ssh` and `bin/with-env` of a run's folder.
+"""The job's side of the entrance: `bin/ssh` and `bin/with-env` in a run's folder.
 
-One file on its own: it lies in the run's folder and runs wherever launchers run, in containers too,
-on Python 3.6 and later. It carries nothing itself: its descriptors go to the worker, which starts
-the command with them.
+This file imports nothing of gpuctl: it is copied to the run's folder and runs wherever launchers
+run, also in containers, on Python 3.6 and later. It transfers no data itself: it passes its
+descriptors to the worker, which starts the command with them.
 """
 
 import array
@@ -14,17 +14,17 @@ import socket
 import sys
 
 SOCKET = "worker.sock"
-FAILED = 255  # ssh's status for a failure of its own (ssh(1))
-ENV_FAILED = 125  # env's (env(1) of coreutils); 126 and 127: it cannot be executed, is not there
-# ssh(1) of OpenSSH 9.2; a colon follows an option that has an argument.
+FAILED = 255  # ssh's exit status if ssh itself fails (ssh(1))
+ENV_FAILED = 125  # env's own failure (env(1) of coreutils); 126: cannot be executed, 127: not found
+# From ssh(1) of OpenSSH 9.2; a colon follows an option that takes an argument.
 _OPTIONS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 
 
 def main(arguments: "list[str]") -> int:
-    """The exit status of the command that `arguments` want."""
+    """Run the command of `arguments` and return its exit status."""
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    for descriptor in (0, 1, 2):  # closed ones would be taken by the socket
+    for descriptor in (0, 1, 2):  # otherwise the socket could get the number of a closed one
         try:
             os.fstat(descriptor)
         except OSError:
@@ -33,23 +33,23 @@ def main(arguments: "list[str]") -> int:
     if mode == "with-env":
         return with_environment(words)
     if mode == "local":
-        import threading  # each end of a rank's way imports only its own: there are many at once
+        import threading  # import only what is needed: many of these start at once
 
-        threading.Thread(target=_leave_with_connection, daemon=True).start()
+        threading.Thread(target=_exit_with_connection, daemon=True).start()
         return _run({"do": "run", "host": "", "command": words[0]})
     import getopt
 
     try:
         host, command = parse(words)
     except (getopt.GetoptError, ValueError) as error:
-        return _complain(f"ssh of gpuctl: {error}", FAILED)
+        return _fail(f"ssh of gpuctl: {error}", FAILED)
     return _run({"do": "run", "host": host, "command": command})
 
 
 def parse(words: "list[str]") -> "tuple[str, str]":
-    """Host and command of ssh's arguments; its options are read over, as they mean nothing here.
+    """Return host and command of ssh's arguments; ignore ssh's options, except for -n and -f.
 
-    ValueError, getopt.GetoptError for what ssh does not take either.
+    Raises ValueError or getopt.GetoptError for arguments that ssh would reject too.
     """
     import getopt
 
@@ -58,7 +58,7 @@ def parse(words: "list[str]") -> "tuple[str, str]":
         raise ValueError("no host is given")
     before = words[: len(words) - len(rest)]
     host, rest = rest[0].rpartition("@")[2], rest[1:]
-    if before[-1:] != ["--"]:  # ssh takes options behind the host too
+    if before[-1:] != ["--"]:  # ssh accepts options after the host too
         more, rest = getopt.getopt(rest, _OPTIONS)
         options += more
     if not rest:
@@ -69,36 +69,36 @@ def parse(words: "list[str]") -> "tuple[str, str]":
 
 
 def with_environment(words: "list[str]") -> int:
-    """Does not return where `words` can be executed: they are, with the run's environment."""
+    """Execute `words` with the run's environment; return an exit status only on failure."""
     try:
         with _connection() as connection:
             _send(connection, {"do": "environment"})
             with connection.makefile("rb") as answer:
                 os.environ.update(json.loads(answer.read().decode()))
     except (OSError, ValueError) as error:
-        return _complain(f"with-env: the run's worker does not answer: {error}", ENV_FAILED)
+        return _fail(f"with-env: the run's worker does not answer: {error}", ENV_FAILED)
     try:
-        os.execvp(words[0], words)  # noqa: S606  that is what it is for
+        os.execvp(words[0], words)  # noqa: S606  the purpose of with-env
     except IndexError:
-        return _complain("with-env: no command is given", ENV_FAILED)
+        return _fail("with-env: no command is given", ENV_FAILED)
     except OSError as error:
         status = 127 if isinstance(error, FileNotFoundError) else 126
-        return _complain(f"with-env: {words[0]}: {error.strerror}", status)
+        return _fail(f"with-env: {words[0]}: {error.strerror}", status)
 
 
 def _run(request: "dict[str, str]") -> int:
-    """The status of the command, which has ended; it ends too when this process does."""
+    """Run the command and return its status; the command ends if this process ends first."""
     try:
         with _connection() as connection:
             _send(connection, request)
             status = connection.recv(16)
     except OSError as error:
-        return _complain(f"ssh of gpuctl: the run has ended here: {error}", FAILED)
+        return _fail(f"ssh of gpuctl: the run has ended here: {error}", FAILED)
     return int(status) if status else FAILED
 
 
 def _connection() -> socket.socket:
-    """A connection to this node's worker."""
+    """Return a connection to this node's worker."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(os.path.join(folder, SOCKET))  # noqa: PTH118
@@ -106,24 +106,24 @@ def _connection() -> socket.socket:
 
 
 def _send(connection: socket.socket, request: "dict[str, str]") -> None:
-    """The worker has this process's streams and the request."""
+    """Send the request and this process's streams to the worker."""
     streams = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))]
     connection.sendmsg([b"\n"], streams)
     connection.sendall(json.dumps(request).encode() + b"\n")
 
 
-def _leave_with_connection() -> None:
-    """The process has ended, because nobody reads its output any more: the ssh to it is gone.
+def _exit_with_connection() -> None:
+    """Wait until nobody reads this process's output any more, then exit.
 
-    sshd tells a command without a terminal in no other way.
+    For a command without a terminal this is the only sign that its ssh connection ended.
     """
     poll = select.poll()
-    poll.register(1, 0)  # an error or a hang-up, which need not be asked for
+    poll.register(1, 0)  # errors and hang-ups are always reported
     poll.poll()
     os._exit(FAILED)
 
 
-def _complain(text: str, status: int) -> int:
+def _fail(text: str, status: int) -> int:
     sys.stderr.write(text + "\n")
     return status
 

@@ -1,9 +1,9 @@
-"""Lets commands into a run: the worker's end of `bin/ssh` and `bin/with-env`.
+"""The entrance of commands into a run: the worker's side of `bin/ssh` and `bin/with-env`.
 
-Launchers start ranks on other nodes by a remote agent. Here that agent asks the worker beside it,
-which goes to the other node with the cluster's key and asks the worker there. So every process is
-in its node's unit, has the run's environment and is in the node's container, and the job needs
-neither a key nor ssh.
+Launchers start ranks on other nodes with a remote agent. gpuctl's agent asks the worker of its
+node, which connects to the other node with the cluster's key and asks the worker there. So every
+process is in its node's unit and container, has the run's environment, and the job needs neither a
+key nor ssh.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from engine.agent.host import Place
 from engine.agent.launcher import STOP_GRACE_S, ssh_to
 from engine.agent.report import Message
 
-AT_ONCE = 4096  # 512 nodes with 8 ranks, each entered by a command of its own (horovodrun)
+AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
 
 class Entrance:
-    """`bin/` and the socket in a run's folder, and what was started through them.
+    """The folder `bin/` and the socket of a run, and the processes that were started through them.
 
-    `nodes` are all of the run, `rank` is this one's.
+    `nodes` are all nodes of the run, `rank` is this node's.
     """
 
     def __init__(self, folder: Path, place: Place, nodes: list[Message], rank: int) -> None:
@@ -50,7 +50,7 @@ class Entrance:
         self._groups: set[int] = set()
 
     def open(self, environment: dict[str, str]) -> None:
-        """Commands can enter; they have `environment`."""
+        """Accept commands; they get `environment`."""
         self._environment = environment
         client = self._folder / "bin" / "enter.py"
         client.parent.mkdir(mode=0o755, exist_ok=True)
@@ -58,7 +58,7 @@ class Entrance:
         assert source is not None
         client.write_bytes(source)
         for name in ("ssh", "with-env"):
-            # -I: neither the job's PYTHONPATH nor its folder stands in the way of this one.
+            # -I ignores the job's PYTHONPATH and working directory.
             script = f'#!/bin/sh\nexec python3 -IS {shlex.quote(str(client))} {name} "$@"\n'
             (client.parent / name).write_text(script)
             (client.parent / name).chmod(0o755)
@@ -70,21 +70,21 @@ class Entrance:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def signal(self, number: int) -> None:
-        """What has entered and has not ended has the signal."""
+        """Send the signal to all commands that have entered and not ended."""
         with self._changed:
             for group in self._groups:
                 _kill(group, number)
 
     def wait(self, seconds: float) -> None:
-        """What has entered has ended, or the time is over."""
+        """Wait until all commands that have entered have ended, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._groups, max(0.0, seconds))
 
     def close(self) -> None:
-        """Nothing can enter any more; what was made in the run's folder is gone."""
+        """Stop accepting commands; remove the socket and `bin/`."""
         self._listener.close()
         (self._folder / SOCKET).unlink(missing_ok=True)
-        shutil.rmtree(self._folder / "bin", ignore_errors=True)  # programs without a secret
+        shutil.rmtree(self._folder / "bin", ignore_errors=True)  # they contain no secret
 
     def _listen(self) -> None:
         while True:
@@ -95,8 +95,8 @@ class Entrance:
             threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
 
     def _attend(self, connection: socket.socket) -> None:
-        """One that enters, from its request to its end."""
-        # Who left, or sent what is no request, sees the connection end.
+        """Serve one command from its request to its end."""
+        # For a caller that left, or an invalid request, only the connection ends.
         with connection, contextlib.suppress(OSError, ValueError, KeyError):
             _, streams, _, _ = socket.recv_fds(connection, 1, 3, socket.MSG_CMSG_CLOEXEC)
             try:
@@ -114,15 +114,15 @@ class Entrance:
             connection.shutdown(socket.SHUT_RDWR)
 
     def _admit(self, request: Message, streams: list[int]) -> subprocess.Popen[bytes] | None:
-        """The command runs, on this node or another; None where it cannot, which it was told."""
+        """Start the command on its node; return None, with a message on its stderr, on failure."""
         if not self._room.acquire(blocking=False):
-            _tell(streams, f"{AT_ONCE} commands run through this node already")
+            _write_error(streams, f"this node has {AT_ONCE} commands already, no more are accepted")
             return None
         try:
             process = self._spawn(request, streams)
-        except (OSError, ValueError, KeyError) as error:  # no such place, or no whole request
+        except (OSError, ValueError, KeyError) as error:  # unknown node, or an incomplete request
             self._room.release()
-            _tell(streams, str(error))
+            _write_error(streams, str(error))
             return None
         with self._changed:
             self._groups.add(process.pid)
@@ -140,11 +140,11 @@ class Entrance:
                 stderr=stderr,
             )
         if host not in self._ips:
-            raise OSError(f"{host} is no node of the run {self._folder.name}")
+            raise OSError(f"{host} is not a node of the run {self._folder.name}")
         client = shlex.quote(str(self._folder / "bin" / "enter.py"))
-        there = f"exec python3 -IS {client} local {shlex.quote(command)}"
+        remote = f"exec python3 -IS {client} local {shlex.quote(command)}"
         return subprocess.Popen(
-            ssh_to(self._ips[host], there),
+            ssh_to(self._ips[host], remote),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -152,9 +152,9 @@ class Entrance:
         )
 
     def _wait(self, process: subprocess.Popen[bytes], connection: socket.socket) -> int:
-        """The command's status, once it has ended; it is ended when its caller goes away.
+        """Wait for the command and return its status; end it if its caller disconnects.
 
-        What it leaves running, a daemon of a launcher, goes on until the unit ends.
+        Processes that it leaves behind, such as a launcher's daemon, run on until the unit ends.
         """
         threading.Thread(target=_end_when_left, args=(process, connection), daemon=True).start()
         code = process.wait()
@@ -166,8 +166,8 @@ class Entrance:
 
 
 def _end_when_left(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the caller was killed: as if it had left
-        connection.recv(1)  # nothing is sent: this is the caller's end, or ours
+    with contextlib.suppress(OSError):  # the caller was killed, which counts as a disconnect
+        connection.recv(1)  # the caller sends nothing: this returns when either side closes
     if process.poll() is not None:
         return
     _kill(process.pid, signal.SIGTERM)
@@ -181,7 +181,7 @@ def _kill(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _tell(streams: list[int], text: str) -> None:
-    """The caller's stderr has the text."""
-    with contextlib.suppress(OSError):  # nobody reads it any more
+def _write_error(streams: list[int], text: str) -> None:
+    """Write the text to the caller's stderr."""
+    with contextlib.suppress(OSError):  # the caller does not read it any more
         os.write(streams[2], f"ssh of gpuctl: {text}\n".encode())

@@ -1,7 +1,7 @@
-"""The environment that a login on this node would have: PATH to Open MPI, EFA, CUDA.
+"""The environment of a login on this node, for example PATH to Open MPI, EFA, CUDA.
 
-Images set it in /etc/profile.d. It is read as data, so that the run's own values, laid over it,
-are not overwritten by a profile.
+Images set it in /etc/profile.d. It is read as data, so that the run's values override those of a
+profile, and not the reverse.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import pwd
 import subprocess
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_ONE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}  # of the shell that was asked, not of the login
+_ONE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}  # of the shell that printed them, not of the login
 
 
 def login_environment() -> dict[str, str]:
-    """Variables of a login shell of this user; a plain PATH where the profile does not work."""
+    """Return the variables of a login shell; if the profile fails, those of a plain system."""
     user = pwd.getpwuid(os.getuid())
     plain = {
         "HOME": user.pw_dir,
@@ -26,7 +26,7 @@ def login_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
     }
     try:
-        # The NUL tells env's answer from whatever a profile prints.
+        # The NUL separates env's output from anything that a profile prints.
         answer = subprocess.run(
             ["bash", "-lc", "printf '\\0'; exec env -0"],
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""What the head sees of a node that was lost, kept while it can still be seen.
+"""Evidence about a lost node, collected on the head right after the loss.
 
-Everything is bounded in time and size, and nothing in here fails: a source that cannot be asked
-says so in its own file.
+All of it is limited in time and size, and no error leaves this module: the file of a source that
+failed has the reason.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from engine.agent.heartbeat import time_of_day
 
 FOLDER = "evidence"
-NODES = 8  # so many lost nodes of a run are looked into; more have a cause in common
+NODES = 8  # lost nodes of a run to examine; more losses usually have a common cause
 LIMIT_S = 4.0
-_SIZE = 16 * 1024  # characters of one source: its end
+_SIZE = 16 * 1024  # characters to keep of one source
 _SSH_PORT = 22
 _CLOSE_S = 0.5
 
 
 async def collect(ip: str) -> dict[str, str]:
-    """Return what this machine sees of the node at `ip`: a text by the name of its source."""
+    """Return evidence about the node at `ip`: texts by the name of their source."""
     commands = {
         "neighbours": ("ip", "-s", "neigh", "show"),
         "sockets": ("ss", "-tinop", "dst", ip),
@@ -35,13 +35,13 @@ async def collect(ip: str) -> dict[str, str]:
         "kernel": ("dmesg", "--ctime"),
         "processes": ("ps", "-eo", "pid,ppid,stat,wchan:24,pcpu,rss,etime,args", "--sort=-pcpu"),
     }
-    # In this order: what goes by itself, such as a connection, is looked at first.
+    # In this order: first the sources that change soon, such as connections.
     sources = {
         name: asyncio.ensure_future(_output_of(argv, name == "processes"))
         for name, argv in commands.items()
     }
     sources["connect"] = asyncio.ensure_future(_connect(ip))
-    sources["ping"] = asyncio.ensure_future(asyncio.to_thread(echoes, ip))
+    sources["ping"] = asyncio.ensure_future(asyncio.to_thread(ping, ip))
     await asyncio.wait(sources.values(), timeout=2 * LIMIT_S)
     texts = {name: _text_of(source) for name, source in sources.items()}
     texts["load"] = load()
@@ -49,7 +49,7 @@ async def collect(ip: str) -> dict[str, str]:
 
 
 def _text_of(source: asyncio.Future[str]) -> str:
-    """Return what the source showed, or why it showed nothing."""
+    """Return the text of the source, or why there is none."""
     if not source.done():
         source.cancel()
         return f"not done within {2 * LIMIT_S:g} s\n"
@@ -59,14 +59,14 @@ def _text_of(source: asyncio.Future[str]) -> str:
 
 def write(folder: Path, node: str, source: str, text: str) -> None:
     """Write a source's text to its file; a disk that is full or read-only must not fail the run."""
-    with contextlib.suppress(OSError):  # not a run's business
+    with contextlib.suppress(OSError):  # see above
         place = folder / FOLDER / node
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         (place / f"{source}.txt").write_text(text, encoding="utf-8")
 
 
 def load() -> str:
-    """Return this machine's load, and its pressure where the kernel measures it (PSI)."""
+    """Return this machine's load, and its pressure if the kernel measures it (PSI)."""
     texts = []
     for path in (Path("/proc/loadavg"), *sorted(Path("/proc/pressure").glob("*"))):
         with contextlib.suppress(OSError):  # an older kernel has no PSI
@@ -74,8 +74,8 @@ def load() -> str:
     return "\n".join(texts)
 
 
-def echoes(ip: str) -> str:
-    """Return how the node answered three echo requests of ICMP; not every machine has ping(8)."""
+def ping(ip: str) -> str:
+    """Return the answers to three ICMP echo requests; some machines have no program for that."""
     lines = []
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw:
@@ -86,7 +86,7 @@ def echoes(ip: str) -> str:
 
 
 def _echo(raw: socket.socket, ip: str, number: int) -> str:
-    """Return how one request was answered within a second (RFC 792: type 8, and 0 for answers)."""
+    """Return the answer to one request within a second (RFC 792: type 8, answers have type 0)."""
     own = struct.pack(">HH", os.getpid() & 0xFFFF, number)
     total = 0x0800 + sum(struct.unpack(">HH", own))
     total = (total >> 16) + (total & 0xFFFF)
@@ -105,7 +105,7 @@ def _echo(raw: socket.socket, ip: str, number: int) -> str:
 
 
 async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
-    """Return what the command printed, both streams, behind a line with the command and time."""
+    """Return a line with command and time, then the command's output of both streams."""
     head = f"$ {' '.join(argv)}   # {time_of_day(time.time())}\n"
     if shutil.which(argv[0]) is None:
         return f"{head}{argv[0]} is not installed\n"
@@ -121,10 +121,12 @@ async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
         await asyncio.wait_for(_read(process.stdout, output), LIMIT_S)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
         ended = f"\n(not done within {LIMIT_S:g} s)\n"
-    finally:  # also where the run ends first, and nobody waits for this any more
+    finally:  # also if the run ends first and this task is cancelled
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             process.kill()
-        with contextlib.suppress(asyncio.TimeoutError):  # what hangs in the kernel may go on
+        with contextlib.suppress(
+            asyncio.TimeoutError
+        ):  # a process that hangs in the kernel may stay
             await asyncio.wait_for(process.wait(), _CLOSE_S)
     text = output.decode("utf-8", "replace")
     return head + (text[:_SIZE] if from_its_beginning else text[-_SIZE:]) + ended
@@ -136,7 +138,7 @@ async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:
 
 
 async def _connect(ip: str) -> str:
-    """Return how a connection to the node's ssh went, and what its sshd said first."""
+    """Return the outcome of a connection to the node's ssh port, with sshd's greeting."""
     began = time.monotonic()
     head = f"connect to {ip} port {_SSH_PORT}: "
     try:
@@ -155,6 +157,6 @@ async def _connect(ip: str) -> str:
     except (OSError, ValueError) as error:
         text += f"sshd: {error}\n"
     writer.close()
-    with contextlib.suppress(OSError, asyncio.TimeoutError):  # all was said that is said
+    with contextlib.suppress(OSError, asyncio.TimeoutError):  # the text is complete
         await asyncio.wait_for(writer.wait_closed(), _CLOSE_S)
     return text

@@ -1,4 +1,4 @@
-"""What output showed about a node."""
+"""Findings about nodes from the output of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.agent.journal import Message
 
 
 class Finding(NamedTuple):
-    """What output showed about a node: `level` is proof, warning or fault."""
+    """A finding about a node; `level` is proof, warning or fault."""
 
     level: str
     rank: int
@@ -16,7 +16,7 @@ class Finding(NamedTuple):
 
 
 def hosts_of(nodes: list[Message]) -> dict[str, int]:
-    """Return the rank of a node by each name that it may have in output."""
+    """Return the rank of each node by all names that it may have in output."""
     found = {}
     for rank, node in enumerate(nodes):
         address = node["private_ip"]

@@ -1,8 +1,8 @@
-"""Heartbeats between the supervisor and its workers: signed datagrams, a process on each side.
+"""Heartbeats between the supervisor and its workers: signed datagrams, one process on each side.
 
-A worker's sends one a second, the supervisor's answers each, so both sides know whether they hear
-the other. Processes of their own on purpose (docs/decisions/180): they wait neither for output nor
-for Python's lock, which a thread that gets no CPU may hold.
+A worker's process sends one per second and the supervisor's process answers it, so each side knows
+whether it can reach the other. They are separate processes (docs/decisions/180), so that they never
+wait for output, nor for Python's lock, which a thread without CPU time may hold.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from collections.abc import Callable
 from typing import Any
 
 BEAT_S = 1.0
-SILENCE_S = 15.0  # a node that is not heard for so long is lost
-HEAD_SILENCE_S = 20.0  # later than SILENCE_S: no node ends a job that the supervisor goes on with
-ANSWER_S = 30.0  # for the first answer, before anything of the job starts
-NOTABLE_S = 5.0  # a silence that ends after so long is worth a line
+SILENCE_S = 15.0  # a node without heartbeats for this time is lost
+HEAD_SILENCE_S = 20.0  # above SILENCE_S: the supervisor gives a node up before the node its job
+ANSWER_S = 30.0  # for the first answer, before the job starts
+NOTABLE_S = 5.0  # a silence of this time or more is reported when it ends
 STALL_S = 3 * BEAT_S
-HUNG_S = 120.0  # a supervisor without a sign of life for so long is no longer answered for
+HUNG_S = 120.0  # without a sign of life for this time, the supervisor's process stops answering
 
 _HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
 _QUESTION, _ANSWER = b"q", b"a"
@@ -39,10 +39,10 @@ _INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job
 
 
 class Watch:
-    """Who has been silent for too long. Times are seconds of one clock, given by the caller.
+    """A watch for silent peers. The caller passes all times, in seconds of one clock.
 
-    Time in which the caller itself stood still (two calls further apart than STALL_S) counts as
-    nobody's silence: what arrived meanwhile has not been read.
+    If the caller itself was stopped (more than STALL_S between two calls), that time does not count
+    as silence of the peers: their heartbeats may have arrived without being read.
     """
 
     def __init__(self, bound_s: float) -> None:
@@ -52,7 +52,7 @@ class Watch:
         self._now: float | None = None
 
     def hear(self, peer: int, now: float) -> float:
-        """Note that `peer` was heard; return the seconds since the time before, 0 for the first."""
+        """Record a heartbeat of `peer`; return the seconds since its last one, 0 for the first."""
         self._advance(now)
         silence = now - self._heard.get(peer, now)
         if peer not in self._reported:
@@ -60,7 +60,7 @@ class Watch:
         return silence
 
     def look(self, now: float) -> list[int]:
-        """Return the peers that have become silent since the last look, each of them once."""
+        """Return the peers that have become silent since the last call, each of them once."""
         self._advance(now)
         silent = [peer for peer, at in self._heard.items() if now - at >= self._bound_s]
         for peer in silent:
@@ -69,20 +69,20 @@ class Watch:
         return silent
 
     def _advance(self, now: float) -> None:
-        stood_still = 0.0 if self._now is None else now - self._now
+        stopped_s = 0.0 if self._now is None else now - self._now
         self._now = now
-        if stood_still > STALL_S:
-            self._heard = {peer: at + stood_still for peer, at in self._heard.items()}
+        if stopped_s > STALL_S:
+            self._heard = {peer: at + stopped_s for peer, at in self._heard.items()}
 
 
 def seal(key: bytes, kind: bytes, rank: int, number: int) -> bytes:
-    """Return the datagram of a heartbeat, which only a holder of `key` can make."""
+    """Return the datagram of a heartbeat, signed with `key`."""
     header = _HEADER.pack(kind, rank, number)
     return header + hmac.digest(key, header, "sha256")[:_SEAL]
 
 
 def unseal(key: bytes, kind: bytes, data: bytes) -> tuple[int, int] | None:
-    """Return rank and number of a heartbeat; None for what is none of this run, or not `kind`."""
+    """Return rank and number of a heartbeat; None if it is not of this run or not of `kind`."""
     header, signature = data[: _HEADER.size], data[_HEADER.size :]
     expected = hmac.digest(key, header, "sha256")[:_SEAL]
     if len(header) != _HEADER.size or not hmac.compare_digest(signature, expected):
@@ -92,22 +92,22 @@ def unseal(key: bytes, kind: bytes, data: bytes) -> tuple[int, int] | None:
 
 
 class HeartbeatServer:
-    """The supervisor's side for `ranks` nodes, each watched from its first heartbeat on."""
+    """The supervisor's side for `ranks` nodes; it watches each from its first heartbeat on."""
 
     def __init__(self, key: bytes, ranks: int) -> None:
-        # What the process notes of each rank, and behind it what this side says of itself.
+        # The process writes an entry per rank; after them is the supervisor's sign of life.
         self._heard = mmap.mmap(-1, ranks * _HEARD.size + _LIFE.size)
         self._life = ranks * _HEARD.size
-        self.show_life()
+        self.signal_alive()
         self._key = key
-        self._beats = beats = _socket()  # kept: its port is what the workers know
+        self._beats = beats = _socket()  # kept over restarts: workers know its port
         beats.bind(("", 0))
         self.port: int = beats.getsockname()[1]
-        self._answer = lambda to: _Answering(key, self._heard, ranks, beats, to).run()
+        self._answer = lambda to: _Answerer(key, self._heard, ranks, beats, to).run()
         self._process = _Process(self._answer)
 
     def address_at(self, host: str) -> dict[str, Any]:
-        """Return what a HeartbeatClient needs that reaches this machine at `host`."""
+        """Return the argument `to` of a HeartbeatClient that reaches this machine at `host`."""
         return {
             "address": host,
             "port": self.port,
@@ -116,36 +116,37 @@ class HeartbeatServer:
             "silence_s": HEAD_SILENCE_S,
         }
 
-    def show_life(self) -> None:
-        """Let the process go on answering for HUNG_S more: the supervisor is at work."""
+    def signal_alive(self) -> None:
+        """Show that the supervisor works: the process then answers for another HUNG_S."""
         _LIFE.pack_into(self._heard, self._life, time.monotonic())
 
     @property
     def pid(self) -> int:
-        """The process that answers."""
+        """The id of the process that answers."""
         return self._process.pid
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there is a report."""
+        """Return a descriptor that is readable when there is a report."""
         return self._process.reports.fileno()
 
     def report(self) -> dict[str, Any]:
-        """Return the next report: `rank` and `silence_s` of a notable silence that ended, or `rank`
-        and `last_heard` (time of day) of a node that is silent for too long; {} when the process
-        has ended.
+        """Return the next report; {} when the process has ended.
+
+        It has `rank`, and `silence_s` for a silence that ended or `last_heard` (time of day) for a
+        node that has been silent for too long.
         """
         data = self._process.reports.recv(256)
         return json.loads(data) if data else {}
 
     def describe(self, rank: int) -> str:
-        """Return in words when and from where the rank was heard last."""
+        """Return a text about the rank's last heartbeat: number, sender, time."""
         heard, number, address, port = _HEARD.unpack_from(self._heard, rank * _HEARD.size)
         if not number:
             return f"no heartbeat has come to port {self.port}"
         return f"heartbeat {number} from {socket.inet_ntoa(address)}:{port} at {time_of_day(heard)}"
 
-    def start_again(self) -> None:
-        """Replace a process that has ended, whoever killed it; `fileno` may be another one then."""
+    def restart(self) -> None:
+        """Replace a process that has ended; `fileno` may change."""
         self._process.end()
         self._process = _Process(self._answer)
 
@@ -157,17 +158,17 @@ class HeartbeatServer:
 
 
 class HeartbeatClient:
-    """A worker's side: `on_silent` is called from a thread when the supervisor is not heard.
+    """A worker's side. A thread calls `on_silent` when the supervisor does not answer.
 
-    `to` is what the supervisor says of its own side: address, port and key, after how many seconds
-    it counts as silent (`silence_s`), and within how many the first answer must come (`answer_s`).
-    To be made before the worker has threads.
+    `to` is from HeartbeatServer.address_at: address, port and key, the seconds after which the
+    supervisor counts as silent (`silence_s`), and the time limit for its first answer (`answer_s`).
+    Create it before the worker has threads, because it forks.
     """
 
     def __init__(self, to: dict[str, Any], rank: int) -> None:
         self._answer_s: float = to["answer_s"]
         self._answered = threading.Event()
-        self._process = _Process(lambda reports: _Asking(to, rank, reports).run())
+        self._process = _Process(lambda reports: _Asker(to, rank, reports).run())
 
     def follow(self, on_silent: Callable[[], None]) -> None:
         """Call `on_silent` once when the supervisor has been silent for too long."""
@@ -181,7 +182,7 @@ class HeartbeatClient:
         self._reading = threading.Thread(target=read, name="heartbeats", daemon=True)
         self._reading.start()
 
-    def answered(self) -> bool:
+    def wait_for_answer(self) -> bool:
         """Wait for the first answer; return whether there was one in time."""
         return self._answered.wait(self._answer_s)
 
@@ -193,9 +194,9 @@ class HeartbeatClient:
 
 
 class _Process:
-    """A forked process that ends with this one; it says what it sees through `reports`.
+    """A forked process that ends with this one and reports through `reports`.
 
-    Forked and not executed: it is there at once, and shares the memory of its code.
+    It is forked without exec, so that it starts at once and shares memory.
     """
 
     def __init__(self, run: Callable[[socket.socket], None]) -> None:
@@ -203,7 +204,7 @@ class _Process:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                # systemd ends a unit with SIGTERM to each process: we live as long as the worker.
+                # systemd sends SIGTERM to each process of a unit; this one must outlive the worker.
                 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     signal.signal(number, signal.SIG_IGN)
                 signal.set_wakeup_fd(-1)
@@ -215,18 +216,18 @@ class _Process:
         theirs.close()
 
     def kill(self) -> None:
-        """End the process; who reads `reports` comes to their end."""
+        """Kill the process; readers of `reports` then get its end."""
         os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """End the process, if it has not ended, and close what is left of it."""
+        """Kill the process, if it has not ended, and free its resources."""
         self.kill()
         os.waitpid(self.pid, 0)
         self.reports.close()
 
 
-class _Answering:
-    """What the supervisor's process does: note heartbeats, answer them, report silences."""
+class _Answerer:
+    """The supervisor's process: it records heartbeats, answers them and reports silences."""
 
     def __init__(
         self, key: bytes, heard: mmap.mmap, ranks: int, beats: socket.socket, to: socket.socket
@@ -234,17 +235,17 @@ class _Answering:
         self._key, self._heard, self._ranks = key, heard, ranks
         self._beats, self._reports = beats, to
         self._watch = Watch(SILENCE_S)
-        for rank in range(ranks):  # whom a process before this one has heard
-            if self._noted(rank)[1]:
+        for rank in range(ranks):  # those that an earlier process has recorded
+            if self._entry(rank)[1]:
                 self._watch.hear(rank, time.monotonic())
         _close_all_but(beats, to)
 
     def run(self) -> None:
-        """Return when the supervisor's process has ended."""
+        """Work until the supervisor's process has ended."""
         look = time.monotonic()
         while True:
             readable = select.select([self._beats, self._reports], [], [], BEAT_S / 4)[0]
-            if self._reports in readable:  # its end: nothing is ever sent to us
+            if self._reports in readable:  # the supervisor has closed its end
                 return
             if self._beats in readable:
                 with contextlib.suppress(OSError):  # the network to the node is down
@@ -252,12 +253,12 @@ class _Answering:
             if time.monotonic() >= look:
                 look = time.monotonic() + BEAT_S / 4
                 for rank in self._watch.look(time.monotonic()):
-                    self._report(rank=rank, last_heard=self._noted(rank)[0])
+                    self._report(rank=rank, last_heard=self._entry(rank)[0])
 
     def _answer(self, data: bytes, sender: Any) -> None:
-        """Note the heartbeat and answer it; older ones than the last count for nothing (replay)."""
+        """Record the heartbeat and answer it; ignore one older than the last (replay)."""
         rank, number = unseal(self._key, _QUESTION, data) or (0, 0)
-        if rank >= self._ranks or number <= self._noted(rank)[1]:
+        if rank >= self._ranks or number <= self._entry(rank)[1]:
             return
         silence = self._watch.hear(rank, time.monotonic())
         address = socket.inet_aton(sender[0]), sender[1]
@@ -268,15 +269,15 @@ class _Answering:
         if time.monotonic() - sign_of_life < HUNG_S:
             self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
 
-    def _noted(self, rank: int) -> Any:
+    def _entry(self, rank: int) -> Any:
         return _HEARD.unpack_from(self._heard, rank * _HEARD.size)
 
     def _report(self, **fields: Any) -> None:
         self._reports.send(json.dumps(fields).encode())
 
 
-class _Asking:
-    """What a worker's process does: send heartbeats, and report whether they are answered."""
+class _Asker:
+    """The worker's process: it sends heartbeats and reports whether they are answered."""
 
     def __init__(self, to: dict[str, Any], rank: int, reports: socket.socket) -> None:
         self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
@@ -287,11 +288,11 @@ class _Asking:
         _close_all_but(self._beats, reports)
 
     def run(self) -> None:
-        """Return when the worker's process has ended."""
+        """Work until the worker's process has ended."""
         number = 0
         while True:
             number += 1
-            with contextlib.suppress(OSError):  # no way there at the moment
+            with contextlib.suppress(OSError):  # no route at the moment
                 question = seal(self._key, _QUESTION, self._rank, number)
                 self._beats.sendto(question, self._address)
             beat = time.monotonic() + BEAT_S
@@ -300,13 +301,15 @@ class _Asking:
                 if self._reports in readable:
                     return
                 if self._beats in readable:
-                    with contextlib.suppress(OSError):  # the network is down: silence tells
+                    with contextlib.suppress(
+                        OSError
+                    ):  # the network is down, which counts as silence
                         self._take(self._beats.recv(64))
             if self._watch.look(time.monotonic()):
                 self._reports.send(b"silent")
 
     def _take(self, data: bytes) -> None:
-        """Note an answer to this rank that is newer than those before."""
+        """Record an answer to this rank if it is newer than the earlier ones."""
         rank, number = unseal(self._key, _ANSWER, data) or (self._rank, 0)
         if rank != self._rank or number <= self._newest:
             return
@@ -322,11 +325,11 @@ def time_of_day(seconds: float) -> str:
 
 
 def raise_priority() -> None:
-    """Let this process run before a job's processes, as far as the machine permits it."""
+    """Raise this process's priority above that of a job's processes, if the machine permits it."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except OSError:  # a container without CAP_SYS_NICE, or real-time groups without a share
-        with contextlib.suppress(OSError):  # then at a job's own priority
+        with contextlib.suppress(OSError):  # it then keeps the job's priority
             os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
 
 
@@ -339,9 +342,9 @@ def _socket() -> socket.socket:
 
 
 def _close_all_but(*kept: socket.socket) -> None:
-    """Close what this process has inherited: a pipe that it held would hide its other end's end."""
+    """Close inherited descriptors: a pipe that stays open here would never end for its reader."""
     numbers = {each.fileno() for each in kept}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no objects: they would open more
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  pathlib opens more descriptors
         if int(name) not in numbers:
-            with contextlib.suppress(OSError):  # listdir's own, closed by now
+            with contextlib.suppress(OSError):  # the one of listdir, which is closed already
                 os.close(int(name))

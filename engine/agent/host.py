@@ -1,7 +1,7 @@
-"""Where a node runs what belongs to a run: on the machine itself.
+"""The place where a node runs the processes of a run, and its plain form, the machine itself.
 
-`Place` is what the worker asks of it; `container.Container` is the other one. Everything that is
-spawned has to be in the worker's unit (its cgroup), so that it ends with it.
+`Place` is the worker's interface; `container.Container` is the other form. Every spawned process
+must be in the worker's unit (its cgroup), so that it ends with it.
 """
 
 from __future__ import annotations
@@ -13,47 +13,47 @@ from engine.agent.environment import login_environment
 
 
 class Place(Protocol):
-    """The machine, or a container on it; used from several threads once it is prepared."""
+    """A place for processes: the machine, or a container. Thread-safe once it is prepared."""
 
     def prepare(self) -> None:
-        """Things can be spawned. OSError, whose text is one line for the user, where they cannot.
+        """Prepare the place for `spawn`. Raises OSError with one line for the user on failure.
 
-        Called once, before the supervisor hears that this node is prepared.
+        Called once, before the node is reported as prepared.
         """
 
     def environment(self) -> dict[str, str]:
-        """What a login finds there, with PATH and HOME; the run's own is laid over it."""
+        """Return the environment of a login, with PATH and HOME; the run's overrides it."""
 
     def spawn(
         self, argv: list[str], environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """The program runs there in a session of its own, in the home that `environment` names.
+        """Start the program in a new session, in the HOME of `environment`; return its process.
 
-        It has exactly `environment`, which stands in nobody's arguments and on no disk. `streams`
-        are Popen's stdin, stdout and stderr: None, DEVNULL, PIPE or descriptors; they reach the
-        program itself. The returned process ends with the program's status, and its `pid` is a
-        process group on this machine: a signal to the group reaches the program and what it
-        started. OSError where it cannot be started.
+        The program gets exactly `environment`, which never appears in process arguments or on a
+        disk. `streams` are Popen's stdin, stdout and stderr: None, DEVNULL, PIPE or descriptors;
+        they reach the program itself. The process ends with the program's status. Its `pid` is a
+        process group on this machine: a signal to the group reaches the program and its children.
+        Raises OSError if the program cannot be started.
         """
 
     def end(self) -> None:
-        """Nothing is left of the place, nor of what runs in it; called once, also unprepared."""
+        """Remove the place and end its processes; called once, also if it is not prepared."""
 
 
 class Host:
-    """The machine itself: nothing to prepare, and the unit ends what is left."""
+    """The machine itself. It needs no preparation; the unit ends its processes."""
 
     def prepare(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     def environment(self) -> dict[str, str]:
-        """A login's on this machine."""
+        """Return the environment of a login on this machine."""
         return login_environment()
 
     def spawn(
         self, argv: list[str], environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """The program is a child of the worker."""
+        """Start the program as a child of the worker."""
         return subprocess.Popen(
             argv,
             env=environment,
@@ -63,4 +63,4 @@ class Host:
         )
 
     def end(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""

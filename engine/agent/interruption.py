@@ -1,4 +1,4 @@
-"""AWS's notice that it takes a spot instance back, as the instance's own metadata tells it."""
+"""AWS's notice that it reclaims a spot instance, from the instance's metadata."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ spot-instance-termination-notices.html, 2026-11-20)."""
 
 _PATH = "/latest/meta-data/spot/instance-action"
 _TOKEN_S = 21600  # the longest that IMDSv2 gives
-_ANSWER_S = 2.0  # for an answer: the service is beside the instance
+_ANSWER_S = 2.0  # for an answer; the service is local
 
 
 class Metadata:
-    """The instance metadata service at `address` (`host:port`), asked by IMDSv2."""
+    """The instance metadata service (IMDSv2) at `address` (`host:port`)."""
 
     def __init__(self, address: str = METADATA) -> None:
         self._address = address
         self._token = ""
 
     def notice(self) -> tuple[str, str] | None:
-        """What AWS will do with this instance (`terminate`) and when, as it writes it.
+        """Return AWS's action for this instance (`terminate`) and its time, as AWS writes it.
 
-        None as long as it may stay. OSError, HTTPException or ValueError where there is no service,
-        or none of this kind.
+        Return None without a notice. Raises OSError, HTTPException or ValueError if there is no
+        metadata service, or not one of this kind.
         """
         if not self._token:
             wanted = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}
@@ -41,11 +41,11 @@ class Metadata:
             self._token = text
         status, text = self._ask("GET", _PATH, {"X-aws-ec2-metadata-token": self._token})
         if status == http.client.UNAUTHORIZED:
-            self._token = ""  # its time is over: the next look takes another
+            self._token = ""  # it has expired: the next call gets a new one
         if status != http.client.OK:
             return None
-        told: Any = json.loads(text)
-        return str(told["action"]), str(told["time"])
+        notice: Any = json.loads(text)
+        return str(notice["action"]), str(notice["time"])
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
         connection = http.client.HTTPConnection(self._address, timeout=_ANSWER_S)
@@ -58,12 +58,12 @@ class Metadata:
 
 
 def watch(metadata: Metadata, report: Report) -> None:
-    """`node_interrupted` was sent: AWS takes this instance back. Looks for ever otherwise."""
+    """Check for a notice every LOOK_S; send `node_interrupted` and return when there is one."""
     while True:
         try:
             notice = metadata.notice()
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-            notice = None  # no answer now; the next look may have one
+            notice = None  # no answer now; try again later
         if notice is not None:
             action, at = notice
             report.send("node_interrupted", action=action, at=at)

@@ -1,10 +1,10 @@
-"""The run's journal on the head node: JSON lines that are only ever appended to.
+"""The run's journal on the head node: an append-only file of JSON lines.
 
-A reader's place in it is a byte offset, so that a client that was away goes on where it was.
-Lines are ASCII: bytes and characters are the same count on both sides.
+A reader's position is a byte offset, so that a client can read on after a pause. Lines are ASCII,
+so bytes and characters are the same count.
 
-A disk that is full ends no run: room for the events that decide is kept free from the beginning,
-and what the job prints is dropped and counted instead.
+A full disk does not end a run: space for the important events is reserved from the beginning, and
+the job's output is dropped and counted instead.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 RESERVE = "journal.reserve"
-RESERVED = 4 << 20  # bytes: the ends of 2,048 nodes, with what is told of them
+RESERVED = 4 << 20  # bytes, for the end events of 2,048 nodes and their texts
 _BULK = ("output", "evidence")
 
 
 class Journal:
-    """Appends events and wakes those that follow."""
+    """The journal, and its followers, which it wakes for new events."""
 
     def __init__(self, path: Path) -> None:
         self.folder = path.parent
         self.dropped = 0
-        """Events that the disk had no room for."""
-        self.complaint = ""
-        """Why, as the system says it; empty as long as all could be written."""
+        """Number of events that the disk had no space for."""
+        self.write_error = ""
+        """The system's error text for them; empty while everything can be written."""
         path.touch(mode=0o600)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._file).st_size
         self._reserve = self.folder / RESERVE
         self._followers: set[asyncio.StreamWriter] = set()
-        with contextlib.suppress(OSError):  # full from the beginning: `append` says so
+        with contextlib.suppress(OSError):  # the disk is full already: `append` reports it
             descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, RESERVED)
@@ -47,11 +47,11 @@ class Journal:
                 os.close(descriptor)
 
     def append(self, kind: str, **fields: Any) -> None:
-        """Add the event to the file, and tell every follower that there is more to read.
+        """Append the event to the file and wake every follower.
 
-        What a full disk has no room for is counted in `dropped`: output first.
+        On a full disk, events are dropped and counted in `dropped`, output first.
         """
-        if self.complaint and kind in _BULK:
+        if self.write_error and kind in _BULK:
             self.dropped += 1
             return
         event: Message = {"kind": kind, "time": round(time.time(), 3)}
@@ -60,7 +60,7 @@ class Journal:
         try:
             self._write(line)
         except OSError as error:
-            if self.complaint:  # for the second time: the reserve is used up, too
+            if self.write_error:  # the second failure: the reserve is used up too
                 self.dropped += 1
                 return
             self._make_room(error)
@@ -71,10 +71,10 @@ class Journal:
                 follower.write(b"\n")
 
     def _write(self, line: bytes) -> None:
-        """Append the line, whole or not at all."""
+        """Append the whole line, or nothing."""
         written = 0
         try:
-            while written < len(line):  # a disk that becomes full takes the beginning
+            while written < len(line):  # a disk that becomes full accepts only a part
                 written += os.write(self._file, line[written:])
         except OSError:
             os.ftruncate(self._file, self._size)
@@ -82,22 +82,22 @@ class Journal:
         self._size += written
 
     def _make_room(self, error: OSError) -> None:
-        """Give up the reserve, so that what decides can still be written; say so first."""
-        self.complaint = os.strerror(error.errno or 0)
-        with contextlib.suppress(OSError):  # it was never made: no room is kept
+        """Free the reserve for the important events, and report the full disk."""
+        self.write_error = os.strerror(error.errno or 0)
+        with contextlib.suppress(OSError):  # it was never created
             self._reserve.unlink()
-        text = f"the run's output is not kept any more: {self.complaint}"
+        text = f"the run's output is not stored any more: {self.write_error}"
         self.append("disk_full", rank=0, text=text)
 
     def add_follower(self, follower: asyncio.StreamWriter) -> None:
-        """`follower` gets a byte whenever there is more to read."""
+        """Send `follower` a byte whenever there is more to read."""
         self._followers.add(follower)
 
     def remove_follower(self, follower: asyncio.StreamWriter) -> None:
-        """`follower` is left alone."""
+        """Stop waking `follower`."""
         self._followers.discard(follower)
 
     def close(self) -> None:
-        """Close the file: nothing can be appended. The room that was kept free is given back."""
+        """Close the file and free the reserve."""
         os.close(self._file)
         self._reserve.unlink(missing_ok=True)

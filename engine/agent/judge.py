@@ -1,7 +1,7 @@
-"""What a run's output says against it: of its network (proof.py), and of its numbers (numbers.py).
+"""The judge of a run's output: of its network (proof.py) and its numbers (numbers.py).
 
-Faults of the network end a run at once. Wrong numbers are told at once, and fail it at its end: the
-sizes that follow show how much is wrong.
+A fault of the network ends the run at once. Wrong numbers are reported at once but fail the run at
+its end, because the following sizes show how much is wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from engine.agent.proof import Proof
 from engine.agent.states import WRONG_RUN, Verdict
 
 PIPE = "gpuctl: in a pipe of "
-"""How the line begins with which a job's script reports a part of a pipe that failed."""
+"""The beginning of the line in which a job's script reports a failed part of a pipe."""
 
 
 class Heard(NamedTuple):
-    """A finding, the `kind` of the event that tells it, and whether it ends the run at once."""
+    """A finding with the `kind` of its event; `ends_run` means that it ends the run at once."""
 
     kind: str
     finding: Finding
@@ -29,7 +29,7 @@ class Heard(NamedTuple):
 
 
 class Judge:
-    """Reads the output of one run; `plan` is its LaunchPlan as JSON data."""
+    """The judge of one run's output; `plan` is its LaunchPlan as JSON data."""
 
     def __init__(self, plan: Message) -> None:
         self._proof, self._numbers = Proof(plan["network"], plan["nodes"]), Numbers(plan)
@@ -39,26 +39,26 @@ class Judge:
         self._names = [node["name"] for node in plan["nodes"]]
 
     def hear(self, output: Message) -> list[Heard]:
-        """Return what the event `output` shows, where it ends a line."""
+        """Return the findings from the event `output`, if it ends a line."""
         line = self._pieces.line(output)
         return [] if line is None else self._read(output["rank"], output["stream"], line)
 
     def read_json(self, rank: int, document: Message) -> list[Heard]:
-        """Return what a document of nccl-tests shows, which the node `rank` brought back."""
+        """Return the findings from a JSON document of nccl-tests from the node `rank`."""
         return self._of_numbers(self._numbers.add_json(rank, document))
 
     def end(self, verdict: Verdict) -> tuple[list[Heard], Verdict]:
-        """Return what only the run's end shows, and the verdict with all that was found."""
+        """Return the findings at the run's end, and the verdict changed by all findings."""
         heard = [
             one
             for rank, stream, text in self._pieces.rest()
             for one in self._read(rank, stream, text)
         ]
         if verdict.status == "done":
-            heard += _of_network(self._proof.at_end())
+            heard += _of_network(self._proof.final_findings())
         faults = [one.finding for one in heard if one.kind == "network_seen"]
         faults = [one for one in faults if one.level == "fault"]
-        heard += self._of_numbers(self._numbers.at_end())
+        heard += self._of_numbers(self._numbers.final_findings())
         if verdict.status == "done" and faults:
             verdict = Verdict("failed", WRONG_RUN, faults[0].rank, faults[0].text)
         return heard, self._with_numbers(verdict)
@@ -78,20 +78,20 @@ class Judge:
         return [Heard("output_judged", one) for one in findings]
 
     def _with_numbers(self, verdict: Verdict) -> Verdict:
-        """Return the verdict, which no run passes whose numbers are wrong.
+        """Return the verdict; a run with wrong numbers fails.
 
-        What they show is the reason where the job ended by itself, and is added to any other.
+        They are the reason if the job ended by itself; otherwise they are added to the reason.
         """
-        faults = sorted(self._faults, key=self._numbers.gravity)
+        faults = sorted(self._faults, key=self._numbers.severity)
         if not faults:
             return verdict
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        first, gravity = faults[0], self._numbers.gravity(faults[0])
+        first, severity = faults[0], self._numbers.severity(faults[0])
         if verdict.status == "done":
             return Verdict("failed", WRONG_RUN, first.rank, first.text + more)
-        if not verdict.is_jobs_own or gravity > 1:
+        if not verdict.is_jobs_own or severity > 1:
             return replace(verdict, reason=f"{verdict.reason}; {first.text}{more}")
-        code = WRONG_RUN if gravity == 0 else verdict.exit_code
+        code = WRONG_RUN if severity == 0 else verdict.exit_code
         reason = f"{first.text}{more}; {verdict.reason}"
         return Verdict("failed", code, first.rank, reason, is_jobs_own=True)
 

@@ -8,14 +8,14 @@ import os
 import sys
 from pathlib import Path
 
-# What a command does not use it does not import: eight workers that start at once on two cores
-# are as slow as their imports.
+# Each command imports only what it uses: imports take most of the time when eight workers start at
+# once on two cores.
 
 BUSY = 3  # exit status of start: another run is on this cluster
-HANDED = Path("/run/gpuctl")
-"""Where `start` hands a run over to its supervisor: in memory, for the moment until it is read."""
+HANDOVER = Path("/run/gpuctl")
+"""The folder, in memory, where `start` leaves a run until its supervisor reads and deletes it."""
 PROGRAM = "__main__.py"
-LOCK = "lock"  # beside the runs' folders; held by a supervisor, has its run's id
+LOCK = "lock"  # in the folder of all runs; the supervisor holds it, its text is the run's id
 
 
 def main() -> int:
@@ -41,17 +41,17 @@ def main() -> int:
 
 
 def start(folder: Path) -> int:
-    """The run on stdin, `{"plan": …, "secrets": {name: value}}`, is under way in a unit of its own.
+    """Start the run from stdin, `{"plan": …, "secrets": {name: value}}`, in its own unit.
 
-    BUSY, with `{"busy": RUN}` on stdout, where another run holds the cluster.
+    Return 0, or BUSY with `{"busy": RUN}` on stdout if another run holds the cluster.
     """
     run = sys.stdin.buffer.read()
     holder = _holder(folder.parent)
     if holder is None:
         folder.mkdir(mode=0o755, parents=True)
-        # Whoever follows talks to the agent that runs, also after an upgrade of the client.
+        # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
-        handed = _handed(folder)
+        handed = _handover_path(folder)
         handed.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(handed, run)
         try:
@@ -68,10 +68,10 @@ def start(folder: Path) -> int:
 
 
 def supervise(folder: Path) -> int:
-    """The run is over and its end is in the journal."""
+    """Supervise the run to its end; return 0, or BUSY if another run holds the cluster."""
     from engine.agent.supervising import supervise_run
 
-    handed = _handed(folder)
+    handed = _handover_path(folder)
     run = json.loads(handed.read_text(encoding="utf-8"))
     handed.unlink()
     lock = _take_lock(folder.parent, folder.name)
@@ -84,12 +84,12 @@ def supervise(folder: Path) -> int:
     return 0
 
 
-def _handed(folder: Path) -> Path:
-    return HANDED / f"{folder.name}.json"
+def _handover_path(folder: Path) -> Path:
+    return HANDOVER / f"{folder.name}.json"
 
 
 def _start_unit(folder: Path) -> int:
-    """systemd-run's exit status; with Type=notify it returns when the supervisor listens."""
+    """Start the supervisor's unit, wait until it listens, and return systemd-run's exit status."""
     import subprocess
 
     properties = (
@@ -97,7 +97,7 @@ def _start_unit(folder: Path) -> int:
         "KillMode=control-group",
         "LimitNOFILE=65536",  # three pipes per node
         "TasksMax=infinity",
-        "TimeoutStopSec=45",  # a machine that shuts down waits for the jobs to end, no longer
+        "TimeoutStopSec=45",  # the longest time that a shutdown waits for the jobs to end
     )
     return subprocess.run(
         [
@@ -110,13 +110,13 @@ def _start_unit(folder: Path) -> int:
 
 
 def _this_file() -> Path:
-    """The agent's own folder, or its zip application."""
+    """Return the agent's folder, or its zip application."""
     path = Path(sys.argv[0]).resolve()
     return path.parent if path.name == PROGRAM else path
 
 
 def _take_lock(runs: Path, run_id: str) -> int | None:
-    """A descriptor that holds the cluster for this run, or None where another run has it."""
+    """Return a descriptor that holds the cluster for this run; None if another run holds it."""
     descriptor = os.open(runs / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ def _take_lock(runs: Path, run_id: str) -> int | None:
 
 
 def _holder(runs: Path) -> str | None:
-    """The run that holds the cluster, or None."""
+    """Return the id of the run that holds the cluster, or None."""
     runs.mkdir(mode=0o755, parents=True, exist_ok=True)
     descriptor = os.open(runs / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -1,21 +1,21 @@
-"""Ssh connections from the head to the other nodes, kept from one run to the next.
+"""Ssh connections from the head to the other nodes, reused by later runs.
 
-A connection costs both of its ends more CPU time than the worker that it starts. OpenSSH's own
-multiplexing (ssh_config(5), ControlMaster) keeps one to each node for some minutes, in a scope of
-its own, so that it outlives the run. Whoever finds none connects as ever.
+A new connection takes more CPU time, at both ends, than the worker that it starts. OpenSSH's
+multiplexing (ssh_config(5), ControlMaster) keeps one to each node for some minutes, in a systemd
+scope, so that it outlives the run. Without such a connection ssh opens a new one.
 """
 
 from __future__ import annotations
 
 PERSIST_S = 600
 CHECK_S = 5
-MULTIPLEXED = ("-o", "ControlMaster=no", "-S", "/run/gpuctl/ssh-%h")
-"""Ssh's options to use a kept connection where there is one: in memory, root's alone."""
+MASTER_OPTIONS = ("-o", "ControlMaster=no", "-S", "/run/gpuctl/ssh-%h")
+"""Ssh's options to use a shared connection, if any. Its socket is in memory, for root only."""
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 
-# $1 is the address, the rest is ssh's command line. A master that does not answer is as good as
-# none: its node may have been made again, or the way there have gone while nobody used it. Without
-# a way of its own (ProxyCommand) the question is one to the master alone.
+# $1 is the address, the rest is ssh's command line. A master that does not answer is replaced: its
+# node may have been replaced, or the connection may have broken while it was idle.
+# ProxyCommand=false prevents the check from opening a new connection.
 _LAUNCH = f"""\
 address=$1; shift
 socket=/run/gpuctl/ssh-$address
@@ -32,6 +32,6 @@ exec "$@"
 """
 
 
-def with_master(ip: str, words: list[str]) -> list[str]:
-    """The command line that first sees to a kept connection with the node, then becomes `words`."""
+def master_command(ip: str, words: list[str]) -> list[str]:
+    """Return a command line that makes sure of a shared connection, then executes `words`."""
     return ["sh", "-c", _LAUNCH, "sh", ip, *words]

@@ -1,7 +1,7 @@
-"""The nodes of a run as decisions see them: values, with what many events ask kept counted.
+"""The nodes of a run as immutable values, with the counts that decisions need.
 
-An event changes one node, and nothing of it is looked for among all the others: a run of 2048
-nodes has ten thousand events in its first seconds.
+An event changes one node, and no decision searches all nodes: a run of 2048 nodes has ten thousand
+events in its first seconds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ ENDED = ("exited", "gone")
 class Node:
     """A node of the run. Phases: launching, prepared, started, ready, exited, gone.
 
-    `processes` is how many ranks a launcher has to start here, 0 where nothing counts them, `ranks`
-    are those that have begun. `notice` is AWS's that it takes the instance back (`terminate at …`),
-    empty without one.
+    `processes` is the number of ranks that a launcher must start here, 0 if gpuctl does not check
+    it; `ranks` are those that have begun. `notice` is AWS's notice that it reclaims the instance
+    (`terminate at …`), or empty.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Node:
 
     @property
     def has_ended(self) -> bool:
-        """True when its job has ended, or the node is gone."""
+        """Return whether the job has ended or the node is gone."""
         return self.phase in ENDED
 
 
@@ -47,7 +47,7 @@ class Nodes:
 
     @classmethod
     def of(cls, nodes: tuple[Node, ...]) -> Nodes:
-        """Return the nodes, counted."""
+        """Return the nodes with their counts."""
         phases: dict[str, int] = {}
         for node in nodes:
             phases[node.phase] = phases.get(node.phase, 0) + 1
@@ -69,8 +69,8 @@ class Nodes:
         """Return how many nodes are in one of the phases."""
         return sum(self._phases.get(phase, 0) for phase in phases)
 
-    def changed(self, rank: int, node: Node) -> Nodes:
-        """Return the nodes with another one at `rank`."""
+    def replace_node(self, rank: int, node: Node) -> Nodes:
+        """Return the nodes with another node at `rank`."""
         before, phases = self._nodes[rank], self._phases
         if node.phase != before.phase:
             phases = {**phases, before.phase: phases[before.phase] - 1}

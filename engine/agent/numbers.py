@@ -1,6 +1,6 @@
-"""Whether the numbers that nccl-tests printed may be believed: wrong data never pass as a success.
+"""Checks of the numbers that nccl-tests prints: a run with wrong data never succeeds.
 
-Exit statuses do not tell: a job that pipes into `tee` ends with that one's.
+The exit status is not enough: a job that pipes into `tee` ends with the status of `tee`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ WRONG = "wrong data: "
 
 
 class Numbers:
-    """Reads a run's output. `plan` is a LaunchPlan as JSON data.
+    """A reader of a run's output. `plan` is a LaunchPlan as JSON data.
 
-    A fault fails the run; with `verify: warn` it is a warning, with `off` nothing is looked at.
+    A fault fails the run. With `verify: warn` it is a warning; with `off` nothing is checked.
     """
 
     def __init__(self, plan: Message) -> None:
@@ -25,13 +25,13 @@ class Numbers:
         self._names = [node["name"] for node in plan["nodes"]]
         self._hosts = hosts_of(plan["nodes"])
         self._reader = TableReader(tuple(plan.get("programs", ())))
-        self._told: set[tuple[object, ...]] = set()
+        self._reported: set[tuple[object, ...]] = set()
         self._failed_tests: set[Finding] = set()
 
     def feed(self, rank: int, stream: str, text: str) -> list[Finding]:
-        """Return what the line, printed on node `rank`, shows: wrong data, or a test that failed.
+        """Return new findings from the line, which node `rank` printed: wrong data, failed tests.
 
-        The run goes on: the sizes that follow tell how much is wrong.
+        The run goes on, because the following sizes show how much is wrong.
         """
         if self._verify == "off":
             return []
@@ -45,28 +45,28 @@ class Numbers:
             found += self._close(rank)
         return self._new(found)
 
-    def gravity(self, fault: Finding) -> int:
-        """Return 0 for wrong data, 1 for a test that failed, 2 for any other fault."""
+    def severity(self, fault: Finding) -> int:
+        """Return 0 for wrong data, 1 for a failed test, 2 for any other fault."""
         if fault.text.startswith(WRONG):
             return 0
         return 1 if fault in self._failed_tests else 2
 
     def add_json(self, rank: int, document: Message) -> list[Finding]:
-        """Return what a program's own JSON shows, written on node `rank`."""
+        """Return new findings from the JSON of a program of nccl-tests on node `rank`."""
         if self._verify == "off":
             return []
         try:
-            told = read(document, rank)
+            table = read(document, rank)
         except (KeyError, TypeError, ValueError, IndexError):
             return []
-        return self._new(self._wrong(merge(self._reader.tables, told)))
+        return self._new(self._wrong(merge(self._reader.tables, table)))
 
-    def at_end(self) -> list[Finding]:
-        """Return what only the end shows: tables that broke off, rows that were not found."""
+    def final_findings(self) -> list[Finding]:
+        """Return new findings at the end of the run: incomplete tables, unreadable rows."""
         return self._new([one for table in self._reader.tables for one in self._ended(table)])
 
     def _close(self, rank: int) -> list[Finding]:
-        """Judge the tables before the last one of a node: a run may print any number of them."""
+        """Check the node's earlier tables and free their rows; a run may print very many tables."""
         found = []
         before = (one for one in reversed(self._reader.tables[:-1]) if one.printed_on == rank)
         for table in before:
@@ -84,7 +84,7 @@ class Numbers:
         if table.copies > 1:
             text = (
                 f"{table.copies} tables of {where} were printed at once: each of these programs"
-                " tested alone, without the others; nccl-tests has to be built with MPI=1"
+                " tested alone, without the others; build nccl-tests with MPI=1"
             )
             found.append(Finding("warning", table.printed_on, text))
         if table.ended_at is not None:
@@ -101,8 +101,8 @@ class Numbers:
         return found
 
     def _new(self, found: list[Finding]) -> list[Finding]:
-        new = [one for one in found if one not in self._told]
-        self._told.update(new)
+        new = [one for one in found if one not in self._reported]
+        self._reported.update(new)
         return new
 
     def _wrong(self, table: Table) -> list[Finding]:
@@ -133,7 +133,7 @@ class Numbers:
     def _is_wrong(self, table: Table, row: Row, half: Half | None) -> bool:
         if half is None or not half.wrong or not table.is_checked:
             return False
-        # What was put together from torn pieces counts only where the footer does not deny it.
+        # A row joined from torn pieces counts only if the footer agrees.
         return not (row.is_joined and table.out_of_bounds in (None, 0))
 
     def _failed(self, rank: int, failure: TestFailure) -> Finding:
@@ -150,7 +150,7 @@ class Numbers:
 
 
 def size_text(size: int) -> str:
-    """Return bytes as nccl-tests' flags have them, where that is exact: `64M (67108864 bytes)`."""
+    """Return the size, as in nccl-tests' flags if that is exact: `64M (67108864 bytes)`."""
     for unit, bytes_ in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
         if size and size % bytes_ == 0:
             return f"{size // bytes_}{unit} ({size} bytes)"

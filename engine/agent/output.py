@@ -1,4 +1,4 @@
-"""A job's output: bytes of a pipe into lines of a log, each one an event."""
+"""A job's output: bytes of a pipe become lines of a log and events."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import IO
 from engine.agent.redaction import Redaction
 from engine.agent.report import Report
 
-PARTIAL_S = 1.0  # a line without its end is shown after so long
+PARTIAL_S = 1.0  # an unfinished line is sent after this time
 PIECE = 32 * 1024  # characters of one event at most
 
 
 class Log:
-    """`rank-N.log` on the node, and the same as events; lines of both streams, whole.
+    """The log `rank-N.log` on the node, with whole lines of both streams, also sent as events.
 
-    Where the disk takes no more, the log ends and an event says so; the output goes on.
+    On a full disk the log ends, with an event that reports it; the events of output go on.
     """
 
     def __init__(self, path: Path, report: Report) -> None:
@@ -28,10 +28,10 @@ class Log:
         self._report = report
         self._lock = threading.Lock()
         self.size = self._file.tell()
-        """Bytes of all that was printed."""
+        """Bytes of all output so far."""
 
     def add(self, stream: str, text: str, ends_line: bool) -> None:
-        """Add the text to the log, and send an event with the byte where it begins there."""
+        """Add the text to the log, and send an event with its offset in the log."""
         with self._lock:
             offset, data = self.size, (text + ("\n" if ends_line else "")).encode()
             self.size += len(data)
@@ -41,7 +41,7 @@ class Log:
 
     def _keep(self, data: bytes) -> None:
         try:
-            while data:  # a disk that becomes full takes the beginning
+            while data:  # a disk that becomes full accepts only a part
                 data = data[self._file.write(data) :]
         except OSError as error:
             self._ends = True
@@ -49,7 +49,7 @@ class Log:
 
 
 def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:
-    """Everything that came through `pipe` is in the log, without secrets; returns at its end.
+    """Copy everything from `pipe` to the log, without secrets, until the end of the pipe.
 
     Bytes that are not UTF-8 become U+FFFD.
     """

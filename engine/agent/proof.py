@@ -1,14 +1,13 @@
-"""Whether the fast network was used, read from NCCL's own lines as they pass.
+"""The proof that a run used the fast network, from the lines that NCCL prints.
 
-NCCL and its plugin fall back to sockets without an error, and a run is then several times slower
-than what was paid for. What they print shows it: which network each process took, how many
-interfaces it found, and whether a connection reaches the GPU without the host's memory. The formats
-are NCCL's (init.cc, transport/net.cc, net_ib, debug.cc of 2.12 to 2.30) and aws-ofi-nccl's, before
-and after 1.15 (docs/rdma.md, 2026-11-22).
+NCCL and its plugin fall back to sockets without an error, and then a run is several times slower.
+Their lines show the network of each process, the number of its interfaces, and whether connections
+use GPUDirect RDMA. The formats are those of NCCL (init.cc, transport/net.cc, net_ib, debug.cc of
+2.12 to 2.30) and of aws-ofi-nccl before and after 1.15 (docs/rdma.md, 2026-11-22).
 
-Several processes that write into one pipe tear each other's lines: stdio writes 4096 bytes at a
-time. No fault follows from a line that may be torn: a form that names a fallback is matched to its
-end, and what only lacks something (`/GDRDMA`) is counted until it is certain.
+Processes that write into one pipe can tear each other's lines, because stdio writes 4096 bytes at a
+time. A line that may be torn never causes a fault: patterns of a fallback match a line to its end,
+and lines without `/GDRDMA` are counted until a tear cannot explain them.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from dataclasses import dataclass, field
 from engine.agent.findings import Finding, hosts_of
 from engine.agent.journal import Message
 
-HEAD = 300  # of a line, how much before NCCL's own words is looked at for the host
-CERTAIN = 4  # connections of one process that lack GPUDirect RDMA: more than one tear explains
+HEAD = 300  # characters before NCCL's text in which to search the host
+CERTAIN = 4  # connections without GPUDirect RDMA of one process: more than one tear explains
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NCCL = re.compile(r"NCCL (?:INFO|WARN) ")
@@ -66,15 +65,15 @@ _CAUSES = (
     ),
     (re.compile(r"NET/IB : No device found"), _DEVICES_OF_IB),
 )
-"""Lines that say why NCCL falls back, and what to look at then; the first one counts."""
+"""Lines with the cause of a fallback, and what to check then; the first line counts."""
 
 
 @dataclass
 class _Seen:
-    """What a node's lines have shown up to now.
+    """The state of a node according to its lines so far.
 
-    `provider` is libfabric's, `layers` are link layers by the device's number. `direct` and
-    `indirect` count connections with and without GPUDirect RDMA by process.
+    `provider` is libfabric's. `layers` are link layers by device number. `direct` and `indirect`
+    count connections with and without GPUDirect RDMA by process. `reported` are topics of findings.
     """
 
     name: str
@@ -84,27 +83,27 @@ class _Seen:
     layers: dict[int, str] = field(default_factory=dict)
     unknown: str = ""
     cause: str = ""
-    look_at: str = ""
+    to_check: str = ""
     proven: bool = False
     direct: dict[str, int] = field(default_factory=dict)
     indirect: dict[str, int] = field(default_factory=dict)
     example: str = ""
-    reporters: set[str] = field(default_factory=set)  # of too few interfaces
-    told: set[str] = field(default_factory=set)
+    reporters: set[str] = field(default_factory=set)  # processes that print too few interfaces
+    reported: set[str] = field(default_factory=set)
 
 
 @dataclass
 class _Table:
-    """The ranks of nccl-tests that one of its headers lists."""
+    """The ranks that one header of nccl-tests lists."""
 
     ranks: int = 0
     hosts: set[str] = field(default_factory=set)
 
 
 class Proof:
-    """Reads a run's output. `network` is the plan's NetworkPlan, `nodes` its nodes, as JSON data.
+    """A reader of a run's output. `network` is the plan's NetworkPlan, `nodes` its nodes, as JSON.
 
-    A fault fails the run; with `verify: warn` it is a warning, with `off` nothing is looked at.
+    A fault fails the run. With `verify: warn` it is a warning; with `off` nothing is checked.
     """
 
     def __init__(self, network: Message, nodes: list[Message]) -> None:
@@ -115,29 +114,29 @@ class Proof:
         self._seen = [_Seen(node["name"]) for node in nodes]
         self._hosts = hosts_of(nodes)
         self._knows_hosts = False
-        self._writers: dict[int, set[str]] = {}  # processes of NCCL in a node's output
+        self._writers: dict[int, set[str]] = {}  # processes that print to a node's output
         self._printing = 0
-        self._orphans = 0  # ends `/GDRDMA` of lines whose beginning was torn off
+        self._orphans = 0  # `/GDRDMA` of lines whose beginning was torn off
         working = sum(node.get("processes", 0) > 0 for node in nodes)
         self._wanted_hosts = working or len(nodes)
         self._gpus = int(nodes[0].get("environment", {}).get("GPUCTL_GPUS_PER_NODE", 0))
         self._tables: dict[int, _Table] = {}
         self._tested_on: set[str] = set()
         self._tested_ranks = 0
-        self._trap_told = False
+        self._one_host_reported = False
 
     def feed(self, rank: int, stream: str, text: str) -> list[Finding]:
-        """What the line, printed on node `rank`, shows for the first time; mostly nothing.
+        """Return new findings from the line, which node `rank` printed; mostly none.
 
-        A line may be about another node than the one that printed it: mpirun brings the output of
-        all to one. NCCL writes its host in front.
+        The line may be about another node: mpirun prints the output of all nodes on one. NCCL
+        writes its host before its text.
         """
         if self._verify == "off":
             return []
         if "/GDRDMA" in text:
             self._orphans += text.count("/GDRDMA") - len(_DIRECT.findall(text))
         words = None
-        for words in _NCCL.finditer(text):  # noqa: B007  the last one: what is before it was torn
+        for words in _NCCL.finditer(text):  # noqa: B007  the last match: a tear is before it
             pass
         if words is None:
             return self._read_table(rank, text)
@@ -150,13 +149,13 @@ class Proof:
         self._writers.setdefault(rank, set()).add(process)
         return self._read(about, process, _COLOUR.sub("", text[words.end() :]).strip())
 
-    def at_end(self) -> list[Finding]:
-        """What only the end shows: that something never came. To be asked when all went well."""
+    def final_findings(self) -> list[Finding]:
+        """Return findings about missing lines; call it at the end of a run that succeeded."""
         findings: list[Finding] = []
         for rank in tuple(self._tables):
             findings += self._end_table(rank)
         if len(self._tested_on) == 1 and self._tested_ranks > 1:
-            findings += self._trap(next(iter(self._tested_on)), self._tested_ranks)
+            findings += self._report_one_host(next(iter(self._tested_on)), self._tested_ranks)
         if self._promise:
             for rank in range(len(self._seen)):
                 findings += self._end_node(rank)
@@ -172,8 +171,8 @@ class Proof:
             return []
         where = f" on {', '.join(unproven)}" if len(unproven) < len(self._seen) else ""
         text = (
-            f"no line of NCCL shows {title}{where}, which `verify: require` asks for; look at"
-            " whether the job uses NCCL there, has NCCL_DEBUG=INFO, and prints what NCCL says"
+            f"no line of NCCL shows {title}{where}, which `verify: require` needs; check that"
+            " the job uses NCCL there, has NCCL_DEBUG=INFO, and prints the output of NCCL"
         )
         return [self._fault(self._rank(unproven[0]), text)]
 
@@ -181,15 +180,15 @@ class Proof:
         return next(rank for rank, seen in enumerate(self._seen) if seen.name == name)
 
     def _about(self, before: str, printed_on: int) -> tuple[int | None, str]:
-        """The node, and the process, that NCCL's prefix names; None where the prefix is torn.
+        """Return node and process of NCCL's prefix; None for the node if the prefix is torn.
 
-        A host that nobody knows, a container's, is the node's that printed the line: unless the
-        run's hosts are known by their names.
+        An unknown host may be a container's name: then the node is the one that printed the line,
+        unless other lines have names of the run's hosts.
         """
         found = _HOST.findall(_COLOUR.sub("", before[-HEAD:]))
         host, process = found[-1] if found else ("", "")
         rank = self._hosts.get(host, self._hosts.get(host.partition(".")[0]))
-        if rank is None and host:  # behind a line that was torn there
+        if rank is None and host:  # text of a torn line may precede the host
             ends = [name for name in self._hosts if host.endswith(name)]
             rank = self._hosts[max(ends, key=len)] if ends else None
         if rank is not None:
@@ -198,12 +197,12 @@ class Proof:
         return (None if self._knows_hosts else printed_on), f"{host}:{process}"
 
     def _read(self, rank: int, process: str, words: str) -> list[Finding]:
-        """One line of NCCL's about node `rank`, without what stands before its own words."""
+        """Return findings from a line of NCCL about node `rank`, without its prefix."""
         seen = self._seen[rank]
-        for pattern, look_at in _CAUSES:
+        for pattern, to_check in _CAUSES:
             cause = pattern.search(words)
             if cause and not seen.cause:
-                seen.cause, seen.look_at = cause[0], look_at
+                seen.cause, seen.to_check = cause[0], to_check
         network = _NETWORK.match(words)
         if network:
             return self._check_network(rank, network[1].strip(), words)
@@ -229,7 +228,7 @@ class Proof:
         why = f", after `{seen.cause}`" if seen.cause else ""
         text = (
             f"{seen.name} uses {actual} instead of {title}: `{words}`{why};"
-            f" look at {seen.look_at or default}"
+            f" check {seen.to_check or default}"
         )
         return self._once(rank, "network", self._fault(rank, text))
 
@@ -237,12 +236,12 @@ class Proof:
         seen, name, found = self._seen[rank], provider[1].lower(), provider[3]
         if not _PROVIDERS.fullmatch(name):
             return []
-        if seen.provider in ("", "efa"):  # of several processes, one that is not EFA counts
+        if seen.provider in ("", "efa"):  # if processes differ, keep one that is not EFA
             seen.provider = name
         if name != "efa":
             text = (
                 f"{seen.name} uses libfabric's provider {provider[1]} instead of EFA:"
-                f" `{provider[0]}`; look at FI_PROVIDER, and {_DEVICES_OF_EFA}"
+                f" `{provider[0]}`; check FI_PROVIDER, and {_DEVICES_OF_EFA}"
             )
             return self._once(rank, "network", self._fault(rank, text))
         if found is None:
@@ -254,13 +253,14 @@ class Proof:
         alone = len(self._writers[self._printing]) == 1
         seen.few = (
             f"{seen.name} uses {found} of {self._interfaces} EFA interfaces: `{provider[0]}`;"
-            f" look at {_DEVICES_OF_EFA}"
+            f" check {_DEVICES_OF_EFA}"
         )
         return self._few(rank) if alone or len(seen.reporters) > 1 else []
 
     def _few(self, rank: int) -> list[Finding]:
-        """Fewer interfaces than the node has: said by the only process that prints there, by two,
-        or denied by none.
+        """Return the fault that the node uses too few interfaces.
+
+        It needs the only process that prints there, two processes, or no process that disagrees.
         """
         return self._once(rank, "interfaces", self._fault(rank, self._seen[rank].few))
 
@@ -281,13 +281,13 @@ class Proof:
         seen.indirect[process] = seen.indirect.get(process, 0) + 1
         seen.example = seen.example or words
         if seen.indirect[process] >= CERTAIN and not seen.direct and not self._orphans:
-            found += self._tell_indirect(rank)
+            found += self._report_indirect(rank)
         return found
 
     def _prove(self, rank: int, device: int | None = None) -> list[Finding]:
-        """The node uses what was promised, unless its provider or its devices say otherwise."""
+        """Return the proof for the node, unless its provider or its devices contradict it."""
         seen, title = self._seen[rank], _TITLES[self._promise]
-        if "network" in seen.told:
+        if "network" in seen.reported:
             return []
         if self._promise == "efa":
             if seen.provider != "efa" and (seen.provider or not self._interfaces):
@@ -298,7 +298,9 @@ class Proof:
             layer = seen.layers.get(-1 if device is None else device)
             layer = layer or (layers.pop() if len(layers) == 1 else None)
             if layer not in (None, _LAYERS[self._promise]):
-                text = f"{seen.name} uses {_OTHERS[str(layer)]}, not {title}: its devices say so"
+                text = (
+                    f"{seen.name} uses {_OTHERS[str(layer)]}, not {title}, according to its devices"
+                )
                 return self._once(rank, "layer", Finding("warning", rank, text))
             if layer is None and device is None:
                 return []
@@ -312,7 +314,7 @@ class Proof:
             found += self._few(rank)
         if seen.provider == "efa":
             found += self._prove(rank)
-        if seen.unknown and not seen.proven and "network" not in seen.told:
+        if seen.unknown and not seen.proven and "network" not in seen.reported:
             text = (
                 f"{seen.name}: NCCL's network {seen.unknown} is not known to be"
                 f" {_TITLES[self._promise]}"
@@ -321,23 +323,23 @@ class Proof:
         return found
 
     def _end_gpudirect(self) -> list[Finding]:
-        """Connections without GPUDirect RDMA, less those whose end was torn off and came later."""
+        """Return findings about connections without GPUDirect RDMA, minus those that were torn."""
         found: list[Finding] = []
         counts = [sum(seen.indirect.values()) for seen in self._seen]
         if sum(counts) > self._orphans:
             most, torn = max(counts), any(len(one) > 1 for one in self._writers.values())
             for rank, count in enumerate(counts):
-                # Few beside many direct ones may be put together from lines of two nodes.
+                # Few of them next to many direct ones may be lines of two nodes torn into one.
                 few = torn and self._seen[rank].direct and count < CERTAIN
                 if not few and (count > self._orphans or count == most):
-                    found += self._tell_indirect(rank)
+                    found += self._report_indirect(rank)
         return found
 
-    def _tell_indirect(self, rank: int) -> list[Finding]:
+    def _report_indirect(self, rank: int) -> list[Finding]:
         seen = self._seen[rank]
-        if "network" in seen.told:
+        if "network" in seen.reported:
             return []
-        text = f"{seen.name} goes through the host's memory, without GPUDirect RDMA"
+        text = f"{seen.name} transfers data through the host's memory, without GPUDirect RDMA"
         if not self._gpudirect:
             return self._once(rank, "gpudirect", Finding("proof", rank, text))
         cause = (
@@ -346,11 +348,11 @@ class Proof:
             if self._promise == "efa"
             else "whether the module nvidia_peermem is loaded there, and NCCL_NET_GDR_LEVEL"
         )
-        fault = self._fault(rank, f"{text}: `{seen.example}`; look at {cause}")
+        fault = self._fault(rank, f"{text}: `{seen.example}`; check {cause}")
         return self._once(rank, "gpudirect", fault)
 
     def _read_table(self, rank: int, text: str) -> list[Finding]:
-        """A line of nccl-tests' header about a rank, or the line that ends the header."""
+        """Return findings from a line of nccl-tests' header about a rank, or the line after it."""
         listed = _TESTED.search(text)
         if listed:
             if listed[1] == "0" or rank not in self._tables:
@@ -367,19 +369,19 @@ class Proof:
         self._tested_on |= table.hosts
         self._tested_ranks = max(self._tested_ranks, table.ranks)
         if len(table.hosts) == 1 and 0 < self._gpus < table.ranks:
-            return self._trap(next(iter(table.hosts)), table.ranks)
+            return self._report_one_host(next(iter(table.hosts)), table.ranks)
         return []
 
-    def _trap(self, host: str, ranks: int) -> list[Finding]:
-        """All ranks of nccl-tests are on one host: no message ever crossed the network."""
-        if self._trap_told or self._wanted_hosts < 2:
+    def _report_one_host(self, host: str, ranks: int) -> list[Finding]:
+        """Return the fault that all ranks of nccl-tests ran on one host, without any network."""
+        if self._one_host_reported or self._wanted_hosts < 2:
             return []
-        self._trap_told = True
+        self._one_host_reported = True
         rank = self._hosts.get(host, self._hosts.get(host.partition(".")[0], 0))
         text = (
             f"all {ranks} ranks of nccl-tests ran on {self._seen[rank].name} ({host}), of"
-            f" {self._wanted_hosts} nodes: the launcher ignored the hostfile; look at what mpirun"
-            " is given (`--hostfile $DSTACK_HOSTFILE`)"
+            f" {self._wanted_hosts} nodes: the launcher ignored the hostfile; check the"
+            " options of mpirun (`--hostfile $DSTACK_HOSTFILE`)"
         )
         return [self._fault(rank, text)]
 
@@ -387,8 +389,8 @@ class Proof:
         return Finding("warning" if self._verify == "warn" else "fault", rank, text)
 
     def _once(self, rank: int, topic: str, finding: Finding) -> list[Finding]:
-        """The finding, the first time that it is made about the node."""
-        if topic in self._seen[rank].told:
+        """Return the finding the first time that its topic occurs for the node."""
+        if topic in self._seen[rank].reported:
             return []
-        self._seen[rank].told.add(topic)
+        self._seen[rank].reported.add(topic)
         return [finding]

@@ -1,7 +1,7 @@
-"""Which ranks a launcher really started on a node: each says so, in a line of a FIFO.
+"""The ranks that a launcher started on a node: each writes a line to a FIFO.
 
-A launcher that ignores its hostfile starts every rank on the head and ends well. Nothing but the
-ranks themselves can tell.
+A launcher that ignores its hostfile starts every rank on the head and succeeds. Only the ranks
+themselves can report that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DRAIN_S = 5.0
 
 
 class Ranks:
-    """The FIFO in a run's folder. A line `RANK SIZE` in it becomes the event `rank_started`."""
+    """The FIFO in a run's folder. Each line `RANK SIZE` becomes an event `rank_started`."""
 
     def __init__(self, folder: Path, report: Report) -> None:
         self._path, self._report = folder / FIFO, report
@@ -25,20 +25,22 @@ class Ranks:
         self._reader = threading.Thread(target=self._read, daemon=True)
 
     def open(self) -> None:
-        """Ranks can write their line without waiting."""
+        """Create the FIFO and read it in a thread; then ranks can write without waiting."""
         self._path.unlink(missing_ok=True)
         os.mkfifo(self._path, 0o600)
-        self._descriptor = os.open(self._path, os.O_RDWR)  # its own writer: there is no end of file
+        self._descriptor = os.open(
+            self._path, os.O_RDWR
+        )  # it is a writer too, so there is no end of file
         self._reader.start()
 
     def drain(self) -> None:
-        """What ranks have written until now was reported."""
+        """Wait until all lines that ranks have written are reported, at most _DRAIN_S."""
         if self._reader.is_alive():
             os.write(self._descriptor, b"\nend\n")
             self._reader.join(_DRAIN_S)
 
     def close(self) -> None:
-        """The FIFO is gone."""
+        """Remove the FIFO."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""When a job is ready for those that wait for it: a port that listens, a command that exits 0."""
+"""The readiness probe of a job: a port that listens, a command that exits with 0."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from engine.agent.host import Place
 from engine.agent.report import Message, Report
 
-_PORT_S = 0.25  # between looks at a port
-_COMMAND_S = 1.0  # between tries of a command
+_PORT_S = 0.25  # between checks of a port
+_COMMAND_S = 1.0  # between runs of a command
 _LISTEN = "0A"  # st column of /proc/net/tcp: TCP_LISTEN (linux/include/net/tcp_states.h)
 
 
 class Probe:
-    """`ready` has `port`, `command` (either may be None) and `timeout_s`.
+    """A readiness probe. `ready` has `port`, `command` (either may be None) and `timeout_s`.
 
     The command runs in `place`, with `environment`.
     """
@@ -37,7 +37,7 @@ class Probe:
         self._is_running = is_running
 
     def run(self, report: Report) -> None:
-        """`node_ready` was sent, or `not_ready` when time was over; neither if the job ended."""
+        """Send `node_ready`, or `not_ready` after the time limit; neither if the job ends first."""
         deadline = time.monotonic() + self._timeout_s
         while self._is_running():
             missing = self._missing(deadline)
@@ -50,7 +50,7 @@ class Probe:
             time.sleep(_PORT_S if self._command is None else _COMMAND_S)
 
     def _missing(self, deadline: float) -> str:
-        """What is not as it should be; empty when all is."""
+        """Return the condition that is not true yet; empty if the job is ready."""
         if self._port is not None and not is_listening(self._port):
             return f"port {self._port} is not listening"
         if self._command is not None and not self._succeeds(self._command, deadline):
@@ -74,7 +74,7 @@ class Probe:
 
 
 def is_listening(port: int) -> bool:
-    """Whether something on this machine listens on the TCP port, on any of its addresses."""
+    """Return whether a process listens on the TCP port, on any address of this machine."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         path = Path(table)
         if not path.exists():

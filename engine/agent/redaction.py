@@ -1,4 +1,4 @@
-"""Keeps secrets out of logs: their values are not shown where a job prints them."""
+"""The redaction of secrets: their values are replaced in the output of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHORTEST = 8  # characters; what is shorter is found in harmless text too often
 
 
 class Redaction:
-    """One stream of text without the values, whatever the pieces in which it comes."""
+    """One stream of text without the values, also if pieces of the text split them."""
 
     def __init__(self, values: Iterable[str]) -> None:
         # The longest first: a value may be the beginning of another.
@@ -20,7 +20,7 @@ class Redaction:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """What can be shown of all until now; what may be the beginning of a value is held back."""
+        """Return the redacted text so far, except for an end that may begin a value."""
         text, shown, place = self._held + text, "", 0
         undecided = self._undecided(text, place)
         found = self._any.search(text)
@@ -33,11 +33,11 @@ class Redaction:
         return shown + text[place:undecided]
 
     def rest(self) -> str:
-        """What was held back, at the end of the stream."""
+        """Return the text that was held back, at the end of the stream."""
         return self._any.sub(SHOWN, self._held)
 
     def _undecided(self, text: str, place: int) -> int:
-        """Where, from `place` on, the text begins that could still become a value; or its end."""
+        """Return the position from `place` on of a tail that may begin a value, else the end."""
         longest = len(self._values[0]) if self._values else 0
         for start in range(max(place, len(text) - longest + 1), len(text)):
             tail = text[start:]

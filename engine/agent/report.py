@@ -1,4 +1,4 @@
-"""The worker's events, on their way to the supervisor."""
+"""The stream of events from the worker to the supervisor."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 Message = dict[str, Any]
-_WAITING = 1000  # events of output; a job that prints faster than they travel has to wait
-_LOOK_S = 1.0  # between looks whether anybody listens still
+_WAITING = 1000  # events of output that are not sent yet; with more, the job has to wait
+_CHECK_S = 1.0  # interval at which `close` checks for a reader
 
 
 class Report:
-    """Writes events as JSON lines from a thread of its own, so that a stuck pipe stops nobody.
+    """A writer of events as JSON lines, in a separate thread: a stuck pipe blocks nobody else.
 
-    Output has room for some events and waits for more; all other events always have room, because
-    a job's end must not be lost behind what it printed.
+    Events of output wait while too many are unsent. All other events are accepted at once, so that
+    output cannot hold back the report of a job's end.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -30,27 +30,27 @@ class Report:
         self._writer.start()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Write the event, after those that were sent before; return at once."""
+        """Queue the event behind the earlier ones; return at once."""
         self._waiting.put((_line(kind, fields), False))
 
     def send_output(self, **fields: Any) -> None:
-        """Write an event of output; return when there is room, however long that takes."""
+        """Queue an event of output; wait for room, without a time limit."""
         self._room.acquire()
         self._waiting.put((_line("output", fields), True))
 
     @property
     def is_full(self) -> bool:
-        """True while output has to wait."""
+        """Return whether output has to wait."""
         if self._room.acquire(blocking=False):
             self._room.release()
             return False
         return True
 
-    def close(self, is_heard: Callable[[], bool]) -> None:
-        """Return when all that was sent is written, or `is_heard` says that nobody reads it."""
+    def close(self, has_reader: Callable[[], bool]) -> None:
+        """Wait until all events are written, or until `has_reader` returns false."""
         self._waiting.put(None)
-        while self._writer.is_alive() and is_heard():
-            self._writer.join(_LOOK_S)
+        while self._writer.is_alive() and has_reader():
+            self._writer.join(_CHECK_S)
 
     def _write(self) -> None:
         broken = False
@@ -58,7 +58,7 @@ class Report:
             line, is_output = waiting
             if is_output:
                 self._room.release()
-            if broken:  # nobody listens any more; the job ends through stdin's end of file
+            if broken:  # no reader any more; the end of file on stdin ends the job
                 continue
             try:
                 self._stream.write(line)
@@ -66,7 +66,7 @@ class Report:
                     self._stream.flush()
             except OSError:
                 broken = True
-        # What is left in the stream's own buffer goes with the process's end.
+        # Otherwise the stream's buffer would be lost when the process ends.
         with contextlib.suppress(OSError):
             self._stream.flush()
 

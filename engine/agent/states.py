@@ -1,7 +1,7 @@
-"""What a run does next: pure decisions over events, without clock, files or processes.
+"""The decisions of a run: pure functions of its events, without clock, files or processes.
 
-Kept apart from the supervisor so that startup order, stop criteria and failure are one small table
-that property tests can drive through every order of events.
+They are separate from the supervisor so that property tests can try startup order, stop criteria
+and failures with every order of events.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from dataclasses import dataclass, replace
 
 from engine.agent.nodes import ENDED, Node, Nodes
 
-ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as a machine that shuts down does
+ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as in a shutdown
 TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached
-WRONG_RUN = 1  # not the run that was planned: other ranks, or another network
+WRONG_RUN = 1  # the ranks or the network are not as planned, or data are wrong
 NODE_FAILED = 125  # a node failed, not the job
 STOPPED = 130  # as a shell reports Ctrl-C
 
 
 class Event:
-    """Something happened."""
+    """An event of the run."""
 
 
 @dataclass(frozen=True)
 class NodeEvent(Event):
-    """Something happened on a node."""
+    """An event on a node."""
 
     rank: int
 
 
 class Prepared(NodeEvent):
-    """The node's worker answers; nothing of the job runs yet."""
+    """The node's worker is ready to start the job."""
 
 
 @dataclass(frozen=True)
 class NotPrepared(NodeEvent):
-    """The node's worker answers, and cannot run the job."""
+    """The node's worker cannot run the job."""
 
     reason: str
 
 
 class Ready(NodeEvent):
-    """The node's job runs and is ready for those that wait for it."""
+    """The node's job is ready: nodes that wait for it may start."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class NotReady(NodeEvent):
 
 @dataclass(frozen=True)
 class RankStarted(NodeEvent):
-    """Rank `process` of a launcher's `size` ranks has begun on the node."""
+    """A launcher started rank `process` of `size` on the node."""
 
     process: int
     size: int
@@ -60,23 +60,23 @@ class RankStarted(NodeEvent):
 
 @dataclass(frozen=True)
 class NetworkFault(NodeEvent):
-    """The network is not what the run's preset promises, as the node's output tells."""
+    """The node's output shows a network other than the run's preset promises."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Exited(NodeEvent):
-    """The node's job ended: by itself, or because it was told to."""
+    """The node's job ended, by itself or because it was stopped."""
 
     code: int
 
 
 @dataclass(frozen=True)
 class Lost(NodeEvent):
-    """The node is lost to the run; `reason` says what was seen of it ("has not answered for …").
+    """The run has lost the node; `reason` is the symptom ("has not answered for …").
 
-    Gone follows, when the supervisor has let go of the node.
+    Gone follows when the supervisor has given up the node's worker.
     """
 
     reason: str
@@ -84,14 +84,14 @@ class Lost(NodeEvent):
 
 @dataclass(frozen=True)
 class Gone(NodeEvent):
-    """Nothing of the run is left on the node, or the node cannot be reached any more."""
+    """No process of the run is left on the node, or the node cannot be reached any more."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Interrupted(NodeEvent):
-    """AWS takes the node's spot instance back: `action` (terminate) comes `at` a time, as told."""
+    """AWS's notice that it reclaims the node's spot instance: `action` (terminate) and its time."""
 
     action: str
     at: str
@@ -99,12 +99,12 @@ class Interrupted(NodeEvent):
 
 @dataclass(frozen=True)
 class HeadEnding(Event):
-    """The head, or the supervisor's unit on it, is told to end."""
+    """The supervisor's unit got SIGTERM, as in a shutdown of the head."""
 
 
 @dataclass(frozen=True)
 class StopAsked(Event):
-    """Somebody asked the run to stop."""
+    """A client stops the run."""
 
     reason: str
 
@@ -117,12 +117,12 @@ class DurationOver(Event):
 
 
 class Action:
-    """Something has to be done."""
+    """An action that the supervisor executes."""
 
 
 @dataclass(frozen=True)
 class Start(Action):
-    """Let the node's job begin."""
+    """Start the node's job."""
 
     rank: int
 
@@ -136,14 +136,14 @@ class Stop(Action):
 
 @dataclass(frozen=True)
 class Finish(Action):
-    """The run is over, and no node holds anything of it."""
+    """End the run: no process of it is left on any node."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the run ends, by what happened first; only a `done` can still become a failure.
+    """The end of the run. The first verdict wins; only `done` may still turn into a failure.
 
-    `is_jobs_own`: the job ended by itself with a status that is not 0.
+    `is_jobs_own` means that the job ended by itself with a status other than 0.
     """
 
     status: str
@@ -155,18 +155,18 @@ class Verdict:
 
 @dataclass(frozen=True)
 class State:
-    """Everything that decisions depend on; nodes in rank order."""
+    """The input of all decisions. `nodes` are in rank order."""
 
     startup_order: str
     stop_criteria: str
     nodes: Nodes
     verdict: Verdict | None = None
-    waves: int = 0  # of nodes that were started: two at most
-    stops_all: bool = False  # every node was told to stop
+    waves: int = 0  # number of waves of nodes that were started, at most two
+    stop_sent: bool = False  # every node got its Stop
 
     @property
     def first_wave(self) -> range:
-        """Ranks that start before the others: those that the others wait for."""
+        """The ranks that start first; the others wait for them."""
         ranks = range(len(self.nodes))
         if self.startup_order == "master-first":
             return ranks[:1]
@@ -179,7 +179,7 @@ Decision = tuple[State, tuple[Action, ...]]
 
 
 def decide(state: State, event: Event) -> Decision:
-    """The state after `event`, and what has to be done because of it, in order."""
+    """Return the state after `event`, and the actions that follow from it, in order."""
     if _is_over(state):
         return state, ()
     state = _judge(_advance(state, event), event, state)
@@ -197,13 +197,13 @@ def _is_over(state: State) -> bool:
 
 
 def _advance(state: State, event: Event) -> State:
-    """The node of `event` is in its new phase; phases never go back."""
+    """Return the state with the node of `event` in its new phase; phases never go back."""
     if isinstance(event, Interrupted):
         notice = f"{event.action} at {event.at}"
-        return _with_node(state, event.rank, replace(state.nodes[event.rank], notice=notice))
+        return _replace_node(state, event.rank, replace(state.nodes[event.rank], notice=notice))
     if isinstance(event, RankStarted):
         node = state.nodes[event.rank]
-        return _with_node(state, event.rank, replace(node, ranks=node.ranks | {event.process}))
+        return _replace_node(state, event.rank, replace(node, ranks=node.ranks | {event.process}))
     order = ("launching", "prepared", "started", "ready", "exited", "gone")
     if not isinstance(event, (Prepared, Ready, Exited, Gone)):
         return state
@@ -211,11 +211,11 @@ def _advance(state: State, event: Event) -> State:
     node = state.nodes[event.rank]
     if order.index(phase) <= order.index(node.phase):
         return state
-    return _with_node(state, event.rank, replace(node, phase=phase))
+    return _replace_node(state, event.rank, replace(node, phase=phase))
 
 
 def _judge(state: State, event: Event, before: State) -> State:
-    """The verdict that `event` brings; the first one stays, but for a `done` that was none."""
+    """Add the verdict of `event`. The first verdict wins; only `done` may turn into a failure."""
     verdict: Verdict | None = None
     if state.verdict is None or state.verdict.status == "done":
         verdict = _judge_launch(state, event)
@@ -232,8 +232,8 @@ def _judge_run(state: State, event: Event) -> Verdict | None:
     if isinstance(event, DurationOver):
         return Verdict("failed", TIMED_OUT, None, f"max_duration of {event.seconds} s is over")
     if isinstance(event, HeadEnding):
-        stopped = Verdict("stopped", STOPPED, None, "the supervisor was told to end")
-        return _taken_back(state, 0) or stopped
+        stopped = Verdict("stopped", STOPPED, None, "the supervisor got SIGTERM")
+        return _interruption_verdict(state, 0) or stopped
     return None
 
 
@@ -249,12 +249,12 @@ def _judge_node(state: State, event: NodeEvent, before: State) -> Verdict | None
     if isinstance(event, (Lost, Gone)) and before.nodes[event.rank].phase != "exited":
         seen = event.reason if isinstance(event, Lost) else f"was lost: {event.reason}"
         lost = Verdict("failed", NODE_FAILED, event.rank, f"{name} {seen}")
-        return _taken_back(state, event.rank) or lost
+        return _interruption_verdict(state, event.rank) or lost
     return None
 
 
 def _judge_launch(state: State, event: Event) -> Verdict | None:
-    """The verdict where a launcher, or the network, does something else than was planned."""
+    """Return a verdict if a launcher, or the network, does not do what was planned."""
     if isinstance(event, NetworkFault):
         return Verdict("failed", WRONG_RUN, event.rank, event.reason)
     if not isinstance(event, RankStarted) or not state.nodes.processes:
@@ -273,7 +273,7 @@ def _judge_launch(state: State, event: Event) -> Verdict | None:
 
 
 def _judge_missing(state: State) -> State:
-    """The verdict at the end: a node on which ranks were planned and never began is a failure."""
+    """Turn `done` into a failure if a node has fewer ranks than planned."""
     assert state.verdict is not None
     if state.verdict.status != "done":
         return state
@@ -284,8 +284,8 @@ def _judge_missing(state: State) -> State:
     return state
 
 
-def _taken_back(state: State, rank: int) -> Verdict | None:
-    """The verdict where AWS had said that it takes the node's instance back, else None."""
+def _interruption_verdict(state: State, rank: int) -> Verdict | None:
+    """Return the verdict for a node whose instance AWS reclaims; None without such a notice."""
     node = state.nodes[rank]
     if not node.notice:
         return None
@@ -296,10 +296,10 @@ def _taken_back(state: State, rank: int) -> Verdict | None:
 def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
     name = state.nodes[event.rank].name
     if event.code in ENDED_FROM_OUTSIDE and state.nodes[event.rank].notice:
-        return _taken_back(state, event.rank)
+        return _interruption_verdict(state, event.rank)
     if event.code != 0:
         reason = f"{name} exited with {event.code}"
-        # A rank that misses another often fails before that one's own end is known.
+        # Ranks that lose another rank often fail before the end of that rank is known.
         for other in (node for node in state.nodes if node.notice):
             reason += f"; AWS takes {other.name}'s spot instance back: {other.notice}"
         return Verdict("failed", event.code, event.rank, reason, is_jobs_own=True)
@@ -322,7 +322,7 @@ def _judge_done(state: State, event: Exited) -> Verdict | None:
 
 
 def _start_due(state: State) -> Decision:
-    """Starts those whose turn has come; nobody starts before every node answers."""
+    """Start the nodes whose turn has come; none before every node is prepared."""
     if state.nodes.count("launching"):
         return state, ()
     starts: tuple[Action, ...] = ()
@@ -336,7 +336,7 @@ def _start_due(state: State) -> Decision:
 
 
 def _start(state: State, wave: range) -> Decision:
-    """Start the next wave: those of its nodes that have not started."""
+    """Start the nodes of the wave that have not started."""
     due = [rank for rank in wave if state.nodes[rank].phase == "prepared"]
     nodes = list(state.nodes)
     for rank in due:
@@ -346,16 +346,16 @@ def _start(state: State, wave: range) -> Decision:
 
 
 def _stop_all(state: State) -> Decision:
-    """Everything that still runs is told to stop, once."""
-    if state.stops_all:
+    """Stop every node that has not ended, once per run."""
+    if state.stop_sent:
         return state, ()
     due = [rank for rank, node in enumerate(state.nodes) if not node.has_ended]
     nodes = list(state.nodes)
     for rank in due:
         nodes[rank] = replace(nodes[rank], stop_asked=True)
-    state = replace(state, nodes=Nodes.of(tuple(nodes)), stops_all=True)
+    state = replace(state, nodes=Nodes.of(tuple(nodes)), stop_sent=True)
     return state, tuple(Stop(rank) for rank in due)
 
 
-def _with_node(state: State, rank: int, node: Node) -> State:
-    return replace(state, nodes=state.nodes.changed(rank, node))
+def _replace_node(state: State, rank: int, node: Node) -> State:
+    return replace(state, nodes=state.nodes.replace_node(rank, node))

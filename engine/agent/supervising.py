@@ -1,4 +1,4 @@
-"""The supervisor as a process: its journal, its socket, its launcher, and systemd."""
+"""The supervisor's process: its journal, its socket, its launcher, and systemd."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
-from engine.agent.budget import make_room
+from engine.agent.budget import remove_old_runs
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import Units
@@ -22,7 +22,7 @@ def supervise_run(folder: Path, run: Message, agent: Path) -> None:
 
 async def _supervise(folder: Path, run: Message, agent: Path) -> None:
     plan = run["plan"]
-    make_room(folder)
+    remove_old_runs(folder)
     journal = Journal(folder / JOURNAL)
     ips = tuple(node["private_ip"] for node in plan["nodes"])
     units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))
@@ -31,7 +31,7 @@ async def _supervise(folder: Path, run: Message, agent: Path) -> None:
     loop.add_signal_handler(signal.SIGTERM, supervisor.end)
     answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
     server = await serve(folder, journal, answers)
-    _tell_systemd("READY=1")
+    _notify_systemd("READY=1")
     await supervisor.run()
     await supervisor.power_off_unattended()
     server.close()
@@ -39,8 +39,8 @@ async def _supervise(folder: Path, run: Message, agent: Path) -> None:
     journal.close()
 
 
-def _tell_systemd(text: str) -> None:
-    """Send one datagram to the socket that systemd named, if any: sd_notify(3)."""
+def _notify_systemd(text: str) -> None:
+    """Send one datagram to systemd's notification socket, if any: sd_notify(3)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:

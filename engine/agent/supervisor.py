@@ -1,7 +1,7 @@
-"""Runs one run from the head node; no client needs to be there.
+"""The supervisor of one run, on the head node; it needs no client.
 
-It launches a worker per node, feeds what happens to `states.decide`, does what that says, and
-writes everything down in the journal.
+It launches a worker per node, passes events to `states.decide`, executes the actions that it
+returns, and writes all events to the journal.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from engine.agent.states import (
 from engine.agent.workers import Workers
 
 LOOPBACK = "127.0.0.1"
-ACKNOWLEDGE_S = 60  # for a client that destroys the cluster
-LEASE_S = 180  # for its next sign that it is still at it
-# TERM and its grace in the worker, the unit's own after that, and the way there and back.
+ACKNOWLEDGE_S = 60  # time for a client to announce that it destroys the cluster
+LEASE_S = 180  # time for that client's next announcement
+# The worker's grace after SIGTERM, then the unit's, plus time for the messages.
 STOP_BOUND_S = 2 * STOP_GRACE_S + 10
 
 
 class Supervisor:
-    """One run. `plan` is a LaunchPlan as JSON data, `secrets` are the values by their names."""
+    """The supervisor of a run. `plan` is a LaunchPlan as JSON; `secrets` maps names to values."""
 
     def __init__(
         self, plan: Message, secrets: dict[str, str], journal: Journal, launcher: Launcher
@@ -65,29 +65,29 @@ class Supervisor:
         self._state = State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
         self._judge = Judge(plan)
         self._workers = Workers(
-            launcher, self._order, self._take, lambda: bool(self._state.verdict)
+            launcher, self._order, self._receive, lambda: bool(self._state.verdict)
         )
-        self._hears = True  # the heartbeats' process lives
-        self._told: set[int] = set()  # ranks whose end is in the journal
-        self._looked_into: set[int] = set()  # lost ranks of which evidence is kept
-        self._letting_go: set[asyncio.Task[None]] = set()
+        self._heartbeats_run = True  # the process that answers heartbeats
+        self._ended_ranks: set[int] = set()  # ranks with their end in the journal
+        self._examined_ranks: set[int] = set()  # lost ranks with evidence
+        self._releases: set[asyncio.Task[None]] = set()
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()
         self._power_off_at = 0.0
 
     def stop(self, reason: str = "stopped on request") -> None:
-        """The run ends soon, gracefully, as `stopped`."""
+        """Stop the run gracefully; it ends as `stopped`."""
         self._inbox.put_nowait(StopAsked(reason))
 
     def end(self) -> None:
-        """The run ends now: this machine, or this unit, is told to end."""
+        """Stop the run because this unit got SIGTERM, as in a shutdown of the machine."""
         self._inbox.put_nowait(HeadEnding())
 
     def acknowledge(self) -> None:
-        """Wait LEASE_S with the power-off from now: a client destroys the cluster itself."""
+        """Postpone the power-off to LEASE_S from now: a client destroys the cluster itself."""
         self._power_off_at = asyncio.get_running_loop().time() + LEASE_S
 
     async def run(self) -> Verdict:
-        """The run is over, its end is in the journal, and no node holds a process of it."""
+        """Run to the end, with no process left on any node; return the verdict."""
         self._journal.append("run_started", **self._description())
         loop = asyncio.get_running_loop()
         if self._plan["max_duration_s"]:
@@ -96,18 +96,18 @@ class Supervisor:
         self._heartbeats = HeartbeatServer(random.token_bytes(32), len(self._state.nodes))
         loop.add_reader(self._heartbeats, self._hear_heartbeats)
         life = loop.create_task(self._keep_heartbeats())
-        life.add_done_callback(_crash)
+        life.add_done_callback(_log_crash)
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self._state.nodes))]
         for rank, node in enumerate(nodes):
-            node.add_done_callback(functools.partial(self._attended, rank))
+            node.add_done_callback(functools.partial(self._finish_attending, rank))
         try:
-            verdict = self._whole(await self._until_finished())
+            verdict = self._check_journal(await self._until_finished())
         finally:
             loop.remove_reader(self._heartbeats)
-            tasks = [life, *nodes, *self._letting_go]
+            tasks = [life, *nodes, *self._releases]
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # `_crash` has logged each
+            await asyncio.gather(*tasks, return_exceptions=True)  # `_log_crash` has logged each
             await self._workers.close()
             self._heartbeats.close()
         self._journal.append(
@@ -119,35 +119,35 @@ class Supervisor:
         )
         return verdict
 
-    def _whole(self, verdict: Verdict) -> Verdict:
-        """The verdict, which a run whose output was not all kept does not pass as `done`."""
+    def _check_journal(self, verdict: Verdict) -> Verdict:
+        """Return the verdict; a run with events that were not stored fails instead of `done`."""
         if not self._journal.dropped:
             return verdict
-        name, why = self._state.nodes[0].name, self._journal.complaint
-        lost = f"{name}'s disk is full ({why}): {self._journal.dropped} events are not kept"
+        name, why = self._state.nodes[0].name, self._journal.write_error
+        lost = f"{name}'s disk is full ({why}): {self._journal.dropped} events were not stored"
         if verdict.status == "done":
             return Verdict("failed", NODE_FAILED, 0, lost)
         return replace(verdict, reason=f"{verdict.reason}; {lost}")
 
-    def _attended(self, rank: int, task: asyncio.Task[None]) -> None:
-        """End the run, as a lost node does, where a flaw of ours ended the attendance."""
-        error = _crash(task)
+    def _finish_attending(self, rank: int, task: asyncio.Task[None]) -> None:
+        """If an error in gpuctl ended the task of this node, treat the node as lost."""
+        error = _log_crash(task)
         if error is not None:
-            self._lose(rank, f"was lost: gpuctl failed ({type(error).__name__}: {error})")
+            self._lose_node(rank, f"was lost: gpuctl failed ({type(error).__name__}: {error})")
 
     async def power_off_unattended(self) -> None:
-        """Power the nodes off, if the run says `destroy` and no client is destroying them."""
+        """Power the nodes off if `on_stop` is `destroy` and no client destroys them."""
         if self._plan["on_stop"] != "destroy":
             return
         loop = asyncio.get_running_loop()
         self._power_off_at = max(self._power_off_at, loop.time() + ACKNOWLEDGE_S)
-        while (left := self._power_off_at - loop.time()) > 0:  # noqa: ASYNC110  it moves
+        while (left := self._power_off_at - loop.time()) > 0:  # noqa: ASYNC110  `acknowledge` moves it
             await asyncio.sleep(left)
         self._journal.append("powering_off")
         await self._launcher.power_off()
 
     def _description(self) -> dict[str, Any]:
-        """What a reader of the journal needs to know of the plan; no environment, no script."""
+        """Return the plan's fields for readers of the journal, without environment and scripts."""
         fields = ("run_id", "name", "cluster", "startup_order", "stop_criteria", "on_stop")
         programs = self._plan.get("programs", ())
         nodes = [
@@ -171,13 +171,13 @@ class Supervisor:
                 return self._confirm(self._state.verdict)
 
     def _confirm(self, verdict: Verdict) -> Verdict:
-        """The verdict, with what output shows against the run."""
+        """Return the verdict, changed by what the run's output shows at its end."""
         heard, verdict = self._judge.end(verdict)
-        self._tell(heard)
+        self._record_findings(heard)
         return verdict
 
-    def _tell(self, heard: list[Heard]) -> None:
-        """What output showed is in the journal, and ends the run if it must."""
+    def _record_findings(self, heard: list[Heard]) -> None:
+        """Write the findings to the journal; end the run if one of them requires it."""
         for kind, finding, ends_run in heard:
             rank, text = finding.rank, finding.text
             self._journal.append(kind, rank=rank, level=finding.level, text=text)
@@ -191,79 +191,81 @@ class Supervisor:
             self._workers.send(action.rank, {"do": "stop"})
 
     def _abandon(self) -> None:
-        """Nodes that did not stop in time are given up, so that the run ends all the same."""
+        """Give up the nodes that did not stop in time, so that the run can end."""
         for rank, node in enumerate(self._state.nodes):
             if node.phase != "gone":
-                self._lose(rank, f"did not stop within {STOP_BOUND_S} s")
+                self._lose_node(rank, f"did not stop within {STOP_BOUND_S} s")
 
     async def _keep_heartbeats(self) -> None:
-        """Show that the supervisor lives, and hear reports, also after their process was killed."""
+        """Renew the supervisor's sign of life; restart the heartbeats' process if it was killed."""
         loop = asyncio.get_running_loop()
         while True:
-            self._heartbeats.show_life()
-            if not self._hears:
-                self._hears = True
-                self._heartbeats.start_again()
+            self._heartbeats.signal_alive()
+            if not self._heartbeats_run:
+                self._heartbeats_run = True
+                self._heartbeats.restart()
                 loop.add_reader(self._heartbeats, self._hear_heartbeats)
             await asyncio.sleep(heartbeat.BEAT_S)
 
     def _hear_heartbeats(self) -> None:
-        """A node has fallen silent, or was silent and answers again."""
+        """Read one report: a node has become silent, or answers again."""
         report = self._heartbeats.report()
-        if not report:  # its process was killed, by a kernel short of memory perhaps
+        if not report:  # its process was killed, perhaps because memory was short
             asyncio.get_running_loop().remove_reader(self._heartbeats)
-            self._hears = False
+            self._heartbeats_run = False
             return
         rank = report["rank"]
-        if rank in self._told or self._state.nodes[rank].phase in ("exited", "gone"):
+        if rank in self._ended_ranks or self._state.nodes[rank].phase in ("exited", "gone"):
             return
         if "silence_s" in report:
             self._journal.append("node_answers_again", **report)
         else:
             last = time_of_day(report["last_heard"])
             silence = f"{heartbeat.SILENCE_S:g} s"
-            self._lose(rank, f"has not answered for {silence} (last heard {last})")
+            self._lose_node(rank, f"has not answered for {silence} (last heard {last})")
 
-    def _lose(self, rank: int, reason: str) -> None:
-        """The run goes on without the node, which is let go when the evidence is kept."""
-        self._told.add(rank)
+    def _lose_node(self, rank: int, reason: str) -> None:
+        """Report the node as lost; collect evidence, then give its worker up."""
+        self._ended_ranks.add(rank)
         self._journal.append("node_lost", rank=rank, reason=reason)
         self._inbox.put_nowait(Lost(rank, reason))
 
-        async def let_go() -> None:
+        async def release_node() -> None:
             try:
                 await self._keep_evidence(rank)
             finally:
                 self._workers.give_up(rank, reason)
                 self._inbox.put_nowait(Gone(rank, reason))
 
-        task = asyncio.get_running_loop().create_task(let_go())
-        task.add_done_callback(_crash)
-        self._letting_go.add(task)
+        task = asyncio.get_running_loop().create_task(release_node())
+        task.add_done_callback(_log_crash)
+        self._releases.add(task)
 
     async def _keep_evidence(self, rank: int) -> None:
-        """What this machine sees of a lost node is in the run's folder, and in the journal."""
-        if rank in self._looked_into or len(self._looked_into) >= evidence.NODES:
+        """Write the evidence about a lost node to the run's folder and to the journal."""
+        if rank in self._examined_ranks or len(self._examined_ranks) >= evidence.NODES:
             return
-        self._looked_into.add(rank)
+        self._examined_ranks.add(rank)
         node = self._plan["nodes"][rank]
         texts = await evidence.collect(node["private_ip"])
         texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
-        texts["ssh"] = self._workers.complaints(rank)
+        texts["ssh"] = self._workers.stderr_text(rank)
         for source, seen in sorted(texts.items()):
-            redaction = Redaction(list(self._secrets.values()))  # `ps` shows arguments of the job
+            redaction = Redaction(
+                list(self._secrets.values())
+            )  # `ps` prints the arguments of the job's processes
             text = redaction.feed(seen) + redaction.rest()
             evidence.write(self._journal.folder, node["name"], source, text)
             self._journal.append("evidence", rank=rank, node=node["name"], source=source, text=text)
 
     async def _attend(self, rank: int) -> None:
-        """One node from launch to its end, as events in the inbox and the journal."""
+        """Launch the node's worker, follow it to its end, and record how it ended."""
         try:
             reason = await self._workers.attend(rank)
         except OSError as error:  # no ssh, no systemd-run
             reason = f"its worker cannot be launched: {error}"
-        if rank in self._told:
-            pass  # told already
+        if rank in self._ended_ranks:
+            pass  # recorded already
         elif self._state.verdict:
             idle = self._state.nodes[rank].phase in ("launching", "prepared")
             reason = "never started" if idle else reason
@@ -274,16 +276,16 @@ class Supervisor:
             await self._keep_evidence(rank)
         else:
             self._journal.append("node_lost", rank=rank, reason=reason)
-            self._told.add(rank)
+            self._ended_ranks.add(rank)
             self._inbox.put_nowait(Lost(rank, f"was lost: {reason}"))
             await self._keep_evidence(rank)
         self._inbox.put_nowait(Gone(rank, reason))
 
     def _order(self, rank: int) -> Message:
-        from engine.agent.interruption import METADATA  # late, as HTTP takes long to import
+        from engine.agent.interruption import METADATA  # here, because importing HTTP is slow
 
         node = self._plan["nodes"][rank]
-        head = LOOPBACK if rank == 0 else self._launcher.address  # loopback needs no network
+        head = LOOPBACK if rank == 0 else self._launcher.address  # loopback works without network
         waited_for = self._plan["startup_order"] != "any" and rank in self._state.first_wave
         return {
             "node": node,
@@ -300,8 +302,8 @@ class Supervisor:
             "metadata": METADATA if self._plan["is_spot"] else None,
         }
 
-    def _take(self, rank: int, event: Message) -> None:
-        """A worker's event is in the journal, if it belongs there, and counts for the run."""
+    def _receive(self, rank: int, event: Message) -> None:
+        """Handle a worker's event: write it to the journal if it belongs there, and act on it."""
         kind = event.pop("kind")
         fields = {**event, "rank": rank}
         if kind == "prepared":
@@ -309,22 +311,22 @@ class Supervisor:
         elif kind == "not_prepared":
             self._inbox.put_nowait(NotPrepared(rank, event["reason"]))
         elif kind == "head_silent":
-            self._lose(rank, event["reason"])
+            self._lose_node(rank, event["reason"])
         elif kind == "not_ready":
             self._inbox.put_nowait(NotReady(rank, event["reason"]))
         elif kind == "node_exited":
-            self._exited(rank, fields)
+            self._record_exit(rank, fields)
         else:
             self._journal.append(kind, **fields)
-            self._hear(kind, fields)
+            self._apply(kind, fields)
 
-    def _hear(self, kind: str, fields: Message) -> None:
-        """What the journal has got of a node counts for the run."""
+    def _apply(self, kind: str, fields: Message) -> None:
+        """Act on an event that the journal has."""
         rank: int = fields["rank"]
         if kind == "output":
-            self._tell(self._judge.hear(fields))
+            self._record_findings(self._judge.hear(fields))
         elif kind == "table_written":
-            self._tell(self._judge.read_json(rank, fields["document"]))
+            self._record_findings(self._judge.read_json(rank, fields["document"]))
         elif kind == "node_ready":
             self._inbox.put_nowait(Ready(rank))
         elif kind == "rank_started":
@@ -332,20 +334,20 @@ class Supervisor:
         elif kind == "node_interrupted":
             self._inbox.put_nowait(Interrupted(rank, fields["action"], fields["at"]))
 
-    def _exited(self, rank: int, fields: Message) -> None:
-        """A job that ended because we told it to is stopped, whatever it says about it."""
-        if rank in self._told:
-            pass  # lost, and heard once more
+    def _record_exit(self, rank: int, fields: Message) -> None:
+        """Record the end of a job: as stopped if the run stopped it, else as exited."""
+        if rank in self._ended_ranks:
+            pass  # lost, but its worker answers again
         elif self._state.nodes[rank].stop_asked:
             self._journal.append("node_stopped", rank=rank)
         else:
             self._journal.append("node_exited", **fields)
-        self._told.add(rank)
+        self._ended_ranks.add(rank)
         self._inbox.put_nowait(Exited(rank, fields["exit_code"]))
 
 
-def _crash(task: asyncio.Task[None]) -> BaseException | None:
-    """Return the flaw of ours that ended the task, if one did; it is in the unit's log."""
+def _log_crash(task: asyncio.Task[None]) -> BaseException | None:
+    """Return the unexpected error that ended the task, if any, and print it to the unit's log."""
     error = None if task.cancelled() else task.exception()
     if error is not None:
         traceback.print_exception(type(error), error, error.__traceback__)

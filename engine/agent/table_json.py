@@ -1,7 +1,7 @@
-"""nccl-tests' own JSON (`-J FILE.json`, since 2.17.3), brought back and read as a table.
+"""The JSON of nccl-tests (`-J FILE.json`, since 2.17.3), collected on the node, read as a table.
 
 Formats: src/util.cu of nccl-tests 2.17.3 to 2.19.6, JSON_FILE_VERSION 1 to 3 (2026-11-22).
-Its `env` is the whole environment of the process, secrets among it: that never leaves the node.
+Its `env` is the whole environment of the process, with secrets: it never leaves the node.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from engine.agent.table_rows import Half, Row
 from engine.agent.tables import Table, TableRank, nccl_version
 
 PREFIX = "nccl-tests-"
-_MOST = 512 * 1024  # bytes of one event; a larger table is read from the text
+_MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text
 _ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
 
 
 def collect(folder: Path) -> list[dict[str, Any]]:
-    """Return the documents that programs left in a run's folder, by name, and remove them.
+    """Return the documents that programs left in a run's folder, by name; delete the files.
 
-    What is broken off, or too large, is left out: the text has the same rows.
+    Incomplete and too large documents are omitted: the text output has the same rows.
     """
     found = []
     for path in sorted(folder.glob(f"{PREFIX}*.json*")):
@@ -34,13 +34,13 @@ def collect(folder: Path) -> list[dict[str, Any]]:
                 kept = _without_surplus(document)
                 if len(json.dumps(kept)) <= _MOST:
                     found.append(kept)
-        with contextlib.suppress(OSError):  # the run's folder goes on without it
+        with contextlib.suppress(OSError):  # nothing depends on the removal
             path.unlink()
     return found
 
 
 def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document without environment, and without each single iteration's time."""
+    """Return the document without environment and without the times of single iterations."""
     kept = {name: value for name, value in document.items() if name != "env"}
     for row in kept.get("results", ()):
         for half in ("out_of_place_per_iter", "in_place_per_iter"):
@@ -50,7 +50,7 @@ def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(document: dict[str, Any], printed_on: int) -> Table:
-    """Return the document's table; ValueError, KeyError or TypeError where it is something else."""
+    """Return the document's table; raise ValueError, KeyError or TypeError for other documents."""
     config = document["config"]
     factor = "step_factor" in config
     table = Table(printed_on, program=Path(document["args"][0]).name)
@@ -114,24 +114,24 @@ def _half(row: dict[str, Any], name: str) -> Half | None:
     )
 
 
-def merge(tables: list[Table], told: Table) -> Table:
-    """Lay the document's table over the text's, and return it; it joins `tables` without one."""
-    same = (table for table in tables if table.program == told.program and not table.has_json)
+def merge(tables: list[Table], document: Table) -> Table:
+    """Merge a document's table into the one from the text, or append it; return the table."""
+    same = (table for table in tables if table.program == document.program and not table.has_json)
     table = next(same, None)
     if table is None:
-        table = told
+        table = document
         tables.append(table)
     table.has_json = True
-    if len(told.rows) >= len(table.rows):
+    if len(document.rows) >= len(table.rows):
         stamps = {(row.size, row.dtype, row.redop, row.root): row.at for row in table.rows}
         table.rows = [
             replace(row, at=stamps.get((row.size, row.dtype, row.redop, row.root), ""))
-            for row in told.rows
+            for row in document.rows
         ]
-    table.flags = {**table.flags, **told.flags}
-    table.ranks = told.ranks or table.ranks
-    table.nccl = told.nccl
-    if told.has_footer:
-        table.out_of_bounds = told.out_of_bounds
-        table.average_busbw, table.too_slow = told.average_busbw, told.too_slow
+    table.flags = {**table.flags, **document.flags}
+    table.ranks = document.ranks or table.ranks
+    table.nccl = document.nccl
+    if document.has_footer:
+        table.out_of_bounds = document.out_of_bounds
+        table.average_busbw, table.too_slow = document.average_busbw, document.too_slow
     return table

@@ -1,8 +1,8 @@
-"""A row of nccl-tests' tables: behind whatever a launcher prints, whole or torn by other output.
+"""A row of nccl-tests' tables, also after a launcher's prefix and torn by other output.
 
-A row in the middle of which NCCL prints (it connects while the first size runs) comes in parts. The
-size of a row is that of its elements, for one rank or for all: what says otherwise has lost its
-first digits, and is no row.
+A row comes in parts if NCCL prints in the middle of it (NCCL connects while the first size runs).
+The size of a row must be that of its elements, for one rank or for all ranks; otherwise its first
+digits are lost, and the line is not a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD = re.compile(rf"(?<![\w.+-])(\d+)[ \t]+(\d+)[ \t]+({_TYPE})(?=\s|$)")
 _REDOP = re.compile(r"[a-z]+")
 _INTEGER = re.compile(r"-?\d+")
 _STAMP = re.compile(r"\s+(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})\s*$")
-_ALONE = re.compile(r"\s*(?:[a-z]+)?\s*(?:-?\d+)? {30,}\S")  # in the place of out-of-place: blanks
+_ALONE = re.compile(r"\s*(?:[a-z]+)?\s*(?:-?\d+)? {30,}\S")  # no out-of-place columns
 _COLUMN = r"(?:N/A|[-+]?\d[\d.]*(?:e[-+]?\d+)?)(?![\d:/\[\]()=<>-])"
 _BEGUN = re.compile(
     rf"\s*(\d+)[ \t]+(?:\d+)[ \t]+(?:{_TYPE})(?:[ \t]+[a-z]+(?=[ \t]))?(?:[ \t]+{_COLUMN})*[ \t]*"
@@ -48,8 +48,8 @@ _PREFIXES = tuple(
 class Half:
     """One half of a row: time in microseconds, bandwidths in GB/s.
 
-    `wrong` is how many values were wrong, None where it says N/A or the column is `error`;
-    `error` is then the largest difference. `iterations` is what `-I 1` adds: shortest, longest and
+    `wrong` is the number of wrong values, None if the column is N/A or the header has `error`;
+    then `error` is the largest difference. `iterations` is what `-I 1` adds: shortest, longest and
     99th percentile of an iteration in microseconds, and their spread in percent.
     """
 
@@ -65,8 +65,8 @@ class Half:
 class Row:
     """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
 
-    `redop` and `root` are None where the table has no such column; `at` is the time that `-S` adds.
-    `is_joined`: it was torn, and put together again.
+    `redop` and `root` are None if the table has no such column; `at` is the time that `-S` adds.
+    `is_joined` means that the row was torn and has been joined.
     """
 
     size: int
@@ -82,9 +82,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a table's header says of its columns: `#wrong` or `error`, and those of `-I 1`.
+    """The columns of a table according to its header: `#wrong` or `error`, and those of `-I 1`.
 
-    `counts_wrong` is None where no header was seen.
+    `counts_wrong` is None without a header.
     """
 
     counts_wrong: bool | None = None
@@ -93,13 +93,13 @@ class Shape:
 
 @dataclass
 class Fragment:
-    """The beginning of a row whose rest comes behind other output; `size` is its first column."""
+    """The beginning of a torn row; its rest comes after other output. `size` is known."""
 
     size: int
     text: str
 
     def add(self, text: str, shape: Shape) -> Row | None:
-        """Return the row where `text` completes it; other output in between is passed over."""
+        """Return the row if `text` completes it, else None; ignore other output."""
         more = _MORE.match(text)
         if more is None or not more[0].strip():
             return None
@@ -108,8 +108,8 @@ class Fragment:
         return None if row is None else replace(row, is_joined=True)
 
 
-def without_prefix(text: str) -> str:
-    """Return the line without colours, and without what a launcher puts in front."""
+def strip_prefix(text: str) -> str:
+    """Return the line without colours and without the prefix of a launcher."""
     text = _COLOUR.sub("", text) if "\x1b" in text else text
     for _ in range(3):
         for prefix in _PREFIXES:
@@ -123,7 +123,7 @@ def without_prefix(text: str) -> str:
 
 
 def parse_row(text: str, shape: Shape = Shape()) -> Row | None:
-    """Return the row with which `text` ends, or None."""
+    """Return the row at the end of `text`, or None."""
     for head in _HEAD.finditer(text):
         row = _row(head, text[head.end() :], shape)
         if row is not None:
@@ -131,8 +131,8 @@ def parse_row(text: str, shape: Shape = Shape()) -> Row | None:
     return None
 
 
-def begins_row(text: str) -> Fragment | None:
-    """Return what `text` has of a row that is torn behind its type; None for any other text."""
+def parse_fragment(text: str) -> Fragment | None:
+    """Return the fragment if `text` is a row that is torn after its type, else None."""
     begun = _BEGUN.match(text)
     return Fragment(int(begun[1]), begun[0]) if begun else None
 
@@ -145,7 +145,7 @@ def _row(head: re.Match[str], rest: str, shape: Shape) -> Row | None:
     if not columns:
         return None
     redop = columns.pop(0) if _REDOP.fullmatch(columns[0]) else None
-    # Columns of timings come in fours; what is left over is the root.
+    # Columns of timings come in fours; a remaining column is the root.
     root = None
     if len(columns) % 4 == 1 and _INTEGER.fullmatch(columns[0]):
         root = int(columns.pop(0))
@@ -162,9 +162,9 @@ def _row(head: re.Match[str], rest: str, shape: Shape) -> Row | None:
 
 
 def _is_consistent(size: int, count: int, dtype: str) -> bool:
-    """Whether `size` is that of `count` elements, once or for every rank.
+    """Return whether `size` is that of `count` elements, for one rank or for all ranks.
 
-    A count may be 0: of parts smaller than 16 bytes, and of alltoallv's pattern in a file.
+    A count may be 0: for parts smaller than 16 bytes, and for alltoallv's pattern in a file.
     """
     own = count * _WIDTHS[dtype]
     return own == 0 or (size >= own and size % own == 0)
@@ -173,7 +173,7 @@ def _is_consistent(size: int, count: int, dtype: str) -> bool:
 def _halves(
     columns: list[str], shape: Shape, is_alone: bool
 ) -> tuple[Half | None, Half | None] | None:
-    """Return out-of-place and in-place; a row with one half has the latter (2.17.3 and later)."""
+    """Return out-of-place and in-place; a single half is in-place (2.17.3 and later)."""
     width = 8 if shape.per_iteration or len(columns) == 16 else 4
     if is_alone and len(columns) == width:
         return None, _half(columns, shape)

@@ -1,6 +1,6 @@
-"""Tables of nccl-tests: what a job prints, line by line, as rows, facts and a footer.
+"""The tables of nccl-tests, read line by line from a job's output: rows, facts and a footer.
 
-The one reader of nccl-tests' formats: the supervisor judges by it, the client keeps what it finds.
+Supervisor and client use this same reader of nccl-tests' formats.
 The formats are those of src/common.cu, src/common.h and src/util.cu of nccl-tests 2.9 to 2.19.6
 (https://github.com/NVIDIA/nccl-tests, 2026-11-22); `table_rows` reads a row, this module the rest.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from engine.agent.table_rows import Fragment, Row, Shape, begins_row, parse_row, without_prefix
+from engine.agent.table_rows import Fragment, Row, Shape, parse_fragment, parse_row, strip_prefix
 
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
 )
-_WORTH = re.compile(r"#|NCCL|Test |\d[ \t]+\d+[ \t]+[a-z]")  # most lines of a job are not
+_WORTH = re.compile(r"#|NCCL|Test |\d[ \t]+\d+[ \t]+[a-z]")  # most lines do not match
 _VERSIONS = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)")
 _STARTING = re.compile(r"# (?:Collective test starting: (\w+)|CPU stand-in for nccl-tests' (\w+):)")
 _FLAGS = re.compile(
@@ -26,7 +26,7 @@ _FLAGS = re.compile(
     r"(?: graph: (?P<graph>\d+))?(?: unalign: (?P<unalign>\d+))?"
 )
 _REDUCED = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
-_SKIPPED = re.compile(r"# size \d+ skipped: ")  # of the lab's stand-in
+_SKIPPED = re.compile(r"# size \d+ skipped: ")  # from the lab's substitute for nccl-tests
 _RANK = re.compile(
     r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+(\d+) on\s+(\S+) device\s+(\d+)"
     r" \[([0-9a-fx:]+)\] ?(.*)"
@@ -41,7 +41,7 @@ _FAILURE = re.compile(
     r"(?:(?P<host>[^\s:\]>]+): |^)(?P<text>Test (?:CUDA|NCCL) failure \S+:\d+ '.*'"
     r"|Test timeout \(\d+s\) \S+:\d+)\s*$"
 )
-_MOST = 100_000  # sizes of a table that are counted one by one
+_MOST = 100_000  # sizes of a table; with more they count as unknown
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Table:
     `flags` are the header's numbers by name (min_bytes, max_bytes, step, factor, warmup,
     iterations, aggregated, checks, graph, unalign, threads, gpus), empty without that line. `nccl`
     is the library's version, `plugin` the network plugin's, `driver` CUDA's driver version.
-    `out_of_bounds` and `average_busbw` are None without a footer. `copies` is above 1 where several
-    programs printed such tables into each other. `begun` is the time of its first line, in seconds.
+    `out_of_bounds` and `average_busbw` are None without a footer. `copies` is above 1 if several
+    programs printed such tables at once. `begun` is the time of the first line, in seconds.
     """
 
     printed_on: int
@@ -90,21 +90,21 @@ class Table:
 
     @property
     def collective(self) -> str:
-        """Its program's name without `_perf`, or `nccl-tests` where nothing names it."""
+        """The program's name without `_perf`, or `nccl-tests` if it is unknown."""
         return self.program[: -len("_perf")] if self.program.endswith("_perf") else "nccl-tests"
 
     @property
     def is_checked(self) -> bool:
-        """False where nccl-tests was told to check nothing."""
+        """Return whether nccl-tests checked the data; true if that is unknown."""
         return self.flags.get("checks") != 0
 
     @property
     def has_footer(self) -> bool:
-        """Whether nccl-tests came to its end."""
+        """Return whether nccl-tests printed its footer."""
         return self.out_of_bounds is not None or self.average_busbw is not None
 
     def sizes(self) -> list[int] | None:
-        """Return the message sizes that the header announces; None where they are not known."""
+        """Return the message sizes that the header announces; None if they are unknown."""
         flags = self.flags
         if not flags or flags["step"] <= (1 if flags["factor"] else 0):
             return None
@@ -119,7 +119,7 @@ class Table:
 
     @property
     def lost(self) -> int:
-        """How many rows of a table with a footer were printed, and not found whole."""
+        """The number of rows that were printed but could not be read; 0 without a footer."""
         printed = self._printed()
         if printed <= 0 or self.out_of_bounds is None:
             return 0
@@ -132,13 +132,13 @@ class Table:
         return sum(-count % printed for count in groups.values())
 
     def _printed(self) -> int:
-        """Return how many rows each of the table's tests has; 0 where that is not known."""
+        """Return the number of rows that each of the table's tests printed; 0 if unknown."""
         sizes = self.sizes()
         return 0 if sizes is None or self.copies > 1 else len(sizes) - self.skipped
 
     @property
     def ended_at(self) -> int | None:
-        """The size at which the table broke off; None where it has an end, or cannot be known."""
+        """The size at which the table ends too early; None if it is complete or that is unknown."""
         sizes, printed = self.sizes(), self._printed()
         if sizes is None or printed <= 0 or self.has_footer:
             return None
@@ -156,7 +156,7 @@ def _same_test(row: Row, other: Row) -> bool:
 
 @dataclass(frozen=True)
 class TestFailure:
-    """CUDA or NCCL failed under nccl-tests, on `host`; `text` is nccl-tests' own."""
+    """A failure of CUDA or NCCL that nccl-tests reported on `host`; `text` is its line."""
 
     host: str
     text: str
@@ -164,7 +164,7 @@ class TestFailure:
 
 @dataclass
 class _Stream:
-    """What is open of one node's output."""
+    """The state of one stream of a node's output."""
 
     table: Table | None = None
     fragment: Fragment | None = None
@@ -174,10 +174,10 @@ class _Stream:
 
 
 class TableReader:
-    """Reads the lines of a run; `tables` has all so far, in the order in which they began.
+    """A reader of a run's lines; `tables` has all tables so far, in the order of their begin.
 
-    `programs` are nccl-tests' programs in the order of the job's commands: they name tables of
-    versions that do not print their names.
+    `programs` are nccl-tests' programs in the order of the job's commands. They name the tables of
+    versions that do not print their name.
     """
 
     def __init__(self, programs: tuple[str, ...] = ()) -> None:
@@ -187,11 +187,11 @@ class TableReader:
         self._streams: dict[tuple[int, str], _Stream] = {}
 
     def feed(self, rank: int, stream: str, text: str, time: float = 0.0) -> Table | None:
-        """Return the table that the line, printed by the node `rank`, adds to; None for none."""
+        """Return the table to which the line of node `rank` belongs; None if it belongs to none."""
         here = self._streams.setdefault((rank, stream), _Stream())
         if here.fragment is None and not _WORTH.search(text):
             return None
-        text = without_prefix(text)
+        text = strip_prefix(text)
         if "NCCL" in text or "Test " in text:
             self._note_environment(here, text)
         comment = _COMMENT.search(text)
@@ -246,14 +246,14 @@ class TableReader:
         return here.table
 
     def _program(self) -> str:
-        """Return the name that the job's commands give the next table."""
+        """Return the program of the next table according to the job's commands."""
         if len(set(self._programs)) == 1:
             return self._programs[0]
         place = len(self.tables)
         return self._programs[place] if place < len(self._programs) else ""
 
     def _note(self, table: Table, text: str) -> None:
-        """A comment line within a table."""
+        """Read a comment line within a table."""
         listed = _RANK.match(text)
         if listed:
             rank, group, pid, host, device, pci, name = listed.groups()
@@ -293,7 +293,7 @@ class TableReader:
             here.fragment, table.torn_size = None, None
             table.rows.append(row)
             return table
-        fragment = begins_row(text)
+        fragment = parse_fragment(text)
         if fragment is not None:
             here.fragment = fragment
             if table is not None:
@@ -302,14 +302,14 @@ class TableReader:
 
 
 def nccl_version(code: int) -> str:
-    """Return NCCL_VERSION_CODE as people write it; 2708 is 2.7.8, 22707 is 2.27.7."""
+    """Return NCCL_VERSION_CODE in the usual form: 2708 is 2.7.8, 22707 is 2.27.7."""
     if code < 10000:
         return f"{code // 1000}.{code // 100 % 10}.{code % 100}"
     return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 
 def _dotted(code: str) -> str:
-    """Return cudaDriverVersion as people write it: 12040 is 12.4."""
+    """Return cudaDriverVersion in the usual form: 12040 is 12.4."""
     return f"{int(code) // 1000}.{int(code) % 1000 // 10}"
 
 

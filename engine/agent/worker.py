@@ -1,8 +1,8 @@
-"""One node's part of a run: starts the job's bash, passes its output on, ends it.
+"""The worker: one node's part of a run. It starts the job's bash, sends its output, and ends it.
 
-Threads around one inbox: a reader of control lines, one pump per output stream, a waiter for the
-job, a writer of events. Only the main thread decides, and nothing that blocks is in its way: a
-worker whose supervisor is gone ends its job even if its own output is stuck.
+Threads send messages to one inbox: a reader of control lines, one pump per output stream, a waiter
+for the job; another thread writes events. Only the main thread decides, and it never blocks on I/O:
+a worker without a supervisor ends its job even if its own output is stuck.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from engine.agent import table_json
-from engine.agent.budget import hold, make_room
+from engine.agent.budget import protect_folder, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.heartbeat import HeartbeatClient
@@ -32,14 +32,17 @@ from engine.agent.redaction import Redaction
 from engine.agent.report import Message, Report
 
 HOSTFILE = "hostfile"
-DRAIN_S = 1.0  # for output that outlives the job's bash
-_IN_PIPES = 4 * 65536  # bytes: what the job's two pipes, and their readers, hold at its end
+DRAIN_S = 1.0  # time for output after the end of the job's bash
+_IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
 
 
 def work(folder: Path) -> int:
-    """The node's job has run, or was stopped, and its process group is gone."""
-    # Unbuffered: the lock of a buffered stdin, held by a waiting reader, would stand in the way of
-    # this process's end.
+    """Run or stop the node's job as the supervisor orders, and return the worker's exit status.
+
+    The order is the first line on stdin. On return the job's process group is gone.
+    """
+    # Unbuffered: a thread that waits in a buffered stdin holds its lock, and this process could not
+    # end.
     control = open(0, "rb", buffering=0)  # noqa: SIM115
     line = control.readline()
     if not line:
@@ -47,16 +50,16 @@ def work(folder: Path) -> int:
     order = json.loads(line)
     heartbeats = HeartbeatClient(order["heartbeats"], order["node"]["rank"])
     worker = Worker(folder, order, control, Report(sys.stdout.buffer), heartbeats)
-    signal.signal(signal.SIGTERM, lambda *_: worker.tell({"do": "stop"}))
+    signal.signal(signal.SIGTERM, lambda *_: worker.post({"do": "stop"}))
     return worker.run()
 
 
 class Worker:
-    """`order` is what Supervisor makes for a node.
+    """The worker of one node. `order` is from Supervisor._order.
 
-    Its plan, all nodes of the run, the image or None, values of the variables that are secrets and
-    all that output must not show, the readiness probe or None, the grace, where its heartbeats go,
-    and where a spot instance learns that AWS takes it back (None for another).
+    It has the node's plan, all nodes of the run, the image or None, the values of the secret
+    variables, all values that output must not show, the readiness probe or None, the grace period,
+    the address for heartbeats, and the address of the metadata service (None unless spot).
     """
 
     def __init__(
@@ -84,29 +87,29 @@ class Worker:
         self._pumps: list[threading.Thread] = []
         self._head_is_silent = False
 
-    def tell(self, message: Message) -> None:
-        """The message is in the inbox: start, stop, exited, head_silent."""
+    def post(self, message: Message) -> None:
+        """Put a message into the inbox: start, stop, exited, head_silent."""
         self._inbox.put(message)
 
     def run(self) -> int:
-        """The exit status of the worker itself: 0, whatever the job did."""
-        self._heartbeats.follow(self._miss_head)
+        """Run the job; return the worker's own exit status, which is always 0."""
+        self._heartbeats.follow(self._report_silent_head)
         try:
             environment = self._prepare()
             if environment is not None:
                 self._attend(environment)
         finally:
             self._clear()
-        # The supervisor may be slow to read what the job printed; its end comes behind that.
+        # The report of the job's end is behind its output, which the supervisor may read slowly.
         self._report.close(lambda: not self._head_is_silent)
         return 0
 
-    def _miss_head(self) -> None:
+    def _report_silent_head(self) -> None:
         self._head_is_silent = True
-        self.tell({"do": "head_silent"})
+        self.post({"do": "head_silent"})
 
     def _prepare(self) -> dict[str, str] | None:
-        """The job's environment, when all is there that it needs; None where that cannot be had."""
+        """Prepare the node and return the job's environment; None, with a report, on failure."""
         try:
             self._write_files()
             self._place.prepare()
@@ -118,11 +121,11 @@ class Worker:
         except OSError as error:
             self._report.send("not_prepared", reason=str(error))
             return None
-        if not self._heartbeats.answered():
+        if not self._heartbeats.wait_for_answer():
             to = self._order["heartbeats"]
-            where = f"UDP, {to['address']}:{to['port']}"
+            address = f"UDP, {to['address']}:{to['port']}"
             reason = (
-                f"the head does not answer its heartbeats ({where}) within {to['answer_s']:g} s"
+                f"the head does not answer its heartbeats ({address}) within {to['answer_s']:g} s"
             )
             self._report.send("not_prepared", reason=reason)
             return None
@@ -130,23 +133,26 @@ class Worker:
         return environment
 
     def _attend(self, environment: dict[str, str]) -> None:
-        """The job was run as the supervisor said, and has ended."""
+        """Run the job as the supervisor orders, to its end."""
         threading.Thread(target=self._listen, daemon=True).start()
         if self._order["metadata"] is not None:
-            from engine.agent.interruption import Metadata, watch  # HTTP, for spot instances alone
+            from engine.agent.interruption import (
+                Metadata,
+                watch,
+            )  # imports HTTP, only for spot instances
 
             watched = (Metadata(self._order["metadata"]), self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
-        if self._await({"start", "stop"}) == "start":
+        if self._wait_for({"start", "stop"}) == "start":
             self._start(environment)
-            ended_by = self._await({"exited", "stop"})
+            ended_by = self._wait_for({"exited", "stop"})
             self._end(graceful=ended_by == "stop")
 
     def _write_files(self) -> None:
-        """The plan's files and the job's script are on the node, for root's eyes."""
-        make_room(self._folder)
+        """Write the plan's files and the job's script, readable for root only."""
+        remove_old_runs(self._folder)
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        hold(self._folder)
+        protect_folder(self._folder)
         files = {**self._node["files"], str(self._script): self._node["script"]}
         for path, text in files.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +160,7 @@ class Worker:
             Path(path).write_text(text, encoding="utf-8")
 
     def _clear(self) -> None:
-        """Of what was made for the job nothing is left but its log and the hostfile."""
+        """Remove everything that was created for the job, except its log and the hostfile."""
         self._entrance.close()
         self._ranks.close()
         self._place.end()
@@ -162,16 +168,16 @@ class Worker:
             if path.name != HOSTFILE:
                 path.unlink(missing_ok=True)
         for path in self._folder.glob("*"):
-            if path.is_fifo():  # between the processes of a script, made by itself
+            if path.is_fifo():  # created by the job's script
                 path.unlink(missing_ok=True)
 
     def _listen(self) -> None:
         for line in self._control:
-            self.tell(json.loads(line))
-        self.tell({"do": "stop"})  # the supervisor is gone
+            self.post(json.loads(line))
+        self.post({"do": "stop"})  # the supervisor is gone
 
-    def _await(self, words: set[str]) -> str:
-        """The first of `words` that is told; a head that is not heard any more counts as `stop`."""
+    def _wait_for(self, words: set[str]) -> str:
+        """Wait for one of `words` and return it; a head that does not answer counts as `stop`."""
         while True:
             word = self._inbox.get()["do"]
             if word == "head_silent":
@@ -210,12 +216,12 @@ class Worker:
 
     def _wait_for_job(self, job: subprocess.Popen[bytes]) -> None:
         job.wait()
-        self.tell({"do": "exited"})
+        self.post({"do": "exited"})
 
     def _end(self, graceful: bool) -> None:
-        """The job's process group and what has entered are gone, and its end is reported.
+        """End the job's process group and the commands that entered the run; report the end.
 
-        What has left its group is reaped by the unit when this process ends.
+        Processes that have left the group end with the unit, when this process ends.
         """
         assert self._job is not None
         deadline = time.monotonic() + (self._order["grace_s"] if graceful else DRAIN_S)
@@ -225,7 +231,7 @@ class Worker:
             if self._job.poll() is None:
                 self._wait_until(deadline)
             self._entrance.wait(deadline - time.monotonic())
-        for thread in self._pumps:  # their streams end when the last of the group has ended
+        for thread in self._pumps:  # their streams end with the last process of the group
             thread.join(max(0.0, deadline - time.monotonic()))
         self._signal(signal.SIGKILL)
         self._entrance.signal(signal.SIGKILL)
@@ -240,9 +246,9 @@ class Worker:
             self._report.send("node_exited", exit_code=code, signal=None)
 
     def _drain(self) -> None:
-        """Return when what the job printed is on its way, or nothing comes for DRAIN_S.
+        """Wait until all output of the job is queued, or until there is none for DRAIN_S.
 
-        A process that has left the job's group may hold a stream open for ever.
+        A process that has left the job's group may keep a stream open for ever.
         """
         assert self._log is not None
         most = self._log.size + _IN_PIPES
@@ -255,7 +261,7 @@ class Worker:
                 thread.join(DRAIN_S)
 
     def _wait_until(self, deadline: float) -> None:
-        """Returns when the job's bash has ended, or at the deadline."""
+        """Wait until the job's bash has ended, at most until the deadline."""
         while True:
             left = deadline - time.monotonic()
             try:

@@ -1,4 +1,4 @@
-"""The workers of a run as its supervisor has them: each reached, prepared, and heard to its end."""
+"""The workers of a run, for its supervisor: launch each, prepare it, read its events to the end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from engine.agent.channel import Channel
 from engine.agent.journal import Message
 from engine.agent.launcher import Launcher
 
-REACH_S = 60  # a node that has just booted may take so long to let us in
-PAUSE_S = 1.0  # between tries to reach it
+REACH_S = 60  # a node that has just booted may need this long to accept ssh
+PAUSE_S = 1.0  # between attempts to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
 
@@ -19,7 +19,7 @@ Hear = Callable[[int, Message], None]
 
 
 class Workers:
-    """One worker a node. `order` makes what it is told first, `hear` gets its events."""
+    """The workers, one per node. `order` returns their first message, `hear` gets their events."""
 
     def __init__(
         self,
@@ -31,37 +31,37 @@ class Workers:
         self._launcher, self._order, self._hear = launcher, order, hear
         self._is_over = is_over
         self._channels: dict[int, Channel] = {}
-        self._earlier_complaints: dict[int, str] = {}  # of a launch that was tried again
+        self._earlier_stderr: dict[int, str] = {}  # of an attempt that was repeated
         self._launches = asyncio.Semaphore(LAUNCHES_AT_ONCE)
 
     def send(self, rank: int, message: Message) -> None:
-        """Send the message to the worker; one that was never launched takes none."""
+        """Send the message to the worker; do nothing if it was never launched."""
         if rank in self._channels:
             self._channels[rank].send(message)
 
     def give_up(self, rank: int, reason: str) -> None:
-        """Cut the way to the worker, which ends the worker too."""
+        """Close the connection to the worker, which ends the worker too."""
         if rank in self._channels:
             self._channels[rank].give_up(reason)
 
     def is_unreached(self, rank: int) -> bool:
-        """Return whether nothing ever came from the node, because ssh failed."""
+        """Return whether ssh failed before anything came from the node."""
         return rank in self._channels and self._channels[rank].is_unreached
 
-    def complaints(self, rank: int) -> str:
-        """Return what ssh and the worker have said on their standard error."""
-        last = self._channels[rank].complaints if rank in self._channels else ""
-        return last or self._earlier_complaints.get(rank, "")
+    def stderr_text(self, rank: int) -> str:
+        """Return the standard error of ssh and the worker."""
+        last = self._channels[rank].stderr_text if rank in self._channels else ""
+        return last or self._earlier_stderr.get(rank, "")
 
     async def close(self) -> None:
-        """Cut every way that is open still; all that was to be heard has been."""
+        """Close all connections; their events were all read."""
         await asyncio.gather(*(channel.close() for channel in self._channels.values()))
 
     async def attend(self, rank: int) -> str:
-        """Launch the node's worker and hear it to its end; return why it is gone.
+        """Launch the node's worker, read its events to the end, and return why it ended.
 
-        A node that cannot be reached is tried again, but only as long as nothing came from it: a
-        worker that has begun is never launched a second time.
+        Retry a node that cannot be reached, but only while nothing has come from it: a worker that
+        has begun is never launched a second time.
         """
         async with self._launches:
             give_up, reason = asyncio.get_running_loop().time() + REACH_S, ""
@@ -72,47 +72,47 @@ class Workers:
                 reading = await self._prepare(rank, channel, give_up, reason)
                 if not reading.done():
                     break
-                reason = await channel.ended()
+                reason = await channel.wait_for_end()
                 left = give_up - asyncio.get_running_loop().time()
                 if left < PAUSE_S or not channel.is_unreached:
                     return reason
-                self._earlier_complaints[rank] = channel.complaints
+                self._earlier_stderr[rank] = channel.stderr_text
                 await asyncio.sleep(PAUSE_S)
         await reading
-        return await channel.ended()
+        return await channel.wait_for_end()
 
     async def _prepare(
-        self, rank: int, channel: Channel, give_up: float, said: str
+        self, rank: int, channel: Channel, give_up: float, earlier: str
     ) -> asyncio.Future[None]:
-        """Return when the worker is prepared, or has ended: the reading of its events.
+        """Wait until the worker is prepared or has ended; return the task that reads its events.
 
-        `said` is what an earlier try ended with, if there was one.
+        `earlier` is the reason with which an earlier attempt ended, or empty.
         """
         self._channels[rank] = channel
         channel.send(self._order(rank))
-        if self._is_over():  # reached while the process was being made
+        if self._is_over():  # the run ended while the process was created
             channel.send({"do": "stop"})
         prepared = asyncio.Event()
         reading = asyncio.ensure_future(self._read(rank, channel, prepared))
         left = give_up - asyncio.get_running_loop().time()
         if not await _first(channel.reached.wait(), reading, left):
-            channel.give_up(said or f"no answer within {REACH_S} s")
+            channel.give_up(earlier or f"no answer within {REACH_S} s")
         elif not await _first(prepared.wait(), reading, PREPARE_S):
-            channel.give_up(f"its worker is not prepared within {PREPARE_S} s")
+            channel.give_up(f"its worker was not prepared within {PREPARE_S} s")
         return reading
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():
             if event["kind"] == "prepared":
                 prepared.set()
-            if event["kind"] != "reached":  # the way there, which says so: see Channel.reached
+            if event["kind"] != "reached":  # only for Channel.reached
                 self._hear(rank, event)
 
 
 async def _first(
     awaited: Coroutine[Any, Any, Any], reading: asyncio.Future[None], seconds: float
 ) -> bool:
-    """Return when `awaited` is done or `reading` is at its end; False when time was over."""
+    """Wait until `awaited` or `reading` is done; return False if neither is in time."""
     waiting = asyncio.ensure_future(awaited)
     done, _ = await asyncio.wait(
         [waiting, reading], timeout=seconds, return_when=asyncio.FIRST_COMPLETED

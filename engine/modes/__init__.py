@@ -1,4 +1,4 @@
-"""One module per `type` of run: what it makes of a run on its nodes. Pure, without any I/O."""
+"""One module per `type` of run. Each computes the launch from a run and its nodes, without I/O."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,4 +17,4 @@ MODES: Mapping[str, Callable[[Job[Any]], Launch]] = {
     "ps-worker": ps_worker.launch,
     "ray": ray.launch,
 }
-"""By the run's type, in the order of the documentation."""
+"""The function of each type of run, in the order of the documentation."""

@@ -1,4 +1,4 @@
-"""`type: ddp`: the commands run on every node, workers wait for the master; TI-ONE's names."""
+"""`type: ddp`: the commands run on every node; workers wait for the master. As in TI-ONE."""
 
 from config.run.run_file import Ddp
 from engine.hostfile import hostfile
@@ -7,7 +7,7 @@ from engine.script import job_script
 
 
 def launch(job: Job[Ddp]) -> Launch:
-    """`RANK` and `WORLD_SIZE` count nodes. Workers start when the master's port listens."""
+    """Return the launch; `RANK` and `WORLD_SIZE` count nodes, workers wait for the master."""
     alone = len(job.nodes) == 1
     listens = ReadyPlan(port=job.run.port, command=None, timeout_s=job.run.ready_timeout)
     return Launch(
@@ -23,7 +23,7 @@ def launch(job: Job[Ddp]) -> Launch:
 
 def _environment(job: Job[Ddp], rank: int) -> dict[str, str]:
     return {
-        **job.ti_one(rank),
+        **job.ti_one_environment(rank),
         "MASTER_ADDR": job.head,
         "MASTER_PORT": str(job.run.port),
         "WORLD_SIZE": str(len(job.nodes)),

@@ -1,4 +1,4 @@
-"""What a mode plans from, and what it makes: a run on its nodes, and each node's part."""
+"""Input and output of the modules in engine/modes: a run on its nodes, and each node's part."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ R_co = TypeVar("R_co", bound=Run, covariant=True)
 
 @dataclass(frozen=True)
 class Variables:
-    """A node's variables of the run file and of the network preset, the former laid over.
+    """A node's variables from the network preset, overridden by those of the run file.
 
-    `values` are plain, `secrets` map a variable to the name of the secret that it gets.
+    `values` are plain; `secrets` maps a variable to the name of its secret.
     """
 
     values: Mapping[str, str]
@@ -26,7 +26,7 @@ class Variables:
 
 @dataclass(frozen=True)
 class Job(Generic[R_co]):
-    """A run on its nodes; everything by rank: the first node is the head."""
+    """A run on its nodes. Everything is in rank order; the first node is the head."""
 
     run: R_co
     run_id: str
@@ -36,26 +36,26 @@ class Job(Generic[R_co]):
 
     @property
     def head(self) -> str:
-        """The head's address."""
+        """The head's private address."""
         return self.nodes[0].private_ip
 
     def commands(self, rank: int) -> tuple[Command, ...]:
-        """What the file says that this node runs: its role's commands, or the run's."""
+        """Return the commands of this node: its role's, else the run's."""
         role = self.run.roles.get(self.roles[rank])
         if role is not None and role.commands is not None:
             return role.commands
         return getattr(self.run, "commands", None) or ()
 
     def processes(self, per_node: int | None) -> dict[str, int]:
-        """Ranks by the node's address; by default one per GPU, one on a node without."""
+        """Return the number of ranks by node address; by default one per GPU, 1 without GPUs."""
         return {node.private_ip: per_node or node.slots for node in self.nodes}
 
     def gpus(self) -> dict[str, int]:
-        """GPUs by the node's address."""
+        """Return the number of GPUs by node address."""
         return {node.private_ip: node.gpus for node in self.nodes}
 
-    def alike(self) -> dict[str, str]:
-        """The variables, but secrets, that have the same value on every node."""
+    def common_variables(self) -> dict[str, str]:
+        """Return the variables, without secrets, that have the same value on every node."""
         first, *others = (own.values for own in self.variables)
         return {
             name: value
@@ -63,8 +63,8 @@ class Job(Generic[R_co]):
             if all(own.get(name) == value for own in others)
         }
 
-    def ti_one(self, rank: int) -> dict[str, str]:
-        """TI-ONE's names that say where the node is among the others."""
+    def ti_one_environment(self, rank: int) -> dict[str, str]:
+        """Return TI-ONE's variables for the node's position among the nodes."""
         return {
             "NODE_LIST": host_list(self.gpus()),
             "INDEX": str(rank),
@@ -72,12 +72,12 @@ class Job(Generic[R_co]):
             "GPU_NUM_PER_NODE": str(self.nodes[rank].gpus),
         }
 
-    def hidden(self, *own: str) -> tuple[str, ...]:
-        """The head's variables that a launcher need not know, secrets first.
+    def hidden_variables(self, *own: str) -> tuple[str, ...]:
+        """Return the head's variables that a launcher does not need, secrets first.
 
         Launchers that write their environment into the arguments of ssh are started without them;
-        ranks get them from their node. Those stay by which programs and libraries are found, and
-        those that begin with one of `own`: they are the launcher's.
+        ranks get them from their node. Not included are variables for finding programs and
+        libraries, and the launcher's own variables, which begin with one of `own`.
         """
         head = self.variables[0]
         return (
@@ -91,10 +91,10 @@ _FIND_PROGRAMS = {"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PYTHON
 
 @dataclass(frozen=True)
 class Part:
-    """A node's part: its script, what its environment and files have beside every mode's.
+    """A node's part of a run: its script, and the environment and files of its type.
 
-    `files` are names in the run's folder and their text. `processes` is how many ranks a launcher
-    has to start here, 0 where nothing counts them.
+    `files` maps names in the run's folder to their text. `processes` is the number of ranks that a
+    launcher must start here, 0 if gpuctl does not check the number.
     """
 
     script: str
@@ -104,7 +104,7 @@ class Part:
 
 
 class ReadyPlan(Value):
-    """When a node that others wait for is ready; neither port nor command: once it has started."""
+    """The condition for a node to be ready; without port and command it is ready once started."""
 
     port: int | None
     command: str | None
@@ -113,9 +113,9 @@ class ReadyPlan(Value):
 
 @dataclass(frozen=True)
 class Launch:
-    """What a mode makes of a job; `parts` by rank, `hostfile` the same on every node.
+    """The launch of a job. `parts` are in rank order; `hostfile` is the same on every node.
 
-    `ready`, `startup_order`, `stop_criteria` and `dashboard` as in the plan.
+    `ready`, `startup_order`, `stop_criteria` and `dashboard` are as in LaunchPlan.
     """
 
     parts: tuple[Part, ...]
@@ -126,8 +126,8 @@ class Launch:
     dashboard: str = ""
 
 
-def led_by_head(parts: Iterable[Part], hostfile: str) -> Launch:
-    """The head's launcher starts when the workers wait for it, and its end is the run's."""
+def head_led_launch(parts: Iterable[Part], hostfile: str) -> Launch:
+    """Return a launch whose head starts after the workers, and whose head's end ends the run."""
     return Launch(
         parts=tuple(parts),
         hostfile=hostfile,
@@ -137,10 +137,10 @@ def led_by_head(parts: Iterable[Part], hostfile: str) -> Launch:
 
 
 def roles_of(run: Run, count: int) -> tuple[str, ...]:
-    """The role of each of `count` nodes: the first of the type's roles, then the file's order.
+    """Return the role of each of `count` nodes: the type's first role, then the file's order.
 
-    A role without a number gets the nodes that no other claims; where all have one, these get the
-    second of the type's roles.
+    A role without a number gets the remaining nodes. If all roles have a number, the remaining
+    nodes get the type's second role.
     """
     first, second = run.ROLES
     numbers = {name: role.nodes for name, role in run.roles.items() if name != first}
@@ -154,8 +154,8 @@ def roles_of(run: Run, count: int) -> tuple[str, ...]:
     return tuple(named[:count])
 
 
-def nodes_wanted(run: Run) -> tuple[int, int]:
-    """From how many nodes to how many the run takes; the same number unless it is elastic."""
+def node_range(run: Run) -> tuple[int, int]:
+    """Return the least and the largest number of nodes of the run; equal unless it is elastic."""
     if isinstance(run, Torchrun) and run.nnodes is not None:
         least, _, most = run.nnodes.partition("..")
         return int(least), int(most)

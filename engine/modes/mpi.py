@@ -4,14 +4,14 @@ from config.run.run_file import Mpi
 from engine.modes.job import Job, Launch
 from engine.modes.mpirun import mpirun_launch, rank_prelude
 from engine.places import rank_script_path
-from engine.script import call, job_script
+from engine.script import job_script, quote_words
 
 
 def launch(job: Job[Mpi]) -> Launch:
-    """One mpirun; what a rank runs may differ by its node's role."""
+    """Return the launch of one mpirun; the commands of a rank are those of its node's role."""
     prelude = rank_prelude(job)
     return mpirun_launch(
         job,
-        call("gpuctl_ranks", "bash", rank_script_path(job.run_id)) + "\n",
+        quote_words("gpuctl_ranks", "bash", rank_script_path(job.run_id)) + "\n",
         [prelude + job_script(job.commands(node.rank)) for node in job.nodes],
     )

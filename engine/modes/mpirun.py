@@ -1,9 +1,9 @@
-"""How each implementation's mpirun is found and called: hostfile, way to the nodes, environment.
+"""The call of mpirun for each implementation of MPI: program, hostfile, remote agent, environment.
 
-mpirun enters the other nodes by the run's own remote agent (`<run>/bin/ssh`), which gives what it
-starts there that node's environment. So nothing of the environment has to go through mpirun: Open
-MPI is told the names that are alike on all nodes, and none that differ or are secret; Hydra, which
-would carry the head's whole environment to every rank, is told to carry none.
+mpirun starts processes on the other nodes with the run's remote agent (`<run>/bin/ssh`). The agent
+gives them their node's environment, so mpirun does not have to pass it on. Open MPI gets the names
+of variables that are equal on all nodes, but none that differ or are secret. Hydra would pass the
+head's whole environment to every rank; an option disables that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +15,9 @@ from config.run.launchers import (
 )
 from config.run.run_file import Mpirun, Run
 from engine.hostfile import host_list, hostfile, hydra_hostfile
-from engine.modes.job import Job, Launch, Part, led_by_head
+from engine.modes.job import Job, Launch, Part, head_led_launch
 from engine.places import hostfile_path, remote_agent_path
-from engine.script import WAIT, call, tell_rank
+from engine.script import WAIT, quote_words, report_rank
 
 _FIND = """\
 for gpuctl_mpirun in {candidates}; do
@@ -26,8 +26,8 @@ for gpuctl_mpirun in {candidates}; do
   gpuctl_mpirun=
 done
 if [ -z "$gpuctl_mpirun" ]; then
-  echo "gpuctl: $GPUCTL_NODE_NAME has no {name}, neither on PATH nor where it is installed; \
-the image or the nodes' setup has to bring it" >&2
+  echo "gpuctl: $GPUCTL_NODE_NAME has no {name}, neither on PATH nor in its usual folders; \
+install it in the image or on the nodes" >&2
   exit 127
 fi
 gpuctl_ranks() {{
@@ -40,7 +40,7 @@ _INTEL = "mpiexec.hydra mpiexec mpirun /opt/intel/oneapi/mpi/latest/bin/mpiexec.
 
 
 def mpirun_launch(job: Job[Mpirun], commands: str, rank_scripts: Sequence[str]) -> Launch:
-    """The head runs `commands`, in which the function `gpuctl_ranks` starts ranks; workers wait."""
+    """Return the launch: the head runs `commands`, which call `gpuctl_ranks` to start ranks."""
     slots = rank_slots(job)
     find, environment, dialect = _DIALECTS[job.run.implementation]
     head = find(job, slots) + commands
@@ -49,7 +49,7 @@ def mpirun_launch(job: Job[Mpirun], commands: str, rank_scripts: Sequence[str]) 
         return Part(
             script=WAIT if rank else head,
             environment={
-                **job.ti_one(rank),
+                **job.ti_one_environment(rank),
                 "NODE_IP_SLOT_LIST": host_list(slots),
                 **environment(job, slots),
             },
@@ -57,11 +57,11 @@ def mpirun_launch(job: Job[Mpirun], commands: str, rank_scripts: Sequence[str]) 
             processes=slots.get(job.nodes[rank].private_ip, 0),
         )
 
-    return led_by_head((part(node.rank) for node in job.nodes), dialect(slots))
+    return head_led_launch((part(node.rank) for node in job.nodes), dialect(slots))
 
 
 def rank_slots(job: Job[Mpirun]) -> dict[str, int]:
-    """Ranks by the node's address, without the launcher's where it is no node."""
+    """Return ranks by node address; without the head if `launcher_as_node` is false."""
     slots = job.processes(job.run.procs_per_node)
     if not job.run.launcher_as_node:
         del slots[job.head]
@@ -69,8 +69,8 @@ def rank_slots(job: Job[Mpirun]) -> dict[str, int]:
 
 
 def rank_prelude(job: Job[Run]) -> str:
-    """The first line of a rank's script, under whatever mpirun."""
-    return tell_rank(
+    """Return the first line of a rank's script, for every implementation of mpirun."""
+    return report_rank(
         job.run_id,
         "${OMPI_COMM_WORLD_RANK:-${PMI_RANK-}}",
         "${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE-}}",
@@ -78,20 +78,20 @@ def rank_prelude(job: Job[Run]) -> str:
 
 
 def open_mpi_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, str]:
-    """Open MPI's parameters in the names of 4 and of 5, each of which ignores the other's.
+    """Return Open MPI's parameters, named for both version 4 and 5; each ignores the other's.
 
-    For what calls mpirun in its own way: the command of the mode says the same explicitly.
+    They are for jobs that call mpirun themselves; gpuctl's own command has the same as options.
     """
     found = open_mpi_hosts(hostfile_path(job.run_id), max(slots.values()), len(job.nodes))
     return found | dict.fromkeys(OPEN_MPI_AGENT, remote_agent_path(job.run_id))
 
 
 def open_mpi_defaults(run: Run) -> dict[str, str]:
-    """OPEN_MPI_INTERFACES where the run uses Open MPI and chooses no interfaces itself."""
+    """Return OPEN_MPI_INTERFACES if the run uses Open MPI and does not choose interfaces itself."""
     if not isinstance(run, Mpirun) or run.implementation != "openmpi":
         return {}
-    said = [*run.env, *(name for role in run.roles.values() for name in role.env), *run.mpirun_args]
-    return {} if any("btl_tcp_if_" in word for word in said) else OPEN_MPI_INTERFACES
+    own = [*run.env, *(name for role in run.roles.values() for name in role.env), *run.mpirun_args]
+    return {} if any("btl_tcp_if_" in word for word in own) else OPEN_MPI_INTERFACES
 
 
 def _open_mpi(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
@@ -105,9 +105,9 @@ def _open_mpi(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
         *run.mpirun_args,
     ]
     versions = {
-        # Called as mpirun.openmpi, version 4 says OpenRTE.
-        "*'(Open MPI) '[1-4].* | *'(OpenRTE) '*": call("--mca", "plm_rsh_agent", agent),
-        "*'(Open MPI) '*": call("--prtemca", "plm_ssh_agent", agent),
+        # Version 4, called as mpirun.openmpi, prints OpenRTE.
+        "*'(Open MPI) '[1-4].* | *'(OpenRTE) '*": quote_words("--mca", "plm_rsh_agent", agent),
+        "*'(Open MPI) '*": quote_words("--prtemca", "plm_ssh_agent", agent),
     }
     cases = "".join(
         f"    {form}) gpuctl_agent=({words}); break ;;\n" for form, words in versions.items()
@@ -116,16 +116,18 @@ def _open_mpi(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
         candidates=_OPEN_MPI,
         versions=cases,
         name="Open MPI",
-        options='"${gpuctl_agent[@]}" ' + call(*options),
+        options='"${gpuctl_agent[@]}" ' + quote_words(*options),
     )
 
 
 def _exported(job: Job[Mpirun]) -> list[str]:
-    """Variables that mpirun may pass on: those that have the same value on every node.
+    """Return the variables that mpirun passes on: those with the same value on every node.
 
-    Open MPI passes its own on by itself.
+    Without Open MPI's own variables, which it passes on anyway.
     """
-    return [name for name in job.alike() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))]
+    return [
+        name for name in job.common_variables() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))
+    ]
 
 
 def _mpich(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
@@ -134,7 +136,7 @@ def _mpich(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
         candidates=_MPICH,
         versions="    HYDRA*) break ;;\n",
         name="MPICH",
-        options=call(*_hydra_options(job, slots), *bind, *job.run.mpirun_args),
+        options=quote_words(*_hydra_options(job, slots), *bind, *job.run.mpirun_args),
     )
 
 
@@ -145,12 +147,12 @@ def _intel(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
         candidates=_INTEL,
         versions="    *'Intel(R) MPI Library'*) break ;;\n",
         name="Intel MPI",
-        options=call(*_hydra_options(job, slots), "-genv", *pin, *job.run.mpirun_args),
+        options=quote_words(*_hydra_options(job, slots), "-genv", *pin, *job.run.mpirun_args),
     )
 
 
 def _hydra_options(job: Job[Mpirun], slots: Mapping[str, int]) -> list[str]:
-    """`-localhost`: the nodes call back to an address, whatever the head's host name is there."""
+    """Return Hydra's options; `-localhost` makes nodes connect back to the head's address."""
     per_node = 1 if job.run.placement.by == "node" else max(slots.values())
     return [
         *("-f", hostfile_path(job.run_id), "-n", str(sum(slots.values())), "-ppn", str(per_node)),
@@ -189,4 +191,4 @@ _DIALECTS: Mapping[
     "mpich": (_mpich, _mpich_environment, hydra_hostfile),
     "intel": (_intel, _intel_environment, hydra_hostfile),
 }
-"""How mpirun is found and called, what it finds in its environment, and its hostfile."""
+"""By implementation: the script that finds and calls mpirun, its environment, its hostfile."""

@@ -1,13 +1,13 @@
-"""`type: nccl-tests`: the collectives asked for, one mpirun after the other."""
+"""`type: nccl-tests`: one mpirun per collective of the run file, one after the other."""
 
 from config.run.run_file import NcclTests
 from engine.modes.job import Job, Launch
 from engine.modes.mpirun import mpirun_launch, rank_prelude
 from engine.places import rank_script_path, run_folder
-from engine.script import call
+from engine.script import quote_words
 
 FOLDERS = ("/root/nccl-tests/build", "/opt/nccl-tests/build", "/usr/local/cuda*/efa/test-cuda*")
-"""Where images have the programs when they are not on PATH: dstack's image, AWS's container
+"""Folders of the programs in images that do not have them on PATH: dstack's image, AWS's container
 images, the Deep Learning AMIs (awsome-distributed-ai, nccl-tests, 2026-11-20)."""
 
 _FIND = f"""\
@@ -17,15 +17,15 @@ gpuctl_find() {{
     if [ -x "$program" ]; then echo "$program"; return; fi
   done
   echo "gpuctl: $GPUCTL_NODE_NAME has no $1: not on PATH, nor in {", ".join(FOLDERS)}; \
-the image or the nodes' setup has to bring nccl-tests" >&2
+install nccl-tests in the image or on the nodes" >&2
   return 127
 }}
 """
 
-# The first rank writes what the program tells as JSON, where it can: 2.17.3 and later have -J. The
-# worker brings the file back, without the environment that is in it (engine/agent/table_json.py).
-# It is asked outside the job: a program that calls MPI_Init before it reads its options would wait
-# there for the other ranks.
+# The first rank also writes its results as JSON if the program has -J (2.17.3 and later). The
+# worker sends the file to the head, without the environment in it (engine/agent/table_json.py).
+# The options are asked for outside the MPI job: a program that calls MPI_Init before it reads its
+# options would wait there for the other ranks.
 _JSON = """\
 gpuctl_json=()
 gpuctl_help() {{
@@ -39,11 +39,13 @@ fi
 
 
 def launch(job: Job[NcclTests]) -> Launch:
-    """Each rank has one GPU. The head looks for every program before the first one runs."""
+    """Return the launch with one GPU per rank; the head first checks that all programs exist."""
     programs = [f"{collective}_perf" for collective in job.run.collectives]
-    look = "".join(f"{call('gpuctl_find', program)} >/dev/null || exit\n" for program in programs)
+    look = "".join(
+        f"{quote_words('gpuctl_find', program)} >/dev/null || exit\n" for program in programs
+    )
     ranks = "".join(
-        call("gpuctl_ranks", "bash", rank_script_path(job.run_id), program) + " || exit\n"
+        quote_words("gpuctl_ranks", "bash", rank_script_path(job.run_id), program) + " || exit\n"
         for program in programs
     )
     run = job.run
@@ -54,6 +56,6 @@ def launch(job: Job[NcclTests]) -> Launch:
     rank = (
         f"{rank_prelude(job)}{_FIND}"
         f'gpuctl_program=$(gpuctl_find "$1") || exit\n{_JSON.format(folder=run_folder(job.run_id))}'
-        f'exec "$gpuctl_program" {call(*words)} "${{gpuctl_json[@]}}"\n'
+        f'exec "$gpuctl_program" {quote_words(*words)} "${{gpuctl_json[@]}}"\n'
     )
     return mpirun_launch(job, _FIND + look + ranks, [rank] * len(job.nodes))

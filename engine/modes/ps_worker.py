@@ -1,4 +1,4 @@
-"""`type: ps-worker`: parameter servers and workers, each told of all by `TF_CONFIG`."""
+"""`type: ps-worker`: parameter servers and workers; each gets all addresses in `TF_CONFIG`."""
 
 import json
 
@@ -9,7 +9,7 @@ from engine.script import job_script
 
 
 def launch(job: Job[PsWorker]) -> Launch:
-    """Every node is one task, and runs its role's commands; servers end with the workers."""
+    """Return the launch: every node is one task of its role; servers end with the workers."""
     addresses: dict[str, list[str]] = {name: [] for name in job.run.ROLES}
     configs = []
     for node, role in zip(job.nodes, job.roles, strict=True):
@@ -20,8 +20,8 @@ def launch(job: Job[PsWorker]) -> Launch:
             Part(
                 job_script(job.commands(rank)),
                 {
-                    **job.ti_one(rank),
-                    # "cloud" as TI-ONE writes it.
+                    **job.ti_one_environment(rank),
+                    # TI-ONE writes "cloud" too.
                     "TF_CONFIG": json.dumps(
                         {"cluster": addresses, "task": task, "environment": "cloud"}
                     ),

@@ -1,4 +1,4 @@
-"""`type: ray`: a Ray cluster of the nodes; the commands run on its head when all have joined."""
+"""`type: ray`: the nodes form a Ray cluster; the commands run on its head when all have joined."""
 
 import json
 
@@ -6,16 +6,16 @@ from config.run.run_file import Ray
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, ReadyPlan
 from engine.places import run_folder
-from engine.script import call, job_script, require
+from engine.script import job_script, quote_words, require_program
 
 JOIN_S = 900
-"""How long the head waits for the others (NODE_START_WAIT_S in
+"""Seconds that the head waits for the others (NODE_START_WAIT_S in
 python/ray/autoscaler/_private/constants.py, 2026-11-20)."""
 
 START_S = 300
-"""How long workers wait for the head's port."""
+"""Seconds that workers wait for the head's port."""
 
-# Ray tells nobody when a node joins; it is asked once a second.
+# Ray does not report when a node joins, so the script asks once a second.
 _WAIT_FOR_NODES = f"""\
 import logging, os, sys, time, ray
 ray.init(log_to_driver=False, logging_level=logging.ERROR)
@@ -27,18 +27,18 @@ while (there := sum(node["Alive"] for node in ray.nodes())) < wanted:
 """
 
 
-# When the run is over a worker has nothing to hand over; Ray would wait 30 s for it.
+# When the run is over, a worker has nothing to drain; by default Ray waits 30 s.
 _NO_DRAIN = "export RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0\n"
 
 
 def launch(job: Job[Ray]) -> Launch:
-    """Workers start when the head's port listens; the run ends with the head's commands."""
+    """Return the launch: workers wait for the head's port; the head's commands end the run."""
     alone = len(job.nodes) == 1
     listens = ReadyPlan(port=job.run.port, command=None, timeout_s=START_S)
 
     def part(rank: int) -> Part:
         environment = {
-            **job.ti_one(rank),
+            **job.ti_one_environment(rank),
             "HEAD_ADDR": job.head,
             "HEAD_PORT": str(job.run.port),
             "RANK": str(rank),
@@ -70,8 +70,8 @@ def _head(job: Job[Ray]) -> str:
         *("--dashboard-host", "0.0.0.0", "--dashboard-port", str(run.dashboard_port)),  # noqa: S104
     ]
     return (
-        f"{require('ray', 'Ray')}"
-        f"{call(*start)} || exit\n"
+        f"{require_program('ray', 'Ray')}"
+        f"{quote_words(*start)} || exit\n"
         f"python3 {folder}/wait-for-nodes.py && bash {folder}/commands.sh\n"
         "gpuctl_status=$?\n"
         "ray stop >/dev/null 2>&1\n"
@@ -82,11 +82,11 @@ def _head(job: Job[Ray]) -> str:
 def _worker(job: Job[Ray], rank: int) -> str:
     address = f"{job.head}:{job.run.port}"
     start = ["ray", "start", "--address", address, *_node_options(job, rank), "--block"]
-    return f"{require('ray', 'Ray')}{_NO_DRAIN}exec {call(*start)}\n"
+    return f"{require_program('ray', 'Ray')}{_NO_DRAIN}exec {quote_words(*start)}\n"
 
 
 def _node_options(job: Job[Ray], rank: int) -> tuple[str, ...]:
-    """The node's address, and its resources: asking for 0.001 of one pins to it, as in TI-ONE."""
+    """Return the node's address and resources as options; 0.001 of one pins to it, as in TI-ONE."""
     resources = json.dumps({f"Rank:{rank}": 1, job.roles[rank]: 1})
     address = job.nodes[rank].private_ip
     return ("--node-ip-address", address, "--resources", resources)

@@ -1,4 +1,4 @@
-"""`type: task`: the commands run on every node, as dstack's tasks."""
+"""`type: task`: the commands run on every node, as in a task of dstack."""
 
 from config.run.run_file import Task
 from engine.hostfile import hostfile
@@ -7,15 +7,15 @@ from engine.script import job_script
 
 
 def launch(job: Job[Task]) -> Launch:
-    """Each node runs its role's commands; order, end and readiness are the file's."""
+    """Return the launch: each node runs its role's commands; the run file has all conditions."""
     run, ready = job.run, job.run.ready
-    asked = ready.port is not None or ready.command is not None
+    has_probe = ready.port is not None or ready.command is not None
     return Launch(
         parts=tuple(Part(job_script(job.commands(node.rank))) for node in job.nodes),
         hostfile=hostfile(job.gpus()),
         startup_order=run.startup_order,
         stop_criteria=run.stop_criteria,
         ready=ReadyPlan(port=ready.port, command=ready.command, timeout_s=ready.timeout)
-        if asked
+        if has_probe
         else None,
     )

@@ -1,15 +1,15 @@
-"""`type: torchrun`: torchrun on every node; its options are the environment's `PET_*`.
+"""`type: torchrun`: torchrun runs on every node; `PET_*` variables are its options.
 
-A fixed number of nodes without restarts meets at node 0 (`static`): ranks then are in the order of
-the nodes, which follows the network's. Where ranks may come and go, torch numbers the nodes itself
-(`c10d`), so nothing counts them.
+With a fixed number of nodes and no restarts the rendezvous is `static` at node 0: ranks are in the
+order of the nodes, which follows the network. Otherwise torch numbers the nodes itself (`c10d`),
+and gpuctl does not check the number of ranks.
 """
 
 from config.run.run_file import Torchrun
 from engine.hostfile import hostfile
-from engine.modes.job import Job, Launch, Part, nodes_wanted
+from engine.modes.job import Job, Launch, Part, node_range
 from engine.places import rank_script_path
-from engine.script import call, job_script, tell_failure, tell_rank, until_failure
+from engine.script import job_script, quote_words, report_failure, report_rank, run_until_failure
 
 # Debian's python3-torch has the module without the program.
 _FIND = """\
@@ -19,22 +19,22 @@ elif python3 -c 'import torch.distributed.run' 2>/dev/null; then
   gpuctl_torchrun=(python3 -m torch.distributed.run)
 else
   echo "gpuctl: $GPUCTL_NODE_NAME has no torchrun, and its python3 no torch.distributed.run; \
-the image or the nodes' setup has to bring PyTorch" >&2
+install PyTorch in the image or on the nodes" >&2
   exit 127
 fi
 """
 
 
 def launch(job: Job[Torchrun]) -> Launch:
-    """Every node starts the same command; torchrun starts its ranks."""
+    """Return the launch: every node runs the same torchrun, which starts the node's ranks."""
     slots = job.processes(job.run.procs_per_node)
     words = ["--no_python", "bash", rank_script_path(job.run_id)]
-    launcher = f'"${{gpuctl_torchrun[@]}}" {call(*words)}\n'
+    launcher = f'"${{gpuctl_torchrun[@]}}" {quote_words(*words)}\n'
     fixed = _is_fixed(job)
-    script = _FIND + (until_failure(job.run_id, launcher) if fixed else f"exec {launcher}")
+    script = _FIND + (run_until_failure(job.run_id, launcher) if fixed else f"exec {launcher}")
     prelude = ""
     if fixed:
-        prelude = tell_rank(job.run_id, "$RANK", "$WORLD_SIZE") + tell_failure(job.run_id)
+        prelude = report_rank(job.run_id, "$RANK", "$WORLD_SIZE") + report_failure(job.run_id)
     return Launch(
         parts=tuple(
             Part(
@@ -50,13 +50,13 @@ def launch(job: Job[Torchrun]) -> Launch:
 
 
 def _is_fixed(job: Job[Torchrun]) -> bool:
-    least, most = nodes_wanted(job.run)
+    least, most = node_range(job.run)
     return least == most and job.run.max_restarts == 0
 
 
 def _environment(job: Job[Torchrun], rank: int) -> dict[str, str]:
     run, node, port = job.run, job.nodes[rank], str(job.run.port)
-    least, _ = nodes_wanted(run)
+    least, _ = node_range(run)
     most = len(job.nodes)
     common = {
         "PET_NNODES": str(most) if least == most else f"{least}:{most}",
@@ -77,6 +77,6 @@ def _environment(job: Job[Torchrun], rank: int) -> dict[str, str]:
         **common,
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": f"{job.head}:{port}",
-        # Left to itself, a node whose name is 127.0.1.1 does not know that the address is its own.
+        # A node whose name resolves to 127.0.1.1 would not recognize the address as its own.
         "PET_RDZV_CONF": f"is_host={int(rank == 0)}",
     }

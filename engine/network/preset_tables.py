@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from engine.network.settings import HCAS, INTERFACE, SETTINGS, UNWISE
+from engine.network.settings import BAD_SETTINGS, HCAS, INTERFACE, SETTINGS
 
 _TITLES = {
     "efa": "EFA",
     "infiniband": "InfiniBand",
     "roce": "RoCE",
     "hcc": "TI-ONE's HCC",
-    "tcp": "sockets alone",
+    "tcp": "only sockets",
 }
 
 
 def presets_reference() -> str:
-    """A table for each preset that sets anything, then one of what a user had better not set."""
+    """Return a table per preset with variables, then one of variables that users should not set."""
     return "\n".join([*_presets(), *_unwise()]) + "\n"
 
 
@@ -24,7 +24,7 @@ def _presets() -> Iterator[str]:
         yield "| variable | value | why | versions | source |"
         yield "| --- | --- | --- | --- | --- |"
         for one in SETTINGS[name]:
-            where = f"; {', '.join(one.families)} alone" if one.families else ""
+            where = f"; only on {', '.join(one.families)}" if one.families else ""
             value = one.value if one.value in (HCAS, INTERFACE) else f"`{one.value}`"
             why = f"{one.reason}{where} | {one.versions} | {one.source}"
             yield f"| `{one.name}` | {value} | {why} |"
@@ -32,10 +32,10 @@ def _presets() -> Iterator[str]:
 
 
 def _unwise() -> Iterator[str]:
-    yield "## Variables that are warned of\n"
+    yield "## Variables that cause a warning\n"
     yield "| variable | with | it | instead | source |"
     yield "| --- | --- | --- | --- | --- |"
-    for one in UNWISE:
+    for one in BAD_SETTINGS:
         values = ", ".join(f"`{value}`" for value in one.values)
         name = f"`{one.name}`" + (f" = {values}" if values else "")
         yield f"| {name} | {', '.join(one.presets)} | {one.why} | {one.instead} | {one.source} |"

@@ -1,4 +1,4 @@
-"""What a run's network was promised to be: part of the launch plan, and what the proof goes by."""
+"""The network that a run is promised: part of the launch plan, input of engine/agent/proof.py."""
 
 from typing import Literal
 
@@ -6,12 +6,12 @@ from config.models import Value
 
 
 class NetworkPlan(Value):
-    """The network preset that the run's environment has, and what NCCL's lines must prove.
+    """The network preset of the run's environment, and what NCCL's lines must prove.
 
-    `promises` is the transport that the preset stands for, empty where it promises no RDMA
-    (tcp, none). `interfaces` is how many EFA interfaces a node of the run has, 0 where NCCL's count
-    is not to be compared. `gpudirect`: the type can do GPUDirect RDMA, so that a connection without
-    it is a fault. `verify`: see the run file; `auto` where it says nothing.
+    `promises` is the preset's transport, empty if the preset promises no RDMA (tcp, none).
+    `interfaces` is the number of EFA interfaces of each node, 0 if NCCL's number is not checked.
+    `gpudirect` means that a connection without GPUDirect RDMA is a fault. `verify` is from the run
+    file, by default `auto`.
     """
 
     preset: Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"] = "none"

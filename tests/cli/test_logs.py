@@ -19,7 +19,7 @@ def run_id(remembered: Target) -> str:
     plan = make_plan()
     with History(remembered.runs) as history:
         history.begin(plan)
-        history.lose(plan.run_id, "for the test")
+        history.mark_lost(plan.run_id, "for the test")
     record = Record(remembered.runs, plan.run_id)
     for rank, text in ((0, "one"), (1, "two"), (0, "three"), (1, "four")):
         record.append(NodeReady(time=1, rank=rank).model_dump_json())

@@ -14,7 +14,7 @@ from config.target import Target
 from engine import kept
 from engine.events import Output
 from engine.history import History
-from engine.kept import kept_runs, remove
+from engine.kept import remove, stored_runs
 from engine.launch_plan import launch_plan
 from engine.record import Record, write_evidence
 from engine.result import RunResult
@@ -151,11 +151,11 @@ def test_a_folder_that_stays_is_told(remembered: Target, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(kept, "shutil", SimpleNamespace(rmtree=refuse))
     with History(remembered.runs) as history, pytest.raises(RunError) as refused:
-        remove(kept_runs(remembered.runs, history.runs()))
+        remove(stored_runs(remembered.runs, history.runs()))
     path = remembered.runs / old
     assert (
         str(refused.value)
-        == f"{path} cannot be removed: Permission denied; see to the state folder"
+        == f"{path} cannot be removed: Permission denied; make the state folder writable"
     )
 
 

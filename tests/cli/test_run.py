@@ -195,7 +195,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
 
     monkeypatch.setattr("cli.down.remove", remove)
-    monkeypatch.setattr("engine.session.attending", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("engine.session.prevent_power_off", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr("cli.run._note_cost", lambda *_: None)
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
     monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)

@@ -186,8 +186,8 @@ def test_a_private_registry_is_entered_with_a_secret(
 
     monkeypatch.setenv("REGISTRY_PASSWORD", "not this one")
     refused = gpuctl(*arguments, code=125)
-    assert f"node[0-1]: {registry}:5001 does not let {USER} in: " in refused
-    assert "name who may pull it in `registry_auth`" in refused
+    assert f"node[0-1]: {registry}:5001 refused the login of {USER}: " in refused
+    assert "set `registry_auth`" in refused
 
     monkeypatch.setenv("REGISTRY_PASSWORD", PASSWORD)
     output = gpuctl(*arguments)
@@ -217,7 +217,7 @@ def test_an_image_that_nobody_has_is_one_line_and_the_host_the_way_out(
     errors = [line for line in output.splitlines() if line.startswith("gpuctl: error: ")]
     assert len(errors) == 1
     assert errors[0].startswith(f"gpuctl: error: image {image} cannot be pulled: node[0-1]: ")
-    assert errors[0].endswith("`--no-image` runs the job on the nodes themselves")
+    assert errors[0].endswith("use `--no-image` to run the job directly on the nodes")
     gpuctl(*arguments, "--no-image")
     # no machine of the lab asks a registry outside: of public names podman says so by itself, and
     # a name that is nobody's meets its closed proxy
@@ -235,7 +235,7 @@ def test_what_an_image_lacks_is_said_before_the_job(
     assert (
         "has no libfabric (libfabric.so*) and no aws-ofi-nccl (libnccl-net*.so) for EFA" in output
     )
-    assert "say `network: tcp`" in output
+    assert "set `network: tcp`" in output
     assert "ran" not in output
 
     file = run_file(tmp_path, "warned", ["echo ran"], verify="warn", **plain)

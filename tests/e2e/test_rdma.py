@@ -20,7 +20,7 @@ EFA = "say 'NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics
 CHANNEL = "say 'Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA'"
 SOCKETS = "say Using network Socket"
 ON_WORKER = 'if [ "$GPUCTL_NODE_RANK" = 1 ]; then {}; fi'
-LOOK = "look at `fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
+LOOK = "check `fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +124,14 @@ def test_what_does_not_fit_the_hardware_is_refused_and_what_harms_is_warned_of(
     gpuctl: Gpuctl, cluster: str, tmp_path: Path
 ) -> None:
     assert run(gpuctl, tmp_path, ["true"], network="infiniband", code=2) == (
-        "gpuctl: error: network infiniband does not fit: node0 has no InfiniBand device; leave"
-        " `network` out: the preset then goes by the nodes' hardware\n"
+        "gpuctl: error: network infiniband does not fit: node0 has no InfiniBand device; remove"
+        " `network`: gpuctl then chooses the preset for the nodes' hardware\n"
     )
     file = run_file(tmp_path, "warned", ["true"], env={"NCCL_PROTO": "simple"})
     plan = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--dry-run")
     assert plan["warnings"] == [
-        "env NCCL_PROTO was needed up to aws-ofi-nccl 1.5, and now keeps NCCL from faster"
-        " protocols; leave it out"
+        "env NCCL_PROTO was needed up to aws-ofi-nccl 1.5; now it disables faster protocols;"
+        " leave it out"
     ]
 
 
@@ -154,7 +154,7 @@ def test_verify_decides_what_a_fallback_means(gpuctl: Gpuctl, cluster: str, tmp_
     run(gpuctl, tmp_path, [SAY, SOCKETS], network="tcp")
     assert seen(gpuctl) == []
     output = run(gpuctl, tmp_path, ["true"], verify="require", code=1)
-    assert "no line of NCCL shows EFA, which `verify: require` asks for" in " ".join(output.split())
+    assert "no line of NCCL shows EFA, which `verify: require` needs" in " ".join(output.split())
 
 
 def test_all_ranks_of_a_task_on_one_node_fail_it(

@@ -50,7 +50,7 @@ LOGS = (
             "[1,7]<stdout>:{}NET/OFI Selected Provider is efa",
             "[1,7]<stdout>:{}Ring 00 : 7 -> 8 [send] via NET/AWS Libfabric/0",
         ),
-        proves=(*_EFA, "goes through the host's memory"),
+        proves=(*_EFA, "transfers data through the host's memory"),
     ),
     PublicLog(
         G + "aws/aws-ofi-nccl/issues/1020",
@@ -110,7 +110,7 @@ LOGS = (
         G + "NVIDIA/nccl/issues/1814",
         "roce",
         ("{}Channel 06/0 : 36[4] -> 20[4] [send] via NET/IBext_v8/3",),
-        proves=("uses RoCE", "goes through the host's memory"),
+        proves=("uses RoCE", "transfers data through the host's memory"),
     ),
     PublicLog(
         G + "aws/aws-ofi-nccl/issues/803",
@@ -137,13 +137,13 @@ LOGS = (
         G + "aws/aws-ofi-nccl/issues/64",
         "efa",
         ("{}Channel 01 : 9[101d0] -> 0[101c0] [receive] via NET/AWS Libfabric/0",),
-        proves=("goes through the host's memory",),
+        proves=("transfers data through the host's memory",),
     ),
     PublicLog(
         G + "NVIDIA/nccl/issues/959",
         "efa",
         ("{}NET/Plugin : No plugin found (libnccl-net.so).", "{}Using network Socket"),
-        faults=("after `NET/Plugin : No plugin found (libnccl-net.so)`; look at LD_LIBRARY_PATH",),
+        faults=("after `NET/Plugin : No plugin found (libnccl-net.so)`; check LD_LIBRARY_PATH",),
     ),
     PublicLog(
         G + "NVIDIA/nccl-tests/issues/208",
@@ -155,7 +155,7 @@ LOGS = (
         G + "NVIDIA/nccl-tests/issues/128",
         "infiniband",
         ("{}Channel 00/0 : 2[50000] -> 6[63000] [send] via NET/IB/0",),
-        proves=("uses InfiniBand", "goes through the host's memory"),
+        proves=("uses InfiniBand", "transfers data through the host's memory"),
     ),
     PublicLog(
         G + "NVIDIA/nccl/issues/952",

@@ -28,7 +28,7 @@ def heard(script: str) -> tuple[list[dict[str, Any]], str]:
     async def hear() -> tuple[list[dict[str, Any]], str]:
         channel = await channel_of(script)
         events = [event async for event in channel.events()]
-        return events, await channel.ended()
+        return events, await channel.wait_for_end()
 
     return asyncio.run(hear())
 
@@ -49,7 +49,7 @@ def test_a_node_that_floods_takes_a_turn_and_no_more() -> None:
         async for _ in channel.events():
             taken += 1
         turning.cancel()
-        await channel.ended()
+        await channel.wait_for_end()
         assert taken == 20000
         return max(later - earlier for earlier, later in pairwise(seen))
 
@@ -66,7 +66,7 @@ def test_no_more_is_taken_from_a_pipe_than_is_read() -> None:
         size = len(channel._stdout._buffer)  # type: ignore[attr-defined]
         channel.give_up("enough")
         await channel._drain()
-        await channel.ended()
+        await channel.wait_for_end()
         return size
 
     assert asyncio.run(waiting()) <= 2 * HELD + 64 * 1024  # and one read of a pipe
@@ -82,4 +82,4 @@ def test_a_line_that_comes_in_parts_is_one_event_and_words_of_a_login_are_none()
 
 def test_a_line_without_bounds_is_given_up() -> None:
     events, reason = heard(f"echo '{EVENT}'; exec head -c {2 * LINE_LIMIT} /dev/zero")
-    assert (events, reason) == ([json.loads(EVENT)], "its worker sent what is not an event")
+    assert (events, reason) == ([json.loads(EVENT)], "its worker sent a line that is not an event")

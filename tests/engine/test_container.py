@@ -195,7 +195,7 @@ def test_a_container_that_cannot_start_is_one_line(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     made = Container({"id": "0a1b"}, folder, 3)
-    with pytest.raises(OSError, match=r"^there is neither docker nor podman$"):
+    with pytest.raises(OSError, match=r"^neither docker nor podman is installed$"):
         made.prepare()
     made.end()
     assert not (folder / "container-3").exists()

@@ -48,9 +48,9 @@ def test_the_heads_full_disk_is_the_verdict_and_the_job_ends(
         lost = result.reason.removeprefix(f"node0's disk is full ({FULL}): ")
         count, rest = lost.split(" ", 1)
         assert int(count) > 128
-        assert rest == "events are not kept"
+        assert rest == "events were not stored"
         full = [event for event in events if event.kind == "disk_full"]
-        assert f"the run's output is not kept any more: {FULL}" in {
+        assert f"the run's output is not stored any more: {FULL}" in {
             getattr(event, "text", "") for event in full
         }
         assert_nothing_left(inventory)

@@ -20,7 +20,7 @@ from engine.agent.report import Report
 from engine.events import Output
 from engine.lines import LONGEST, WholeLines
 from engine.nccl_tests import TableParser
-from engine.result import LAST_LINES, ResultOf
+from engine.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 
 MIB = 1 << 20
@@ -34,7 +34,7 @@ class Readers(Report):
         super().__init__(BytesIO())
         plan = make_plan(nodes=1).model_dump(mode="json")
         self._pieces, self._proof = Pieces(), Proof(plan["network"], plan["nodes"])
-        self._lines, self._tables, self._result = WholeLines(), TableParser(), ResultOf()
+        self._lines, self._tables, self._result = WholeLines(), TableParser(), ResultCollector()
         self.pieces, self.characters, self.lines = 0, 0, 0
 
     def send_output(self, **fields: Any) -> None:

@@ -104,7 +104,7 @@ def test_a_signal_is_128_and_more(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["10.0.0.9", "true"], "10.0.0.9 is no node of the run node0"),
+        (["10.0.0.9", "true"], "10.0.0.9 is not a node of the run node0"),
         (["node0"], "no command for node0 is given"),
         (["-x"], "no host is given"),
         (["-Z", "node0", "true"], "option -Z not recognized"),
@@ -210,7 +210,7 @@ def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     done = ssh(folder.parent, "node0", "true")
     assert (done.returncode, done.stderr) == (
         255,
-        f"ssh of gpuctl: {AT_ONCE} commands run through this node already\n",
+        f"ssh of gpuctl: this node has {AT_ONCE} commands already, no more are accepted\n",
     )
     entrance.signal(signal.SIGTERM)
     assert first.wait(10) == 143

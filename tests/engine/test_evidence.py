@@ -72,7 +72,7 @@ def test_a_source_that_fails_or_hangs_says_so(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(evidence, "LIMIT_S", 1)
     monkeypatch.setattr(evidence, "_connect", hang)
-    monkeypatch.setattr(evidence, "echoes", fail)
+    monkeypatch.setattr(evidence, "ping", fail)
     texts = asyncio.run(evidence.collect("127.0.0.1"))
     assert texts["connect"] == "not done within 2 s\n"
     assert texts["ping"] == "RuntimeError: no 127.0.0.1\n"

@@ -62,8 +62,8 @@ def test_what_decides_is_written_when_output_has_no_room(small: Path) -> None:
     after = ["disk_full", "node_exited", "run_finished"]
     assert kinds == ["run_started", *["output"] * kept, *after]
     assert [event["offset"] for event in events[1 : kept + 1]] == list(range(kept))
-    assert events[kept + 1]["text"] == f"the run's output is not kept any more: {FULL}"
-    assert (journal.dropped, journal.complaint) == (200 - kept, FULL)
+    assert events[kept + 1]["text"] == f"the run's output is not stored any more: {FULL}"
+    assert (journal.dropped, journal.write_error) == (200 - kept, FULL)
     assert not (small / RESERVE).exists()
 
 
@@ -104,7 +104,7 @@ def test_a_run_whose_output_is_not_all_kept_is_not_done(cluster: LocalCluster, s
     lost = reason.removeprefix(f"node0's disk is full ({FULL}): ")
     count, rest = lost.split(" ", 1)
     assert int(count) > 64
-    assert rest == "events are not kept"
+    assert rest == "events were not stored"
 
 
 @pytest.mark.lab

@@ -122,7 +122,7 @@ def question(server: HeartbeatServer, rank: int, number: int, key: bytes = KEY) 
 def test_both_sides_hear_each_other(server: HeartbeatServer) -> None:
     client = HeartbeatClient(address(server), 5)
     client.follow(lambda: None)
-    assert client.answered()
+    assert client.wait_for_answer()
     assert re.fullmatch(
         r"heartbeat \d+ from 127\.0\.0\.1:\d+ at \d\d:\d\d:\d\d UTC", server.describe(5)
     )
@@ -171,7 +171,7 @@ def test_a_worker_hears_of_a_head_that_is_silent() -> None:
     silent = threading.Event()
     client = HeartbeatClient(address(server), 0)
     client.follow(silent.set)
-    assert client.answered()
+    assert client.wait_for_answer()
     assert not silent.wait(2)
     server.close()
     assert silent.wait(20)

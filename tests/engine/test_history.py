@@ -115,7 +115,7 @@ def test_name_means_the_newest_run(tmp_path: Path) -> None:
 def test_a_lost_run_is_over(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.begin(make_plan())
-        history.lose("job-000001", "the supervisor on node0 ended without a result")
+        history.mark_lost("job-000001", "the supervisor on node0 ended without a result")
         record = history.find("job")
     assert (record.status, record.exit_code) == ("failed", 125)
 
@@ -127,7 +127,7 @@ def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> N
     with pytest.raises(RunError) as error:
         History(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}/runs.sqlite has version 9, this gpuctl knows 2;"
+        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 2;"
         " use the newer gpuctl that wrote it"
     )
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, surely" * 100)
@@ -178,7 +178,10 @@ def test_damaged_record_is_told_in_one_line(tmp_path: Path) -> None:
     record = Record(tmp_path, "job-1")
     record.append("{damaged")
     record.close()
-    with pytest.raises(RunError, match=r"journal\.jsonl is damaged: .*; remove it; following"):
+    with pytest.raises(
+        RunError,
+        match=r"journal\.jsonl is damaged: .*; remove the file; `gpuctl logs job-1 -f` fetches it",
+    ):
         list(recorded_events(tmp_path, "job-1"))
 
 

@@ -13,7 +13,7 @@ import pytest
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter, silent
 from engine import container_images
-from engine.container_images import pull, qualified, repository
+from engine.container_images import pull, qualify_reference, repository
 from engine.launch_plan import LaunchPlan
 from engine.network.promise import NetworkPlan
 from nodes.answers import Completed
@@ -39,7 +39,7 @@ EFA = NetworkPlan(preset="efa", promises="efa")
     ],
 )  # fmt: skip
 def test_a_reference_is_read_as_docker_reads_it(written: str, full: str, without_tag: str) -> None:
-    assert qualified(written) == full
+    assert qualify_reference(written) == full
     assert repository(written) == without_tag
 
 
@@ -138,8 +138,8 @@ def test_a_plan_without_an_image_is_left_alone() -> None:
 def test_an_image_that_no_node_gets_is_one_line_with_the_way_out(machine: Machine) -> None:
     assert refusal(make_plan(image="team/job:1")) == (
         "image team/job:1 cannot be pulled: node[0-1]: reading manifest in docker.io/team/job:1:"
-        " manifest unknown; correct `image`, name who may pull it in `registry_auth`, or:"
-        " `--no-image` runs the job on the nodes themselves"
+        " manifest unknown; correct `image`, set `registry_auth`, or use `--no-image` to run the"
+        " job directly on the nodes"
     )
 
 
@@ -151,7 +151,7 @@ def test_nodes_that_cannot_pull_use_the_image_that_they_have(machine: Machine) -
     assert plan.image is not None
     assert plan.image.digest is None
     assert seen[-1].detail == (
-        "0a1b2c3d4e5f, which was there; not pulled: reading manifest in localhost/job:1:"
+        "0a1b2c3d4e5f, already on the node; not pulled: reading manifest in localhost/job:1:"
         " manifest unknown"
     )
 
@@ -171,7 +171,7 @@ def test_nodes_with_different_images_are_named(machine: Machine) -> None:
     machine.has("images", 1, "docker.io/team/job:1", id="ffffffffffffffff")
     assert refusal(make_plan(image="team/job:1")) == (
         "image team/job:1 is not the same on all nodes: node0 0a1b2c3d4e5f, node1 ffffffffffff;"
-        " name it by its digest (`image: REPOSITORY@sha256:…`), or remove the old ones there"
+        " use its digest (`image: REPOSITORY@sha256:…`), or remove old images from the nodes"
     )
 
 
@@ -194,8 +194,8 @@ def test_a_password_comes_by_stdin_and_its_file_goes(machine: Machine) -> None:
 def test_a_wrong_password_is_the_registrys_answer(machine: Machine) -> None:
     plan = make_plan(image="10.0.0.1:5000/job:1", registry_auth=AUTH)
     assert refusal(plan, WORD="open barley").startswith(
-        "image 10.0.0.1:5000/job:1 cannot be pulled: node[0-1]: 10.0.0.1:5000 does not let me in:"
-        " Error: logging into it: invalid username/password; correct `image`"
+        "image 10.0.0.1:5000/job:1 cannot be pulled: node[0-1]: 10.0.0.1:5000 refused the"
+        " login of me: Error: logging into it: invalid username/password; correct `image`"
     )
     (login,) = machine.lines_of(0, "logins")
     assert not Path(login.split()[-1]).parent.exists()
@@ -209,16 +209,16 @@ def with_image(machine: Machine, lacks: tuple[str, ...], **fields: Any) -> Launc
 
 def test_an_image_without_bash_cannot_be_used(machine: Machine) -> None:
     assert refusal(with_image(machine, ("bash",))) == (
-        "image team/job:1 has no bash, which runs the commands; add it to the image, or:"
-        " `--no-image` runs the job on the nodes themselves"
+        "image team/job:1 has no bash, which runs the commands; add it to the image, or use"
+        " `--no-image` to run the job directly on the nodes"
     )
 
 
 def test_an_image_without_python_carries_tasks_but_no_mpi(machine: Machine) -> None:
     assert pulled(with_image(machine, ("python3",))).image is not None
     assert refusal(with_image(machine, ("python3",), type="mpi")) == (
-        "image team/job:1 has no python3, with which mpi reaches other nodes; add it to the"
-        " image, or: `--no-image` runs the job on the nodes themselves"
+        "image team/job:1 has no python3, which mpi needs to reach other nodes; add it to the"
+        " image, or use `--no-image` to run the job directly on the nodes"
     )
 
 
@@ -226,10 +226,10 @@ def test_an_image_without_efa_is_said_before_the_job(machine: Machine) -> None:
     message = refusal(with_image(machine, ("libfabric", "plugin"), network=EFA))
     assert message == (
         "image team/job:1 has no libfabric (libfabric.so*) and no aws-ofi-nccl (libnccl-net*.so)"
-        " for EFA: looked for in LD_LIBRARY_PATH, /opt/amazon/efa/lib*, /opt/amazon/ofi-nccl/lib*,"
+        " for EFA: searched LD_LIBRARY_PATH, /opt/amazon/efa/lib*, /opt/amazon/ofi-nccl/lib*,"
         " /opt/amazon/ofi-nccl/lib*/*, /opt/aws-ofi-nccl/lib*, /opt/aws-ofi-nccl/install/lib*,"
-        " /usr/local/lib*, /usr/lib*, /usr/lib/*-linux-gnu; add them to the image, say"
-        " `network: tcp`, or: `--no-image` runs the job on the nodes themselves"
+        " /usr/local/lib*, /usr/lib*, /usr/lib/*-linux-gnu; add them to the image, set"
+        " `network: tcp`, or use `--no-image` to run the job directly on the nodes"
     )
     assert pulled(with_image(machine, ("libfabric", "plugin"))).warnings == ()
 

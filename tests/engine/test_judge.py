@@ -54,7 +54,7 @@ def test_what_never_came_is_asked_of_a_run_that_was_done_alone() -> None:
     ((one,), ended) = judge("require").end(DONE)
     assert (one.kind, one.finding.level) == ("network_seen", "fault")
     assert ended == Verdict("failed", 1, 0, one.finding.text)
-    assert one.finding.text.startswith("no line of NCCL shows EFA, which `verify: require` asks")
+    assert one.finding.text.startswith("no line of NCCL shows EFA, which `verify: require` needs")
     assert judge("require").end(FAILED) == ([], FAILED)
 
 

@@ -81,7 +81,7 @@ def test_a_proof_that_never_came_fails_a_run_that_was_done(cluster: LocalCluster
     plan = make_plan(commands=("true",)).model_copy(update={"network": require})
     verdict = cluster.execute(plan)
     assert (verdict.status, verdict.exit_code) == ("failed", 1)
-    assert verdict.reason.startswith("no line of NCCL shows EFA, which `verify: require` asks for")
+    assert verdict.reason.startswith("no line of NCCL shows EFA, which `verify: require` needs")
     plan = make_plan(commands=("exit 7",)).model_copy(update={"network": require})
     assert cluster.execute(plan).exit_code == 7
 

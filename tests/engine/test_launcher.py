@@ -32,7 +32,7 @@ def test_an_agent_that_came_with_other_bytes_does_not_run(tmp_path: Path) -> Non
     sent = data[:-1] + bytes([data[-1] ^ 1]) + b'{"do": 1}\n'
     done = subprocess.run(["sh", "-c", command], input=sent, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr == b"the agent came with other bytes\n"
+    assert done.stderr == b"the agent has a wrong checksum\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -113,14 +113,14 @@ def test_hydra_carries_no_environment(
 @pytest.mark.parametrize(
     ("fields", "missing"),
     [
-        ({"type": "mpi"}, "Open MPI, neither on PATH nor where it is installed"),
+        ({"type": "mpi"}, "Open MPI, neither on PATH nor in its usual folders"),
         (
             {"type": "mpi", "implementation": "mpich"},
-            "MPICH, neither on PATH nor where it is installed",
+            "MPICH, neither on PATH nor in its usual folders",
         ),
         (
             {"type": "mpi", "implementation": "intel"},
-            "Intel MPI, neither on PATH nor where it is installed",
+            "Intel MPI, neither on PATH nor in its usual folders",
         ),
         ({"type": "torchrun"}, "torchrun, and its python3 no torch.distributed.run"),
         ({"type": "horovod"}, "horovodrun"),
@@ -131,8 +131,9 @@ def test_hydra_carries_no_environment(
 def test_what_is_missing_is_one_line(node: Node, fields: dict[str, Any], missing: str) -> None:
     status, lines = node.runs(planned(**fields))
     assert (status, len(lines)) == (127, 1)
-    head, tail = f"gpuctl: node0 has no {missing}; ", "the image or the nodes' setup has to bring "
-    assert lines[0].startswith(head + tail)
+    head, tail = f"gpuctl: node0 has no {missing}; install ", " in the image or on the nodes"
+    assert lines[0].startswith(head)
+    assert lines[0].endswith(tail)
 
 
 def test_nccl_tests_run_one_after_the_other_until_one_fails(node: Node) -> None:
@@ -151,8 +152,8 @@ def test_nccl_tests_name_the_program_that_is_missing(node: Node) -> None:
         127,
         [
             "gpuctl: node0 has no sendrecv_perf: not on PATH, nor in /root/nccl-tests/build,"
-            " /opt/nccl-tests/build, /usr/local/cuda*/efa/test-cuda*; the image or the nodes' setup"
-            " has to bring nccl-tests"
+            " /opt/nccl-tests/build, /usr/local/cuda*/efa/test-cuda*; install nccl-tests in the"
+            " image or on the nodes"
         ],
     )
 

@@ -9,7 +9,7 @@ import pytest
 from engine.agent import table_json
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
-from engine.agent.table_rows import without_prefix
+from engine.agent.table_rows import strip_prefix
 from engine.events import OutputJudged
 from engine.nccl_tests import Facts, TableParser
 from engine.network.promise import NetworkPlan
@@ -167,7 +167,7 @@ def test_tables_are_told_apart_and_each_is_judged() -> None:
     both = [FLAGS.format(8, 8, 1), FLAGS.format(8, 8, 1), row(8), row(8)]
     assert judged(both)[0] == [
         "warning: 2 tables of nccl-tests on node1 were printed at once: each of these programs"
-        " tested alone, without the others; nccl-tests has to be built with MPI=1"
+        " tested alone, without the others; build nccl-tests with MPI=1"
     ]
 
 
@@ -204,7 +204,7 @@ def test_prefixes_of_launchers_hide_nothing(prefix: str) -> None:
     lines = table(row(8), row(16, 2), row(32), footer="1 FAILED")
     _, verdict = judged([prefix + line for line in lines])
     assert verdict.reason.endswith("2 wrong values at 16 bytes, out-of-place (float, sum)")
-    assert without_prefix(prefix + lines[0]) == lines[0]
+    assert strip_prefix(prefix + lines[0]) == lines[0]
     _, verdict = judged([prefix + "node0: Test CUDA failure common.cu:1 'x'"])
     assert verdict.reason == "node0: Test CUDA failure common.cu:1 'x'"
 

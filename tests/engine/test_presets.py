@@ -8,14 +8,14 @@ from config.run.run_file import Mpi, NetworkName, Run, Task
 from engine.network.presets import (
     PRESETS,
     PresetName,
-    choose,
-    fits,
+    choose_preset,
+    misfit_reason,
     network_plan,
-    unprovable,
+    unprovable_reason,
     warnings,
 )
 from engine.network.promise import NetworkPlan
-from engine.network.settings import SETTINGS, UNWISE
+from engine.network.settings import BAD_SETTINGS, SETTINGS
 from nodes.inventory import Inventory, Node
 
 SOFTWARE = {"openmpi": "4.1.7"}
@@ -78,12 +78,12 @@ BONDS = pair(hcas=tuple(f"mlx5_bond_{n}:Ethernet" for n in range(8)))
     ],
 )
 def test_auto_goes_by_the_hardware_of_all_nodes(nodes: tuple[Node, ...], preset: str) -> None:
-    assert choose(a_run(), nodes).name == preset
+    assert choose_preset(a_run(), nodes).name == preset
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_a_preset_that_is_named_is_taken(preset: PresetName) -> None:
-    assert choose(a_run(preset), EFA).name == preset
+    assert choose_preset(a_run(preset), EFA).name == preset
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_preset_that_is_named_is_taken(preset: PresetName) -> None:
 def test_a_preset_fits_its_hardware(
     preset: str, nodes: tuple[Node, ...], reason: str | None
 ) -> None:
-    assert fits(preset, nodes) == reason
+    assert misfit_reason(preset, nodes) == reason
 
 
 def test_the_environment_of_efa() -> None:
@@ -160,7 +160,7 @@ def test_hcc_has_ti_ones_values_exactly() -> None:
 
 def test_what_is_promised() -> None:
     def promised(run: Run, nodes: tuple[Node, ...], kind: str = "p4d.24xlarge") -> NetworkPlan:
-        return network_plan(run, choose(run, nodes), inventory(nodes, kind), nodes)
+        return network_plan(run, choose_preset(run, nodes), inventory(nodes, kind), nodes)
 
     assert promised(a_run(), EFA) == NetworkPlan(
         preset="efa", promises="efa", interfaces=4, gpudirect=True, verify="auto"
@@ -177,12 +177,12 @@ def test_what_is_promised() -> None:
 def test_what_cannot_be_proven_is_not_required() -> None:
     def reason(network: NetworkName, nodes: tuple[Node, ...]) -> str | None:
         run = a_run(network, verify="require")
-        return unprovable(run, choose(run, nodes), nodes)
+        return unprovable_reason(run, choose_preset(run, nodes), nodes)
 
     assert reason("auto", EFA) is None
-    assert reason("tcp", EFA) == "its network preset is tcp, which promises no RDMA"
+    assert reason("tcp", EFA) == "its network preset tcp promises no RDMA"
     assert reason("auto", EFA[:1]) == "it has 1 node, which uses no network"
-    assert unprovable(a_run("tcp"), PRESETS["tcp"], EFA) is None
+    assert unprovable_reason(a_run("tcp"), PRESETS["tcp"], EFA) is None
 
 
 def test_the_users_variables_are_warned_of_where_they_do_harm() -> None:
@@ -196,15 +196,14 @@ def test_the_users_variables_are_warned_of_where_they_do_harm() -> None:
     assert warned("tcp", FI_EFA_USE_DEVICE_RDMA="1") == ()
     assert warned("efa", NCCL_DEBUG="INFO") == ()
     assert warned("efa", NCCL_DEBUG="WARN") == (
-        "env NCCL_DEBUG takes away the lines by which RDMA is proven; leave it out, or say"
-        " `verify: off`",
+        "env NCCL_DEBUG suppresses the lines that prove RDMA; leave it out, or set `verify: off`",
     )
     assert warned("efa", NCCL_SOCKET_IFNAME="eth0") == (
         "env NCCL_SOCKET_IFNAME names an interface that EC2's instances do not have; leave it out:"
         " the preset sets it",
     )
     assert warned("infiniband", NCCL_IB_DISABLE="1") == (
-        "env NCCL_IB_DISABLE makes NCCL fall back to sockets; leave it out, or say `network: tcp`",
+        "env NCCL_IB_DISABLE makes NCCL fall back to sockets; leave it out, or set `network: tcp`",
     )
     assert warned("infiniband", NCCL_IB_DISABLE="0") == ()
 
@@ -222,10 +221,10 @@ def test_every_setting_and_warning_says_why_and_from_where() -> None:
         names = [one.name for one in settings]
         assert len(set(names)) == len(names)
         assert all(one.reason and one.versions and one.source for one in settings)
-    assert all(one.why and one.instead and one.source for one in UNWISE)
-    assert {preset for one in UNWISE for preset in one.presets} <= set(PRESETS)
+    assert all(one.why and one.instead and one.source for one in BAD_SETTINGS)
+    assert {preset for one in BAD_SETTINGS for preset in one.presets} <= set(PRESETS)
 
 
 def test_an_mpi_run_gets_the_same_presets() -> None:
     run = Mpi.model_validate({"type": "mpi", "name": "job", "commands": ("true",)})
-    assert choose(run, EFA).name == "efa"
+    assert choose_preset(run, EFA).name == "efa"

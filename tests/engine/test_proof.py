@@ -38,7 +38,7 @@ def read(name: str, plan: dict[str, Any], printed_on: int = 0) -> list[Finding]:
     """What a log shows that one node printed, its end included."""
     proof = Proof(plan, NODES)
     found = [one for line in lines(name) for one in proof.feed(printed_on, "stdout", line)]
-    return found + proof.at_end()
+    return found + proof.final_findings()
 
 
 def proofs(*texts: str) -> list[Finding]:
@@ -46,7 +46,7 @@ def proofs(*texts: str) -> list[Finding]:
 
 
 GDR = "uses GPUDirect RDMA"
-HOST_MEMORY = "goes through the host's memory, without GPUDirect RDMA"
+HOST_MEMORY = "transfers data through the host's memory, without GPUDirect RDMA"
 
 
 @pytest.mark.parametrize("log", ["efa-gdr", "efa-gdr-old-plugin"])
@@ -73,7 +73,7 @@ def test_the_line_of_ti_one_proves_rdma_on_the_node_that_printed_it() -> None:
 
 def test_a_connection_through_the_hosts_memory_is_a_fault_where_the_type_can_do_without() -> None:
     look = (
-        "look at `cat /sys/class/infiniband/*/device/p2p` there, and whether NVIDIA's driver was"
+        "check `cat /sys/class/infiniband/*/device/p2p` there, and whether NVIDIA's driver was"
         " loaded before EFA's"
     )
     found = [one for one in read("efa-no-gdr", network()) if one.level == "fault"]
@@ -97,7 +97,7 @@ def test_too_few_interfaces_are_a_fault_of_their_node() -> None:
         "fault",
         1,
         "node1 uses 2 of 4 EFA interfaces: `NET/OFI Selected provider is efa, fabric is efa-direct"
-        f" (found 2 nics)`; look at {EFA}",
+        f" (found 2 nics)`; check {EFA}",
     )
 
 
@@ -107,7 +107,7 @@ def test_a_missing_plugin_is_named_as_the_cause_of_sockets() -> None:
             "fault",
             rank,
             f"node{rank} uses sockets instead of EFA: `Using network Socket`, after `NET/Plugin:"
-            " Could not find: libnccl-net.so`; look at LD_LIBRARY_PATH there: it needs aws-ofi-nccl"
+            " Could not find: libnccl-net.so`; check LD_LIBRARY_PATH there: it needs aws-ofi-nccl"
             " (/opt/amazon/ofi-nccl/lib)",
         )
         for rank in (0, 1)
@@ -118,12 +118,12 @@ def test_sockets_without_a_word_why() -> None:
     assert read("sockets", network())[0] == Finding(
         "fault",
         0,
-        f"node0 uses sockets instead of EFA: `Using network Socket`; look at {EFA}",
+        f"node0 uses sockets instead of EFA: `Using network Socket`; check {EFA}",
     )
     assert read("sockets", network("infiniband"))[1] == Finding(
         "fault",
         1,
-        "node1 uses sockets instead of InfiniBand: `Using network Socket`; look at `ibv_devinfo`"
+        "node1 uses sockets instead of InfiniBand: `Using network Socket`; check `ibv_devinfo`"
         " there, and NCCL_IB_HCA and NCCL_IB_DISABLE",
     )
 
@@ -135,7 +135,7 @@ def test_one_node_that_falls_back_is_named_though_another_printed_its_lines() ->
             "fault",
             1,
             "node1 uses sockets instead of EFA: `Using network Socket`, after `NET/OFI No eligible"
-            f" providers were found`; look at {EFA}",
+            f" providers were found`; check {EFA}",
         ),
     ]
 
@@ -144,7 +144,7 @@ def test_a_container_without_devices() -> None:
     (fault,) = read("fi-getinfo", network())
     assert fault.text == (
         "node0 uses sockets instead of EFA: `Using network Socket`, after `NET/OFI OFI"
-        f" fi_getinfo() call failed: No data available`; look at {EFA}"
+        f" fi_getinfo() call failed: No data available`; check {EFA}"
     )
 
 
@@ -154,7 +154,7 @@ def test_another_provider_of_libfabric() -> None:
             "fault",
             0,
             "node0 uses libfabric's provider tcp;ofi_rxm instead of EFA: `NET/OFI Selected Provider"
-            f" is tcp;ofi_rxm (found 1 nics)`; look at FI_PROVIDER, and {EFA}",
+            f" is tcp;ofi_rxm (found 1 nics)`; check FI_PROVIDER, and {EFA}",
         )
     ]
 
@@ -166,7 +166,7 @@ def test_another_network_than_the_promised_and_one_that_nobody_knows() -> None:
     proof = Proof(network(), NODES)
     assert proof.feed(0, "stderr", "NCCL INFO Using network Slingshot") == []
     text = "node0: NCCL's network Slingshot is not known to be EFA"
-    assert proof.at_end() == [Finding("warning", 0, text)]
+    assert proof.final_findings() == [Finding("warning", 0, text)]
 
 
 def read_line(line: str, plan: dict[str, Any]) -> list[Finding]:
@@ -198,8 +198,8 @@ def test_require_fails_a_run_without_any_line() -> None:
         Finding(
             "fault",
             0,
-            "no line of NCCL shows EFA, which `verify: require` asks for; look at whether the job"
-            " uses NCCL there, has NCCL_DEBUG=INFO, and prints what NCCL says",
+            "no line of NCCL shows EFA, which `verify: require` needs; check that the job uses NCCL"
+            " there, has NCCL_DEBUG=INFO, and prints the output of NCCL",
         )
     ]
     assert read("efa-gdr", network(verify="require")) == read("efa-gdr", network())
@@ -209,19 +209,19 @@ def test_require_names_the_nodes_of_which_nothing_was_seen() -> None:
     proof = Proof(network("roce", verify="require"), NODES)
     (line,) = lines("ti-one")
     assert [one.level for one in proof.feed(0, "stdout", line)] == ["proof", "proof"]
-    assert proof.at_end() == [
+    assert proof.final_findings() == [
         Finding(
             "fault",
             1,
-            "no line of NCCL shows RoCE on node1, which `verify: require` asks for; look at whether"
-            " the job uses NCCL there, has NCCL_DEBUG=INFO, and prints what NCCL says",
+            "no line of NCCL shows RoCE on node1, which `verify: require` needs; check that the job"
+            " uses NCCL there, has NCCL_DEBUG=INFO, and prints the output of NCCL",
         )
     ]
 
 
 TRAP = (
     "all {} ranks of nccl-tests ran on node0 (ip-10-0-0-5), of 2 nodes: the launcher ignored the"
-    " hostfile; look at what mpirun is given (`--hostfile $DSTACK_HOSTFILE`)"
+    " hostfile; check the options of mpirun (`--hostfile $DSTACK_HOSTFILE`)"
 )
 
 
@@ -230,13 +230,13 @@ def test_more_ranks_than_gpus_on_one_node_are_a_fault_at_once() -> None:
     found = [proof.feed(0, "stdout", line) for line in lines("tests-one-node")]
     assert [one for each in found for one in each] == [Finding("fault", 0, TRAP.format(16))]
     assert found[-3]  # at the line that ends the table
-    assert proof.at_end() == []
+    assert proof.final_findings() == []
 
 
 def test_ranks_that_would_fit_are_judged_at_the_end() -> None:
     proof = Proof(network(""), NODES)
     assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
-    assert proof.at_end() == [Finding("fault", 0, TRAP.format(8))]
+    assert proof.final_findings() == [Finding("fault", 0, TRAP.format(8))]
 
 
 def test_a_test_of_its_own_on_each_node_is_no_trap() -> None:
@@ -244,14 +244,14 @@ def test_a_test_of_its_own_on_each_node_is_no_trap() -> None:
     for line in lines("tests-one-node-old"):
         assert not proof.feed(0, "stdout", line)
         assert not proof.feed(1, "stdout", line.replace("ip-10-0-0-5", "ip-10-0-0-6"))
-    assert proof.at_end() == []
+    assert proof.final_findings() == []
 
 
 def test_ranks_on_one_worker_alone_are_no_trap_where_the_plan_says_so() -> None:
     worker = {**NODES[1], "processes": 8}
     proof = Proof(network(""), [NODES[0], worker])
     assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
-    assert proof.at_end() == []
+    assert proof.final_findings() == []
 
 
 @given(st.lists(st.text() | st.text().map("NCCL INFO ".__add__), max_size=20))
@@ -259,4 +259,4 @@ def test_no_line_breaks_it(texts: list[str]) -> None:
     proof = Proof(network(verify="require"), NODES)
     for text in texts:
         proof.feed(1, "stdout", text)
-    assert proof.at_end()
+    assert proof.final_findings()

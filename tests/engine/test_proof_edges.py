@@ -18,7 +18,7 @@ def said(plan: dict[str, Any], *words: str, host: str = "ip-10-0-0-5") -> list[F
     """What node0's lines show, printed on node1, and their end."""
     proof = Proof(plan, NODES)
     lines = [f"{host}:41:77 [0] NCCL INFO {text}" for text in words]
-    return [one for line in lines for one in proof.feed(1, "stdout", line)] + proof.at_end()
+    return [one for line in lines for one in proof.feed(1, "stdout", line)] + proof.final_findings()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_made_nccl_fall_back_is_named(promises: str, cause: str, look_at: s
             "fault",
             0,
             f"node0 uses sockets instead of {title}: `Using network Socket`, after `{cause}`;"
-            f" look at {look_at}",
+            f" check {look_at}",
         )
     ]
 
@@ -50,11 +50,11 @@ def test_what_made_nccl_fall_back_is_named(promises: str, cause: str, look_at: s
 def test_another_link_layer_than_the_promised_is_a_warning() -> None:
     devices = "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.5<0>"
     assert said(network("infiniband"), devices, "Using network IB") == [
-        Finding("warning", 0, "node0 uses RoCE, not InfiniBand: its devices say so")
+        Finding("warning", 0, "node0 uses RoCE, not InfiniBand, according to its devices")
     ]
     others = devices.replace("RoCE", "IB")
     assert said(network("roce"), others, "Using network IB") == [
-        Finding("warning", 0, "node0 uses InfiniBand, not RoCE: its devices say so")
+        Finding("warning", 0, "node0 uses InfiniBand, not RoCE, according to its devices")
     ]
     assert said(network("roce"), devices, "Using network IB") == [
         Finding("proof", 0, "node0 uses RoCE: 2 RoCE devices")
@@ -66,7 +66,7 @@ def test_one_connection_through_the_hosts_memory_is_told_at_the_end() -> None:
     *proof, fault = said(network(), provider, WAY)
     assert proof == [Finding("proof", 0, "node0 uses EFA: 4 interfaces")]
     assert (fault.level, fault.rank) == ("fault", 0)
-    assert fault.text.startswith(f"node0 {HOST_MEMORY}: `{WAY}`; look at `cat /sys/class/")
+    assert fault.text.startswith(f"node0 {HOST_MEMORY}: `{WAY}`; check `cat /sys/class/")
     *_, allowed = said(network(gpudirect=False), provider, WAY)
     assert allowed == Finding("proof", 0, f"node0 {HOST_MEMORY}")
 
@@ -94,7 +94,7 @@ def test_devices_of_two_link_layers_are_told_apart_by_their_numbers() -> None:
         Finding("proof", 0, "node0 uses GPUDirect RDMA"),
     ]
     assert said(network("infiniband"), devices, way.format(1)) == [
-        Finding("warning", 0, "node0 uses RoCE, not InfiniBand: its devices say so")
+        Finding("warning", 0, "node0 uses RoCE, not InfiniBand, according to its devices")
     ]
 
 
@@ -143,7 +143,7 @@ def test_few_connections_beside_direct_ones_of_two_processes_are_torn(
     lines = [(41, f"{WAY}/GDRDMA")] * 8 + [(process, WAY) for process in indirect]
     for process, words in lines:
         proof.feed(0, "stdout", f"ip-10-0-0-5:{process}:77 [0] NCCL INFO {words}")
-    assert len(proof.at_end()) == told
+    assert len(proof.final_findings()) == told
 
 
 def test_a_host_that_nobody_knows_is_the_printing_node_until_a_known_one_is_seen() -> None:
@@ -162,7 +162,7 @@ def test_a_host_that_nobody_knows_is_the_printing_node_until_a_known_one_is_seen
 def ends(*lines: str, nodes: list[dict[str, Any]] = NODES) -> tuple[list[Finding], list[Finding]]:
     """What is found at the lines, and at the end."""
     proof = Proof(network(""), nodes)
-    return [one for line in lines for one in proof.feed(0, "stdout", line)], proof.at_end()
+    return [one for line in lines for one in proof.feed(0, "stdout", line)], proof.final_findings()
 
 
 def test_a_table_that_breaks_off_in_its_ranks_is_judged_at_the_end() -> None:

@@ -47,7 +47,7 @@ def test_every_figure_is_read(table: PublicTable) -> None:
 def test_only_what_is_wrong_is_a_finding(table: PublicTable) -> None:
     numbers = Numbers(plan())
     found = [one for line in table.text() for one in numbers.feed(0, "stdout", line)]
-    assert tuple(one.text for one in found + numbers.at_end()) == table.finds
+    assert tuple(one.text for one in found + numbers.final_findings()) == table.finds
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.source.split("/", 3)[3])
@@ -58,7 +58,7 @@ def test_logs_prove_what_they_prove(log: PublicLog) -> None:
     for line in log.lines:
         text = line.format("ip-10-0-0-5:4100:4200 [0] NCCL INFO ")
         found += proof.feed(0, "stdout", text)
-    found += proof.at_end()
+    found += proof.final_findings()
     for texts, level in ((log.proves, "proof"), (log.faults, "fault")):
         of_level = [one.text for one in found if one.level == level]
         assert len(of_level) == len(texts), found

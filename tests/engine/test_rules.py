@@ -63,44 +63,44 @@ def test_nodes_without_gpus_have_as_many_ranks_as_are_asked_for() -> None:
 
 def test_a_preset_fits_the_hardware() -> None:
     assert refusal(with_software(openmpi="4.1.7"), network="efa") == (
-        "network efa does not fit: node0 has no EFA interface; leave `network` out: the preset then"
-        " goes by the nodes' hardware"
+        "network efa does not fit: node0 has no EFA interface; remove `network`: gpuctl then"
+        " chooses the preset for the nodes' hardware"
     )
     assert refusal(make_inventory(1), nodes=1, network="hcc") == (
-        "network hcc does not fit: it is for 2 nodes or more, the run has 1; leave `network` out:"
-        " the preset then goes by the nodes' hardware"
+        "network hcc does not fit: it is for 2 nodes or more, the run has 1; remove `network`:"
+        " gpuctl then chooses the preset for the nodes' hardware"
     )
     assert refusal(make_inventory(2), network="efa") == ""
 
 
 def test_what_is_required_can_be_proven() -> None:
     assert refusal(with_software(openmpi="4.1.7"), verify="require") == (
-        "verify is require, but nothing of run job can be proven: its network preset is tcp, which"
-        " promises no RDMA; leave `verify` out, or take nodes with RDMA"
+        "verify is require, but nothing of run job can be proven: its network preset tcp promises"
+        " no RDMA; remove `verify`, or use nodes with RDMA"
     )
 
 
 def test_the_implementation_is_there() -> None:
     here = with_software(openmpi="4.1.7", docker="28.1.1")
     assert refusal(here, implementation="intel") == (
-        "implementation is intel, node[0-1] have no Intel MPI (found: openmpi 4.1.7); choose one"
-        " that is there, set PATH in `env` to where yours is, or use an `image`"
+        "implementation is intel, node[0-1] have no Intel MPI (found: openmpi 4.1.7); choose an"
+        " installed one, set PATH in `env` to the folder of yours, or use an `image`"
     )
     assert refusal(with_software(podman="4.3.1")) == (
-        "implementation is openmpi, node[0-1] have no Open MPI (found: none); choose one that is"
-        " there, set PATH in `env` to where yours is, or use an `image`"
+        "implementation is openmpi, node[0-1] have no Open MPI (found: none); choose an installed"
+        " one, set PATH in `env` to the folder of yours, or use an `image`"
     )
     assert refusal(
         with_software(podman="4.3.1", openmpi="4.1.7", mpich="4.0.2"), implementation="intel"
     ) == (
         "implementation is intel, node[0-1] have no Intel MPI (found: mpich 4.0.2, openmpi 4.1.7);"
-        " choose one that is there, set PATH in `env` to where yours is, or use an `image`"
+        " choose an installed one, set PATH in `env` to the folder of yours, or use an `image`"
     )
     first, second = here.nodes
     mixed = (first.model_copy(update={"software": {"intel": "2021.17"}}), second)
     assert refusal(here.model_copy(update={"nodes": mixed}), implementation="intel") == (
-        "implementation is intel, node1 has no Intel MPI (found: openmpi 4.1.7); choose one that is"
-        " there, set PATH in `env` to where yours is, or use an `image`"
+        "implementation is intel, node1 has no Intel MPI (found: openmpi 4.1.7); choose an"
+        " installed one, set PATH in `env` to the folder of yours, or use an `image`"
     )
     assert refusal(here) == ""
     assert refusal(here, implementation="intel", env={"PATH": "/opt/mine"}) == ""
@@ -128,8 +128,8 @@ def test_the_implementation_is_there() -> None:
 )
 def test_commands_call_no_launcher(kind: str, command: str, launcher: str) -> None:
     expected = (
-        f"commands call {launcher}, which type {kind} does itself; write what it is to start alone,"
-        " or use `type: task`"
+        f"commands call {launcher}, which type {kind} calls itself; write only the program that it"
+        " starts, or use `type: task`"
     )
     assert refusal(make_inventory(2), type=kind, commands=(command,)) == expected
 
@@ -154,7 +154,9 @@ def test_a_roles_commands_call_no_launcher_either() -> None:
 
 
 def test_value_longer_than_linux_passes() -> None:
-    said = "env A is 131072 bytes long, Linux passes 131071; put it into a file on the nodes"
+    said = (
+        "env A is 131072 bytes long, Linux accepts 131071; put the value into a file on the nodes"
+    )
     assert refusal(make_inventory(2), env={"A": "x" * 131_070}) == said
     assert refusal(make_inventory(2), roles={"worker": {"env": {"A": "x" * 131_070}}}) == said
     assert refusal(make_inventory(2), env={"A": "x" * 131_069}) == ""
@@ -166,10 +168,12 @@ def test_all_complaints_come_at_once() -> None:
         "run job wants 2 nodes, cluster demo has 1",
         "procs_per_node is 9, node0 (p4d.24xlarge) has 8 GPUs",
         "network hcc does not fit: it is for 2 nodes or more, the run has 1",
-        "commands call mpirun, which type mpi does itself",
+        "commands call mpirun, which type mpi calls itself",
     ]
 
 
 def test_every_rule_is_documented() -> None:
     for rule in RULES:
-        assert all(text.endswith((".", ")).")) for text in (rule.says, rule.reason, rule.remedy))
+        assert all(
+            text.endswith((".", ")).")) for text in (rule.requirement, rule.reason, rule.remedy)
+        )

@@ -64,7 +64,7 @@ def test_a_run_without_secrets_needs_none(folder: Path) -> None:
 def test_neither_is_there(folder: Path) -> None:
     assert complaint() == (
         f"secret MY_TOKEN is neither in your environment nor in {folder}/MY_TOKEN;"
-        " `export MY_TOKEN=…`, or write it into that file with mode 600"
+        " `export MY_TOKEN=…`, or write the value into that file with mode 600"
     )
 
 
@@ -72,17 +72,20 @@ def test_neither_is_there(folder: Path) -> None:
 def test_a_file_that_others_can_open_is_refused(folder: Path, mode: int) -> None:
     path = keep(folder, VALUE.encode(), mode)
     assert complaint() == (
-        f"secret MY_TOKEN: {path} is open to others (mode 0{mode:o}); `chmod 600 {path}`,"
-        " and take the value for known"
+        f"secret MY_TOKEN: {path} is accessible to other users (mode 0{mode:o}); "
+        f"`chmod 600 {path}`, and rotate the secret: others may have read it"
     )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"\n", "secret MY_TOKEN is empty in {path}; give it its value"),
-        (b"a\0b", "secret MY_TOKEN has a NUL character in {path}; write it as text"),
-        (b"\xff\xfe", "secret MY_TOKEN: {path} cannot be read: it is not UTF-8 text; mend it"),
+        (b"\n", "secret MY_TOKEN is empty in {path}; set it to a value"),
+        (b"a\0b", "secret MY_TOKEN has a NUL character in {path}; remove that character"),
+        (
+            b"\xff\xfe",
+            "secret MY_TOKEN: {path} cannot be read: it is not UTF-8 text; correct the file",
+        ),
     ],
 )
 def test_a_file_that_holds_no_secret(folder: Path, text: bytes, expected: str) -> None:

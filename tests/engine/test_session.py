@@ -19,7 +19,7 @@ from engine import session
 from engine.agent import main as agent_main
 from engine.events import Event, Output
 from engine.history import History
-from engine.holder import Holder, holder
+from engine.holder import Holder, find_holder
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
 from engine.places import run_folder
 from engine.record import evidence_folder, recorded_events
@@ -176,7 +176,7 @@ def test_secrets_reach_the_job_and_no_file(connections: LocalConnections, tmp_pa
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append, secrets))
     assert result.status == "done"
     assert text(events, 0) == text(events, 1) == ["it is ***", str(len(value))]
-    assert not (agent_main.HANDED / f"{plan.run_id}.json").exists()
+    assert not (agent_main.HANDOVER / f"{plan.run_id}.json").exists()
     for folder in (tmp_path, Path(run_folder(plan.run_id)).parents[1]):
         for path in folder.rglob("*"):
             assert not path.is_file() or value.encode() not in path.read_bytes()
@@ -323,7 +323,7 @@ def test_a_head_that_aws_took_back_is_named_and_not_waited_for(
     with pytest.raises(RunError) as lost:
         asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, lambda _: None))
     taken = f"node0 was lost: AWS took its spot instance back (terminate at {PAST})"
-    assert str(lost.value) == f"run {plan.run_id}: {taken}; `gpuctl up` makes it again"
+    assert str(lost.value) == f"run {plan.run_id}: {taken}; `gpuctl up` replaces it"
     with History(tmp_path) as history:
         record = history.find(plan.run_id)
     assert (record.status, record.reason) == ("failed", taken)
@@ -333,7 +333,7 @@ def test_the_head_says_which_run_holds_the_cluster(
     connections: LocalConnections, tmp_path: Path
 ) -> None:
     async def ask() -> None:
-        assert await holder(INVENTORY) is None, "no run was here yet"
+        assert await find_holder(INVENTORY) is None, "no run was here yet"
         began = asyncio.Event()
         plan = job("sleep 1000")
         events: list[Event] = []
@@ -345,13 +345,13 @@ def test_the_head_says_which_run_holds_the_cluster(
         running = asyncio.ensure_future(session.run(plan, INVENTORY, tmp_path, see))
         await began.wait()
         since = datetime.fromtimestamp(events[0].time, UTC)
-        assert await holder(INVENTORY) == Holder(run_id=plan.run_id, since=since)
+        assert await find_holder(INVENTORY) == Holder(run_id=plan.run_id, since=since)
         (Path(run_folder(plan.run_id)) / "journal.jsonl").rename(tmp_path / "elsewhere")
-        assert await holder(INVENTORY) == Holder(run_id=plan.run_id, since=None)
+        assert await find_holder(INVENTORY) == Holder(run_id=plan.run_id, since=None)
         (tmp_path / "elsewhere").rename(Path(run_folder(plan.run_id)) / "journal.jsonl")
         await session.stop(plan.run_id, INVENTORY, tmp_path)
         await running
-        assert await holder(INVENTORY) is None
+        assert await find_holder(INVENTORY) is None
 
     asyncio.run(ask())
 
@@ -366,7 +366,7 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
     monkeypatch.setattr("engine.holder.ASK_S", 0.1)
     monkeypatch.setattr(connections, "run", hang)
     with pytest.raises(NodeError) as silent:
-        asyncio.run(holder(INVENTORY))
+        asyncio.run(find_holder(INVENTORY))
     assert str(silent.value) == "node0 (127.0.0.10) did not answer within 0 s"
 
     async def lacking(node: Node, command: str) -> Completed:
@@ -374,5 +374,5 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
 
     monkeypatch.setattr(connections, "run", lacking)
     with pytest.raises(NodeError) as mute:
-        asyncio.run(holder(INVENTORY))
-    assert str(mute.value) == "node0 (127.0.0.10) cannot tell: sh: 1: flock: not found"
+        asyncio.run(find_holder(INVENTORY))
+    assert str(mute.value) == "node0 (127.0.0.10) cannot report its run: sh: 1: flock: not found"

@@ -286,7 +286,7 @@ def test_workers_done_ends_the_parameter_servers() -> None:
     ("event", "verdict"),
     [
         (StopAsked("Ctrl-C"), ("stopped", 130, None, "Ctrl-C")),
-        (HeadEnding(), ("stopped", 130, None, "the supervisor was told to end")),
+        (HeadEnding(), ("stopped", 130, None, "the supervisor got SIGTERM")),
         (DurationOver(60), ("failed", 124, None, "max_duration of 60 s is over")),
         (NotReady(1, "no port"), ("failed", 124, 1, "node1 is not ready: no port")),
         (Exited(1, 143), ("failed", 143, 1, "node1 exited with 143")),

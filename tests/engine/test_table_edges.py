@@ -8,7 +8,7 @@ import pytest
 
 from engine.agent import table_json
 from engine.agent.numbers import size_text
-from engine.agent.table_rows import Half, Row, Shape, begins_row, parse_row
+from engine.agent.table_rows import Half, Row, Shape, parse_fragment, parse_row
 from engine.agent.tables import Table, TableReader, nccl_version
 from tests.engine.test_numbers import COLUMNS, FLAGS, document, row, table
 
@@ -109,14 +109,14 @@ def test_every_type_of_nccl_has_its_width(dtype: str, width: int) -> None:
 
 def test_a_row_that_is_torn_tells_its_size() -> None:
     cut = row(16).index("51.2") + 1  # in the middle of a number
-    begun = begins_row(row(16)[:cut])
+    begun = parse_fragment(row(16)[:cut])
     assert begun is not None
     assert begun.size == 16
     for other in ("node0:1:2 [0] NCCL INFO Connected", "  indented", "", " "):
         assert begun.add(other, WRONG) is None
     whole = begun.add(row(16)[cut:], WRONG)
     assert whole == replace(read(row(16)), is_joined=True)
-    assert begins_row("node0:1:2 [0] NCCL INFO") is None
+    assert parse_fragment("node0:1:2 [0] NCCL INFO") is None
 
 
 def read(text: str) -> Row:

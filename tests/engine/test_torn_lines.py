@@ -172,7 +172,9 @@ def test_what_really_lacks_it_is_a_fault_though_lines_are_torn() -> None:
         logs = [process_log(number, gdr="" if number % 2 else "/GDRDMA") for number in range(8)]
         findings, _ = judged(interleaved(logs, seed))
         (fault,) = [one for one in findings if one.level == "fault"]
-        assert fault.text.startswith("node1 goes through the host's memory, without GPUDirect RDMA")
+        assert fault.text.startswith(
+            "node1 transfers data through the host's memory, without GPUDirect RDMA"
+        )
         few = [process_log(number, nics=16 if number % 2 else 32) for number in range(8)]
         findings, _ = judged(interleaved(few, seed))
         (fault,) = [one for one in findings if one.level == "fault"]
