@@ -106,6 +106,15 @@ def test_a_network_that_nobody_knows_is_told_where_nothing_else_was_found() -> N
     assert fault.level == "fault"
 
 
+def test_all_nodes_of_which_nothing_was_seen_are_named() -> None:
+    nodes = [{"name": f"node{rank}", "private_ip": f"10.0.0.{rank + 5}"} for rank in range(3)]
+    proof = Proof(network(verify="require"), nodes)
+    proof.feed(0, "stdout", f"ip-10-0-0-5:41:77 [0] NCCL INFO {WAY}/GDRDMA")
+    (fault,) = proof.at_end()
+    assert fault.rank == 1
+    assert fault.text.startswith("no line of NCCL shows EFA on node1, node2, which `verify: req")
+
+
 def at_once(*lines: tuple[int, str]) -> list[int]:
     """How many findings each line brings; lines are of processes of node0."""
     proof = Proof(network(), NODES)
