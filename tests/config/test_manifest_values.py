@@ -56,6 +56,16 @@ def test_a_deadline_is_never_shorter_than_the_manifests(
     assert load_run(written(tmp_path, text)).max_duration == duration
 
 
+def test_plugin_mpi_names_the_master_in_one_word_or_in_two(tmp_path: Path) -> None:
+    text = VOLCANO.replace("      replicas: 2\n", "")
+    for arguments in ("--master=two", "--master, two", "-master, two", "-v, --master=two"):
+        plugins = f"spec:\n  plugins: {{mpi: [{arguments}]}}\n  tasks"
+        assert complaints(tmp_path, text.replace("spec:\n  tasks", plugins)) == [
+            "8:48: E225 task one does more than wait for mpirun (in sshd); write a run file:"
+            " `roles` have commands of their own"
+        ]
+
+
 ONE_TASK = VOLCANO[: VOLCANO.index("    - name: two")]
 TOO_MANY = "E202 'nodes' is 600, above 512; use 1 to 512"
 
@@ -78,6 +88,14 @@ TOO_MANY = "E202 'nodes' is 600, above 512; use 1 to 512"
             MPIJOB.replace("replicas: 2", "replicas: 0"),
             [
                 "12:17: E202 'spec.mpiReplicaSpecs.Worker.replicas' is 0, below 1; use 1 or more",
+            ],
+        ),
+        (MPIJOB.replace("{name: pi}", "{generateName: pi--}"), []),
+        (
+            MPIJOB.replace("{name: pi}", "{generateName: X-}"),
+            [
+                "3:26: E203 'metadata.generateName' is 'X', which no run can be called; write"
+                " lower-case letters, digits and hyphens, at most 30, with a letter first"
             ],
         ),
         (

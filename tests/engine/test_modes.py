@@ -13,7 +13,7 @@ from cli.main import app
 from config.run.owned_variables import owner
 from config.run.run_file import RUN_TYPES, Run
 from engine.launch_plan import LaunchPlan, launch_plan
-from engine.modes.job import roles_of
+from engine.modes.job import ReadyPlan, roles_of
 from engine.network.presets import PRESETS
 from nodes.inventory import Inventory
 from tests import golden
@@ -201,6 +201,23 @@ def test_ps_worker_tells_each_task_of_all() -> None:
         {"type": "worker", "index": 0},
         {"type": "worker", "index": 1},
     ]
+
+
+@pytest.mark.parametrize(
+    ("ready", "expected"),
+    [
+        ({}, None),
+        ({"timeout": "5s"}, None),
+        ({"port": 80}, ReadyPlan(port=80, command=None, timeout_s=300)),
+        ({"command": "test -e x"}, ReadyPlan(port=None, command="test -e x", timeout_s=300)),
+        ({"port": 80, "command": "true", "timeout": "5s"},
+         ReadyPlan(port=80, command="true", timeout_s=5)),
+    ],
+)  # fmt: skip
+def test_a_task_is_ready_by_port_or_command(
+    ready: dict[str, Any], expected: ReadyPlan | None
+) -> None:
+    assert planned(type="task", ready=ready).ready == expected
 
 
 def test_one_node_waits_for_no_port() -> None:

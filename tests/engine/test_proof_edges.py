@@ -137,6 +137,14 @@ def test_four_connections_of_one_process_are_no_accident() -> None:
     assert at_once(proven, (41, f"{WAY}/GDRDMA"), *[(41, WAY)] * 4) == [0, 2, 0, 0, 0, 0]
 
 
+def test_every_node_that_goes_through_its_hosts_memory_is_named() -> None:
+    proof = Proof(network(), NODES)
+    for host, count in (("ip-10-0-0-5", 1), ("ip-10-0-0-6", 2)):
+        for _ in range(count):
+            proof.feed(0, "stdout", f"{host}:41:77 [0] NCCL INFO {WAY}")
+    assert [(one.level, one.rank) for one in proof.at_end()] == [("fault", 0), ("fault", 1)]
+
+
 @pytest.mark.parametrize(
     ("indirect", "told"),
     [
