@@ -138,8 +138,8 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
             state=one["State"],
             total=one["TotalInstanceCount"],
             free=one["AvailableInstanceCount"],
-            starts=_iso(one.get("StartDate") or one["CreateDate"]) or "",
-            ends=_iso(one.get("EndDate")),
+            starts=_iso(one.get("StartDate") or one["CreateDate"]),
+            ends=_iso(one["EndDate"]) if one.get("EndDate") else None,
         )
         for one in sorted(found, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
     ]
@@ -156,12 +156,12 @@ def _blocks(ec2: "EC2Client", instance_type: str, nodes: int) -> list[BlockOffer
             zone=offer["AvailabilityZone"],
             count=offer["InstanceCount"],
             hours=offer["CapacityBlockDurationHours"],
-            starts=_iso(offer["StartDate"]) or "",
+            starts=_iso(offer["StartDate"]),
             upfront_usd=float(offer["UpfrontFee"]),
         )
         for offer in sorted(offers, key=lambda o: (o["StartDate"], o["AvailabilityZone"]))
     ]
 
 
-def _iso(moment: datetime | None) -> str | None:
-    return moment.astimezone(UTC).isoformat(timespec="minutes") if moment else None
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="minutes")

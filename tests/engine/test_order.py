@@ -39,6 +39,11 @@ def test_upper_layers_count_before_lower_ones() -> None:
     assert ranks(order_nodes(nodes, "topology")) == [0, 4, 2, 1, 5, 3]
 
 
+def test_the_uppermost_layer_counts_too() -> None:
+    nodes = [node(rank, top, str(rank)) for rank, top in enumerate(["t", "u", "t", "u"])]
+    assert ranks(ordered(nodes, "topology")) == [0, 2, 1, 3]
+
+
 def test_nodes_that_nobody_can_place_are_last_but_the_head() -> None:
     nodes = [node(0), node(1, "top", "a"), node(2), node(3, "top", "b"), node(4, "top", "a")]
     assert ranks(order_nodes(nodes, "topology")) == [0, 1, 4, 3, 2]
