@@ -19,7 +19,7 @@ from provision.aws import clients
 from provision.aws.instance_types import read_instance_type
 from provision.aws.resources import Resource
 from provision.costs.cost import price_of
-from provision.preflight import preflight
+from provision.preflight import preflight, quotas
 from provision.preflight.preflight import resolve
 from provision.preflight.problems import Problems
 from provision.preflight.quotas import Quota
@@ -127,8 +127,16 @@ def test_the_limits_of_addresses_vpcs_and_vcpus_come_at_once(
         "VPCs",
         "budget.max_hourly",
     ]
-    assert '1 more needed, the quota "EC2-VPC Elastic IPs" (L-0263D0A3) is 0' in lines[1]
-    assert "remove unused ones, or ask for 1 or more: `aws service-quotas" in lines[2]
+    assert lines[1:3] == [
+        f'{what}: 1 more needed, the quota "{quota}" ({code}) is 0 in us-east-1 of which 0 in use;'
+        " remove unused ones, or ask for 1 or more: `aws service-quotas"
+        f" request-service-quota-increase --service-code {service} --quota-code {code}"
+        " --desired-value 1 --region us-east-1`"
+        for what, quota, service, code in (
+            ("Elastic IP addresses", "EC2-VPC Elastic IPs", "ec2", "L-0263D0A3"),
+            ("VPCs", "VPCs per Region", "vpc", "L-F678F1CE"),
+        )
+    ]
     assert lines[3] == (
         "budget.max_hourly: an hour costs $110.16, at most $100.00 is allowed; ask for fewer nodes,"
         " another type or a shorter lifetime, or allow more"
@@ -144,6 +152,8 @@ def test_spot_and_families_that_are_not_in_the_catalogue_have_their_quotas(
     # Two nodes of two vCPUs, and the bastion's two.
     assert 'needs 6, the quota "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z)' in text
     assert "(L-1216C47A)" in text
+    text = str(complaint(target, instance_type="c6i.large", capacity={"type": "spot"}))
+    assert 'needs 4, the quota "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Req' in text
 
 
 def test_a_total_budget_is_for_the_lifetime(target: Target) -> None:
@@ -197,6 +207,23 @@ def test_types_are_counted_under_aws_s_own_names() -> None:
         "im4gn.large": ["L-1216C47A", "L-34B43A08"],
         "x2gd.large": ["L-7295265B"],
     }
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "on_demand", "spot"),
+    [(None, True, False), ("spot", False, True), ("capacity-block", False, False)],
+)
+def test_each_quota_counts_its_own_way_of_buying(
+    lifecycle: str | None, on_demand: bool, spot: bool
+) -> None:
+    instance: Any = {"InstanceType": "p5.48xlarge"}
+    if lifecycle:
+        instance["InstanceLifecycle"] = lifecycle
+    quota = Quota("ec2", "L-417A185B", "Running On-Demand P instances", 192)
+    counted = [quotas._is_counted(instance, quota, way) for way in (False, True)]
+    assert counted == [on_demand, spot]
+    of_others = {**instance, "InstanceType": "g5.xlarge"}
+    assert not any(quotas._is_counted(of_others, quota, way) for way in (False, True))
 
 
 def test_a_question_that_may_not_be_asked_is_a_warning() -> None:
