@@ -99,7 +99,8 @@ class LabBackend(
     def create_vpc(self, cidr_block: str, *args: Any, **kwargs: Any) -> Any:
         """Create the VPC, and add its address range to the lab's network."""
         most = self.lab.faults.number("vpc-limit")
-        if most is not None and len(self.vpcs) >= most:
+        # The region's own one is made with it, at its first request.
+        if most is not None and len(self.vpcs) >= most and not kwargs.get("is_default"):
             raise Refusal("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
         vpc = super().create_vpc(cidr_block, *args, **kwargs)
         if not vpc.is_default:

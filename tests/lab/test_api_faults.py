@@ -152,6 +152,13 @@ def test_limits_of_addresses_and_vpcs(told: Told) -> None:
         region.ec2.create_vpc(CidrBlock="10.1.0.0/16")
 
 
+def test_a_limit_of_vpcs_lets_a_region_begin(told: Told) -> None:
+    elsewhere = told("vpc-limit", "0").client("ec2", "us-west-2")
+    assert elsewhere.describe_vpcs()["Vpcs"] == []
+    with refused("VpcLimitExceeded", "The maximum number of VPCs has been reached."):
+        elsewhere.create_vpc(CidrBlock="10.1.0.0/16")
+
+
 def test_images_of_another_architecture(told: Told) -> None:
     region = told("image-architecture", "arm64")
     (image,) = region.ec2.describe_images(ImageIds=[region.image])["Images"]
