@@ -22,7 +22,8 @@ _STOCK_PACKAGES = (
 )
 # crun, podman's other runtime, refuses a host with both kinds of cgroups.
 _SOFTWARE_PACKAGES = ("openmpi-bin", "podman", "runc")
-_BUILD_PACKAGES = ("gcc", "libc6-dev", "libopenmpi-dev")
+_COMPILER = ("gcc", "libc6-dev")
+_BUILD_PACKAGES = (*_COMPILER, "libopenmpi-dev")
 _UNITS_ENABLED = ("systemd-networkd.service", "ssh.service")
 # A machine lives for minutes: units for long-term maintenance would only delay its boot by seconds.
 _UNITS_MASKED = (
@@ -44,6 +45,11 @@ _UNITS_MASKED = (
 SOURCE = Path(__file__).with_name("nccl_tests_cpu.c")
 _COMPILE = "mpicc -O2 -Wall -x c -o /tmp/program /tmp/source -lm >&2 && exec cat /tmp/program"
 _TESTS = Path("root/nccl-tests/build")
+_YIELD_SOURCE = SOURCE.parent / "stand_ins" / "sched_yield.c"
+_YIELD = Path("usr/lib/gpuctl-lab/sched_yield.so")
+_COMPILE_YIELD = (
+    "gcc -O2 -Wall -shared -fPIC -x c -o /tmp/library /tmp/source >&2 && exec cat /tmp/library"
+)
 TEST_NAMES = tuple(f"{name}_perf" for name in get_args(Collective))
 
 _SOURCE_FOLDER = Path("usr/src/nccl-tests")
@@ -61,7 +67,8 @@ all:
 def stock_parts() -> tuple[str, ...]:
     """Return all that determines a stock image."""
     packages = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED)
-    return (*packages, *image_files.stock_parts(), SOURCE.read_text(), _MAKEFILE)
+    sources = (SOURCE.read_text(), _MAKEFILE, _YIELD_SOURCE.read_text(), _COMPILE_YIELD)
+    return (*packages, *image_files.stock_parts(), *sources)
 
 
 def dlami_parts() -> tuple[str, ...]:
@@ -95,10 +102,24 @@ def make_stock(build: Build) -> None:
     source.mkdir(parents=True)
     shutil.copyfile(SOURCE, source / SOURCE.name)
     (source / "Makefile").write_text(_MAKEFILE)
+    _replace_sched_yield(build)
     call("chroot", root, "update-ca-certificates")
     call("chroot", root, "systemctl", "enable", *_UNITS_ENABLED)
     call("chroot", root, "systemctl", "mask", *_UNITS_MASKED)
     _forget_identity(root)
+
+
+def _replace_sched_yield(build: Build) -> None:
+    """Make programs of the image sleep instead of yielding the processor (see the source)."""
+    root = build.root
+    build.step("building sched_yield")
+    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+    call("chroot", root, "apt-get", "-qq", "update")
+    library = build_in_scratch(root, _COMPILER, _COMPILE_YIELD, _YIELD_SOURCE.read_bytes())
+    shutil.rmtree(root / "var/lib/apt/lists")
+    (root / _YIELD).parent.mkdir(parents=True)
+    (root / _YIELD).write_bytes(library)
+    (root / "etc/ld.so.preload").write_text(f"/{_YIELD}\n")
 
 
 def make_dlami(build: Build) -> None:

@@ -56,6 +56,16 @@ def test_a_program_of_the_machine_gives_nobody_rights_on_the_host(
     assert machine.output("mknod /null c 1 3 && echo lost > /null && cat /null") == ""
 
 
+def test_a_program_that_yields_sleeps(machine: Booted) -> None:
+    """Yielding in earnest, waiting ranks would take all processors of the host for themselves."""
+    yields = (
+        "import os, resource; before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw;"
+        " [os.sched_yield() for _ in range(1000)];"
+        " print(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before >= 1000)"
+    )
+    assert machine.output(f"python3 -c '{yields}'") == "True\n"
+
+
 def test_console_shows_the_host_keys_that_sshd_has(machine: Booted) -> None:
     console = machine.machine.console()
     begin, end = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
