@@ -221,7 +221,7 @@ def main() -> None:
         if not _is_interruption(end):
             raise
         try:
-            _end("gpuctl: interrupted; `gpuctl status` tells what exists", 130, given)
+            _end("gpuctl: interrupted; `gpuctl status` shows what exists", 130, given)
         finally:
             _leave_threads(130)
     except BrokenPipeError:

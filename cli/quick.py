@@ -44,7 +44,7 @@ def run(arguments: list[str]) -> int | None:
 
         return _fail(str(broker_lost(name, folder)))
     except KeyboardInterrupt:
-        _OUT.complain("gpuctl: interrupted; `gpuctl status` tells what exists")
+        _OUT.complain("gpuctl: interrupted; `gpuctl status` shows what exists")
         return 130
 
 

@@ -314,7 +314,7 @@ class Proof:
             found += self._few(rank)
         if seen.provider == "efa":
             found += self._prove(rank)
-        if seen.unknown and not seen.proven and "network" not in seen.reported:
+        if seen.unknown and not seen.proven:
             text = (
                 f"{seen.name}: NCCL's network {seen.unknown} is not known to be"
                 f" {_TITLES[self._promise]}"

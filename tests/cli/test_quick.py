@@ -112,7 +112,7 @@ def test_ctrl_c_ends_it_with_130(cluster: Site, tmp_path: Path) -> None:
         command.send_signal(signal.SIGINT)
         assert command.wait(30) == 130
         assert command.stderr is not None
-        assert "gpuctl: interrupted; `gpuctl status` tells what exists\n" in command.stderr.read()
+        assert "gpuctl: interrupted; `gpuctl status` shows what exists\n" in command.stderr.read()
 
 
 def test_only_what_exec_uses_is_imported(cluster: Site, tmp_path: Path) -> None:

@@ -327,4 +327,4 @@ def test_logs_that_cannot_be_removed_fail_no_run(
     old = cluster.runs / earlier(cluster, "old", 31)
     done = gpuctl_run(SECRET)
     assert done.exit_code == 0, done.output
-    assert f"gpuctl: warning: {old} cannot be removed: Permission denied; see to" in done.stderr
+    assert f"gpuctl: warning: {old} cannot be removed: Permission denied; make the" in done.stderr

@@ -62,7 +62,7 @@ def test_plugin_mpi_names_the_master_in_one_word_or_in_two(tmp_path: Path) -> No
         plugins = f"spec:\n  plugins: {{mpi: [{arguments}]}}\n  tasks"
         assert complaints(tmp_path, text.replace("spec:\n  tasks", plugins)) == [
             "8:48: E225 task one does more than wait for mpirun (in sshd); write a run file:"
-            " `roles` have commands of their own"
+            " `roles` have separate commands"
         ]
 
 

@@ -96,9 +96,9 @@ def test_a_run_that_lives_and_the_one_that_begins_stay(runs: Path) -> None:
         [sys.executable, "-c", f"{script}; print(); input()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    ) as living:
-        assert living.stdout is not None
-        assert living.stdout.readline() == b"\n"
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
         remove_old_runs(own)
         assert names(runs) == ["living", "own"]
     remove_old_runs(own)

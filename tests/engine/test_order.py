@@ -41,7 +41,7 @@ def test_upper_layers_count_before_lower_ones() -> None:
 
 def test_the_uppermost_layer_counts_too() -> None:
     nodes = [node(rank, top, str(rank)) for rank, top in enumerate(["t", "u", "t", "u"])]
-    assert ranks(ordered(nodes, "topology")) == [0, 2, 1, 3]
+    assert ranks(order_nodes(nodes, "topology")) == [0, 2, 1, 3]
 
 
 def test_nodes_that_nobody_can_place_are_last_but_the_head() -> None:

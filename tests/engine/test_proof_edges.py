@@ -110,7 +110,7 @@ def test_all_nodes_of_which_nothing_was_seen_are_named() -> None:
     nodes = [{"name": f"node{rank}", "private_ip": f"10.0.0.{rank + 5}"} for rank in range(3)]
     proof = Proof(network(verify="require"), nodes)
     proof.feed(0, "stdout", f"ip-10-0-0-5:41:77 [0] NCCL INFO {WAY}/GDRDMA")
-    (fault,) = proof.at_end()
+    (fault,) = proof.final_findings()
     assert fault.rank == 1
     assert fault.text.startswith("no line of NCCL shows EFA on node1, node2, which `verify: req")
 
@@ -142,7 +142,7 @@ def test_every_node_that_goes_through_its_hosts_memory_is_named() -> None:
     for host, count in (("ip-10-0-0-5", 1), ("ip-10-0-0-6", 2)):
         for _ in range(count):
             proof.feed(0, "stdout", f"{host}:41:77 [0] NCCL INFO {WAY}")
-    assert [(one.level, one.rank) for one in proof.at_end()] == [("fault", 0), ("fault", 1)]
+    assert [(one.level, one.rank) for one in proof.final_findings()] == [("fault", 0), ("fault", 1)]
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_each_quota_counts_its_own_way_of_buying(
     quota = Quota("ec2", "L-417A185B", "Running On-Demand P instances", 192)
     counted = [quotas._is_counted(instance, quota, way) for way in (False, True)]
     assert counted == [on_demand, spot]
-    of_others = {**instance, "InstanceType": "g5.xlarge"}
+    of_others: Any = {**instance, "InstanceType": "g5.xlarge"}
     assert not any(quotas._is_counted(of_others, quota, way) for way in (False, True))
 
 
