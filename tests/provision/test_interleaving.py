@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
 from config.errors import InputError
 from config.progress import Reporter, silent
-from config.cluster.resolved import Resolved
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
 from infra.fleet import Fleet
+from infra.pulumi_engine.installation import Engine
 from nodes.inventory import Inventory
 from provision import up as life
-from provision.setup.bootstrap import inventory_of
+from provision.aws.resources import find_all
 from provision.down import down
 from provision.records.record import load_inventory, records
-from provision.aws.resources import find_all
+from provision.setup.bootstrap import inventory_of
 from tests.infra.region import Region
 from tests.interleaving import NAMES, NOBODYS_ID, PEOPLE, Step, carry_out, steps
 
