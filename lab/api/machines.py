@@ -1,4 +1,4 @@
-"""Where instances become machines: the real ones, or none at all for tests of the API alone."""
+"""The machines behind the API's instances: booted ones, or none for tests of the API alone."""
 
 import logging
 import shutil
@@ -30,59 +30,59 @@ CONSOLE_KEPT = 64 * 1024
 
 
 class Lifecycle(Protocol):
-    """What an instance wants to hear of its machine; called from any thread, in any order."""
+    """Callbacks of a machine to its instance; called from any thread, in any order."""
 
     def machine_running(self, instance_id: str) -> None:
-        """The machine's process runs."""
+        """Record that the machine's process runs."""
 
     def machine_ended(self, instance_id: str, failure: str | None) -> None:
-        """The machine is off: by our wish, by its own, or because of `failure`."""
+        """Record that the machine is off: as requested, by itself, or because of `failure`."""
 
 
 class Machines(Protocol):
-    """The world below the API. No method waits for a machine."""
+    """What the API uses to run machines. No method waits for a machine."""
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
-        """A machine boots; `lifecycle` hears when it runs and when it ended."""
+        """Boot a machine; call `lifecycle` when it runs and when it has ended."""
 
     def start(self, instance_id: str, lifecycle: Lifecycle) -> None:
-        """A machine that has ended boots again from its disk."""
+        """Boot a machine that has ended again, from its disk."""
 
     def power_off(self, instance_id: str) -> None:
-        """The machine goes down; `lifecycle` hears when it is off."""
+        """Shut the machine down; call its lifecycle when it is off."""
 
     def remove(self, instance_id: str) -> None:
-        """Nothing of the machine, which has ended, is left."""
+        """Remove everything of a machine that has ended."""
 
     def console(self, instance_id: str) -> str:
-        """What the machine wrote to its console."""
+        """Return what the machine wrote to its console."""
 
     def has_booted(self, instance_id: str) -> bool:
-        """Whether the machine has come so far that its services answer."""
+        """Return whether the machine has booted far enough for its services to answer."""
 
     def add_public_ip(self, instance_id: str, address: str) -> None:
-        """The machine answers to `address` too, as soon as it runs."""
+        """Add a public address to the machine as soon as it runs."""
 
     def remove_public_ip(self, instance_id: str, address: str) -> None:
-        """The machine no longer answers to `address`."""
+        """Remove the public address from the machine."""
 
     def add_vpc(self, cidr: str) -> None:
-        """The range exists; LabError when it cannot."""
+        """Add the range; LabError when that is impossible."""
 
     def remove_vpc(self, cidr: str) -> None:
-        """The range is gone."""
+        """Remove the range."""
 
     def add_subnet(self, cidr: str) -> None:
-        """The subnet has a gateway; LabError when it cannot."""
+        """Add the subnet's gateway; LabError when that is impossible."""
 
     def remove_subnet(self, cidr: str) -> None:
-        """The gateway is gone."""
+        """Remove the subnet's gateway."""
 
     def add_file_system(self, file_system_id: str) -> None:
-        """Machines can mount it."""
+        """Let machines mount the file system."""
 
     def remove_file_system(self, file_system_id: str) -> None:
-        """It is gone, and what is in it."""
+        """Remove the file system and its files."""
 
 
 class NoMachines:
@@ -92,53 +92,53 @@ class NoMachines:
         self._lifecycles: dict[str, Lifecycle] = {}
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
-        """The instance runs."""
+        """Record that the instance runs."""
         self._lifecycles[spec.instance_id] = lifecycle
         lifecycle.machine_running(spec.instance_id)
 
     def start(self, instance_id: str, lifecycle: Lifecycle) -> None:
-        """The instance runs."""
+        """Record that the instance runs."""
         lifecycle.machine_running(instance_id)
 
     def power_off(self, instance_id: str) -> None:
-        """The instance has ended; what a test calls to play a machine that powers itself off."""
+        """End the instance; a test calls this to act as a machine that powers itself off."""
         self._lifecycles[instance_id].machine_ended(instance_id, None)
 
     def remove(self, instance_id: str) -> None:
-        """The instance is forgotten."""
+        """Forget the instance."""
         self._lifecycles.pop(instance_id, None)
 
     def console(self, instance_id: str) -> str:
-        """Empty: nothing booted."""
+        """Return nothing: no machine booted."""
         return ""
 
     def has_booted(self, instance_id: str) -> bool:
-        """At once."""
+        """Return true at once."""
         return True
 
     def add_public_ip(self, instance_id: str, address: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def remove_public_ip(self, instance_id: str, address: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def add_vpc(self, cidr: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def remove_vpc(self, cidr: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def add_subnet(self, cidr: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def remove_subnet(self, cidr: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def add_file_system(self, file_system_id: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def remove_file_system(self, file_system_id: str) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class BootedMachines:
@@ -160,22 +160,22 @@ class BootedMachines:
         self.remove_subnet = network.remove_subnet
 
     def add_file_system(self, file_system_id: str) -> None:
-        """Its folder is there, which every machine sees."""
+        """Create the file system's folder, which every machine can mount."""
         make_private(self._places.file_systems)
         (self._places.file_systems / file_system_id).mkdir(exist_ok=True)
 
     def remove_file_system(self, file_system_id: str) -> None:
-        """Its folder is gone; what a machine still has mounted is empty."""
-        # Room alone: `lab stop` removes what stays.
+        """Remove the folder; a machine that still has it mounted sees it empty."""
+        # Ignored errors only cost disk space: `lab stop` removes what is left.
         shutil.rmtree(self._places.file_systems / file_system_id, ignore_errors=True)
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
-        """A machine boots; `lifecycle` hears when it runs and when it ended."""
+        """Boot a machine; call `lifecycle` when it runs and when it has ended."""
         self._machines[spec.instance_id] = Machine(spec, self._places)
         self.start(spec.instance_id, lifecycle)
 
     def start(self, instance_id: str, lifecycle: Lifecycle) -> None:
-        """A machine that has ended boots again from its disk."""
+        """Boot a machine that has ended again, from its disk."""
         machine = self._machines[instance_id]
         self._boots[instance_id] = self._pool.submit(self._boot, machine, lifecycle)
 
@@ -210,11 +210,11 @@ class BootedMachines:
         self._pool.submit(act)
 
     def power_off(self, instance_id: str) -> None:
-        """The machine goes down; its lifecycle hears when it is off."""
+        """Shut the machine down; call its lifecycle when it is off."""
         self._after_boot(instance_id, lambda machine: machine.power_off(POWER_OFF_SECONDS))
 
     def remove(self, instance_id: str) -> None:
-        """Nothing of the machine is left but the end of its console."""
+        """Remove everything of the machine except the end of its console."""
         self._after_boot(instance_id, self._remove)
 
     def _remove(self, machine: Machine) -> None:
@@ -224,39 +224,40 @@ class BootedMachines:
         self._machines.pop(machine.spec.instance_id, None)
 
     def console(self, instance_id: str) -> str:
-        """What the machine wrote to its console; its end stays after the machine is gone."""
+        """Return what the machine wrote to its console; of a removed machine only the end."""
         machine = self._machines.get(instance_id)
         return machine.console() if machine else self._last_words.get(instance_id, "")
 
     def has_booted(self, instance_id: str) -> bool:
-        """Whether cloud-init told the machine's host keys."""
+        """Return whether cloud-init has printed the machine's host keys."""
         return _BOOTED in self.console(instance_id)
 
     def add_public_ip(self, instance_id: str, address: str) -> None:
-        """The machine answers to `address` too, as soon as its own network is up."""
+        """Add a public address to the machine as soon as its network is up."""
         machine = self._machines.get(instance_id)
         if machine and not self._closing:
-            # A thread of its own: it may wait for a boot, and boots must not wait for it.
+            # Not in the pool: it may wait for a boot, and boots must not wait for it.
             name = f"{instance_id} {address}"
             Thread(target=_add_public_ip, args=(machine, address), name=name, daemon=True).start()
 
     def remove_public_ip(self, instance_id: str, address: str) -> None:
-        """The machine no longer answers to `address`."""
+        """Remove the public address from the machine."""
         self._after_boot(instance_id, lambda machine: machine.remove_public_ip(address))
 
     def close(self) -> None:
-        """No machine is left: killed, not asked."""
+        """Kill and remove all machines, without shutting them down."""
         self._closing = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         with ThreadPoolExecutor(BOOTS_AT_ONCE) as pool:
-            # Once to end what a worker of ours waits for, once for what booted meanwhile.
+            # The first kill ends the machines that workers wait for; the removal also ends
+            # those that booted meanwhile.
             list(pool.map(_kill, tuple(self._machines.values())))
             self._pool.shutdown(wait=True)
             list(pool.map(_wipe, tuple(self._machines.values())))
 
 
 def _add_public_ip(machine: Machine, address: str) -> None:
-    """The address is added when cloud-init has ended: a network that comes up drops it."""
+    """Add the address once cloud-init has ended: a network that comes up would drop it."""
     deadline = time.monotonic() + BOOT_SECONDS
     while _BOOTED not in machine.console() and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -6,7 +6,7 @@ where set-up looks for source. `dlami` is what a Deep Learning AMI is to a job: 
 tools of GPUs and EFA (`lab/images/stand_ins`). `frameworks` has what run files launch too
 (`lab.images.frameworks`).
 
-The images are in the cache, for all labs of this machine. A process of its own makes them
+The images are in the cache, for all labs of this machine. A separate process makes them
 (`lab.images.image_builder`).
 """
 
@@ -31,7 +31,7 @@ Flavour = Literal["stock", "dlami", "frameworks"]
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
 
 OF_THE_LAB: tuple[Flavour, ...] = ("dlami", "stock")
-"""What every lab has; the rest is made when a cluster asks for it."""
+"""The flavours that every lab has; others are made when a cluster asks for them."""
 
 _BASE: dict[Flavour, Flavour] = {"dlami": "stock", "frameworks": "dlami"}
 """The flavour that another one is a copy of, with more software."""
@@ -46,7 +46,7 @@ _TAKES = {
 def ensure_image(flavour: Flavour, report: Reporter) -> Path:
     """Return the root file system of the flavour; make it when it is not in the cache.
 
-    It is whole or not there at all. Progress has stage `image`, subject the flavour (the flavour
+    The folder exists only when the image is complete. Progress has stage `image`, subject the flavour (the flavour
     that it is based on is made first). LabError when it cannot be made. Images of former recipes
     are gone after a build.
     """
@@ -97,7 +97,7 @@ def remove_interrupted() -> None:
 
 @functools.cache
 def image_path(flavour: Flavour) -> Path:
-    """Where the image of this process's recipe is, or will be."""
+    """Return the path of the image of this recipe, which may not exist yet."""
     digest = hashlib.sha256()
     for part in _recipe(flavour):
         digest.update(part.encode() + b"\0")
@@ -105,7 +105,7 @@ def image_path(flavour: Flavour) -> Path:
 
 
 def _recipe(flavour: Flavour) -> tuple[str, ...]:
-    """Return all that decides what the image has: what was decided by other parts is another."""
+    """Return everything that determines the image; with other parts it has another name."""
     own = {
         "stock": image_recipes.stock_parts,
         "dlami": image_recipes.dlami_parts,

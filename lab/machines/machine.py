@@ -1,7 +1,7 @@
-"""A machine of the lab: a real Linux system that boots the instance's own user data.
+"""A machine of the lab: a real Linux system that boots with the instance's user data.
 
 systemd-nspawn on an overlay of the flavour's image, in the lab's network namespace, with the user
-data in cloud-init's NoCloud seed. The host needs no systemd of its own.
+data in cloud-init's NoCloud seed. The host need not run systemd.
 """
 
 import json
@@ -39,8 +39,8 @@ _POWER_OFF = signal.SIGRTMIN + 3
 
 # A process enters its groups and the namespace before it becomes systemd-nspawn. `ip netns exec`
 # would do for the namespace, but it hides the cgroups under a fresh /sys. The first argument is the
-# machine's root. The host has it mounted without setuid and devices, which systemd-nspawn would
-# pass on: in a mount namespace of its own, and there alone, the machine has both.
+# machine's root. The host mounts it without setuid and devices, and systemd-nspawn would keep that.
+# So the machine starts in a separate mount namespace, and only there the root has both.
 _ENTER = """
 for group in $GROUPS_OF_MACHINE; do echo $$ > "$group/cgroup.procs" || exit 1; done
 unset GROUPS_OF_MACHINE
@@ -51,12 +51,12 @@ exec nsenter --net=/run/netns/%s unshare --mount --propagation=slave sh -c '
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """What a machine boots with, as EC2 would have told it.
+    """What a machine needs to know to boot, as EC2 would say it.
 
     `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
     handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
-    `efa_interfaces` says how many interfaces of the launch are EFA's, `local_disks` how many disks
-    the type has of its own.
+    `efa_interfaces` is the number of the launch's EFA interfaces, `local_disks` the number of the
+    type's instance store volumes.
     """
 
     instance_id: str
@@ -86,11 +86,11 @@ class Machine:
         self._may_reboot = False
 
     def boot(self, on_exit: Callable[[str], None]) -> None:
-        """The machine's process runs.
+        """Start the machine's process.
 
-        `on_exit(instance_id)` is called once, from a thread, when the machine has ended, however; a
-        machine that reboots has not ended. The image is there (`lab.images.image.ensure_image`) and
-        the network is up, else LabError.
+        `on_exit(instance_id)` is called once, from a thread, when the machine has ended for any
+        reason; a machine that reboots has not ended. LabError when the image is missing
+        (`lab.images.image.ensure_image`) or the network is not up.
         """
         if self.running:
             raise LabError(f"machine {self.spec.instance_id} already runs", "stop it first")
@@ -111,16 +111,16 @@ class Machine:
 
     @property
     def pid(self) -> int | None:
-        """The process id of systemd-nspawn, None when the machine does not run."""
+        """Return the process id of systemd-nspawn; None when the machine does not run."""
         return self._process.pid if self._process and self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether the machine has booted and not ended."""
+        """Return whether the machine has booted and not ended."""
         return not self._ended.is_set()
 
     def power_off(self, timeout: float = 30.0) -> None:
-        """The machine has shut down, by itself within `timeout` seconds, or else killed."""
+        """Shut the machine down; kill it if it still runs after `timeout` seconds."""
         self._may_reboot = False
         if self._process and self.running and self._takes_power_off():
             self._process.send_signal(signal.SIGTERM)  # nspawn hands it on as "power off"
@@ -129,7 +129,7 @@ class Machine:
         self.kill()
 
     def kill(self) -> None:
-        """No process of the machine is left; as pulling the plug."""
+        """Kill all processes of the machine, as a power failure would."""
         self._may_reboot = False
         while self._process and self.running:
             # Just after boot its process may not have come to its groups yet.
@@ -139,22 +139,22 @@ class Machine:
         cgroups.kill(self._places, self.spec.instance_id)
 
     def console(self) -> str:
-        """What the machine wrote to its console since it booted; empty before."""
+        """Return what the machine wrote to its console since it booted; empty before."""
         try:
             return (self._folder / "console").read_bytes().decode(errors="replace")
         except FileNotFoundError:
             return ""
 
     def add_public_ip(self, address: str) -> None:
-        """The running machine answers to `address` too."""
+        """Add a public address to the running machine."""
         self._ip_inside("address", "replace", f"{IPv4Address(address)}/32", "dev", "host0")
 
     def remove_public_ip(self, address: str) -> None:
-        """The running machine no longer answers to `address`."""
+        """Remove a public address from the running machine."""
         self._ip_inside("address", "delete", f"{IPv4Address(address)}/32", "dev", "host0")
 
     def remove(self) -> None:
-        """Nothing of the machine is left; it is killed first when it still runs."""
+        """Remove everything of the machine; kill it first if it still runs."""
         self.kill()
         remove(self._places, self.spec.instance_id)
 
@@ -162,7 +162,7 @@ class Machine:
         image = image_path(self.spec.flavour)
         if not image.is_dir():
             raise LabError(
-                f"the image {self.spec.flavour} is not there",
+                f"the image {self.spec.flavour} does not exist",
                 "`gpuctl lab start` and `gpuctl --lab up` make what they need",
             )
         make_private(self._folder)
@@ -179,7 +179,7 @@ class Machine:
             call("mount", "-t", "overlay", self._places.namespace, "-o", layers, root, hint=hint)
 
     def _seed(self) -> None:
-        """cloud-init finds this instance's documents; names resolve before it runs."""
+        """Write the instance's documents for cloud-init, and the files that resolve names."""
         root = self._folder / "root"
         seed = root / "var/lib/cloud/seed/nocloud"
         seed.mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ class Machine:
             "--resolv-conf=off",
             "--timezone=off",
             f"--bind={self._places.file_systems}:/run/gpuctl-lab-file-systems",
-            # Containers' layers are overlays too, which do not stack on this machine's own.
+            # Containers' layers are overlays, which cannot be on the overlay of this machine.
             f"--bind={self._folder}/containers:/var/lib/containers",
             "--console=read-only",
             *limit,
@@ -247,11 +247,11 @@ class Machine:
             on_exit(self.spec.instance_id)
 
     def _announce(self) -> None:
-        """Tell the neighbours, by a gratuitous ARP, who has the machine's address from now on.
+        """Announce the machine's address to its neighbours with a gratuitous ARP.
 
-        An address that EC2 gives out again belongs to another interface. Without this the
-        neighbours would go on sending to a dead machine's, for seconds, until they ask again.
-        Twice, as RFC 5227 has it: the bridge's side of the link may not be up at the first one.
+        EC2 may give an address again, to another interface. Without the announcement the
+        neighbours would send to the dead machine's interface for seconds, until they ask again.
+        Two are sent, as RFC 5227 says: the bridge's end of the link may not be up at the first.
         """
         left = ANNOUNCEMENTS
         with suppress(LabError):  # a machine that ended meanwhile has nothing to announce
@@ -262,9 +262,9 @@ class Machine:
                 self._ended.wait(ANNOUNCE_INTERVAL_S if sent else 0.2)
 
     def _takes_power_off(self) -> bool:
-        """Whether the machine's process 1 has come as far as to listen for its signal.
+        """Return whether the machine's process 1 already listens for the power-off signal.
 
-        Before that the signal would be lost, and there is nothing yet to shut down in order.
+        Before that the signal would be lost, and nothing runs that must shut down in order.
         """
         try:
             status = Path(f"/proc/{_leader(self.spec.instance_id, self.pid)}/status").read_text()
@@ -274,7 +274,7 @@ class Machine:
         return any(mask >> (_POWER_OFF - 1) & 1 for mask in masks)
 
     def _ip_inside(self, *words: str) -> None:
-        """`ip` in the machine's own network, by the host's command."""
+        """Run the host's `ip` in the machine's network namespace."""
         leader = _leader(self.spec.instance_id, self.pid)
         call("nsenter", f"--net=/proc/{leader}/ns/net", "ip", *words)
 
@@ -290,7 +290,7 @@ def remove(places: Places, instance_id: str) -> None:
 
 
 def _leader(instance_id: str, nspawn: int | None) -> int:
-    """The machine's process 1, as the host numbers it: nspawn's only child."""
+    """Return the host's process id of the machine's process 1, nspawn's only child."""
     leader = find_leader(nspawn) if nspawn else None
     if leader is not None:
         return leader
@@ -316,7 +316,7 @@ def _meta_data(spec: MachineSpec) -> dict[str, object]:
 
 
 def _hardware(spec: MachineSpec) -> dict[str, object]:
-    """What the stand-ins of a machine's image show: `lab/images/stand_ins`."""
+    """Return what the stand-ins of a machine's image show: `lab/images/stand_ins`."""
     entry = catalogue().get(spec.instance_type)
     gpus = entry.gpu.count if entry else 0
     return {
@@ -333,7 +333,7 @@ def _hardware(spec: MachineSpec) -> dict[str, object]:
 
 
 def _network_config(spec: MachineSpec) -> dict[str, object]:
-    """cloud-init's network version 2, static: what EC2's DHCP would have said."""
+    """Return cloud-init's network config (version 2) with what EC2's DHCP would answer."""
     addresses = [f"{spec.private_ip}/{spec.prefix_length}"]
     if spec.public_ip:
         addresses.append(f"{spec.public_ip}/32")

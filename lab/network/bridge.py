@@ -108,9 +108,8 @@ class Network:
     def add_vpc(self, cidr: str) -> None:
         """Add the range to the lab and make it unreachable on the host.
 
-        LabError when it overlaps another VPC of the lab or a network that the host itself uses: the
-        lab has one bridge, and what is unreachable must not be what this machine lives on. Other
-        labs may have the same range.
+        LabError when it overlaps another VPC of the lab, which has only one bridge, or a network of
+        this machine, which would become unreachable. Other labs may have the same range.
         """
         vpc = ipaddress.ip_network(cidr)
         assert isinstance(vpc, IPv4Network)
@@ -144,7 +143,7 @@ class Network:
         """Return a TCP socket that listens inside the lab; LabError when nothing can."""
 
         def make() -> socket.socket:
-            # A thread has a network namespace of its own, and a socket stays where it was made.
+            # Each thread has a network namespace, and a socket stays where it was made.
             with _namespace(self.places).open("rb") as namespace:
                 enter_namespace(namespace.fileno())
             return socket.create_server((address, port), backlog=128)
@@ -164,7 +163,7 @@ class Network:
         call("nft", "add", "element", *table, _GUARDED, f"{{ {port} }}")
 
     def _used_ranges(self) -> list[tuple[IPv4Network, str]]:
-        """Return every range that a VPC of this lab must not take, and whose it is."""
+        """Return every range that a VPC of this lab must not take, and its owner."""
         routes = json.loads(call("ip", "-4", "-json", "route", "show", "table", "main"))
         used = [(IPv4Network(address), "this machine's resolver") for address in resolvers()]
         for route in routes:
@@ -179,7 +178,7 @@ class Network:
         call("ip", "netns", "add", self.places.namespace)
         for scope in ("all", "default"):
             self._sysctl_inside(f"net.ipv6.conf.{scope}.disable_ipv6=1")
-            # Subnets share a bridge; a redirect would tell machines to talk past their gateway.
+            # Subnets share a bridge; a redirect would make machines bypass their gateway.
             self._sysctl_inside(f"net.ipv4.conf.{scope}.send_redirects=0")
         # Every packet into nowhere is answered, so that nothing in a machine waits for a time-out.
         self._sysctl_inside("net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")

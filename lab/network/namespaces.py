@@ -1,4 +1,4 @@
-"""What a thread of the lab does inside a network namespace that is not its own."""
+"""What a thread of the lab does inside another network namespace."""
 
 import ctypes
 import os
@@ -19,8 +19,9 @@ def enter_namespace(namespace: int) -> None:
 
 
 def announce(leader: int, address: str) -> bool:
-    """Tell every machine that the interface `host0` of the one with process 1 `leader` has the
-    address now; return False when it has no such interface yet.
+    """Announce that the machine with process 1 `leader` has the address at `host0` now.
+
+    Return False when it has no such interface yet.
 
     The lab sends it from the machine's own namespace: systemd-networkd does not announce, and the
     kernel (arp_notify) does only for addresses that are there before their link is up.

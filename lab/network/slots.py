@@ -21,7 +21,7 @@ EVERY_LAB = IPv4Network("198.18.0.0/15")
 _LOCK = Path("/run/gpuctl-labs.lock")
 _FIRST_PROTOCOL = 218
 _NAMED = 16
-"""How many labs fit beside the default one."""
+"""How many labs fit in addition to the default one."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Slot:
 
     @property
     def metric(self) -> str:
-        """Tells apart routes of two labs to the same range, which the kernel would not take."""
+        """The metric that makes routes of two labs to the same range differ for the kernel."""
         return str(self.number)
 
     @property
