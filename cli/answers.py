@@ -1,4 +1,4 @@
-"""What nodes answered to a command, on the terminal: equal answers once."""
+"""Print the nodes' answers to a command; equal answers once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,12 @@ from nodes.names import fold
 
 UNREACHABLE = 255  # as ssh
 
-Said = tuple[str, int]
-"""What is shown of a node's answer, and its exit code."""
+Answer = tuple[str, int]
+"""The text to print for a node's answer, and its exit code."""
 
 
 def shell_line(command: list[str]) -> str:
-    """One word is a shell line (`exec c -- 'a | b'`), several are an argument list."""
+    """Return the shell line: one word is one (`exec c -- 'a | b'`), several are quoted."""
     if len(command) == 1:
         return command[0]
     import shlex
@@ -21,16 +21,16 @@ def shell_line(command: list[str]) -> str:
     return shlex.join(command)
 
 
-def said(answer: Mapping[str, Any]) -> Said:
-    """What a node printed, or why it is out of reach."""
+def node_answer(answer: Mapping[str, Any]) -> Answer:
+    """Return what a node printed, or why it cannot be reached."""
     if "exit_status" in answer:
         return (answer["stdout"] + answer["stderr"]).rstrip("\n"), answer["exit_status"]
     return "; ".join(filter(None, answer.get("unreachable") or answer["error"])), UNREACHABLE
 
 
-def show(answers: Mapping[str, Said], out: Output) -> int:
+def show(answers: Mapping[str, Answer], out: Output) -> int:
     """Print the answers by their nodes' names, in rank order; return the largest exit code."""
-    names: dict[Said, list[str]] = {}
+    names: dict[Answer, list[str]] = {}
     for name, answer in answers.items():
         names.setdefault(answer, []).append(name)
     for (text, code), found in names.items():

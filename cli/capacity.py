@@ -1,4 +1,4 @@
-"""`gpuctl capacity TYPE`: where there is some, and what it costs; nothing is made or claimed."""
+"""`gpuctl capacity TYPE`: where the type is available, and its prices; it reserves nothing."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +39,7 @@ def capacity(
 
 
 def lines(found: "Capacity", out: "Output") -> "Iterator[str]":
-    """Zones with their spot price, then what is reserved, then what could be."""
+    """Yield zones with their spot price, then reservations, then blocks to buy."""
     from cli.terminal import money, price
     from config.catalogue.instance_types import PRICES_DATE
 

@@ -26,7 +26,7 @@ Written by `make docs` from the commands' own help; edit the help, not this page
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     import typer
     from typer.testing import CliRunner
 

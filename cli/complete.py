@@ -1,6 +1,6 @@
-"""What the shell offers for a half-written word: names that this machine remembers.
+"""Completions of the shell for names of clusters, nodes and runs.
 
-Only files are read: no API is asked, and nothing that could ask one is imported.
+They come from files of this machine: completion calls no API, and imports nothing that could.
 """
 
 import json
@@ -52,7 +52,7 @@ def _state(context: typer.Context) -> Path:
     while levels[-1].parent is not None:
         levels.append(levels[-1].parent)
     given = Options()
-    for level in reversed(levels):  # what stands later on the line wins
+    for level in reversed(levels):  # the last one on the line wins
         given.take(level.params)
     try:
         return Session(given.places).state

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at; `remedy` is empty where nothing is to be done.
+    """A check of one part; `remedy` is empty where nothing is to be done.
 
-    `needed` is whether commands on this target (AWS, or the lab with --lab) cannot do without.
+    `needed` says whether commands on this target (AWS, or the lab with --lab) fail without it.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Check:
 
 
 def doctor(context: typer.Context) -> None:
-    """Show what gpuctl finds on this machine, and what it misses.
+    """Check this machine, and show a remedy for each missing part.
 
     The exit code is 1 when something is missing that commands on the target need: AWS, or with
     --lab the lab.
@@ -65,7 +65,7 @@ def _engine() -> "Iterator[Check]":
     from infra.pulumi_engine.installation import findings
 
     for sighting in findings():
-        # none is a must: an engine is made where there is none, or none that fits
+        # none is needed: gpuctl makes an engine where none fits
         yield Check(sighting.what, sighting.seen, sighting.remedy, needed=False)
 
 
@@ -78,7 +78,7 @@ def _credentials(here: "Session") -> Check:
     from config.errors import GpuctlError
 
     if here.lab:
-        return Check("credentials", "the lab's own")
+        return Check("credentials", "of the lab")
     try:
         from provision.aws.account import caller, credentials_source
 
@@ -90,7 +90,7 @@ def _credentials(here: "Session") -> Check:
 
 
 def _session_plugin(here: "Session") -> Check:
-    """For `network.access: ssm` alone, so that nobody else must have it."""
+    """Check the Session Manager plugin, which only `network.access: ssm` needs."""
     import shutil
 
     from config.target import Target
@@ -104,7 +104,7 @@ def _session_plugin(here: "Session") -> Check:
     command = Target.session_plugin
     name = command[0]
     if here.lab:
-        return Check(name, "the lab's own", needed=False)
+        return Check(name, "of the lab", needed=False)
     problem = plugin_problem(command)
     if problem:
         return Check(name, f"{problem}; network.access: ssm needs it", INSTALL, needed=False)

@@ -1,4 +1,4 @@
-"""`gpuctl down CLUSTER`: nothing of the cluster exists any more."""
+"""`gpuctl down CLUSTER`: remove everything of the cluster."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ def down(
     cluster: ClusterArgument,
     cluster_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="Which one, where several have that name."),
+        typer.Option("--id", metavar="ID", help="The cluster's id, where several have that name."),
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -31,7 +31,7 @@ def down(
     here, out = session(context), output(context)
     here.require_lab()
     which = f" {cluster_id}" if cluster_id else ""
-    held = _held(here, cluster, cluster_id, out)
+    held = _holder_text(here, cluster, cluster_id, out)
     if held and yes:
         out.warn(f"{held}; it ends with the cluster")
     ends = f"{held}; it ends with the cluster. " if held else ""
@@ -41,15 +41,15 @@ def down(
     show(teardown, out)
 
 
-def _held(here: "Session", cluster: str, cluster_id: str | None, out: "Output") -> str:
-    """Say which run holds the cluster that is meant; empty where none does, or nobody answers."""
+def _holder_text(here: "Session", cluster: str, cluster_id: str | None, out: "Output") -> str:
+    """Return a text about the run that holds the cluster; empty where none is known."""
     from cli.held import describe, holder_of
     from provision.records.record import read
 
     if cluster_id is not None:
         record = read(cluster, here.remembered())
         if record is None or record.id != cluster_id:
-            return ""  # it is another's of that name: no head of it is known here
+            return ""  # another person's cluster of that name: its head is unknown here
     run = holder_of(here, cluster, out)
     return describe(here, cluster, run) if run else ""
 
@@ -57,7 +57,7 @@ def _held(here: "Session", cluster: str, cluster_id: str | None, out: "Output") 
 def remove(
     here: "Session", cluster: str, view: "ProgressView", cluster_id: str | None = None
 ) -> "Teardown":
-    """Remove the cluster; runs that were still going on it are known as failed."""
+    """Remove the cluster; record the runs that were still going on it as failed."""
     from engine.history import History
     from nodes.dial import end as end_broker
     from provision.down import down as take_down
@@ -67,7 +67,7 @@ def remove(
     end_broker(str(target.clusters / cluster))
     teardown = take_down(cluster, target, view.report, cluster_id)
     if read(cluster, target) is not None:
-        return teardown  # another's of that name is gone: ours stays, and so do its runs
+        return teardown  # another person's was removed: this machine's cluster and its runs stay
     with History(target.runs) as history:
         for run in history.runs():
             if run.cluster == cluster and not run.is_over:
@@ -76,7 +76,7 @@ def remove(
 
 
 def show(teardown: "Teardown", out: "Output") -> None:
-    """What was removed, and what the cluster cost, is on stdout."""
+    """Print the number of removed resources and the cluster's cost on stdout."""
     from dataclasses import asdict
 
     from cli.terminal import elapsed, money

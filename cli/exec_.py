@@ -54,22 +54,22 @@ def _show(
     from cli.answers import UNREACHABLE, show
     from nodes.answers import Completed
 
-    told = {node.name: answers[node.rank] for node in inventory.nodes}
+    by_name = {node.name: answers[node.rank] for node in inventory.nodes}
     if not out.as_json:
-        said = {
-            name: _said(answer) if isinstance(answer, Completed) else (str(answer), UNREACHABLE)
-            for name, answer in told.items()
+        texts = {
+            name: _text(answer) if isinstance(answer, Completed) else (str(answer), UNREACHABLE)
+            for name, answer in by_name.items()
         }
-        return show(said, out)
+        return show(texts, out)
     document = {
         name: vars(answer) if isinstance(answer, Completed) else {"error": str(answer)}
-        for name, answer in told.items()
+        for name, answer in by_name.items()
     }
     out.show(document, ())
-    return max(a.exit_status if isinstance(a, Completed) else UNREACHABLE for a in told.values())
+    return max(a.exit_status if isinstance(a, Completed) else UNREACHABLE for a in by_name.values())
 
 
-def _said(answer: "Completed") -> tuple[str, int]:
-    from cli.answers import said
+def _text(answer: "Completed") -> tuple[str, int]:
+    from cli.answers import node_answer
 
-    return said(vars(answer))
+    return node_answer(vars(answer))

@@ -1,4 +1,4 @@
-"""Whether a run holds a cluster, asked before a command takes anything away from it."""
+"""Find the run that holds a cluster, before a command removes anything from it."""
 
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def holder_of(here: "Session", cluster: str, out: "Output") -> "Holder | None":
-    """Return the run that holds the cluster, or None, also where the head does not answer.
+    """Return the run that holds the cluster, or None.
 
-    Then a line of warning says so: a head that is gone must keep nobody from removing the rest.
+    A head that does not answer is a warning and None: it must not prevent removal of the rest.
     """
     import asyncio
 
@@ -42,7 +42,7 @@ def describe(here: "Session", cluster: str, run: "Holder") -> str:
 
 
 def refuse_while_held(here: "Session", cluster: str, out: "Output") -> None:
-    """Raise InputError where a run holds the cluster, which is about to be changed."""
+    """Raise InputError if a run holds the cluster, which is about to be changed."""
     from config.errors import InputError
 
     run = holder_of(here, cluster, out)

@@ -27,7 +27,7 @@ app = typer.Typer(
 
 fault = typer.Typer(
     cls=Group,
-    help="What the lab refuses, with AWS's own codes, to rehearse failures.\n\n"
+    help="Faults, with which the lab answers AWS's errors, to rehearse failures.\n\n"
     "$ gpuctl lab fault list\n$ gpuctl lab fault set no-capacity us-east-1a",
     epilog="lab.md",
     no_args_is_help=True,
@@ -38,7 +38,7 @@ app.add_typer(fault, name="fault")
 
 @fault.command("list", cls=Command, epilog="lab.md")
 def list_faults(context: typer.Context) -> None:
-    """Show every fault that the lab can be told, and those that are set.
+    """Show every fault that the lab can inject, and those that are set.
 
     $ gpuctl lab fault list
     """
@@ -66,12 +66,12 @@ def set_fault(
     name: Annotated[str, typer.Argument(metavar="FAULT", help="One of `gpuctl lab fault list`.")],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ARGUMENT", help="What the fault is given, as the list shows."),
+        typer.Argument(metavar="ARGUMENT", help="An argument of the fault, as the list shows."),
     ] = None,
 ) -> None:
-    """Have the lab refuse something, from the next request on.
+    """Set a fault, from the next request on.
 
-    It does so until the fault is cleared or the lab is stopped.
+    It applies until you clear it or stop the lab.
 
     $ gpuctl lab fault set no-capacity us-east-1a
     """
@@ -121,7 +121,7 @@ def clear_fault(
 
 
 def _require(lab: "Places") -> None:
-    """Raise InputError where the lab is down: faults go with it."""
+    """Raise InputError where the lab is down: stopping it clears its faults."""
     from lab.state import record
 
     if record(lab) is None:
@@ -132,7 +132,7 @@ def _require(lab: "Places") -> None:
 def start(context: typer.Context) -> None:
     """Start the lab, if it is not up.
 
-    What a crashed one left is cleared; its images are made the first time, which takes minutes.
+    It removes what a crashed lab left. The first start makes the images, which takes minutes.
 
     $ gpuctl lab start
     """
@@ -149,9 +149,9 @@ def stop(
     context: typer.Context,
     every: Annotated[bool, typer.Option("--all", help="Stop every lab of this machine.")] = False,
 ) -> None:
-    """Stop the lab and remove all that it put on this machine.
+    """Stop the lab and remove everything that it added to this machine.
 
-    No machine, mount, bridge, cgroup or rule of it is left. Its images stay.
+    That is its machines, mounts, bridges, cgroups and rules. Its images stay.
 
     $ gpuctl lab stop
     $ gpuctl lab stop --all

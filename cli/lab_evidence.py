@@ -1,4 +1,4 @@
-"""Evidence of a lost node that only the lab has: what the machine itself shows, and its console."""
+"""Evidence of a lost node that only the lab has: the machine seen from inside, and its console."""
 
 import threading
 from contextlib import suppress
@@ -14,7 +14,7 @@ _WAIT_S = 15.0
 
 
 class LabEvidence:
-    """Keeps the lab's evidence in `folder`, beside what the head saw, when a node is lost."""
+    """Writes the lab's evidence of a lost node to `folder`, which also has the head's evidence."""
 
     def __init__(self, lab: "Places", inventory: "Inventory", folder: Path) -> None:
         self._lab, self._inventory, self._folder = lab, inventory, folder
@@ -22,7 +22,7 @@ class LabEvidence:
         self._threads: list[threading.Thread] = []
 
     def see(self, event: "Event") -> None:
-        """Start keeping evidence if the event says that a node is lost."""
+        """Start to write evidence if the event says that a node is lost."""
         if event.kind == "run_started":
             self._names = {node.rank: node.name for node in event.nodes}
         elif event.kind in {"node_lost", "node_unreachable"}:
@@ -31,7 +31,7 @@ class LabEvidence:
             self._threads.append(kept)
 
     def wait(self) -> None:
-        """Wait until all of it is written, for some seconds at most."""
+        """Wait until the evidence is written, for some seconds at most."""
         for thread in self._threads:
             thread.join(_WAIT_S)
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def show(plan: "LaunchPlan", out: "Output") -> None:
-    """The plan is on stdout: the very object that a run executes."""
+    """Print the plan on stdout: the same object that a run executes."""
     out.show(plan.model_dump(mode="json"), [*_head(plan), *_body(plan)])
 
 
@@ -26,7 +26,7 @@ def _head(plan: "LaunchPlan") -> list[str]:
 
 
 def _body(plan: "LaunchPlan") -> list[str]:
-    """What all nodes have is told once, in front; then of each node what it has alone."""
+    """Return first what all nodes have in common, then the rest of each node."""
     parts = [_parts(node) for node in plan.nodes]
     common = [part for part in parts[0] if all(part in others for others in parts)]
     lines = ["", "every node:", *common]
@@ -38,7 +38,7 @@ def _body(plan: "LaunchPlan") -> list[str]:
 
 
 def _parts(node: "NodePlan") -> list[str]:
-    """Variables, secrets by name, files and the script, each as a piece of text."""
+    """Return variables, secrets by name, files and the script, each as one text."""
     return [
         *(f"  {name}={value!r}" for name, value in node.environment.items()),
         *(f"  {name}=*** (secret {secret})" for name, secret in node.secrets.items()),

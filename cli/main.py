@@ -34,7 +34,7 @@ from config.errors import GpuctlError, InvalidFiles
 from config.files import full_disks
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
-RUN_FAILED_ITSELF = 125  # as `docker run`: not the job's own code, gpuctl could not run it
+RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
 
 app = typer.Typer(
     name="gpuctl",
@@ -59,75 +59,84 @@ _TARGET = "Target, before or after the command"
 _OUTPUT = "Output, before or after the command"
 
 
+_Lab = Annotated[
+    bool,
+    typer.Option(
+        "--lab",
+        metavar="[=NAME]",
+        help="Rehearse on this machine: in the lab, or in the lab NAME.",
+        rich_help_panel=_TARGET,
+    ),
+]
+_LabName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The same as --lab=NAME.", rich_help_panel=_TARGET),
+]
+_Region = Annotated[
+    str | None, typer.Option(metavar="REGION", help="AWS region.", rich_help_panel=_TARGET)
+]
+_Profile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="AWS profile.", rich_help_panel=_TARGET)
+]
+_Backend = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Pulumi backend, s3://…; by default a folder of yours.",
+        rich_help_panel=_TARGET,
+    ),
+]
+_AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="One JSON document on stdout, and nothing else.", rich_help_panel=_OUTPUT
+    ),
+]
+_Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Show results and errors, no progress.", rich_help_panel=_OUTPUT
+    ),
+]
+_NoColor = Annotated[
+    bool,
+    typer.Option(
+        "--no-color", help="No colours; as NO_COLOR in the environment.", rich_help_panel=_OUTPUT
+    ),
+]
+_Raw = Annotated[
+    bool,
+    typer.Option(
+        "--raw",
+        help="Pass on control characters that jobs and nodes print.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+_Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", help="Write the traceback of an error to a file.", rich_help_panel=_OUTPUT
+    ),
+]
+_Version = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+]
+
+
 @app.callback()
 def options(
     context: typer.Context,
-    lab: Annotated[
-        bool,
-        typer.Option(
-            "--lab",
-            metavar="[=NAME]",
-            help="Rehearse on this machine: in the lab, or in the lab NAME.",
-            rich_help_panel=_TARGET,
-        ),
-    ] = False,
-    lab_name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The same as --lab=NAME.", rich_help_panel=_TARGET),
-    ] = None,
-    region: Annotated[
-        str | None,
-        typer.Option(metavar="REGION", help="AWS region.", rich_help_panel=_TARGET),
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="AWS profile.", rich_help_panel=_TARGET),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Pulumi backend, s3://…; by default a folder of yours.",
-            rich_help_panel=_TARGET,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="One JSON document on stdout, and nothing else.", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", "-q", help="Show results and errors, no progress.", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
-    no_color: Annotated[
-        bool,
-        typer.Option(
-            "--no-color",
-            help="No colours; as NO_COLOR in the environment.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = False,
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw",
-            help="Pass on control characters that jobs and nodes print.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = False,
-    debug: Annotated[
-        bool,
-        typer.Option(
-            "--debug", help="Write the traceback of an error to a file.", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    lab: _Lab = False,
+    lab_name: _LabName = None,
+    region: _Region = None,
+    profile: _Profile = None,
+    backend: _Backend = None,
+    as_json: _AsJson = False,
+    quiet: _Quiet = False,
+    no_color: _NoColor = False,
+    raw: _Raw = False,
+    debug: _Debug = False,
+    version: _Version = False,
 ) -> None:
     """Rent a GPU cluster with EFA, run a distributed job on it, give it back.
 
@@ -139,8 +148,8 @@ def options(
     del as_json, quiet, no_color, raw, debug, version
     command = context.invoked_subcommand or ""
     context.ensure_object(Options).command = command
-    if command != "lab":  # its images and machines have modes of their own
-        os.umask(0o077)  # whatever we and Pulumi's engine keep is its owner's alone
+    if command != "lab":  # its images and machines set their files' modes
+        os.umask(0o077)  # only its owner can read what gpuctl and Pulumi's engine write
 
 
 _CLUSTERS, _RUNS, _FILES, _MACHINE = "Clusters", "Runs", "Files", "This machine"
@@ -169,7 +178,7 @@ app.command("ssm-proxy", cls=Command, hidden=True)(ssm_proxy.ssm_proxy)
 
 
 def _debug_file() -> str:
-    """The traceback of the current exception is in a file; its path is returned."""
+    """Write the traceback of the current exception to a file; return its path."""
     import time
 
     from config.folders import state_home
@@ -185,7 +194,7 @@ def _debug_file() -> str:
 def _end(line: str, code: int, given: Options) -> NoReturn:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # who read us has gone; Python's own flush at the end would complain
+    except BrokenPipeError:  # the reader has gone; Python's flush at the end would print an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     given.output.complain(line)
     if given.debug:
@@ -194,20 +203,20 @@ def _end(line: str, code: int, given: Options) -> NoReturn:
 
 
 def _is_interruption(end: SystemExit) -> bool:
-    """Whether Ctrl-C is behind it: typer makes that an exit without a word."""
+    """Return whether Ctrl-C caused it: typer turns that into an exit without a message."""
     behind = end.__context__
     return behind is not None and isinstance(behind.__cause__, KeyboardInterrupt)
 
 
 def _leave_threads(code: int) -> NoReturn:
-    """The process has ended. Python itself would wait for questions that AWS throttles."""
+    """End the process. Python would first wait for threads with throttled requests to AWS."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def main() -> None:
-    """The command has run; the process ends with its exit code, never with a traceback."""
+    """Run the command and exit with its code, never with a traceback."""
     given = Options()
     try:
         with full_disks():
@@ -225,7 +234,7 @@ def main() -> None:
         finally:
             _leave_threads(130)
     except BrokenPipeError:
-        raise SystemExit(1) from None  # the reader of our output went away: nothing to say to it
+        raise SystemExit(1) from None  # the reader of the output has gone: nobody reads a message
     except Exception as error:
         known, remedy = f"{type(error).__name__}: {error}", _REPORT
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("moto"):
@@ -236,5 +245,5 @@ def main() -> None:
 
 
 def _own_failure(given: Options) -> int:
-    """The exit code of a failure of gpuctl's own."""
+    """Return the exit code of a failure of gpuctl itself."""
     return RUN_FAILED_ITSELF if given.command == "run" else 1

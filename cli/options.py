@@ -1,4 +1,4 @@
-"""The options that commands share, and what those of one line mean together."""
+"""The options that commands share, and the combined options of one command line."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +22,7 @@ RefreshOption = Annotated[
 
 @dataclass
 class Options:
-    """What the options say that stand before or after every command."""
+    """The values of the options that every command takes."""
 
     lab: bool = False
     lab_name: str | None = None
@@ -38,14 +38,14 @@ class Options:
     """The command of the line, once the parser knows it."""
 
     def take(self, given: dict[str, Any]) -> None:
-        """Keep what was given; what stands later on the line wins."""
+        """Keep the options given; the last one on the line wins."""
         for name in SHARED & given.keys():
             if given[name] not in (None, False):
                 setattr(self, name, given[name])
 
     @property
     def places(self) -> "Places | None":
-        """The lab that is meant; InputError for a name that no lab can have."""
+        """Return the chosen lab, None for AWS; InputError for a name that no lab can have."""
         if not self.lab and self.lab_name is None:
             return None
         from lab.places import DEFAULT, Places
@@ -54,7 +54,7 @@ class Options:
 
     @property
     def output(self) -> Output:
-        """How the command speaks."""
+        """Return the output with the chosen format, colours and amount."""
         return Output(self.as_json, self.quiet, self.no_color, self.raw)
 
 
@@ -74,5 +74,5 @@ def session(context: typer.Context) -> Session:
 
 
 def output(context: typer.Context) -> Output:
-    """Return the command's way to print."""
+    """Return the command's output."""
     return options(context).output

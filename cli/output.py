@@ -1,4 +1,4 @@
-"""The one place that prints: what of a command's words is shown, where, and in which form."""
+"""The only place that prints: on stdout or stderr, as text or JSON."""
 
 import json
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Output:
-    """A command's way to the person: text, or one JSON document with `as_json`.
+    """A command's output: text, or one JSON document with `as_json`.
 
     With `as_json` stdout has the document and nothing else. `is_quiet` leaves out progress, never
     results, warnings and errors. `is_raw`: control characters pass as they are.
@@ -64,7 +64,7 @@ class Output:
     def confirm(self, question: str, yes: bool = False, option: str = "--yes") -> None:
         """Ask the person on stderr, unless `yes`.
 
-        Raises InputError where they say no, or cannot be asked; `option` is what says yes on the
+        InputError when they answer no, or no terminal can ask; `option` answers yes on the
         command line.
         """
         if yes:
@@ -97,7 +97,7 @@ class Output:
 
     @property
     def has_color(self) -> bool:
-        """Whether gpuctl's own words on stdout are coloured (https://no-color.org, 2026-11-22)."""
+        """Return whether gpuctl colours its lines on stdout (https://no-color.org, 2026-11-22)."""
         if self.as_json or self._is_plain:
             return False
         return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()

@@ -1,4 +1,4 @@
-"""`gpuctl plan FILE`: what `up` would do, and what it would cost. Nothing is created."""
+"""`gpuctl plan FILE`: the changes that `up` would make, and their cost. It creates nothing."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = False) -> None:
-    """Show what `up` would do, and what the cluster would cost.
+    """Show the changes that `up` would make, and the cost of the cluster.
 
     $ gpuctl plan cluster.yaml
     $ gpuctl plan cluster.yaml --json | jq .hourly_usd
@@ -43,7 +43,7 @@ def cluster_of(path: "Path", out: "Output") -> "Cluster":
 
 
 def show(fleet_plan: "FleetPlan", out: "Output") -> None:
-    """The plan is on stdout."""
+    """Print the plan on stdout."""
     from cli.plan_text import plan_json, plan_lines
 
     out.show(plan_json(fleet_plan), plan_lines(fleet_plan))

@@ -1,4 +1,4 @@
-"""A plan in Terraform's manner, as text and as JSON."""
+"""A plan as text in Terraform's style, and as JSON."""
 
 from collections import Counter
 from itertools import groupby
@@ -17,7 +17,7 @@ _SIGNS = {"create": "+", "update": "~", "replace": "-/+", "delete": "-", "same":
 
 
 def plan_lines(fleet: "FleetPlan") -> list[str]:
-    """The lines of a plan: resources, the nodes' network, counts, cost."""
+    """Return the lines of a plan: resources, the nodes' network, counts, cost."""
     resolved, plan = fleet.resolved, fleet.plan
     lines = [
         f"Cluster {resolved.cluster.name}: {resolved.cluster.nodes} x "
@@ -48,10 +48,7 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
 
 
 def replaced_lines(fleet: "FleetPlan") -> list[str]:
-    """Why instances are replaced, a line for each reason: `node[0-1] are replaced: image changed`.
-
-    Nothing where none is.
-    """
+    """Return a line for each reason to replace: `node[0-1] are replaced: image changed`."""
     names: dict[str, list[str]] = {}
     for name, reason in fleet.replaced.items():
         names.setdefault(reason, []).append(name)
@@ -62,7 +59,7 @@ def replaced_lines(fleet: "FleetPlan") -> list[str]:
 
 
 def capacity_line(resolved: "Resolved") -> str:
-    """Where the nodes come from; the zone is certain only where there is no choice."""
+    """Return the kind of capacity and its zones; a single zone is certain."""
     kind, reservation = resolved.cluster.capacity.type, resolved.reservation
     if reservation is not None:
         until = f", until {reservation.ends:%Y-%m-%d %H:%M %Z}" if reservation.ends else ""
@@ -73,7 +70,7 @@ def capacity_line(resolved: "Resolved") -> str:
 
 
 def existing_lines(resolved: "Resolved") -> list[str]:
-    """Where in a network that exists the cluster goes; nothing for a network of its own."""
+    """Return the subnets of an existing network; nothing where gpuctl creates the network."""
     network = resolved.existing_network
     if network is None:
         return []
@@ -83,7 +80,7 @@ def existing_lines(resolved: "Resolved") -> list[str]:
 
 
 def network_lines(resolved: "Resolved") -> list[str]:
-    """The launch layout of one node; equal consecutive cards are folded."""
+    """Return the interfaces of one node; equal consecutive cards are folded."""
     efa = sum(i.type == "efa-only" for i in resolved.interfaces)
     cards = len({i.card for i in resolved.interfaces})
     names = resolved.node_names
@@ -95,7 +92,7 @@ def network_lines(resolved: "Resolved") -> list[str]:
 
 
 def storage_lines(resolved: "Resolved") -> list[str]:
-    """What the nodes share, and their own disks; nothing where there is neither."""
+    """Return a line for the shared file system and one for local disks, if there are any."""
     storage, disks = resolved.cluster.storage, resolved.instance_type.local_disks
     lines = []
     if (shared := storage.shared) is not None:
@@ -110,7 +107,7 @@ def storage_lines(resolved: "Resolved") -> list[str]:
 
 
 def loss_warnings(plan: "Plan") -> list[str]:
-    """A warning for a file system that the plan removes, with all that people have put there."""
+    """Return a warning for each file system that the plan removes with its data."""
     return [
         f"what is in the shared file system is lost: it is {change.op}d"
         for change in plan.changes
@@ -129,13 +126,13 @@ _TERMS = {
     "reservation": "on-demand, billed for a reservation whether it is used or not",
     "capacity-block": "on-demand to compare with, for a block is paid when it is bought",
 }
-"""What the price of a node means, by the kind of capacity: the default maximum of spot is the
+"""The meaning of a node's price for each kind of capacity: the default maximum of spot is the
 on-demand price, blocks are charged up front (EC2 User Guide, "Spot Instances" and "Capacity Blocks
 pricing and billing", 2026-11-20)."""
 
 
 def cost_line(fleet: "FleetPlan") -> str:
-    """What the whole fleet costs per hour, of what that is made, and where it is from."""
+    """Return the fleet's cost per hour with its parts and the source of the prices."""
     from provision.costs.cost import access_prices
 
     resolved = fleet.resolved
@@ -150,7 +147,7 @@ def cost_line(fleet: "FleetPlan") -> str:
 
 
 def total_line(fleet: "FleetPlan") -> str | None:
-    """What the whole fleet costs in all of `lifetime.max`; None where there is none."""
+    """Return the fleet's cost during `lifetime.max`; None without a lifetime or price."""
     from config.duration import format_duration
     from provision.costs.prices import total_usd
 
@@ -162,7 +159,7 @@ def total_line(fleet: "FleetPlan") -> str | None:
 
 
 def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
-    """The plan as JSON: every change, the layout of every node, the cost."""
+    """Return the plan as JSON: every change, the layout of every node, the cost."""
     from provision.costs.prices import total_usd
 
     resolved = fleet.resolved

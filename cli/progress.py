@@ -1,4 +1,4 @@
-"""Progress on a terminal: a live block of what is going on; plain lines when piped."""
+"""Progress on a terminal: a live block of the running steps; plain lines when piped."""
 
 import contextlib
 import threading
@@ -21,9 +21,9 @@ _SHOWN = 12  # lines of the live block: more than a screenful hides the question
 class ProgressView:
     """Shows Progress values; safe to call from any thread.
 
-    On a terminal what runs is a live block and what ended scrolls above it. Elsewhere every
-    start, end and new detail is one plain line. It is shown on `to`, as `visible` makes it;
-    without `to` nothing is.
+    On a terminal, steps that run are a live block, and ended ones scroll above it. Elsewhere every
+    start, end and new detail is one plain line. It prints to `to`, after `visible` has made control
+    characters visible; without `to` it prints nothing.
     """
 
     def __init__(self, to: TextIO | None, visible: Callable[[str], str]) -> None:
@@ -55,7 +55,7 @@ class ProgressView:
             self._live.stop()
 
     def report(self, progress: Progress) -> None:
-        """The step is shown."""
+        """Show the step."""
         if self._to is None:
             return
         with self._lock:
@@ -68,7 +68,7 @@ class ProgressView:
                 self._running[key] = (progress, started)
             if self._live is None:
                 self._plain(key, progress, started)
-        # outside our lock: the thread that draws holds the console's lock and may wait for ours
+        # without our lock: the thread that draws holds the console's lock and may wait for ours
         if self._live is not None and ended:
             with contextlib.suppress(OSError):  # the terminal is gone; the work goes on
                 self._live.console.print(self._line(progress, started), markup=False)

@@ -1,14 +1,14 @@
 """`gpuctl exec CLUSTER -- CMD` at the speed of its nodes: only what that takes is imported.
 
-Whatever is not plain (options but the lab's, a cluster that is not there, a lab that is down) is
-left to the parser and to `cli.exec_`, which act alike and explain.
+The parser and `cli.exec_` handle every other case: further options, an unknown cluster, a lab that
+is down. They do the same, and explain errors.
 """
 
 import json
 import os
 from socket import socket
 
-from cli.answers import said, shell_line, show
+from cli.answers import node_answer, shell_line, show
 from cli.output import Output
 from cli.words import named_lab, own_words
 from nodes import dial
@@ -24,7 +24,7 @@ _OUT = Output()
 
 
 def run(arguments: list[str]) -> int | None:
-    """The exit code, once the command has run; None where it is not for this module."""
+    """Run the command; return its exit code, or None where this module cannot run it."""
     found = plain(arguments)
     if found is None:
         return None
@@ -63,7 +63,7 @@ def _lab(options: list[str]) -> "Places | None":
 
 
 def _connection(folder: str, lab: "Places | None") -> socket | None:
-    """A connection to the cluster's broker; None where anything is other than usual."""
+    """Return a connection to the cluster's broker; None where anything is unusual."""
     try:
         with open(f"{folder}/inventory.json", encoding="utf-8") as file:  # noqa: PTH123
             inventory = json.load(file)
@@ -78,11 +78,11 @@ def _connection(folder: str, lab: "Places | None") -> socket | None:
 
 
 def _show(answers: dial.Message) -> int:
-    """Print each node's answer, or the one reason why none was asked."""
+    """Print each node's answer, or the reason why no node was asked."""
     for kind in ("unreachable", "error"):
         if kind in answers:
             return _fail("; ".join(answers[kind]))
-    return show({name: said(answer) for name, answer in answers.items()}, _OUT)
+    return show({name: node_answer(answer) for name, answer in answers.items()}, _OUT)
 
 
 def plain(arguments: list[str]) -> tuple[list[str], str, list[str]] | None:

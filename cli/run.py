@@ -1,4 +1,4 @@
-"""`gpuctl run FILE`: a job on the nodes, followed live; then keep or destroy the fleet."""
+"""`gpuctl run FILE`: run a job, follow it live, then keep or destroy the cluster."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,53 +24,58 @@ if TYPE_CHECKING:
     from provision.down import Teardown
 
 
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="The run file, or a manifest.")]
+_Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        "-c",
+        metavar="CLUSTER",
+        help="The cluster; by default the only one.",
+        autocompletion=clusters,
+    ),
+]
+_Env = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set a variable; overrides the file.")
+]
+_Nodes = Annotated[
+    str | None, typer.Option(metavar="N", help="The number of nodes; overrides the file.")
+]
+_OnStop = Annotated[
+    str | None,
+    typer.Option(
+        metavar="keep|destroy", help="What to do with the cluster; by default as the file says."
+    ),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the launch plan, run nothing.")]
+_Inventory = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --dry-run: a saved inventory instead of a cluster."),
+]
+_NoImage = Annotated[
+    bool, typer.Option("--no-image", help="Run on the nodes themselves, not in the file's image.")
+]
+_Secret = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Allow the run this credential of your environment."),
+]
+
+
 def run(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The run file, or a manifest.")],
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            "-c",
-            metavar="CLUSTER",
-            help="Where; by default the only cluster.",
-            autocompletion=clusters,
-        ),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Set a variable, whatever the file says."),
-    ] = None,
-    nodes: Annotated[
-        str | None, typer.Option(metavar="N", help="How many nodes, whatever the file says.")
-    ] = None,
-    on_stop: Annotated[
-        str | None,
-        typer.Option(
-            metavar="keep|destroy", help="What becomes of the cluster; by default as the file says."
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the launch plan, run nothing.")
-    ] = False,
-    inventory: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="With --dry-run: a saved inventory instead of a cluster."
-        ),
-    ] = None,
-    no_image: Annotated[
-        bool,
-        typer.Option("--no-image", help="Run on the nodes themselves, not in the file's image."),
-    ] = False,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Let the run have this credential of your environment."),
-    ] = None,
+    file: _File,
+    cluster: _Cluster = None,
+    env: _Env = None,
+    nodes: _Nodes = None,
+    on_stop: _OnStop = None,
+    dry_run: _DryRun = False,
+    inventory: _Inventory = None,
+    no_image: _NoImage = False,
+    secret: _Secret = None,
 ) -> None:
     """Run a job on a cluster and follow it to its end.
 
-    The exit code is the job's own; 125 means that gpuctl itself failed.
+    The exit code is that of the job; 125 means that gpuctl itself failed.
 
     $ gpuctl run train.yaml
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
@@ -78,14 +83,14 @@ def run(
     from config.loading.overrides import Overrides
 
     here, out = session(context), output(context)
-    wanted = _wanted(file, Overrides(tuple(env or ()), nodes), on_stop, out)
+    wanted = _load_run(file, Overrides(tuple(env or ()), nodes), on_stop, out)
     if no_image:
         wanted = wanted.model_copy(update={"image": None, "registry_auth": None})
     if inventory is not None and not dry_run:
         from config.errors import InputError
 
         raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
-    there = _saved(inventory) if inventory else _inventory(here, cluster)
+    there = _read_inventory(inventory) if inventory else _inventory(here, cluster)
     from engine.launch_plan import launch_plan, new_run_id
 
     plan = launch_plan(wanted, there, new_run_id(wanted.name))
@@ -96,12 +101,12 @@ def run(
 
         show(plan, out)
         return
-    _permit(plan, secret or (), out)
+    _confirm_credentials(plan, secret or (), out)
     raise typer.Exit(_run(here, plan, there, out))
 
 
-def _permit(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
-    """Ask whether the run may have what opens the person's own accounts; InputError if not."""
+def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
+    """Ask before a run takes credentials from the environment; InputError if refused."""
     from engine.secrets import credentials
 
     for name in credentials(plan):
@@ -110,7 +115,7 @@ def _permit(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> No
             out.confirm(question, option=f"--secret {name}")
 
 
-def _wanted(file: Path, overrides: "Overrides", on_stop: str | None, out: "Output") -> "Run":
+def _load_run(file: Path, overrides: "Overrides", on_stop: str | None, out: "Output") -> "Run":
     """Return the run of the file with what the command line overrides; report its warnings."""
     from cli.validate import report_warnings
     from config.errors import InputError
@@ -125,7 +130,7 @@ def _wanted(file: Path, overrides: "Overrides", on_stop: str | None, out: "Outpu
     return wanted.model_copy(update={"on_stop": on_stop})
 
 
-def _saved(path: Path) -> "Inventory":
+def _read_inventory(path: Path) -> "Inventory":
     from pydantic import ValidationError
 
     from config.errors import InputError
@@ -141,7 +146,7 @@ def _saved(path: Path) -> "Inventory":
 
 
 def _inventory(here: "Session", name: str | None) -> "Inventory":
-    """The inventory of the cluster named, or of the only one."""
+    """Return the inventory of the named cluster, by default of the only one."""
     from config.errors import InputError
     from provision.records.record import load_inventory, records
 
@@ -157,7 +162,7 @@ def _inventory(here: "Session", name: str | None) -> "Inventory":
 
 
 def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output") -> int:
-    """The run is over, its fleet kept or destroyed; the job's exit code."""
+    """Run the job, then keep or destroy the cluster; return the job's exit code."""
     from cli.lab_evidence import LabEvidence
     from cli.run_view import RunView
     from engine.record import evidence_folder
@@ -168,7 +173,7 @@ def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output")
     values = resolve(plan)
     if plan.on_stop == "destroy":
         _check_account(there.cluster, target)
-    plan = _with_image(plan, there, values, out)
+    plan = _pull_image(plan, there, values, out)
     view = RunView(plan, out)
     if plan.dashboard:
         out.note(_dashboard(here, plan))
@@ -180,29 +185,29 @@ def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output")
         if lab is not None:
             lab.see(event)
 
-    _keep_to_budget(target.runs, out)
+    _remove_old_logs(target.runs, out)
     running = run_plan(plan, there, target.runs, see, values)
     result = _follow(here, plan, there, running, out)
     try:
         if lab is not None:
             lab.wait()
     finally:
-        # Before the result is printed: whoever reads that may have gone, or stopped reading.
-        gone = _destroyed(here, plan, there, out)
+        # Before the result is printed: printing fails if the reader has gone.
+        gone = _destroy_if_asked(here, plan, there, out)
     evidence = folder if folder.exists() else None
     view.end(result, evidence)
     if isinstance(gone, GpuctlError):
         raise gone
     if gone is not None:
-        tell(gone, out)
-        _note_cost(target.runs, plan.run_id, gone.cost_usd)
+        report_teardown(gone, out)
+        _record_cost(target.runs, plan.run_id, gone.cost_usd)
     if out.as_json:
         view.end_json(result, gone.cost_usd if gone else None, evidence)
     return result.exit_code
 
 
-def _keep_to_budget(runs: Path, out: "Output") -> None:
-    """Remove logs of earlier runs beyond what gpuctl keeps; the new run does not fail of it."""
+def _remove_old_logs(runs: Path, out: "Output") -> None:
+    """Remove logs of earlier runs beyond the budget; an error is only a warning."""
     from cli.terminal import size
     from engine.history import History
     from engine.kept import remove, runs_over_budget, stored_runs
@@ -227,7 +232,7 @@ def _follow(
     running: "Coroutine[Any, Any, RunResult]",
     out: "Output",
 ) -> "RunResult":
-    """Follow the run to its end. Where that fails, a cluster that was to go goes all the same."""
+    """Follow the run to its end. If that fails, still remove a cluster that was to be destroyed."""
     import asyncio
 
     from engine.session import ClusterBusy, RunGoesOn
@@ -235,17 +240,17 @@ def _follow(
     try:
         return asyncio.run(running)
     except (ClusterBusy, RunGoesOn):
-        raise  # it is another run's, or our own goes on in it: the cluster is not ours to destroy
+        raise  # a run still uses the cluster: another one, or this one, which goes on
     except BaseException as error:
         if plan.on_stop == "destroy":
-            # also after a failure of ours and a second Ctrl-C: what was to go must not bill on
+            # also after an error of gpuctl or a second Ctrl-C: the cluster must not bill on
             out.warn(str(error) or "interrupted")
-            tell(destroy(here, plan.run_id, there, out), out)
+            report_teardown(destroy(here, plan.run_id, there, out), out)
         raise
 
 
 def _check_account(cluster: str, target: "Target") -> None:
-    """Raise InputError where these credentials could not remove the cluster at the end."""
+    """Raise InputError if these credentials could not remove the cluster at the end."""
     from provision.aws.account import caller, check_account
     from provision.records.record import read
 
@@ -254,10 +259,10 @@ def _check_account(cluster: str, target: "Target") -> None:
         check_account(cluster, record.account, caller(target).account)
 
 
-def _destroyed(
+def _destroy_if_asked(
     here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output"
 ) -> "Teardown | GpuctlError | None":
-    """Remove the cluster where the run says so; return what became of that."""
+    """Remove the cluster if the run says so; return what was removed, or the error."""
     if plan.on_stop != "destroy":
         return None
     try:
@@ -266,10 +271,10 @@ def _destroyed(
         return error
 
 
-def _with_image(
+def _pull_image(
     plan: "LaunchPlan", there: "Inventory", secrets: dict[str, str], out: "Output"
 ) -> "LaunchPlan":
-    """The plan with its image pulled on all nodes and pinned; what that found is told."""
+    """Pull the image on all nodes; return the plan with it pinned. Report the image's digest."""
     if plan.image is None:
         return plan
     import asyncio
@@ -286,7 +291,7 @@ def _with_image(
 
 
 def _dashboard(here: "Session", plan: "LaunchPlan") -> str:
-    """Where the run's dashboard will be, and how to reach it: no port of a node is open to us."""
+    """Return the dashboard's address and the command for a tunnel: nodes have no open port."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
     lab = "".join(f" {word}" for word in (here.lab.options if here.lab else ()))
@@ -294,7 +299,7 @@ def _dashboard(here: "Session", plan: "LaunchPlan") -> str:
     return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
 
 
-def _note_cost(runs: Path, run_id: str, cost: float | None) -> None:
+def _record_cost(runs: Path, run_id: str, cost: float | None) -> None:
     from engine.history import History
 
     if cost is not None:
@@ -303,9 +308,9 @@ def _note_cost(runs: Path, run_id: str, cost: float | None) -> None:
 
 
 def destroy(here: "Session", run_id: str, there: "Inventory", out: "Output") -> "Teardown":
-    """Remove the cluster of a run that is over. Where that fails, its nodes power off all the same.
+    """Remove the cluster of a run that is over.
 
-    Raises GpuctlError that says so.
+    GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
     from cli.down import remove
     from engine.session import prevent_power_off
@@ -314,13 +319,13 @@ def destroy(here: "Session", run_id: str, there: "Inventory", out: "Output") -> 
         with prevent_power_off(run_id, there), out.progress() as view:
             return remove(here, there.cluster, view)
     except GpuctlError as error:
-        rest = "its nodes power off by themselves within 3 minutes, what is beside them bills on"
+        rest = "its nodes power off by themselves within 3 minutes, other resources bill on"
         error.hint = f"{error.hint}; {rest}" if error.hint else rest
         raise
 
 
-def tell(teardown: "Teardown", out: "Output") -> None:
-    """Say what was removed and what it cost; in JSON that is part of the run's document."""
+def report_teardown(teardown: "Teardown", out: "Output") -> None:
+    """Print the removed resources and their cost; as JSON the run's document has them."""
     from cli.down import show
 
     if not out.as_json:

@@ -1,4 +1,4 @@
-"""A run on the terminal: output by rank as it comes, tables of results at the end."""
+"""A run on the terminal: the ranks' output live, tables of results at the end."""
 
 import sys
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
 
 
 def prefix(rank: int, width: int, colored: bool) -> str:
-    """`[0] `: in front of each line of a rank's output."""
+    """Return the prefix of each line of a rank's output: `[0] `."""
     text = f"[{rank:>{width}}] "
     return f"\033[{_COLORS[rank % len(_COLORS)]}m{text}\033[0m" if colored else text
 
 
 class RunView:
-    """Shows the events of a run; where stdout has a document each is a JSON line on stderr."""
+    """Prints the events of a run; with `--json`, each is a JSON line on stderr."""
 
     def __init__(self, plan: "LaunchPlan", out: "Out") -> None:
         from engine.lines import WholeLines
@@ -41,7 +41,7 @@ class RunView:
         self._proofs: dict[str, list[str]] = {}
 
     def event(self, event: "Event") -> None:
-        """The event is shown."""
+        """Print the event."""
         self._tables.feed(event)
         if self._out.as_json:
             if not self._out.is_quiet:
@@ -55,14 +55,14 @@ class RunView:
         elif event.kind == "output_judged":
             self._out.say(f"-- {event.level}: {event.text}")
         elif event.kind in ("evidence", "table_written"):
-            pass  # `end` says where it is, and shows the table
+            pass  # `end` prints the evidence's folder and the table
         elif event.kind == "node_interrupted":
             self._out.say(f"-- {interruption(event, self._name(event.rank))}")
         else:
             if event.kind == "run_finished":
                 self._show(self._lines.rest())
-                self._tell_proofs()
-            self._out.note(f"-- {told(event)}")
+                self._print_proofs()
+            self._out.note(f"-- {event_text(event)}")
 
     def _show(self, lines: "Sequence[Output]") -> None:
         for line in lines:
@@ -71,7 +71,7 @@ class RunView:
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
         """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.
 
-        Where stdout has a document nothing is shown, see `end_json`.
+        With `--json` it prints nothing, see `end_json`.
         """
         from cli.tables import table_lines
 
@@ -89,7 +89,7 @@ class RunView:
         return self._plan.nodes[rank].name
 
     def _rank_started(self, event: "RankStarted") -> None:
-        """One line when all ranks of a launcher are there; nccl-tests has one launcher a test."""
+        """Print one line when all ranks of a launcher run; nccl-tests has one launcher per test."""
         from nodes.names import fold
 
         self._ranks[event.process] = event.rank
@@ -100,7 +100,7 @@ class RunView:
             self._ranks.clear()
 
     def _network_seen(self, event: "NetworkSeen") -> None:
-        """What fails or may fail the run at once; proofs when there is one of every node."""
+        """Print errors and warnings at once, and a proof when every node has it."""
         if event.level != "proof":
             self._out.say(f"-- network {event.level}: {event.text}")
             return
@@ -108,9 +108,9 @@ class RunView:
         text = event.text.removeprefix(name)
         self._proofs.setdefault(text, []).append(name)
         if len(self._proofs[text]) == len(self._plan.nodes):
-            self._tell_proofs(text)
+            self._print_proofs(text)
 
-    def _tell_proofs(self, *texts: str) -> None:
+    def _print_proofs(self, *texts: str) -> None:
         from nodes.names import fold
 
         for text in texts or tuple(self._proofs):
@@ -119,8 +119,10 @@ class RunView:
     def end_json(
         self, result: "RunResult", cost_usd: float | None, evidence: "Path | None"
     ) -> None:
-        """Print result, tables, what the fleet cost if it is gone, and the folder with evidence of
-        lost nodes if there is any, as one JSON document on stdout.
+        """Print the result as one JSON document on stdout.
+
+        It has the tables, the cost of a removed cluster, and the folder with evidence of lost
+        nodes if there is any.
         """
         value = result.model_dump(mode="json")
         value["tables"] = [table.model_dump(mode="json") for table in self._tables.tables]
@@ -130,7 +132,7 @@ class RunView:
 
 
 def verdict(result: "RunResult") -> list[str]:
-    """How the run ended; for a failure who failed first, and its last lines."""
+    """Return how the run ended; of a failure also the first failed rank and its last lines."""
     took = f"{(result.ended - result.started).total_seconds():.1f}s"
     head = f"Run {result.run_id}: {result.status} in {took}, exit code {result.exit_code}"
     warnings = [f"Warning: {text}" for text in result.warnings]
@@ -144,7 +146,7 @@ def verdict(result: "RunResult") -> list[str]:
 
 
 def interruption(event: "NodeInterrupted", name: str) -> str:
-    """AWS's notice in one line: which node, what, when, and what it means for the run."""
+    """Return AWS's notice as one line: the node, the action, its time, and its effect."""
     try:
         end = datetime.fromisoformat(event.at)
     except ValueError:
@@ -158,8 +160,8 @@ def interruption(event: "NodeInterrupted", name: str) -> str:
     )
 
 
-def told(event: "Event") -> str:
-    """The event in words; output speaks for itself."""
+def event_text(event: "Event") -> str:
+    """Return the event in words."""
     match event.kind:
         case "run_started":
             text = f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"

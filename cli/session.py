@@ -1,4 +1,4 @@
-"""What a command acts on: AWS, or a lab of this machine."""
+"""The target of a command: AWS, or a lab of this machine."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Session:
-    """The target that a command's options mean. `lab` is None where that is AWS."""
+    """The target that a command's options choose. `lab` is None for AWS."""
 
     lab: "Places | None" = None
     region: str | None = None
@@ -25,20 +25,20 @@ class Session:
 
     @property
     def state(self) -> Path:
-        """The folder with what gpuctl remembers of this target, also of a lab that is down."""
+        """Return the folder with gpuctl's records of this target, also of a lab that is down."""
         return self.lab.state if self.lab else state_home() / "aws"
 
     @property
     def chosen_lab(self) -> "Places":
-        """The lab that `gpuctl lab` concerns: the named one, else the default one."""
+        """Return the lab that `gpuctl lab` acts on: the named one, else the default one."""
         from lab.places import DEFAULT, Places
 
         return self.lab or Places(DEFAULT)
 
     def target(self, region: str | None = None) -> "Target":
-        """The target to act on; InputError when no region is known, LabError for a lab down.
+        """Return the target; InputError when no region is known, LabError for a lab that is down.
 
-        `region` is the cluster file's; the flag goes before it, the environment after it.
+        `region` is that of the cluster file. The option overrides it; it overrides the environment.
         """
         from dataclasses import replace
 
@@ -46,7 +46,7 @@ class Session:
         return replace(target, session_proxy=self._session_proxy(target.region))
 
     def _session_proxy(self, region: str) -> tuple[str, ...]:
-        """How this very gpuctl is called for a connection in the region."""
+        """Return the command with which ssh calls this gpuctl for a connection in the region."""
         import sys
 
         door = Path(__file__).parent.parent / "gpuctl.py"
@@ -76,21 +76,21 @@ class Session:
         return Target("aws", chosen, self.state, environment=environment, backend=self.backend)
 
     def ensure_lab(self, view: "ProgressView") -> None:
-        """With --lab the lab is up; without it nothing happens."""
+        """Start the lab if it is down; do nothing on AWS."""
         if self.lab:
             from lab.lifecycle import start
 
             start(self.lab, view.report)
 
     def ensure_image(self, ami: str, region: str, view: "ProgressView") -> None:
-        """With --lab the machines of the AMI can boot; without it nothing happens."""
+        """Make the AMI's image in the lab if there is none; do nothing on AWS."""
         if self.lab:
             from lab.lifecycle import ensure_image
 
             ensure_image(ami, region, view.report)
 
     def is_lab_down(self) -> bool:
-        """Whether the target is a lab that does not run: then nothing exists there."""
+        """Return whether the target is a lab that does not run, so that nothing exists there."""
         if not self.lab:
             return False
         from lab.lifecycle import status
@@ -98,15 +98,15 @@ class Session:
         return not status(self.lab).up
 
     def remembered(self) -> "Target":
-        """A target for reading what this machine remembers; nothing is asked of any API by it."""
+        """Return a target to read this machine's records; it calls no API."""
         from config.target import Target
 
         return Target("lab" if self.lab else "aws", self.region or "us-east-1", self.state)
 
     def cluster_target(self, name: str) -> "Target":
-        """The target of a cluster, in the region of its record where there is one.
+        """Return the target of a cluster, in the region of its record if there is one.
 
-        Raises InputError when the lab that it would be in is down.
+        InputError when the target is a lab that is down.
         """
         from provision.records.record import read
 
@@ -115,7 +115,7 @@ class Session:
         return self.target(record.region if record else None)
 
     def require_lab(self) -> None:
-        """Raises InputError where the lab is asked for and down: no cluster exists in it."""
+        """Raise InputError when the target is a lab that is down: no cluster exists in it."""
         if self.lab and self.is_lab_down():
             options = " ".join(self.lab.options)
             raise InputError(

@@ -1,4 +1,4 @@
-"""`gpuctl status`: what exists, whatever happened to the commands that made it."""
+"""`gpuctl status`: the clusters that exist, also those of interrupted commands."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
@@ -52,7 +52,7 @@ def status(
 
 
 def lines(cluster: "ClusterStatus") -> list[str]:
-    """One cluster as text."""
+    """Return the lines about one cluster."""
     from cli.terminal import money
 
     rate = "" if cluster.hourly_usd is None else f", {money(cluster.hourly_usd)} per hour"
@@ -64,6 +64,6 @@ def lines(cluster: "ClusterStatus") -> list[str]:
         text.append(f"  {node.name:<8} {node.state:<14} {where}")
     if cluster.others:
         kinds = Counter(other.rpartition(" ")[0] for other in cluster.others)
-        text.append("  beside them: " + ", ".join(f"{n} x {kind}" for kind, n in kinds.items()))
+        text.append("  other resources: " + ", ".join(f"{n} x {kind}" for kind, n in kinds.items()))
     text += [f"  ! {problem}" for problem in cluster.problems]
     return text

@@ -1,4 +1,4 @@
-"""`gpuctl stop RUN`: the run is over on every node."""
+"""`gpuctl stop RUN`: stop the run on every node."""
 
 import typer
 
@@ -30,7 +30,7 @@ def stop(context: typer.Context, run: RunArgument) -> None:
     inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
     result = asyncio.run(stop_run(entry.run_id, inventory, runs))
     if entry.on_stop == "destroy":
-        from cli.run import destroy, tell
+        from cli.run import destroy, report_teardown
 
-        tell(destroy(here, entry.run_id, inventory, out), out)
+        report_teardown(destroy(here, entry.run_id, inventory, out), out)
     out.show(result.model_dump(mode="json"), verdict(result))

@@ -1,4 +1,4 @@
-"""nccl-tests' tables as text: both halves of every row, and what is known of the table."""
+"""nccl-tests' tables as text: both halves of every row, with title and footer."""
 
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
-    """The table that `node` printed: what it is, its rows, and its footer."""
+    """Return the lines of the table that `node` printed: title, rows and footer."""
     halves = [half for row in table.rows for half in (row.out_of_place, row.in_place)]
     differences = any(half is not None and half.error is not None for half in halves)
     bandwidths = ("algbw\nGB/s", "busbw\nGB/s", "error" if differences else "wrong")
@@ -28,7 +28,7 @@ def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
 
 
 def transport_lines(findings: "Iterable[KeptFinding]", names: "list[str]") -> list[str]:
-    """What NCCL's lines showed of the network, nodes folded; and what else output showed."""
+    """Return the transport that NCCL's lines showed, with folded nodes; and other findings."""
     from nodes.names import fold
 
     of_text: dict[str, list[str]] = {}
@@ -72,7 +72,7 @@ def _footer(facts: "Facts") -> list[str]:
 
 
 def _half(half: "Timing | None", is_checked: bool) -> tuple[str, ...]:
-    """Time, both bandwidths, and wrong values."""
+    """Return the cells of time, both bandwidths and wrong values."""
     if half is None:
         return ("-",) * 4
     if half.error is not None and is_checked:

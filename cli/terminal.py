@@ -68,19 +68,19 @@ def table(
 
 
 def money(amount: float | None) -> str:
-    """`$43.92`, or `unknown`."""
+    """Return `$43.92`, or `unknown`."""
     return "unknown" if amount is None else f"${amount:,.2f}"
 
 
 def price(amount: float | None) -> str:
-    """The price of an hour of something: as `money`, but `$0.045` for what costs cents."""
+    """Return a price per hour like `money`, but with more digits for cents: `$0.045`."""
     if amount is None or amount >= 1:
         return money(amount)
     return f"${amount:.3f}"
 
 
 def size(amount: int) -> str:
-    """Bytes as `12 KiB`, `3.4 MiB`, `10.0 GiB`."""
+    """Return bytes as `12 KiB`, `3.4 MiB`, `10.0 GiB`."""
     if amount < 1 << 20:
         return f"{-(-amount >> 10)} KiB"
     unit, name = (1 << 30, "GiB") if amount >= 1 << 30 else (1 << 20, "MiB")
@@ -88,7 +88,7 @@ def size(amount: int) -> str:
 
 
 def elapsed(seconds: float) -> str:
-    """`1m 05s`, `12s`, `2h 03m`."""
+    """Return seconds as `1m 05s`, `12s`, `2h 03m`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -1,4 +1,4 @@
-"""`gpuctl up FILE`: the cluster of the file exists and is ready for a run."""
+"""`gpuctl up FILE`: create or change the cluster until it is ready for a run."""
 
 from typing import TYPE_CHECKING
 

@@ -56,6 +56,6 @@ def validate(
 
 
 def report_warnings(found: "Iterable[Diagnostic]", out: "Output") -> None:
-    """Print on stderr what is odd about a file that is valid, one line each."""
+    """Print the warnings about a valid file on stderr, one line each."""
     for diagnostic in found:
         out.complain(str(diagnostic))

@@ -46,9 +46,9 @@ _TAKES = {
 def ensure_image(flavour: Flavour, report: Reporter) -> Path:
     """Return the root file system of the flavour; make it when it is not in the cache.
 
-    The folder exists only when the image is complete. Progress has stage `image`, subject the flavour (the flavour
-    that it is based on is made first). LabError when it cannot be made. Images of former recipes
-    are gone after a build.
+    The folder exists only when the image is complete. The flavour that it is based on is made
+    first. Progress has stage `image` and the flavour as its subject. LabError when it cannot be
+    made. A build removes images of former recipes.
     """
     path = image_path(flavour)
     if path.is_dir():

@@ -196,7 +196,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("cli.down.remove", remove)
     monkeypatch.setattr("engine.session.prevent_power_off", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr("cli.run._note_cost", lambda *_: None)
+    monkeypatch.setattr("cli.run._record_cost", lambda *_: None)
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
     monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)
     return names
@@ -285,7 +285,7 @@ def test_a_removal_that_fails_is_told_behind_the_result(
     assert isinstance(done.exception, CloudError)
     assert str(done.exception) == (
         "AWS still has VPC vpc-1; repeat `gpuctl down demo` later; its nodes power off by"
-        " themselves within 3 minutes, what is beside them bills on"
+        " themselves within 3 minutes, other resources bill on"
     )
 
 
