@@ -47,6 +47,7 @@ lint: test-tools install
 	@$(RUN)/lint-imports --no-cache
 	@scripts/lint-shell
 	@$(RUN)/python scripts/lint-prose
+	@$(RUN)/python scripts/lint-functions
 
 # Generated pages: the CLI reference, the file references, the tables of diagnostics, modes, presets.
 docs: install
