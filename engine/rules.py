@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from config.errors import InputError
 from config.run.run_file import Mpirun, Run
 from engine.modes.job import Variables, node_range
-from engine.network.presets import Preset, misfit_reason, unprovable_reason
+from engine.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
 from nodes.inventory import Inventory, Node
 from nodes.names import fold
 
@@ -94,7 +94,7 @@ def _ranks_have_gpus(situation: Situation) -> Iterator[Violation]:
 
 def _preset_fits(situation: Situation) -> Iterator[Violation]:
     network = situation.run.network
-    reason = None if network == "auto" else misfit_reason(network, situation.nodes)
+    reason = None if network == "auto" else misfit_reason(PRESETS[network], situation.nodes)
     if reason:
         yield Violation(
             f"network {network} does not fit: {reason}",

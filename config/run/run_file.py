@@ -15,7 +15,8 @@ from config.run.env import NAME_FORM, Env, Secret
 RunType = Literal[
     "task", "mpi", "nccl-tests", "ddp", "torchrun", "horovod", "deepspeed", "ps-worker", "ray"
 ]
-NetworkName = Literal["auto", "efa", "infiniband", "roce", "hcc", "tcp", "none"]
+PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
+NetworkName = Literal["auto", PresetName]
 Collective = Literal[
     "all_reduce",
     "all_gather",

@@ -2,15 +2,9 @@
 
 from collections.abc import Iterator
 
-from engine.network.settings import BAD_SETTINGS, HCAS, INTERFACE, SETTINGS
-
-_TITLES = {
-    "efa": "EFA",
-    "infiniband": "InfiniBand",
-    "roce": "RoCE",
-    "hcc": "TI-ONE's HCC",
-    "tcp": "only sockets",
-}
+from config.run.run_file import PresetName
+from engine.network.presets import PRESETS
+from engine.network.settings import HCAS, INTERFACE, BadSetting
 
 
 def presets_reference() -> str:
@@ -19,11 +13,13 @@ def presets_reference() -> str:
 
 
 def _presets() -> Iterator[str]:
-    for name, title in _TITLES.items():
-        yield f"## `network: {name}`: {title}\n"
+    for preset in PRESETS.values():
+        if not preset.settings:
+            continue
+        yield f"## `network: {preset.name}`: {preset.title}\n"
         yield "| variable | value | why | versions | source |"
         yield "| --- | --- | --- | --- | --- |"
-        for one in SETTINGS[name]:
+        for one in preset.settings:
             where = f"; only on {', '.join(one.families)}" if one.families else ""
             value = one.value if one.value in (HCAS, INTERFACE) else f"`{one.value}`"
             why = f"{one.reason}{where} | {one.versions} | {one.source}"
@@ -35,7 +31,16 @@ def _unwise() -> Iterator[str]:
     yield "## Variables that cause a warning\n"
     yield "| variable | with | it | instead | source |"
     yield "| --- | --- | --- | --- | --- |"
-    for one in BAD_SETTINGS:
+    for one, names in _presets_of_unwise().items():
         values = ", ".join(f"`{value}`" for value in one.values)
         name = f"`{one.name}`" + (f" = {values}" if values else "")
-        yield f"| {name} | {', '.join(one.presets)} | {one.why} | {one.instead} | {one.source} |"
+        yield f"| {name} | {', '.join(names)} | {one.why} | {one.instead} | {one.source} |"
+
+
+def _presets_of_unwise() -> dict[BadSetting, list[PresetName]]:
+    """Return each variable with the presets that warn of it."""
+    found: dict[BadSetting, list[PresetName]] = {}
+    for preset in PRESETS.values():
+        for one in preset.unwise:
+            found.setdefault(one, []).append(preset.name)
+    return found

@@ -1,54 +1,114 @@
 """Network presets: which one a run gets, its variables, and the transport that it promises."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from config.catalogue.instance_types import catalogue
-from config.run.run_file import Run
-from engine.network.promise import NetworkPlan
-from engine.network.settings import BAD_SETTINGS, HCAS, INTERFACE, SETTINGS, Setting
+from config.run.run_file import PresetName, Run
+from engine.network import settings
+from engine.network.promise import NetworkPlan, Transport
+from engine.network.settings import HCAS, INTERFACE, BadSetting, Setting
 from nodes.inventory import Inventory, Node
 
-PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
 
-HCC_GPUS = 8
-HCC_DEVICE = "mlx5_bond"
-"""TI-ONE uses its preset for jobs with 2 nodes or more with 8 whole GPUs each (its documentation,
-2026-11-20). The device's name is the value of its NCCL_IB_HCA."""
+@dataclass(frozen=True)
+class NodeNeeds:
+    """What the nodes of a run need for a preset. A device is an EFA interface without a `layer`."""
+
+    device: str
+    layer: Literal["InfiniBand", "Ethernet", ""] = ""
+    prefix: str = ""
+    nodes: int = 1
+    gpus: int = 0
+
+    def devices(self, node: Node) -> tuple[str, ...]:
+        """Return the node's RDMA devices of this link layer and prefix."""
+        pairs = (hca.partition(":") for hca in node.hcas)
+        return tuple(
+            device
+            for device, _, layer in pairs
+            if layer == self.layer and device.startswith(self.prefix)
+        )
+
+    def is_in(self, node: Node) -> bool:
+        """Return whether the node has such a device."""
+        return bool(self.devices(node)) if self.layer else node.efa > 0
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A preset. `promises` is the transport that NCCL's lines must prove, empty for none."""
+    """A network preset. `title` names it in docs/rdma.md.
+
+    `promises` is the transport that NCCL's lines must prove, empty for none. `unwise` are variables
+    that cause a warning if a user sets them. `needs` is None if the preset fits all nodes.
+    """
 
     name: PresetName
-    promises: Literal["efa", "infiniband", "roce", ""]
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """The preset's variables, with reasons and sources."""
-        return SETTINGS[self.name]
+    title: str
+    promises: Transport | Literal[""]
+    settings: tuple[Setting, ...]
+    unwise: tuple[BadSetting, ...]
+    needs: NodeNeeds | None = None
 
     def environment(self, nodes: Sequence[Node], instance_type: str) -> dict[str, str]:
         """Return the variables of every process, the same on all `nodes`."""
         found = {
-            one.name: _value(one, self.name, nodes)
+            one.name: _value(one, self.needs, nodes)
             for one in self.settings
             if not one.families or instance_type.partition(".")[0] in one.families
         }
         return {name: value for name, value in found.items() if value}
 
 
-PRESETS: Mapping[PresetName, Preset] = {
-    "efa": Preset("efa", "efa"),
-    "infiniband": Preset("infiniband", "infiniband"),
-    "roce": Preset("roce", "roce"),
-    "hcc": Preset("hcc", "roce"),
-    "tcp": Preset("tcp", ""),
-    "none": Preset("none", ""),
-}
-"""The presets by name."""
+_RDMA_UNWISE = (*settings.ANY_UNWISE, *settings.RDMA_UNWISE)
+
+_ALL = (
+    Preset(
+        name="efa",
+        title="EFA",
+        promises="efa",
+        settings=settings.EFA_SETTINGS,
+        unwise=(*_RDMA_UNWISE, *settings.OBSOLETE, *settings.EFA_UNWISE),
+        needs=NodeNeeds("EFA interface"),
+    ),
+    # TI-ONE uses its preset for jobs with 2 nodes or more with 8 whole GPUs each (documentation of
+    # TI-ONE, 2026-11-20). The device's name is the value of its NCCL_IB_HCA.
+    Preset(
+        name="hcc",
+        title="TI-ONE's HCC",
+        promises="roce",
+        settings=settings.HCC_SETTINGS,
+        unwise=(*_RDMA_UNWISE, *settings.VERBS_UNWISE),
+        needs=NodeNeeds("device mlx5_bond_*", "Ethernet", "mlx5_bond", nodes=2, gpus=8),
+    ),
+    Preset(
+        name="infiniband",
+        title="InfiniBand",
+        promises="infiniband",
+        settings=settings.VERBS_SETTINGS,
+        unwise=(*_RDMA_UNWISE, *settings.OBSOLETE, *settings.VERBS_UNWISE),
+        needs=NodeNeeds("InfiniBand device", "InfiniBand"),
+    ),
+    Preset(
+        name="roce",
+        title="RoCE",
+        promises="roce",
+        settings=settings.VERBS_SETTINGS,
+        unwise=(
+            *_RDMA_UNWISE,
+            *settings.OBSOLETE,
+            *settings.VERBS_UNWISE,
+            *settings.ROCE_UNWISE,
+        ),
+        needs=NodeNeeds("RoCE device", "Ethernet"),
+    ),
+    Preset("tcp", "only sockets", "", settings.SOCKET_SETTINGS, settings.ANY_UNWISE),
+    Preset("none", "no variables", "", (), settings.ANY_UNWISE),
+)
+
+PRESETS: Mapping[PresetName, Preset] = {preset.name: preset for preset in _ALL}
+"""The presets by name. `network: auto` takes the first one in this order that fits the nodes."""
 
 
 def choose_preset(run: Run, nodes: Sequence[Node]) -> Preset:
@@ -61,36 +121,33 @@ def choose_preset(run: Run, nodes: Sequence[Node]) -> Preset:
         return PRESETS[run.network]
     if not all(_is_examined(node) for node in nodes):
         return PRESETS["none"]
-    order: tuple[PresetName, ...] = ("efa", "hcc", "infiniband", "roce")
-    return PRESETS[next((name for name in order if misfit_reason(name, nodes) is None), "tcp")]
+    return next(preset for preset in PRESETS.values() if misfit_reason(preset, nodes) is None)
 
 
-def misfit_reason(preset: str, nodes: Sequence[Node]) -> str | None:
+def misfit_reason(preset: Preset, nodes: Sequence[Node]) -> str | None:
     """Return why the preset does not fit these nodes; None if it fits.
 
-    Any preset fits nodes with unknown hardware.
+    Nodes with unknown hardware have any device.
     """
-    if preset == "hcc":
-        if len(nodes) < 2:
-            return "it is for 2 nodes or more, the run has 1"
-        small = next((node for node in nodes if node.gpus < HCC_GPUS), None)
-        if small is not None:
-            return f"it is for nodes with {HCC_GPUS} GPUs, {small.name} has {small.gpus}"
-    if preset not in _NEEDS:
+    needs = preset.needs
+    if needs is None:
         return None
-    has, needed = _NEEDS[preset]
-    lacking = next((node for node in nodes if _is_examined(node) and not has(node)), None)
-    return None if lacking is None else f"{lacking.name} has no {needed}"
+    if len(nodes) < needs.nodes:
+        return f"it is for {needs.nodes} nodes or more, the run has {len(nodes)}"
+    small = next((node for node in nodes if node.gpus < needs.gpus), None)
+    if small is not None:
+        return f"it is for nodes with {needs.gpus} GPUs, {small.name} has {small.gpus}"
+    examined = (node for node in nodes if _is_examined(node))
+    lacking = next((node for node in examined if not needs.is_in(node)), None)
+    return None if lacking is None else f"{lacking.name} has no {needs.device}"
 
 
 def warnings(preset: Preset, environment: Mapping[str, object]) -> tuple[str, ...]:
     """Return a line per variable of the user that is obsolete, harmful or hides the proof."""
     return tuple(
         f"env {one.name} {one.why}; {one.instead}"
-        for one in BAD_SETTINGS
-        if preset.name in one.presets
-        and one.name in environment
-        and (not one.values or environment[one.name] in one.values)
+        for one in preset.unwise
+        if one.name in environment and (not one.values or environment[one.name] in one.values)
     )
 
 
@@ -134,33 +191,12 @@ def _is_examined(node: Node) -> bool:
     return bool(node.software or node.efa or node.hcas)
 
 
-def _has(layer: str, name: str = "") -> Callable[[Node], bool]:
-    return lambda node: bool(_devices(node, layer, name))
-
-
-def _devices(node: Node, layer: str, name: str = "") -> tuple[str, ...]:
-    """Return the node's RDMA devices of a link layer whose names begin with `name`."""
-    pairs = (hca.partition(":") for hca in node.hcas)
-    return tuple(device for device, _, of in pairs if of == layer and device.startswith(name))
-
-
-_LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
-
-_NEEDS: Mapping[str, tuple[Callable[[Node], bool], str]] = {
-    "efa": (lambda node: node.efa > 0, "EFA interface"),
-    "infiniband": (_has("InfiniBand"), "InfiniBand device"),
-    "roce": (_has("Ethernet"), "RoCE device"),
-    "hcc": (_has("Ethernet", HCC_DEVICE), f"device {HCC_DEVICE}_*"),
-}
-"""The hardware that a node needs for a preset: a check, and its name."""
-
-
-def _value(setting: Setting, preset: PresetName, nodes: Sequence[Node]) -> str:
+def _value(setting: Setting, needs: NodeNeeds | None, nodes: Sequence[Node]) -> str:
     """Return the setting's value on these nodes; empty if the setting does not apply."""
     if setting.value == INTERFACE:
         return _common(node.interface for node in nodes)
     if setting.value == HCAS:
-        devices = _common(",".join(_devices(node, _LAYERS[preset])) for node in nodes)
+        devices = _common(",".join(needs.devices(node)) for node in nodes) if needs else ""
         return f"={devices}" if devices else ""
     return setting.value
 

@@ -3,6 +3,10 @@
 from typing import Literal
 
 from config.models import Value
+from config.run.run_file import PresetName
+
+Transport = Literal["efa", "infiniband", "roce"]
+"""What NCCL's lines can prove: `engine/agent/proof.py` has the lines of each."""
 
 
 class NetworkPlan(Value):
@@ -14,8 +18,8 @@ class NetworkPlan(Value):
     file, by default `auto`.
     """
 
-    preset: Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"] = "none"
-    promises: Literal["efa", "infiniband", "roce", ""] = ""
+    preset: PresetName = "none"
+    promises: Transport | Literal[""] = ""
     interfaces: int = 0
     gpudirect: bool = False
     verify: Literal["auto", "off", "warn", "require"] = "auto"

@@ -1,9 +1,9 @@
-"""The variables of each network preset as data, and variables that users should not set.
+"""Variables that network presets set, and variables that users should not set, in groups.
 
-Each has its reason, versions and source. docs/rdma.md has the same tables.
+Each has its reason, versions and source. `engine/network/presets.py` says which preset has which
+group.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 EFA_TABLE = "aws-ofi-nccl, doc/efa-env-var.md, 2026-11-20"
@@ -36,16 +36,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class BadSetting:
-    """A variable that is obsolete or harmful with the `presets`.
-
-    `values` are the harmful values; empty for any value.
-    """
+    """A variable that is obsolete or harmful. `values` are the harmful values; empty for any."""
 
     name: str
     why: str
     instead: str
     source: str
-    presets: tuple[str, ...]
     values: tuple[str, ...] = ()
 
 
@@ -70,7 +66,7 @@ _HCA = Setting(
     ANY, NCCL_DOCS,
 )  # fmt: skip
 
-_TI_ONE_SETTINGS = tuple(
+HCC_SETTINGS = tuple(
     Setting(name, value, reason, versions, TI_ONE)
     for name, value, reason, versions in (
         ("NCCL_IB_GID_INDEX", "3", "the GID of RoCE v2 over IPv4 there", ANY),
@@ -98,88 +94,121 @@ _TI_ONE_SETTINGS = tuple(
 """The values are TI-ONE's. The reasons are the variables' meanings in NCCL's user guide, or from
 memory if they are not in it."""
 
-SETTINGS: Mapping[str, tuple[Setting, ...]] = {
-    "efa": (
-        _LINES,
-        _SOCKETS,
-        _GLOO,
-        Setting(
-            "FI_EFA_USE_HUGE_PAGE", "0",
-            "fork() of a process with huge pages fails with ENOMEM (PyTorch's data loaders)",
-            "libfabric with EFA, all", CHEATSHEET,
-        ),
-        Setting(
-            "NCCL_SHM_USE_CUDA_MEMCPY", "1",
-            "transfers between GPUs of one node through the host's memory are twice as fast",
-            "NCCL 2.12 and later (from memory)", EFA_TABLE, ("g5", "g6"),
-        ),
-        Setting(
-            "NCCL_MNNVL_ENABLE", "1", "GPUs of one UltraServer reach each other by NVLink",
-            "NCCL 2.21 and later (from memory)",
-            "awsome-distributed-ai, its manifest for GB200, 2026-11-20", ("p6e-gb200",),
-        ),
-        Setting(
-            "NCCL_NVLS_ENABLE", "1", "reductions are done in the NVLink switch",
-            "NCCL 2.18.5 and later", "awsome-distributed-ai, its manifest for GB200, 2026-11-20",
-            ("p6e-gb200",),
-        ),
+EFA_SETTINGS = (
+    _LINES,
+    _SOCKETS,
+    _GLOO,
+    Setting(
+        "FI_EFA_USE_HUGE_PAGE", "0",
+        "fork() of a process with huge pages fails with ENOMEM (PyTorch's data loaders)",
+        "libfabric with EFA, all", CHEATSHEET,
     ),
-    "infiniband": (
-        _LINES,
-        _SOCKETS,
-        _GLOO,
-        _HCA,
+    Setting(
+        "NCCL_SHM_USE_CUDA_MEMCPY", "1",
+        "transfers between GPUs of one node through the host's memory are twice as fast",
+        "NCCL 2.12 and later (from memory)", EFA_TABLE, ("g5", "g6"),
     ),
-    "roce": (
-        _LINES,
-        _SOCKETS,
-        _GLOO,
-        _HCA,
+    Setting(
+        "NCCL_MNNVL_ENABLE", "1", "GPUs of one UltraServer reach each other by NVLink",
+        "NCCL 2.21 and later (from memory)",
+        "awsome-distributed-ai, its manifest for GB200, 2026-11-20", ("p6e-gb200",),
     ),
-    "hcc": _TI_ONE_SETTINGS,
-    "tcp": (
-        Setting(
-            "NCCL_NET", "Socket", "NCCL uses sockets even if the node has a faster network",
-            ANY, NCCL_DOCS,
-        ),
-        _SOCKETS,
-        _GLOO,
+    Setting(
+        "NCCL_NVLS_ENABLE", "1", "reductions are done in the NVLink switch",
+        "NCCL 2.18.5 and later", "awsome-distributed-ai, its manifest for GB200, 2026-11-20",
+        ("p6e-gb200",),
     ),
-    "none": (),
-}  # fmt: skip
-"""The variables of each preset."""
+)  # fmt: skip
 
-_RDMA = ("efa", "infiniband", "roce", "hcc")
+VERBS_SETTINGS = (_LINES, _SOCKETS, _GLOO, _HCA)
+"""The variables of InfiniBand and RoCE."""
 
-BAD_SETTINGS: tuple[BadSetting, ...] = (
+SOCKET_SETTINGS = (
+    Setting(
+        "NCCL_NET", "Socket", "NCCL uses sockets even if the node has a faster network",
+        ANY, NCCL_DOCS,
+    ),
+    _SOCKETS,
+    _GLOO,
+)  # fmt: skip
+
+ANY_UNWISE = (
+    BadSetting(
+        "NCCL_P2P_DISABLE", "disables NVLink between the GPUs of a node", "leave it out",
+        NCCL_DOCS, ("1",),
+    ),
+)  # fmt: skip
+"""Variables that harm with every preset."""
+
+RDMA_UNWISE = (
+    BadSetting(
+        "NCCL_NET", "makes NCCL use sockets", "leave it out, or set `network: tcp`",
+        NCCL_DOCS, ("Socket",),
+    ),
+    BadSetting(
+        "NCCL_DEBUG", "suppresses the lines that prove RDMA",
+        "leave it out, or set `verify: off`", NCCL_DOCS, ("WARN", "VERSION"),
+    ),
+    BadSetting(
+        "NCCL_DEBUG_FILE", "writes the lines that prove RDMA into a file",
+        "leave it out, or set `verify: off`", NCCL_DOCS,
+    ),
+)  # fmt: skip
+"""Variables that harm with every preset that promises RDMA."""
+
+OBSOLETE = (
+    BadSetting(
+        "NCCL_IB_CUDA_SUPPORT", "was replaced by NCCL_NET_GDR_LEVEL in NCCL 2.4 (from memory)",
+        "leave it out", NCCL_DOCS,
+    ),
+    BadSetting(
+        "NCCL_LL_THRESHOLD", "is ignored since NCCL 2.5 (from memory)", "leave it out", NCCL_DOCS,
+    ),
+)  # fmt: skip
+"""Variables of earlier versions of NCCL, which TI-ONE still sets."""
+
+VERBS_UNWISE = (
+    BadSetting(
+        "NCCL_IB_DISABLE", "makes NCCL fall back to sockets", "leave it out, or set `network: tcp`",
+        NCCL_DOCS, ("1",),
+    ),
+)  # fmt: skip
+
+ROCE_UNWISE = (
+    BadSetting(
+        "NCCL_IB_GID_INDEX", "is not needed since NCCL 2.21, which finds it on each node",
+        "leave it out unless NCCL is older", NCCL_DOCS,
+    ),
+)  # fmt: skip
+
+EFA_UNWISE = (
     BadSetting(
         "FI_EFA_USE_DEVICE_RDMA", "is obsolete since aws-ofi-nccl 1.7 and libfabric 1.18",
-        "leave it out", EFA_TABLE, ("efa",),
+        "leave it out", EFA_TABLE,
     ),
     BadSetting(
         "FI_EFA_FORK_SAFE", "is obsolete: aws-ofi-nccl sets it if necessary",
-        "leave it out", EFA_TABLE, ("efa",),
+        "leave it out", EFA_TABLE,
     ),
     BadSetting(
         "RDMAV_FORK_SAFE", "must not be set with EFA",
         "leave it out; the preset sets FI_EFA_USE_HUGE_PAGE=0 against ENOMEM in fork()",
-        CHEATSHEET, ("efa",),
+        CHEATSHEET,
     ),
     BadSetting(
         "FI_EFA_SET_CUDA_SYNC_MEMOPS", "is obsolete since EFA's installer 1.29.1",
-        "leave it out", EFA_TABLE, ("efa",),
+        "leave it out", EFA_TABLE,
     ),
     BadSetting(
         "FI_EFA_ENABLE_SHM_TRANSFER", "changes nothing for NCCL", "leave it out", EFA_TABLE,
-        ("efa",),
     ),
     BadSetting(
         "NCCL_PROTO", "was needed up to aws-ofi-nccl 1.5; now it disables faster protocols",
-        "leave it out", EFA_TABLE, ("efa",),
+        "leave it out", EFA_TABLE,
     ),
     *(
         BadSetting(name, "overrides the instance type's value, which aws-ofi-nccl sets",
-                   "leave it out", PLATFORM, ("efa",))
+                   "leave it out", PLATFORM)
         for name in (
             "NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE", "NCCL_NVLSTREE_MAX_CHUNKSIZE",
             "NCCL_NVLS_CHUNKSIZE", "NCCL_NET_FORCE_FLUSH", "NCCL_NETDEVS_POLICY", "NCCL_TOPO_FILE",
@@ -187,51 +216,17 @@ BAD_SETTINGS: tuple[BadSetting, ...] = (
         )
     ),
     *(
-        BadSetting(name, "tunes sockets, and wastes CPU time with EFA", "leave it out",
-                   EFA_TABLE, ("efa",))
+        BadSetting(name, "tunes sockets, and wastes CPU time with EFA", "leave it out", EFA_TABLE)
         for name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD", "NCCL_MIN_NCHANNELS")
     ),
     BadSetting(
-        "NCCL_IB_DISABLE", "makes NCCL fall back to sockets", "leave it out, or set `network: tcp`",
-        NCCL_DOCS, ("infiniband", "roce", "hcc"), ("1",),
-    ),
-    BadSetting(
-        "NCCL_NET", "makes NCCL use sockets", "leave it out, or set `network: tcp`",
-        NCCL_DOCS, _RDMA, ("Socket",),
-    ),
-    BadSetting(
         "NCCL_NET_PLUGIN", "prevents NCCL from loading the plugin for EFA",
-        "leave it out, or set `network: tcp`", NCCL_DOCS, ("efa",), ("none",),
-    ),
-    BadSetting(
-        "NCCL_P2P_DISABLE", "disables NVLink between the GPUs of a node", "leave it out",
-        NCCL_DOCS, (*_RDMA, "tcp", "none"), ("1",),
-    ),
-    BadSetting(
-        "NCCL_IB_CUDA_SUPPORT", "was replaced by NCCL_NET_GDR_LEVEL in NCCL 2.4 (from memory)",
-        "leave it out", NCCL_DOCS, ("efa", "infiniband", "roce"),
-    ),
-    BadSetting(
-        "NCCL_LL_THRESHOLD", "is ignored since NCCL 2.5 (from memory)", "leave it out",
-        NCCL_DOCS, ("efa", "infiniband", "roce"),
-    ),
-    BadSetting(
-        "NCCL_IB_GID_INDEX", "is not needed since NCCL 2.21, which finds it on each node",
-        "leave it out unless NCCL is older", NCCL_DOCS, ("roce",),
+        "leave it out, or set `network: tcp`", NCCL_DOCS, ("none",),
     ),
     *(
         BadSetting(name, "names an interface that EC2's instances do not have",
                    "leave it out: the preset sets it", "EC2 names them ens… or enp… (from memory)",
-                   ("efa",), ("eth0",))
+                   ("eth0",))
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
     ),
-    BadSetting(
-        "NCCL_DEBUG", "suppresses the lines that prove RDMA",
-        "leave it out, or set `verify: off`", NCCL_DOCS, _RDMA, ("WARN", "VERSION"),
-    ),
-    BadSetting(
-        "NCCL_DEBUG_FILE", "writes the lines that prove RDMA into a file",
-        "leave it out, or set `verify: off`", NCCL_DOCS, _RDMA,
-    ),
 )  # fmt: skip
-"""Variables that cause a warning if a user sets them."""

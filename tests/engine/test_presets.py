@@ -1,21 +1,23 @@
 """Network presets: which one a run gets, what it sets, promises and warns of."""
 
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from config.run.run_file import Mpi, NetworkName, Run, Task
+from config.file_reference import DOCS
+from config.run.run_file import Mpi, NetworkName, PresetName, Run, Task
+from engine.agent.proof import _NETWORKS, _TITLES
 from engine.network.presets import (
     PRESETS,
-    PresetName,
     choose_preset,
     misfit_reason,
     network_plan,
     unprovable_reason,
     warnings,
 )
-from engine.network.promise import NetworkPlan
-from engine.network.settings import BAD_SETTINGS, SETTINGS
+from engine.network.promise import NetworkPlan, Transport
 from nodes.inventory import Inventory, Node
 
 SOFTWARE = {"openmpi": "4.1.7"}
@@ -105,9 +107,9 @@ def test_a_preset_that_is_named_is_taken(preset: PresetName) -> None:
     ],
 )
 def test_a_preset_fits_its_hardware(
-    preset: str, nodes: tuple[Node, ...], reason: str | None
+    preset: PresetName, nodes: tuple[Node, ...], reason: str | None
 ) -> None:
-    assert misfit_reason(preset, nodes) == reason
+    assert misfit_reason(PRESETS[preset], nodes) == reason
 
 
 def test_the_environment_of_efa() -> None:
@@ -209,20 +211,34 @@ def test_the_users_variables_are_warned_of_where_they_do_harm() -> None:
 
 
 def test_no_preset_sets_what_is_warned_of() -> None:
-    for preset, settings in SETTINGS.items():
-        if preset != "hcc":  # TI-ONE's own values, as they are
-            environment = {one.name: one.value for one in settings}
-            assert warnings(PRESETS[preset], environment) == ()  # type: ignore[index]
+    for preset in PRESETS.values():
+        if preset.name != "hcc":  # TI-ONE's own values, as they are
+            environment = {one.name: one.value for one in preset.settings}
+            assert warnings(preset, environment) == ()
 
 
 def test_every_setting_and_warning_says_why_and_from_where() -> None:
-    assert set(SETTINGS) == set(PRESETS)
-    for settings in SETTINGS.values():
-        names = [one.name for one in settings]
+    for preset in PRESETS.values():
+        names = [one.name for one in preset.settings]
         assert len(set(names)) == len(names)
-        assert all(one.reason and one.versions and one.source for one in settings)
-    assert all(one.why and one.instead and one.source for one in BAD_SETTINGS)
-    assert {preset for one in BAD_SETTINGS for preset in one.presets} <= set(PRESETS)
+        assert all(one.reason and one.versions and one.source for one in preset.settings)
+        assert all(one.why and one.instead and one.source for one in preset.unwise)
+
+
+def test_every_name_of_a_run_file_has_one_record_and_its_place_in_the_documentation() -> None:
+    assert set(PRESETS) == set(get_args(PresetName))
+    page = (DOCS / "rdma.md").read_text()
+    rows = re.findall(
+        r"^\| `(\w+)` \| ", page.partition("## Presets")[2].partition("## Proof")[0], re.MULTILINE
+    )
+    assert rows == list(PRESETS)  # the order in which `auto` tries them
+    titles = re.findall(r"^## `network: (\w+)`: (.+)$", page, re.MULTILINE)
+    assert titles == [(p.name, p.title) for p in PRESETS.values() if p.settings]
+
+
+def test_every_transport_has_the_lines_that_prove_it() -> None:
+    promised = {preset.promises for preset in PRESETS.values()} - {""}
+    assert promised == set(get_args(Transport)) == set(_NETWORKS) == set(_TITLES)
 
 
 def test_an_mpi_run_gets_the_same_presets() -> None:
