@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter
+from engine.agent.container import CHOOSE_RUNTIME
 from engine.launch_plan import ImagePlan, LaunchPlan
 from nodes.fanout import fold_answers, on_each
 from nodes.inventory import Inventory, Node
@@ -25,16 +26,10 @@ _ON_THE_HOST = "use `--no-image` to run the job directly on the nodes"
 _STAGE = "pull"
 _ANSWER = "gpuctl: "
 
-# Docker if its daemon runs, else podman; engine/agent/container.py has the same rule.
-_RUNTIME = """\
-runtime=podman
-if [ -S /var/run/docker.sock ]; then runtime=docker; fi
-"""
-
 # Arguments: the qualified reference, the reference of the run file, the registry, the registry's
 # user. Stdin: the password. The login is in /run, which is in memory. The last line of output is
 # the answer to gpuctl; the lines before are the runtime's.
-_PULL = f"""{_RUNTIME}
+_PULL = f"""{CHOOSE_RUNTIME}
 say() {{ printf '{_ANSWER}%s\\n' "$*"; exit 0; }}
 inspect() {{
   for name in "$1" "$2"; do
@@ -219,7 +214,9 @@ async def _missing_parts(
 ) -> tuple[str, ...]:
     """Return what the run needs and the image lacks, of bash, python3 and EFA's libraries."""
     start = "run --rm --pull=never --network=none --user=0:0 --entrypoint=bash"
-    command = f"{_RUNTIME}$runtime {start} {shlex.quote(image.id)} -c {shlex.quote(_FIND_PARTS)}"
+    command = (
+        f"{CHOOSE_RUNTIME}$runtime {start} {shlex.quote(image.id)} -c {shlex.quote(_FIND_PARTS)}"
+    )
     done = await connections.run(node, command, timeout=CHECK_S)
     if done.exit_status == 127:
         return ("bash",)

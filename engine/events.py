@@ -5,7 +5,7 @@ The agent writes them (engine/agent). The client reads them and stores the same 
 """
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -243,15 +243,35 @@ Event = (
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
+KINDS = frozenset(event.model_fields["kind"].default for event in get_args(Event))
+"""The kinds of events that this version knows."""
+
 
 def parse_event(line: str) -> Event | None:
     """Return the event of a journal's line; None for a kind that this version does not know.
 
+    For a malformed event of a known kind it returns a warning about it, which the run reports.
     Raises ValueError for a line that is not JSON, such as an incomplete one.
     """
     value = json.loads(line)
+    if not isinstance(value, dict) or value.get("kind") not in KINDS:
+        return None
     try:
         event: Event = _EVENT.validate_python(value)
-    except ValidationError:
-        return None
+    except ValidationError as error:
+        return _malformed(value, error)
     return event
+
+
+def _malformed(value: dict[str, Any], error: ValidationError) -> OutputJudged:
+    """Return a warning that names the event's kind and the first wrong field, not its value."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"][1:]) or "event"
+    time, rank = value.get("time"), value.get("rank")
+    return OutputJudged(
+        time=time if isinstance(time, float) else 0.0,
+        rank=rank if isinstance(rank, int) else 0,
+        level="warning",
+        text=f"the head sent a malformed event `{value['kind']}`, which is left out: {field}:"
+        f" {first['msg']}; the head may have another version of gpuctl",
+    )

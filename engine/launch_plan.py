@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from config.models import Value
-from config.run.run_file import NcclTests, Run, RunType
+from config.run.run_file import NcclTests, Run, StartupOrder
 from engine.environment import node_environment, variables_of
 from engine.modes import MODES
 from engine.modes.job import Job, Launch, ReadyPlan, node_range, roles_of
@@ -69,11 +69,11 @@ class LaunchPlan(Value):
     """
 
     schema_version: int = 2
-    type: RunType = "task"
+    type: str = "task"
     run_id: str
     name: str
     cluster: str
-    startup_order: Literal["any", "master-first", "workers-first"]
+    startup_order: StartupOrder
     stop_criteria: Literal["all-done", "master-done", "workers-done"]
     max_duration_s: int | None
     on_stop: Literal["keep", "destroy"]

@@ -10,18 +10,11 @@ from pathlib import Path
 from config.file_reference import DOCS
 from config.run.launchers import OPEN_MPI_INTERFACES
 from config.run.owned_variables import OWNED, Owned
+from config.run.run_file import RUN_TYPES
 from engine.network.preset_tables import presets_reference
 from engine.rules import RULES
 
 MARKER = "<!-- Below: written by `python -m engine.mode_reference`. -->\n"
-
-COUNTS = {
-    "ddp": "nodes",
-    "ray": "nodes (`RANK` alone)",
-    "torchrun": "ranks",
-    "deepspeed": "ranks",
-}
-"""What RANK and WORLD_SIZE count, by the type of the run; other types do not set them."""
 
 
 def modes_reference() -> str:
@@ -59,7 +52,9 @@ def _counts() -> Iterator[str]:
     yield "## What `RANK` and `WORLD_SIZE` count\n"
     yield "| type | they count |"
     yield "| --- | --- |"
-    yield from (f"| `{name}` | {COUNTS.get(name, 'nothing: not set')} |" for name in OWNED)
+    yield from (
+        f"| `{name}` | {model.COUNTED or 'nothing: not set'} |" for name, model in RUN_TYPES.items()
+    )
     yield ""
 
 

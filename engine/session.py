@@ -18,6 +18,7 @@ from typing import Any
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
 from engine.agent.launcher import receive_agent
+from engine.agent.main import BUSY
 from engine.bundle import Bundle, agent_bundle
 from engine.events import (
     Event,
@@ -48,7 +49,6 @@ INTERRUPTED_HEAD_S = 60
 _START_S = 120
 _CALL_S = 30
 _RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
-_BUSY = 3  # BUSY in engine/agent/main.py
 _NO_AGENT = 97  # from the command in `_start`; the agent itself ends with 0 to 3
 
 
@@ -254,7 +254,7 @@ class _Session:
                 if done.exit_status == 0:
                     done = await connections.run(head, command, stdin=text, timeout=_START_S)
         self.start_requested = done.exit_status == 0
-        if done.exit_status == _BUSY:
+        if done.exit_status == BUSY:
             other = json.loads(done.stdout)["busy"]
             raise ClusterBusy(
                 f"cluster {plan.cluster} is busy with run {other}",

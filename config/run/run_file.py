@@ -3,7 +3,7 @@
 The common fields are in Run. `type` names the launcher, which starts `commands`.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -12,9 +12,7 @@ from config.duration import Duration
 from config.models import Model
 from config.run.env import NAME_FORM, Env, Secret
 
-RunType = Literal[
-    "task", "mpi", "nccl-tests", "ddp", "torchrun", "horovod", "deepspeed", "ps-worker", "ray"
-]
+StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
 NetworkName = Literal["auto", PresetName]
 Collective = Literal[
@@ -110,12 +108,15 @@ class Run(Model):
     ROLES: ClassVar[tuple[str, ...]] = ("master", "worker")
     """Names of the roles; the first is node 0's, the second that of nodes that no role takes."""
 
+    COUNTED: ClassVar[str] = ""
+    """What `RANK` and `WORLD_SIZE` count; empty for a type that does not set them."""
+
     extends: str | None = Field(
         default=None,
         pattern=TEMPLATE,
         description="Name of a template: a run file that this one overrides.",
     )
-    type: RunType = Field(description="What starts the processes.")
+    type: str = Field(description="What starts the processes.")
     name: Name = Field(description="The run's name.")
     nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="How many nodes it needs.")
     roles: dict[str, Role] = Field(
@@ -169,7 +170,7 @@ class Task(Run):
 
     type: Literal["task"] = Field(description="`task`: the commands run on every node.")
     commands: Commands = _EVERY_NODE
-    startup_order: Literal["any", "master-first", "workers-first"] = Field(
+    startup_order: StartupOrder = Field(
         default="any",
         description="Who starts when; those that wait, wait until the others are ready.",
     )
@@ -229,6 +230,7 @@ class NcclTests(Mpirun):
 class Ddp(Run):
     """A run of commands on every node, as TI-ONE's DDP: `RANK` and `WORLD_SIZE` count nodes."""
 
+    COUNTED: ClassVar[str] = "nodes"
     type: Literal["ddp"] = Field(
         description="`ddp`: the commands run on every node; workers wait for the master's port."
     )
@@ -244,6 +246,7 @@ class Ddp(Run):
 class Torchrun(Run):
     """A run of torchrun on every node."""
 
+    COUNTED: ClassVar[str] = "ranks"
     type: Literal["torchrun"] = Field(description="`torchrun`: torchrun starts ranks on each node.")
     commands: Commands = _EVERY_RANK
     nnodes: Annotated[str, Field(pattern=NNODES)] | None = Field(
@@ -275,6 +278,7 @@ class DeepSpeed(Run):
     """A run of DeepSpeed's launcher on the head."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("launcher", "worker")
+    COUNTED: ClassVar[str] = "ranks"
     type: Literal["deepspeed"] = Field(
         description="`deepspeed`: DeepSpeed's launcher on node 0 starts the ranks."
     )
@@ -302,21 +306,16 @@ class Ray(Run):
     """A Ray cluster; the commands run on its head. `roles` are the head and groups of workers."""
 
     ROLES: ClassVar[tuple[str, ...]] = ("head", "worker")
+    COUNTED: ClassVar[str] = "nodes (`RANK` alone)"
     type: Literal["ray"] = Field(description="`ray`: a Ray cluster; the commands run on its head.")
     commands: Commands = _EVERY_NODE
     port: ENDPOINT_PORT = Field(default=6379, description="`HEAD_PORT`.")
     dashboard_port: ENDPOINT_PORT = Field(default=8265, description="Port of Ray's dashboard.")
 
 
+_MODELS = (Task, Mpi, NcclTests, Ddp, Torchrun, Horovod, DeepSpeed, PsWorker, Ray)
+
 RUN_TYPES: dict[str, type[Run]] = {
-    "task": Task,
-    "mpi": Mpi,
-    "nccl-tests": NcclTests,
-    "ddp": Ddp,
-    "torchrun": Torchrun,
-    "horovod": Horovod,
-    "deepspeed": DeepSpeed,
-    "ps-worker": PsWorker,
-    "ray": Ray,
+    get_args(model.model_fields["type"].annotation)[0]: model for model in _MODELS
 }
 """The model of each type of run file, in the order of the documentation."""

@@ -48,8 +48,15 @@ _SYSTEM = (
 """Folders below the root whose mounts belong to the system."""
 
 
+CHOOSE_RUNTIME = f"""\
+runtime=podman
+if [ -e {_DOCKER} ]; then runtime=docker; fi
+"""
+"""The same choice as `runtime` for scripts that run without the agent."""
+
+
 def runtime() -> str:
-    """Return docker if its daemon runs, else podman, as in engine/container_images.py."""
+    """Return docker if its daemon runs, else podman."""
     return "docker" if _DOCKER.exists() else "podman"
 
 

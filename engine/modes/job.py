@@ -6,7 +6,7 @@ from typing import Generic, Literal, TypeVar
 
 from config.cluster.cluster_file import Command
 from config.models import Value
-from config.run.run_file import Run, Torchrun
+from config.run.run_file import Run, StartupOrder, Torchrun
 from engine.hostfile import host_list
 from nodes.inventory import Node
 
@@ -120,7 +120,7 @@ class Launch:
 
     parts: tuple[Part, ...]
     hostfile: str
-    startup_order: Literal["any", "master-first", "workers-first"] = "any"
+    startup_order: StartupOrder = "any"
     stop_criteria: Literal["all-done", "master-done", "workers-done"] = "all-done"
     ready: ReadyPlan | None = None
     dashboard: str = ""

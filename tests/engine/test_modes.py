@@ -13,6 +13,7 @@ from cli.main import app
 from config.run.owned_variables import owner
 from config.run.run_file import RUN_TYPES, Run
 from engine.launch_plan import LaunchPlan, launch_plan
+from engine.modes import MODES
 from engine.modes.job import ReadyPlan, roles_of
 from engine.network.presets import PRESETS
 from nodes.inventory import Inventory
@@ -39,6 +40,15 @@ def run_of(**fields: Any) -> Run:
 def planned(count: int | None = None, gpus: int = 8, **fields: Any) -> LaunchPlan:
     run = run_of(**fields)
     return launch_plan(run, make_inventory(count or run.nodes, gpus), "job-000001")
+
+
+def test_every_type_has_its_launch() -> None:
+    assert list(MODES) == list(RUN_TYPES)
+
+
+@pytest.mark.parametrize("name", RUN_TYPES)
+def test_the_owned_variables_say_whether_a_type_counts(name: str) -> None:
+    assert (owner(name, "RANK") is not None) == bool(RUN_TYPES[name].COUNTED)
 
 
 def test_every_type_has_golden_plans() -> None:
