@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from provision.capacity import Capacity
+    from provision.capacity import CapacityReport
 
 
 def capacity(
@@ -38,7 +38,7 @@ def capacity(
     out.show(asdict(found), lines(found, out))
 
 
-def lines(found: "Capacity", out: "Output") -> "Iterator[str]":
+def lines(found: "CapacityReport", out: "Output") -> "Iterator[str]":
     """Yield zones with their spot price, then reservations, then blocks to buy."""
     from cli.terminal import money, price
     from config.catalogue.instance_types import PRICES_DATE

@@ -13,10 +13,11 @@ class Target:
     override the process environment for boto3 and the Pulumi engine; it is never printed.
     `provider_address` is `host:port` of a Pulumi provider for `aws` that is already running, or
     None for the real plugin. `caller_address` is this client's IPv4 address as the nodes see it, or
-    None to ask a public service. `state` is the folder for everything that gpuctl stores about this
-    target. `session_plugin` is the command that implements Session Manager's protocol.
-    `session_proxy` is the command that, followed by an instance's id, becomes a connection to the
-    instance's ssh through Session Manager.
+    None to ask a public service. `vpcs_are_isolated` says that no network outside a VPC, such as a
+    VPN, reaches the VPC's private addresses. `state` is the folder for everything that gpuctl
+    stores about this target. `session_plugin` is the command that implements Session Manager's
+    protocol. `session_proxy` is the command that, followed by an instance's id, becomes a
+    connection to the instance's ssh through Session Manager.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     provider_address: str | None = None
     caller_address: str | None = None
+    vpcs_are_isolated: bool = False
     session_plugin: tuple[str, ...] = ("session-manager-plugin",)
     session_proxy: tuple[str, ...] = ()
     backend: str | None = None

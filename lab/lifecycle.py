@@ -134,6 +134,7 @@ def target(places: Places, region: str, backend: str | None = None) -> Target:
         environment=record.key.environment,
         provider_address=record.provider_address,
         caller_address=net.slot.host_address,
+        vpcs_are_isolated=True,
         session_plugin=(sys.executable, session_manager_plugin.__file__, places.namespace),
         backend=backend,
     )

@@ -80,7 +80,7 @@ class Places:
 
     @property
     def capacity(self) -> Path:
-        """The table of capacity per zone and type: `lab.api.region.Capacity`."""
+        """The table of capacity per zone and type: `lab.api.region.CapacityTable`."""
         return self.runtime / "capacity.json"
 
     @property

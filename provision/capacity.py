@@ -48,7 +48,7 @@ class BlockOffering:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class CapacityReport:
     """The capacity of `instance_type` in `region`.
 
     `zones` offer the type. `spot_usd_h` is by zone. `on_demand_usd_h` is None if not known.
@@ -64,7 +64,7 @@ class Capacity:
     blocks: tuple[BlockOffering, ...]
 
 
-def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
+def capacity(instance_type: str, nodes: int, target: Target) -> CapacityReport:
     """Return what AWS offers now; create nothing. All requests are sent at once.
 
     Blocks are offers of a day for `nodes` instances. Raises InputError if the region does not have
@@ -83,7 +83,7 @@ def capacity(instance_type: str, nodes: int, target: Target) -> Capacity:
                 f"no zone of {target.region} offers {instance_type}",
                 f"nearest names: {', '.join(names)}" if names else "choose another type or region",
             )
-        return Capacity(
+        return CapacityReport(
             instance_type=instance_type,
             region=target.region,
             nodes=nodes,

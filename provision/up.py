@@ -19,7 +19,7 @@ from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
-from provision.launch.launch import Launch
+from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import replacement_reasons
 from provision.records.cluster_lock import cluster_lock
@@ -87,7 +87,7 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                 if not fleet_plan.plan.only_adds:
                     # Nothing can run until the nodes are ready again.
                     (place / "inventory.json").unlink(missing_ok=True)
-                fleet = Launch(
+                fleet = FleetLaunch(
                     resolved,
                     fleet_plan.plan,
                     stack,

@@ -67,7 +67,7 @@ class Rdma(Fact):
     gpudirect: str
 
 
-class Quota(Fact):
+class QuotaCodes(Fact):
     """Codes of the quotas in Service Quotas, counted in vCPUs."""
 
     on_demand: str
@@ -86,7 +86,7 @@ class CatalogueEntry(Fact):
     rdma: Rdma
     fabricmanager: bool
     usage_classes: tuple[Literal["on-demand", "spot", "capacity-block"], ...]
-    quota: Quota
+    quota: QuotaCodes
     price_usd_h: float | None
 
 

@@ -128,7 +128,7 @@ class LabBackend(
             return subnet
         # moto makes the first subnet of a zone a default subnet.
         subnet.default_for_az = subnet.map_public_ip_on_launch = False
-        subnet.__class__ = Subnet
+        subnet.__class__ = LabSubnet
         try:
             self.lab.machines.add_subnet(subnet.cidr_block)
         except LabError as error:
@@ -321,7 +321,7 @@ def _check_shutdown_allowed(instance: Instance, end: str) -> None:
         )
 
 
-class Subnet(MotoSubnet):  # type: ignore[misc]  # moto is untyped here
+class LabSubnet(MotoSubnet):  # type: ignore[misc]  # moto is untyped here
     """A subnet that reserves AWS's addresses, and has an error for no free address."""
 
     @property

@@ -11,7 +11,7 @@ from moto.ec2.models.instances import InstanceState, StateReason
 from moto.ec2.utils import random_eni_attach_id, random_spot_request_id
 
 from lab.api.interfaces import InterfaceRequest, NetworkInterface
-from lab.api.launch import Launch
+from lab.api.launch import ResolvedLaunch
 from lab.api.sessions import profile_of
 from lab.machines.machine import MachineSpec
 
@@ -38,7 +38,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
     first: a device index would not do, because it is unique on one card only.
     """
 
-    def __init__(self, backend: Any, launch: Launch, index: int) -> None:
+    def __init__(self, backend: Any, launch: ResolvedLaunch, index: int) -> None:
         parameters = launch.parameters
         primary = launch.groups_of(launch.interfaces[0])
         encoded = parameters.get("UserData")

@@ -25,7 +25,7 @@ Parameters = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Launch:
+class ResolvedLaunch:
     """A launch with all values resolved. `parameters` merge the request and its template."""
 
     parameters: Parameters
@@ -53,7 +53,7 @@ class Launch:
         return interface.groups or tuple(self.parameters.get("SecurityGroupIds") or ())
 
 
-def resolve(backend: Any, request: Parameters) -> Launch:
+def resolve(backend: Any, request: Parameters) -> ResolvedLaunch:
     """Return the launch that the request asks for, ready to run; Refusal where EC2 refuses it."""
     template = None
     if named := request.get("LaunchTemplate"):
@@ -68,7 +68,7 @@ def resolve(backend: Any, request: Parameters) -> Launch:
     interfaces = _interfaces(parameters)
     layouts.check(interfaces, instance_type, INSTANCE_TYPES[instance_type]["NetworkInfo"])
     subnet = _subnet(backend, interfaces)
-    launch = Launch(
+    launch = ResolvedLaunch(
         parameters=parameters,
         image=image,
         instance_type=instance_type,
@@ -167,7 +167,7 @@ def _subnet(backend: Any, interfaces: tuple[InterfaceRequest, ...]) -> Any:
     return subnet
 
 
-def _check_architecture(launch: Launch) -> None:
+def _check_architecture(launch: ResolvedLaunch) -> None:
     supported = INSTANCE_TYPES[launch.instance_type]["ProcessorInfo"]["SupportedArchitectures"]
     if launch.image.architecture not in supported:
         own = next((a for a in supported if a in ("x86_64", "arm64")), supported[0])
@@ -180,7 +180,7 @@ def _check_architecture(launch: Launch) -> None:
         )
 
 
-def _check_zone(launch: Launch) -> None:
+def _check_zone(launch: ResolvedLaunch) -> None:
     """Unsupported where the zone does not offer the type (AWS's own text)."""
     zone = launch.subnet.availability_zone
     wanted = (launch.parameters.get("Placement") or {}).get("AvailabilityZone")
@@ -202,7 +202,7 @@ def _check_zone(launch: Launch) -> None:
         )
 
 
-def _check_references(backend: Any, launch: Launch) -> None:
+def _check_references(backend: Any, launch: ResolvedLaunch) -> None:
     if launch.placement_group:
         _check_strategy(backend.placement_group(launch.placement_group), launch.instance_type)
     profile_of(backend.account_id, launch.parameters.get("IamInstanceProfile"))
@@ -234,7 +234,7 @@ def _check_strategy(group: Any, instance_type: str) -> None:
         )
 
 
-def _check_disks(launch: Launch) -> None:
+def _check_disks(launch: ResolvedLaunch) -> None:
     for mapping in launch.parameters.get("BlockDeviceMappings") or ():
         size = (mapping.get("Ebs") or {}).get("VolumeSize")
         smallest = launch.image.family.size_gib
@@ -246,7 +246,7 @@ def _check_disks(launch: Launch) -> None:
             )
 
 
-def _count(backend: Any, launch: Launch) -> int:
+def _count(backend: Any, launch: ResolvedLaunch) -> int:
     """Return how many instances start: MaxCount, or as many as fit, at least MinCount."""
     least = int(launch.parameters.get("MinCount") or 1)
     most = int(launch.parameters.get("MaxCount") or least)
@@ -265,7 +265,7 @@ def _count(backend: Any, launch: Launch) -> int:
     return min(most, left)
 
 
-def _check_addresses(launch: Launch, count: int) -> None:
+def _check_addresses(launch: ResolvedLaunch, count: int) -> None:
     needed = sum(interface.takes_ip for interface in launch.interfaces) * count
     wanted = [interface.private_ip for interface in launch.interfaces if interface.private_ip]
     if wanted and count > 1:

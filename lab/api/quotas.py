@@ -22,7 +22,7 @@ VPCS = 1_000
 
 
 @dataclass(frozen=True)
-class Quota:
+class LabQuota:
     """A quota of the account in a region. `families` are the types' letters that it counts."""
 
     service: str
@@ -34,8 +34,8 @@ class Quota:
     spot: bool = False
 
 
-def _vcpus(code: str, name: str, families: str, *, spot: bool = False) -> Quota:
-    return Quota("ec2", code, name, VCPUS, "vcpu-quota", frozenset(families.split()), spot)
+def _vcpus(code: str, name: str, families: str, *, spot: bool = False) -> LabQuota:
+    return LabQuota("ec2", code, name, VCPUS, "vcpu-quota", frozenset(families.split()), spot)
 
 
 QUOTAS = (
@@ -54,8 +54,8 @@ QUOTAS = (
     _vcpus("L-C4BD4855", "All P5 Spot Instance Requests", "p5 p6", spot=True),
     _vcpus("L-B5D1601B", "All Inf Spot Instance Requests", "inf", spot=True),
     _vcpus("L-6B0D517C", "All Trn Spot Instance Requests", "trn", spot=True),
-    Quota("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", ELASTIC_IPS, "elastic-ip-limit"),
-    Quota("vpc", "L-F678F1CE", "VPCs per Region", VPCS, "vpc-limit"),
+    LabQuota("ec2", "L-0263D0A3", "EC2-VPC Elastic IPs", ELASTIC_IPS, "elastic-ip-limit"),
+    LabQuota("vpc", "L-F678F1CE", "VPCs per Region", VPCS, "vpc-limit"),
 )  # fmt: skip
 
 
@@ -77,13 +77,13 @@ def answer(action: str, request: Mapping[str, Any], faults: Faults, region: str)
     raise KeyError(action)
 
 
-def limit(quota: Quota, faults: Faults) -> int:
+def limit(quota: LabQuota, faults: Faults) -> int:
     """Return the quota's current value, which a fault may override."""
     fault = faults.number(quota.fault)
     return quota.value if fault is None else fault
 
 
-def _description(quota: Quota, faults: Faults, region: str) -> dict[str, Any]:
+def _description(quota: LabQuota, faults: Faults, region: str) -> dict[str, Any]:
     return {
         "ServiceCode": quota.service,
         "ServiceName": {
@@ -100,7 +100,7 @@ def _description(quota: Quota, faults: Faults, region: str) -> dict[str, Any]:
     }
 
 
-def vcpu_quota(instance_type: str, spot: bool) -> Quota | None:
+def vcpu_quota(instance_type: str, spot: bool) -> LabQuota | None:
     """Return the quota that counts the type's vCPUs; None if the lab has none for it."""
     stem = re.match(r"([a-z]+)([0-9]*)", instance_type)
     names = {stem[1], stem[0]} if stem else set()
@@ -128,7 +128,7 @@ def check_vcpus(backend: Any, instance_type: str, count: int, spot: bool = False
     )
 
 
-def _used_vcpus(backend: Any, quota: Quota) -> int:
+def _used_vcpus(backend: Any, quota: LabQuota) -> int:
     """Return the vCPUs of running instances and of reservations; capacity blocks do not count."""
     held = [r for r in backend.capacity_reservations.values() if r.state == "active"]
     used: int = sum(

@@ -47,7 +47,7 @@ class PublicAddresses:
         self._taken.discard(address)
 
 
-class Capacity:
+class CapacityTable:
     """The room for instances of a type in a zone: unlimited unless a table limits it.
 
     The table is a JSON file, `{"us-east-1a": {"p4d.24xlarge": 1}}`. Each launch reads it, so that
@@ -79,7 +79,7 @@ class Lab:
     """The parts that a lab's regions share. Hold `lock` while reading or changing state."""
 
     machines: Machines = field(default_factory=NoMachines)
-    capacity: Capacity = field(default_factory=lambda: Capacity(None))
+    capacity: CapacityTable = field(default_factory=lambda: CapacityTable(None))
     faults: Faults = field(default_factory=Faults)
     addresses: PublicAddresses = field(
         default_factory=lambda: PublicAddresses(Slot(0).public_range)

@@ -42,7 +42,7 @@ from lab.api.faults import Faults
 from lab.api.file_systems import EfsBackend, FsxBackend
 from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
-from lab.api.region import Capacity, Lab, PublicAddresses
+from lab.api.region import CapacityTable, Lab, PublicAddresses
 from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
@@ -138,8 +138,8 @@ class ApiServer:
     """The API on one port of loopback, until closed.
 
     It answers only requests that `key` signed. With `machines` None, instances have no machines
-    (for tests of the API alone). `capacity` is the table of `lab.api.region.Capacity`, `faults`
-    that of `lab.api.faults`. Public addresses come from `public_range`.
+    (for tests of the API alone). `capacity` is the file of `lab.api.region.CapacityTable`,
+    `faults` that of `lab.api.faults`. Public addresses come from `public_range`.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class ApiServer:
         _new_world(
             Lab(
                 machines=machines or NoMachines(),
-                capacity=Capacity(capacity, injected),
+                capacity=CapacityTable(capacity, injected),
                 faults=injected,
                 addresses=PublicAddresses(public_range),
             )

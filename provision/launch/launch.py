@@ -24,7 +24,7 @@ _INSTANCE = "aws:ec2/instance:Instance"
 
 
 @dataclass(frozen=True)
-class Launch:
+class FleetLaunch:
     """One launch of a cluster's machines.
 
     `on_zone` is called with the cluster as soon as its zone is certain, before anything is created

@@ -31,7 +31,7 @@ _NEEDS: dict[Route, str] = {
 
 
 @dataclass(frozen=True)
-class Subnet:
+class ExistingSubnet:
     """A subnet in AWS. Addresses that the cluster already has in it count as `free`."""
 
     id: str
@@ -50,7 +50,7 @@ class Found:
     vpc: str
     has_dns: bool
     has_names: bool
-    subnets: tuple[Subnet, ...]
+    subnets: tuple[ExistingSubnet, ...]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
         has_dns=bool(dns["EnableDnsSupport"]["Value"]),
         has_names=bool(names["EnableDnsHostnames"]["Value"]),
         subnets=tuple(
-            Subnet(
+            ExistingSubnet(
                 id=one["SubnetId"],
                 zone=one["AvailabilityZone"],
                 route=routes.get(one["SubnetId"], routes.get("", "none")),
@@ -226,7 +226,7 @@ def _own_addresses(ec2: "EC2Client", cluster: str) -> Counter[str]:
 
 def _node_subnets(
     found: Found, wanted: Wanted, before: Resolved | None
-) -> tuple[list[Subnet], list[InputError]]:
+) -> tuple[list[ExistingSubnet], list[InputError]]:
     """Return the subnets for the nodes, one per zone, and the problems.
 
     If the file names the subnet, all of its problems are returned.
@@ -255,9 +255,9 @@ def _node_subnets(
     if not routed:
         names = ", ".join(one.id for one in in_zones)
         return [], [InputError(f"{where} {_NEEDS[route]} ({names} have none)", _route_hint(route))]
-    best: dict[str, Subnet] = {}
+    best: dict[str, ExistingSubnet] = {}
     for one in routed:
-        if one.free > best.get(one.zone, Subnet("", "", route, -1)).free:
+        if one.free > best.get(one.zone, ExistingSubnet("", "", route, -1)).free:
             best[one.zone] = one
     if chosen := [one for one in best.values() if one.free >= needed]:
         return chosen, []
@@ -274,7 +274,9 @@ def _node_subnets(
 _ADDRESS_HINT = "free some, name a larger subnet, or ask for fewer nodes"
 
 
-def _subnet_problems(subnet: Subnet, wanted: Wanted, route: Route, needed: int) -> list[InputError]:
+def _subnet_problems(
+    subnet: ExistingSubnet, wanted: Wanted, route: Route, needed: int
+) -> list[InputError]:
     cluster, name = wanted.cluster, f"network.subnet: {subnet.id}"
     problems = []
     if wanted.zones is not None and subnet.zone not in wanted.zones:
@@ -313,7 +315,7 @@ def _route_hint(route: Route) -> str:
 
 
 def _bastion_subnet(
-    found: Found, wanted: Wanted, nodes: Sequence[Subnet], before: Resolved | None
+    found: Found, wanted: Wanted, nodes: Sequence[ExistingSubnet], before: Resolved | None
 ) -> str:
     """Return a public subnet, in the nodes' zone if possible; raise InputError if there is none."""
     if before is not None and before.existing_network is not None:

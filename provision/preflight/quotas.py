@@ -39,7 +39,7 @@ class Clients:
 
 
 @dataclass(frozen=True)
-class Quota:
+class AppliedQuota:
     """A quota as it applies to the account in a region."""
 
     service: str
@@ -107,7 +107,7 @@ def check_vpcs(cluster: Cluster, ask: Clients) -> None:
     _check(quota, "VPCs", 1, used, ask)
 
 
-def _check(quota: Quota, what: str, needed: int, used: int, ask: Clients) -> None:
+def _check(quota: AppliedQuota, what: str, needed: int, used: int, ask: Clients) -> None:
     if used + needed > quota.value:
         raise InputError(
             f"{what}: {needed} more needed, the quota {_named(quota)} is {quota.value} in"
@@ -116,11 +116,11 @@ def _check(quota: Quota, what: str, needed: int, used: int, ask: Clients) -> Non
         )
 
 
-def _named(quota: Quota) -> str:
+def _named(quota: AppliedQuota) -> str:
     return f'"{quota.name}" ({quota.code})'
 
 
-def _ask_for(quota: Quota, value: int, ask: Clients) -> str:
+def _ask_for(quota: AppliedQuota, value: int, ask: Clients) -> str:
     return (
         f"ask for {value} or more: `aws service-quotas request-service-quota-increase"
         f" --service-code {quota.service} --quota-code {quota.code} --desired-value {value}"
@@ -128,7 +128,7 @@ def _ask_for(quota: Quota, value: int, ask: Clients) -> str:
     )
 
 
-def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> Quota:
+def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> AppliedQuota:
     """Find the quota by the catalogue's code, or by name among all of EC2's quotas."""
     entry = catalogue().get(instance_type)
     code = (entry.quota.spot if spot else entry.quota.on_demand) if entry else None
@@ -145,16 +145,18 @@ def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> Quota:
     raise CloudError(f"no {kind} vCPU quota that counts {instance_type} is known", "")
 
 
-def _quota(quotas: Any, service: str, code: str) -> Quota:
+def _quota(quotas: Any, service: str, code: str) -> AppliedQuota:
     with aws_errors():
         return _read(quotas.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"])
 
 
-def _read(item: Any) -> Quota:
-    return Quota(item["ServiceCode"], item["QuotaCode"], item["QuotaName"], int(item["Value"]))
+def _read(item: Any) -> AppliedQuota:
+    return AppliedQuota(
+        item["ServiceCode"], item["QuotaCode"], item["QuotaName"], int(item["Value"])
+    )
 
 
-def _used_vcpus(ec2: "EC2Client", quota: Quota, cluster: str, spot: bool) -> int:
+def _used_vcpus(ec2: "EC2Client", quota: AppliedQuota, cluster: str, spot: bool) -> int:
     """Return the vCPUs of all running instances, except the cluster's, that the quota counts."""
     running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
     with aws_errors():
@@ -175,7 +177,7 @@ def _used_vcpus(ec2: "EC2Client", quota: Quota, cluster: str, spot: bool) -> int
     return sum(count * vcpus.get(name, 0) for name, count in kinds.items())
 
 
-def _is_counted(instance: "InstanceTypeDef", quota: Quota, spot: bool) -> bool:
+def _is_counted(instance: "InstanceTypeDef", quota: AppliedQuota, spot: bool) -> bool:
     lifecycle = instance.get("InstanceLifecycle")
     if lifecycle == "capacity-block":
         return False

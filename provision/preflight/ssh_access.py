@@ -26,10 +26,11 @@ def check_access(cluster: Cluster, before: Resolved | None, target: Target) -> N
             f" {before.cluster.network.access}, and cannot change to {access}",
             f"remove it first: `gpuctl down {cluster.name}`",
         )
-    if access == "private" and target.provider_address is not None:
+    if access == "private" and target.vpcs_are_isolated:
         raise InputError(
-            "network.access: the lab's private addresses cannot be reached from outside its VPCs",
-            "use bastion or elastic-ip in the lab",
+            f"network.access: private addresses of target {target.name} cannot be reached from"
+            " outside its VPCs",
+            f"use bastion or elastic-ip for target {target.name}",
         )
 
 

@@ -38,5 +38,5 @@ def test_a_malformed_event_is_a_warning_of_the_run() -> None:
 
 @pytest.mark.parametrize("line", ["", '{"kind": "node_re'])
 def test_a_line_that_is_no_event_is_damage(line: str) -> None:
-    with pytest.raises(ValueError, match="Expecting|Unterminated"):
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
         parse_event(line)

@@ -96,12 +96,13 @@ def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Pl
         },
         "caller_address": "198.19.47.1",
         "provider_address": "127.0.0.1:2",
+        "vpcs_are_isolated": True,
     }
 
 
 READER = f"""{HERE}
 target = lifecycle.target(lab, "us-east-1")
-names = ("environment", "caller_address", "provider_address")
+names = ("environment", "caller_address", "provider_address", "vpcs_are_isolated")
 print(json.dumps({{name: getattr(target, name) for name in names}}, default=dict))
 """
 

@@ -21,7 +21,7 @@ from lab import session_manager_plugin
 from provision.aws.resources import find
 from provision.costs.cost import hourly_usd
 from provision.down import down
-from provision.launch.launch import Launch
+from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.records.record import new_record, write
 from provision.up import FleetPlan
@@ -63,8 +63,8 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
             text = text.replace(stand_in, real)
         file = target.state / f"{case.golden.parent.name}-{case.name}.yaml"
         file.write_text(text)
-        # Nobody will enter: neither the lab's ways in nor this machine's programs say what may be.
-        asked = replace(target, provider_address=None, session_plugin=_PLUGIN)
+        # Nobody connects, so this machine need not have the plugin.
+        asked = replace(target, session_plugin=_PLUGIN)
         resolved = resolve(load_cluster(file), asked)
         stack = Stack(resolved.cluster.name, target, find_engine(silent))
         plan = stack.preview(resolved)
@@ -103,7 +103,7 @@ def _launched(found: Planned, stack: Stack, target: Target) -> Iterator[Fleet]:
     resolved = found.fleet.resolved
     record = new_record(resolved, datetime.now(UTC))
     write(record, target)
-    yield Launch(resolved, found.fleet.plan, stack, target, lambda _: None).carry_out(silent)
+    yield FleetLaunch(resolved, found.fleet.plan, stack, target, lambda _: None).carry_out(silent)
     write(record.now("ready"), target)
     down(stack.name, target, silent)
 

@@ -19,7 +19,7 @@ from infra.pulumi_engine.stack import Stack
 from provision.aws.resources import find
 from provision.down import down
 from provision.launch import claim
-from provision.launch.launch import Launch
+from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.records import record
 from tests.infra.region import Region, client
@@ -72,7 +72,7 @@ class Upped:
             self.told.append(told)
             self.hears(told)
 
-        Launch(resolved, plan, stack, self.here.target, settled).carry_out(report)
+        FleetLaunch(resolved, plan, stack, self.here.target, settled).carry_out(report)
 
     @property
     def running(self) -> list[Any]:

@@ -22,7 +22,7 @@ from provision.costs.cost import price_of
 from provision.preflight import preflight, quotas
 from provision.preflight.preflight import resolve
 from provision.preflight.problems import Problems
-from provision.preflight.quotas import Quota
+from provision.preflight.quotas import AppliedQuota
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
 
@@ -190,7 +190,7 @@ def test_types_are_counted_under_aws_s_own_names() -> None:
         kind: [
             quota.code
             for quota in QUOTAS
-            if Quota(quota.service, quota.code, quota.name, 0).counts(kind)
+            if AppliedQuota(quota.service, quota.code, quota.name, 0).counts(kind)
         ]
         for kind in ("p5.48xlarge", "p3dn.24xlarge", "g6e.8xlarge", "gr6.8xlarge", "t3.small",
                      "trn1.32xlarge", "inf2.xlarge", "hpc7a.96xlarge", "im4gn.large", "x2gd.large")
@@ -219,7 +219,7 @@ def test_each_quota_counts_its_own_way_of_buying(
     instance: Any = {"InstanceType": "p5.48xlarge"}
     if lifecycle:
         instance["InstanceLifecycle"] = lifecycle
-    quota = Quota("ec2", "L-417A185B", "Running On-Demand P instances", 192)
+    quota = AppliedQuota("ec2", "L-417A185B", "Running On-Demand P instances", 192)
     counted = [quotas._is_counted(instance, quota, way) for way in (False, True)]
     assert counted == [on_demand, spot]
     of_others: Any = {**instance, "InstanceType": "g5.xlarge"}

@@ -219,13 +219,11 @@ def test_a_way_in_stays_as_it_was_made(target: Target) -> None:
     )
 
 
-def test_the_labs_private_addresses_are_refused(target: Target) -> None:
-    lab = replace(target, provider_address="127.0.0.1:1")
+def test_private_addresses_of_isolated_vpcs_are_refused(target: Target) -> None:
+    lab = replace(target, name="lab", vpcs_are_isolated=True)
     assert complaint(lab, network={"access": "private", "ssh_from": "10.0.0.0/16"}).message == (
-        "network.access: the lab's private addresses cannot be reached from outside its VPCs"
+        "network.access: private addresses of target lab cannot be reached from outside its VPCs"
     )
-    with_endpoint = replace(target, provider_address=None)
-    found = resolve(
-        cluster(network={"access": "private", "ssh_from": "10.0.0.0/16"}), with_endpoint
-    )
+    aws = replace(target, provider_address="127.0.0.1:1")
+    found = resolve(cluster(network={"access": "private", "ssh_from": "10.0.0.0/16"}), aws)
     assert found.ssh_from == "10.0.0.0/16"

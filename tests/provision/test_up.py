@@ -10,7 +10,7 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Change, Op, Plan
 from nodes.inventory import save
-from provision.launch.launch import Launch
+from provision.launch.launch import FleetLaunch
 from provision.records import record
 from provision.up import FleetPlan, up
 from tests.engine.conftest import make_inventory
@@ -32,11 +32,11 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     save(make_inventory(1), path)
     seen: list[bool] = []
 
-    def carry_out(launch: Launch, report: object) -> Fleet:
+    def carry_out(launch: FleetLaunch, report: object) -> Fleet:
         seen.append(path.exists())
         return FLEET
 
-    monkeypatch.setattr(Launch, "carry_out", carry_out)
+    monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
     monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
     monkeypatch.setattr(provision.up, "bootstrap", lambda *_: make_inventory(2))
     plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
