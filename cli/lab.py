@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
+    from config.target import Target
     from lab.lifecycle import LabStatus
     from lab.places import Places
 
@@ -75,25 +76,38 @@ def set_fault(
 
     $ gpuctl lab fault set no-capacity us-east-1a
     """
-    from lab.api.faults import parse, read, write
+    from lab.api.faults import SLOW_NETWORK, parse, read, write
     from lab.lifecycle import target
-    from lab.machines.spot_instances import instance_ids
+    from lab.machines.slow_network import limit_all
 
     lab, wanted = session(context).chosen_lab, tuple(arguments or ())
-    if name == "spot-interruption":
+    if name in ("spot-interruption", SLOW_NETWORK):
         _require(lab)
-        named = wanted[:-1] if wanted and wanted[-1].isdigit() else wanted
         region = session(context).region or "us-east-1"
-        wanted = (*instance_ids(named, target(lab, region)), *wanted[len(named) :])
+        wanted = _with_ids(name, wanted, target(lab, region))
     given = parse(name, wanted)
     _require(lab)
     now = read(lab.faults) | {name: given}
     write(lab.faults, now)
+    if name == SLOW_NETWORK:
+        limit_all(lab)
     text = []
     if name in ("reservation", "block"):
         kind = "capacity-block" if name == "block" else name
         text = [f"capacity: {{type: {kind}, id: {given[-2]}}}"]
     output(context).show({name: list(now[name]) for name in now}, text)
+
+
+def _with_ids(name: str, arguments: tuple[str, ...], target: "Target") -> tuple[str, ...]:
+    """Return the fault's arguments with the ids of the instances that they name."""
+    from lab.machines.instance_names import instance_ids
+
+    if name == "spot-interruption":
+        named = arguments[:-1] if arguments and arguments[-1].isdigit() else arguments
+    else:
+        named = arguments[:-1]
+    spot = name == "spot-interruption"
+    return (*instance_ids(named, target, spot), *arguments[len(named) :])
 
 
 @fault.command("clear", cls=Command, epilog="lab.md")
@@ -108,7 +122,8 @@ def clear_fault(
 
     $ gpuctl lab fault clear
     """
-    from lab.api.faults import read, write
+    from lab.api.faults import SLOW_NETWORK, read, write
+    from lab.machines.slow_network import limit_all
 
     lab = session(context).chosen_lab
     _require(lab)
@@ -117,6 +132,8 @@ def clear_fault(
         raise InputError(f"fault {unknown[0]} is not set", f"set are: {', '.join(now) or 'none'}")
     left = {name: now[name] for name in now if names and name not in names}
     write(lab.faults, left)
+    if SLOW_NETWORK in now and SLOW_NETWORK not in left:
+        limit_all(lab)
     output(context).show({name: list(left[name]) for name in left}, ())
 
 

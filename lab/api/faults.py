@@ -23,6 +23,7 @@ from lab.api.errors import Refusal, ServerFault
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
 _INSTANCE = "i-[0-9a-f]{17}"
+_RATE = "[1-9][0-9]{0,3}(kbit|mbit|gbit)"
 _SOMEWHERE = rf" {_TYPE} [1-9][0-9]{{0,3}} {ZONE[1:-1]}"
 
 
@@ -31,7 +32,7 @@ class FaultKind:
     """A kind of fault: the arguments that it takes, and the error code that AWS would send.
 
     `usage` shows the arguments to people; `form` is a regular expression for all arguments,
-    joined with single spaces.
+    joined with single spaces. `code` is empty for a fault of machines, which the API never shows.
     """
 
     usage: str
@@ -39,6 +40,8 @@ class FaultKind:
     code: str
     meaning: str
 
+
+SLOW_NETWORK = "slow-network"
 
 FAULTS: Mapping[str, FaultKind] = {
     "no-capacity": FaultKind(
@@ -90,6 +93,10 @@ FAULTS: Mapping[str, FaultKind] = {
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
         "Server.SpotInstanceTermination",
         "AWS takes these spot instances (i-…, or demo-node1) back in SECONDS, by default 120",
+    ),
+    SLOW_NETWORK: FaultKind(
+        "NODE… RATE", rf"{_INSTANCE}( {_INSTANCE})* {_RATE}", "",
+        "these machines (demo-node1, or i-…) send and receive at most RATE, such as 10mbit",
     ),
 }  # fmt: skip
 """Every fault by its name."""

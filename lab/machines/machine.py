@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from config.catalogue.instance_types import catalogue
 from config.errors import LabError
 from lab.host import call, succeeds
 from lab.images.image import Flavour, image_path
-from lab.machines import cgroups
+from lab.machines import cgroups, slow_network
 from lab.machines.host_limits import locked_memory
 from lab.network import bridge, host_settings
 from lab.network.namespaces import announce
@@ -211,6 +212,7 @@ class Machine:
                 },
                 start_new_session=True,  # Ctrl-C on the terminal is not for machines
             )
+        threading.Thread(target=self._limit_speed, args=(self._process,), daemon=True).start()
 
     def _nspawn(self) -> list[str]:
         limit = [] if locked_memory() is not None else ["--rlimit=MEMLOCK=infinity"]
@@ -260,6 +262,14 @@ class Machine:
                 sent = leader is not None and announce(leader, self.spec.private_ip)
                 left -= sent
                 self._ended.wait(ANNOUNCE_INTERVAL_S if sent else 0.2)
+
+    def _limit_speed(self, process: subprocess.Popen[bytes]) -> None:
+        """Slow the network down as soon as there is a link, if a fault says so."""
+        with suppress(LabError):  # a machine that ended meanwhile has no network
+            while process.poll() is None:
+                if slow_network.limit(self._places, self.spec.instance_id):
+                    return
+                time.sleep(0.2)
 
     def _takes_power_off(self) -> bool:
         """Return whether the machine's process 1 already listens for the power-off signal.

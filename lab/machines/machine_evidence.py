@@ -28,7 +28,7 @@ _INSIDE = {
 
 def evidence(places: Places, instance_id: str) -> dict[str, str]:
     """Return the evidence of machine and host: source names mapped to texts."""
-    leader = _leader(places, instance_id)
+    leader = find_leader(places, instance_id)
     commands = {"links": _links(leader), "kernel": ["dmesg", "--ctime"]}
     if leader is not None:
         inside = ["nsenter", f"--target={leader}", "--mount", "--uts", "--net", "--pid", "--ipc"]
@@ -44,7 +44,7 @@ def evidence(places: Places, instance_id: str) -> dict[str, str]:
     return texts
 
 
-def _leader(places: Places, instance_id: str) -> int | None:
+def find_leader(places: Places, instance_id: str) -> int | None:
     """Return the host's id of the machine's process 1; None if the machine does not run."""
     for pid in cgroups.processes(places, instance_id):
         numbers = _status(pid).get("NSpid", "").split()
