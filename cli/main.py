@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli import (
+    bisect,
     capacity,
     doctor,
     down,
@@ -167,6 +168,7 @@ for _name, _function, _group, _page, _class in (
     ("ps", ps.ps, _RUNS, "runs.md", Command),
     ("stop", stop.stop, _RUNS, "runs.md", Command),
     ("results", results.results, _RUNS, "runs.md", Command),
+    ("bisect", bisect.bisect, _RUNS, "bisect.md", Command),
     ("validate", validate.validate, _FILES, "diagnostics.md", Command),
     ("templates", templates.templates, _FILES, "templates.md", Command),
     ("schema", schema.schema, _FILES, "run-file.md", Command),
@@ -246,4 +248,4 @@ def main() -> None:
 
 def _own_failure(given: Options) -> int:
     """Return the exit code of a failure of gpuctl itself."""
-    return RUN_FAILED_ITSELF if given.command == "run" else 1
+    return RUN_FAILED_ITSELF if given.command in ("run", "bisect") else 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import LabError
-from lab.machines import cgroups, host_limits
+from lab.api import faults
+from lab.machines import cgroups, host_limits, slow_network
 from lab.machines.machine import Machine
 from lab.machines.machine_evidence import evidence
 from lab.network.bridge import Network
@@ -196,16 +197,40 @@ def test_locked_memory_is_the_labs_limit(machine: Booted) -> None:
     assert shown[1] == expected
 
 
-def test_a_reboot_is_not_an_end(machine: Booted) -> None:
-    before = machine.output("cat /proc/sys/kernel/random/boot_id; stat -c %Y /proc/1").split()
+def reboot(machine: Booted) -> None:
+    before = machine.output("stat -c %Y /proc/1")
     machine.ssh("systemctl reboot")
     deadline = time.monotonic() + 60
-    while machine.ssh("true").returncode != 0 or machine.output("stat -c %Y /proc/1") == before[1]:
+    while machine.ssh("true").returncode != 0 or machine.output("stat -c %Y /proc/1") == before:
         assert time.monotonic() < deadline
         time.sleep(0.2)
     machine.wait()
+
+
+def test_a_reboot_is_not_an_end(machine: Booted) -> None:
+    reboot(machine)
     assert machine.output("cat /root/ran") == "user data ran\n"  # once per instance, not per boot
     assert machine.exits == []
+
+
+def test_a_slow_network_is_slow_at_once_and_after_a_reboot(machine: Booted, places: Places) -> None:
+    def limits() -> list[str]:
+        inside = ["ip", "netns", "exec", places.namespace, "tc", "qdisc", "show"]
+        shown = subprocess.check_output(inside, text=True) + machine.output("tc qdisc show")
+        return re.findall(r"tbf .* rate (\w+) ", shown)
+
+    assert limits() == []
+    instance_id = machine.machine.spec.instance_id
+    faults.write(places.faults, {"slow-network": (instance_id, "20mbit")})
+    slow_network.limit_all(places)
+    assert limits() == ["20Mbit", "20Mbit"]
+
+    reboot(machine)
+    assert limits() == ["20Mbit", "20Mbit"]
+
+    faults.write(places.faults, {})
+    slow_network.limit_all(places)
+    assert limits() == []
 
 
 def test_a_machine_that_powers_off_itself_has_ended(boot: Boot, places: Places) -> None:

@@ -1,0 +1,98 @@
+"""The report of a bisect: what was measured and found, in words and as the JSON that is kept."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from config.files import write_whole
+from config.models import Value
+from engine.bisect.verdict import Evidence, How, Measurement, Suspect, best, node_speeds
+
+FOLDER = "bisects"
+"""The folder of all reports, in a target's folder for runs."""
+
+_WORDS: dict[How, str] = {
+    "alone": "alone (NVLink)",
+    "sender": "as sender",
+    "receiver": "as receiver",
+}
+
+
+class Report(Value):
+    """A bisect that is over.
+
+    `nodes` are the names of the nodes; `measured` and `suspects` have places in `nodes`. `runs` are
+    the ids of its runs, `planned_runs` the number that was announced. `suspects` are slowest first.
+    """
+
+    cluster: str
+    began: datetime
+    nodes: tuple[str, ...]
+    planned_runs: int
+    runs: tuple[str, ...]
+    measured: tuple[Measurement, ...]
+    suspects: tuple[Suspect, ...]
+    verdict: str
+
+
+def keep(report: Report, runs: Path) -> Path:
+    """Write the report to the folder of bisects in `runs`, and return the file."""
+    path = runs / FOLDER / f"{report.cluster}-{report.began:%Y%m%d-%H%M%S}.json"
+    write_whole(path, report.model_dump_json(indent=2) + "\n")
+    return path
+
+
+def verdict_line(
+    names: Sequence[str], found: Sequence[Suspect], measured: Sequence[Measurement]
+) -> str:
+    """Return the verdict in one line: the slowest suspect, or how equal all nodes are."""
+    return describe(found[0], names) if found else _all_alike(names, measured)
+
+
+def describe(suspect: Suspect, names: Sequence[str]) -> str:
+    """Return which nodes are slow, how much, and what was measured, in one line."""
+    percent = f"{int(100 * suspect.shortfall)} % below"
+    if len(suspect.nodes) == 2:
+        speeds = ", ".join(
+            f"{names[one.nodes[0]]} to {names[one.nodes[1]]} {_speeds(one)}"
+            for one in suspect.evidence
+        )
+        both = " and ".join(names[node] for node in suspect.nodes)
+        return f"{both}: {percent} what both reach with others ({speeds})"
+    ways = [_WORDS[one.how] for one in suspect.evidence]
+    words = " and ".join(ways).replace("as sender and as receiver", "as sender and receiver")
+    speeds = ", ".join(_speeds(one) for one in suspect.evidence)
+    return f"{names[suspect.nodes[0]]}: {percent} the median of {len(names)} {words} ({speeds})"
+
+
+def ring_line(
+    names: Sequence[str], found: Sequence[Suspect], measured: Sequence[Measurement]
+) -> str:
+    """Return the speed of the ring of all nodes, and of the one without the suspect's last node."""
+    rings = best(one for one in measured if len(one.trial.nodes) > 1 and _is_ring(one))
+    everyone = tuple(range(len(names)))
+    line = f"the ring of all {len(names)} nodes: {rings.get(everyone, 0.0):.3g} GB/s"
+    for nodes, speed in rings.items():
+        if nodes != everyone:
+            (left_out,) = set(everyone) - set(nodes)
+            line += f"; without {names[left_out]}: {speed:.3g} GB/s"
+    return line
+
+
+def _is_ring(one: Measurement) -> bool:
+    return one.trial.collective == "all_reduce"
+
+
+def _speeds(one: Evidence) -> str:
+    return f"{one.gbps:.3g} of {one.usual:.3g} GB/s"
+
+
+def _all_alike(names: Sequence[str], measured: Sequence[Measurement]) -> str:
+    if len(names) < 3 and not node_speeds(measured)["alone"]:
+        return "nothing to compare: two nodes are one pair, and it takes three to name a slow one"
+    spreads = [
+        f"{_WORDS[how]} {min(of.values()):.3g} to {max(of.values()):.3g} GB/s"
+        for how, of in node_speeds(measured).items()
+        if of
+    ]
+    return f"no node and no pair stands out of {len(names)} nodes: {', '.join(spreads)}"
