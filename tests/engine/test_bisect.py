@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cli.terminal import elapsed
 from engine.bisect.launch import RoundReader, run_file
 from engine.bisect.report import describe, ring_line, verdict_line
 from engine.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
@@ -149,6 +150,15 @@ def test_a_good_fleet_is_reported_with_its_spread() -> None:
     assert lines(2, speed)[0] == (
         "nothing to compare: two nodes are one pair, and it takes three to name a slow one"
     )
+
+
+def test_the_page_has_the_numbers_of_the_plan() -> None:
+    page = Path("docs/bisect.md").read_text()
+    for nodes in (4, 8, 16, 32, 64):
+        rounds = (*first_rounds(nodes, 8), last_round(nodes, (0,), ()))
+        steps = sum(len(one.steps) for one in rounds if one.title == "pairs")
+        took = elapsed(sum(one.seconds for one in rounds))
+        assert f"| {nodes} | {len(rounds)} | {steps} | {took} |\n" in page
 
 
 MPIRUN = r"""#!/bin/bash
