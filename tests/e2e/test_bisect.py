@@ -30,7 +30,7 @@ def test_the_slow_machine_is_named_within_the_announced_runs(gpuctl: Gpuctl, clu
     said = gpuctl.json("lab", "fault", "set", "slow-network", "fleet-node1", "10mbit")
     assert said["slow-network"][1:] == ["10mbit"]
     limits = ("--lab", "exec", cluster, "--", "tc qdisc show dev host0 | grep -c tbf; true")
-    assert gpuctl(*limits) == "--- node1\n1\n--- node[0,2-3]\n0\n"
+    assert gpuctl(*limits) == "--- node[0,2-3]\n0\n--- node1\n1\n"
 
     output = gpuctl("--lab", "bisect", cluster, "--yes", code=1)
     verdict = re.findall("^node.* median of .*$", output, re.MULTILINE)[0]
