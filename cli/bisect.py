@@ -76,7 +76,7 @@ def _announce(there: "Inventory", out: "Output") -> None:
     from engine.bisect.rounds import first_rounds, last_round
 
     count, gpus = len(there.nodes), there.nodes[0].gpus
-    rounds = (*first_rounds(count, gpus), last_round(count, (0,), ()))
+    rounds = (*first_rounds(count, gpus), last_round(count, (0,), ((0, 1),)))
     out.say(
         f"Bisect of {there.cluster}, {count} nodes: {len(rounds)} runs,"
         f" about {elapsed(sum(one.seconds for one in rounds))}"
@@ -109,14 +109,14 @@ class _Bisect:
 
         from engine.bisect.report import Report, verdict_line
         from engine.bisect.rounds import count_runs
-        from engine.bisect.verdict import next_round, suspects
+        from engine.bisect.verdict import confirmed, next_round
 
         began, count = datetime.now(UTC), len(self._there.nodes)
         gpus = self._there.nodes[0].gpus
         planned = count_runs(count, gpus)
         while a_round := next_round(count, gpus, len(self._ids), self._measured):
             self._run(a_round, planned)
-        found = suspects(self._measured)
+        found = confirmed(self._measured)
         return Report(
             cluster=self._there.cluster,
             began=began,

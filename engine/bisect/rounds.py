@@ -71,8 +71,8 @@ def count_runs(nodes: int, gpus: int) -> int:
 def last_round(nodes: int, suspect: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> Round:
     """Return the round of the rings: of all nodes, and without the suspect (its last node).
 
-    `pairs` are those that look slow only together: they are measured twice more, so that a moment
-    of other load does not name them.
+    `pairs` are suspects, or a suspect and a good node: they are measured twice more, so that a
+    moment of other load names nobody.
     """
     rings = [tuple(range(nodes))]
     if suspect and nodes > 2:

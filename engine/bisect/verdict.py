@@ -8,6 +8,7 @@ reach with others.
 deviation.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
@@ -21,6 +22,8 @@ no good node is this far below."""
 FARTHEST = 0.75
 """A shortfall that always counts, however much the figures vary."""
 SPREADS = 3
+MOST_AGAIN = 3
+"""How many suspects are measured again."""
 
 How = Literal["alone", "sender", "receiver", "pair"]
 
@@ -82,6 +85,15 @@ def suspects(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
     return tuple(sorted(named, key=lambda suspect: -suspect.shortfall))
 
 
+def confirmed(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
+    """Return the suspects after the last round; a pair counts only if it was measured again."""
+    times = Counter(tuple(sorted(one.trial.nodes)) for one in measured)
+    both_ways = 2
+    return tuple(
+        one for one in suspects(measured) if len(one.nodes) == 1 or times[one.nodes] > both_ways
+    )
+
+
 def next_round(nodes: int, gpus: int, done: int, measured: Sequence[Measurement]) -> Round | None:
     """Return the round after `done` rounds, which gave `measured`; None after the last one."""
     first = first_rounds(nodes, gpus)
@@ -90,7 +102,10 @@ def next_round(nodes: int, gpus: int, done: int, measured: Sequence[Measurement]
     if done > len(first):
         return None
     found = suspects(measured)
-    pairs = tuple((one.nodes[0], one.nodes[1]) for one in found if len(one.nodes) == 2)
+    slow = {node for one in found for node in one.nodes if len(one.nodes) == 1}
+    good = next((node for node in range(nodes) if node not in slow), 0)
+    again = [one.nodes if len(one.nodes) == 2 else (one.nodes[0], good) for one in found]
+    pairs = tuple((one, other) for one, other in again[:MOST_AGAIN] if one != other)
     return last_round(nodes, found[0].nodes if found else (), pairs)
 
 
