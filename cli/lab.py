@@ -43,7 +43,7 @@ def list_faults(context: typer.Context) -> None:
 
     $ gpuctl lab fault list
     """
-    from lab.api.faults import read
+    from lab.fault_table import read
 
     out, now = output(context), read(session(context).chosen_lab.faults)
     out.show({name: list(arguments) for name, arguments in now.items()}, _faults(now, out))
@@ -76,7 +76,8 @@ def set_fault(
 
     $ gpuctl lab fault set no-capacity us-east-1a
     """
-    from lab.api.faults import SLOW_NETWORK, parse, read, write
+    from lab.api.faults import parse, write
+    from lab.fault_table import SLOW_NETWORK, read
     from lab.lifecycle import target
     from lab.machines.slow_network import limit_all
 
@@ -122,7 +123,8 @@ def clear_fault(
 
     $ gpuctl lab fault clear
     """
-    from lab.api.faults import SLOW_NETWORK, read, write
+    from lab.api.faults import write
+    from lab.fault_table import SLOW_NETWORK, read
     from lab.machines.slow_network import limit_all
 
     lab = session(context).chosen_lab

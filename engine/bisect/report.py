@@ -95,4 +95,4 @@ def _all_alike(names: Sequence[str], measured: Sequence[Measurement]) -> str:
         for how, of in node_speeds(measured).items()
         if of
     ]
-    return f"no node and no pair stands out of {len(names)} nodes: {', '.join(spreads)}"
+    return f"no node and no pair is slow: {len(names)} nodes, {', '.join(spreads)}"

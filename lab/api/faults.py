@@ -19,6 +19,7 @@ from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
 from lab.api.errors import Refusal, ServerFault
+from lab.fault_table import SLOW_NETWORK, read
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
@@ -40,8 +41,6 @@ class FaultKind:
     code: str
     meaning: str
 
-
-SLOW_NETWORK = "slow-network"
 
 FAULTS: Mapping[str, FaultKind] = {
     "no-capacity": FaultKind(
@@ -156,15 +155,6 @@ def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     if name == "spot-interruption":
         return (now,) if arguments[-1].isdigit() else (str(NOTICE_S), now)
     return ()
-
-
-def read(table: Path) -> dict[str, tuple[str, ...]]:
-    """Return the faults that are set, none without a file; ValueError if it is not valid."""
-    try:
-        text = table.read_text()
-    except FileNotFoundError:
-        return {}
-    return {name: tuple(arguments) for name, arguments in json.loads(text).items()}
 
 
 def write(table: Path, faults: Mapping[str, tuple[str, ...]]) -> None:

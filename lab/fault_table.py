@@ -1,0 +1,19 @@
+"""The table of the faults that are set, for the lab's API and for its machines.
+
+`lab.api.faults` checks and writes it.
+"""
+
+import json
+from pathlib import Path
+
+SLOW_NETWORK = "slow-network"
+"""The fault that machines read: the ids of the slow ones, and their rate."""
+
+
+def read(table: Path) -> dict[str, tuple[str, ...]]:
+    """Return the faults that are set, none without a file; ValueError if it is not valid."""
+    try:
+        text = table.read_text()
+    except FileNotFoundError:
+        return {}
+    return {name: tuple(arguments) for name, arguments in json.loads(text).items()}
