@@ -1,4 +1,4 @@
-"""A machine whose network is slow: `gpuctl lab fault set slow-network demo-node1 10mbit`.
+"""A machine with a slow network: `gpuctl lab fault set slow-network demo-node1 10mbit`.
 
 The kernel's token bucket (tbf, tc-tbf(8), 2026-11-22) limits what leaves each end of the machine's
 link, so the limit holds for sent and for received packets.
