@@ -66,8 +66,8 @@ class LaunchPlan(Value):
     `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
     node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
     the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
-    on the head, reachable from the nodes; empty if there is no dashboard. gpuctl prints `warnings` to
-    the user who starts the run.
+    on the head, reachable from the nodes; empty if there is no dashboard. gpuctl prints `warnings`
+    to the user who starts the run.
     """
 
     schema_version: int = 2

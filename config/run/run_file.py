@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from config.cluster.cluster_file import Command, Name
 from config.duration import Duration
 from config.models import Model
-from config.run.env import NAME_FORM, Env, EnvName, EnvText, Secret
+from config.run.env import NAME_FORM, Env, EnvName, Secret, SweptText
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
@@ -287,7 +287,7 @@ class NcclTests(Mpirun):
     gpus_per_node: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(
         default=(), min_length=1, description="Numbers of GPUs of each node, each a case."
     )
-    sweep: dict[EnvName, Annotated[tuple[EnvText, ...], Field(min_length=1)]] = Field(
+    sweep: dict[EnvName, Annotated[tuple[SweptText, ...], Field(min_length=1)]] = Field(
         default={},
         description="Environment variables, each with a list of values; every combination is a"
         " case.",
