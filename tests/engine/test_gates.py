@@ -1,5 +1,6 @@
 """Gates on bandwidths: what they expect, how they are judged, and that they fail a run."""
 
+import re
 from typing import Any, get_args
 
 import pytest
@@ -7,12 +8,15 @@ import pytest
 from config.catalogue.instance_types import catalogue
 from config.catalogue.reference_figures import figures_of, reference_figures
 from config.run.run_file import Collective
+from config.run.sweep_rules import byte_count
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
+from engine.cases import binary_size
 from engine.launch_plan import LaunchPlan, launch_plan
 from tests.engine.conftest import make_inventory
 from tests.engine.test_modes import run_of
 from tests.engine.test_numbers import DONE, FLAGS
+from tests.golden import ROOT
 
 MARK = "; CPU stand-in: says nothing of a GPU"
 
@@ -213,3 +217,20 @@ def test_every_public_figure_is_of_a_known_type_and_has_a_source() -> None:
         assert figure.collective in get_args(Collective)
         assert figure.source.startswith("https://github.com/")
         assert figure in figures_of(figure.instance_type, figure.nodes, figure.collective)
+
+
+def test_the_documentation_has_every_public_figure() -> None:
+    lines = (ROOT / "docs/nccl-tests.md").read_text().splitlines()
+    written = {
+        (kind, int(nodes), figure)
+        for kind, nodes, figures in (
+            [cell.strip() for cell in line.split("|")[1:-1]]
+            for line in lines
+            if re.match(r"\| p\w[\w-]*\.\w+ \|", line)
+        )
+        for figure in figures.split(", ")
+    }
+    assert written == {
+        (one.instance_type, one.nodes, f"{one.busbw:g} at {binary_size(byte_count(one.size))}")
+        for one in reference_figures()
+    }
