@@ -270,7 +270,7 @@ class NcclTests(Mpirun):
     sizes: tuple[Size, ...] = Field(
         default=(),
         min_length=1,
-        description="Message sizes, each a case of its own, instead of `min_bytes` to `max_bytes`.",
+        description="Message sizes, each a case, instead of `min_bytes` to `max_bytes`.",
     )
     dtypes: tuple[Dtype, ...] = Field(
         default=(), min_length=1, description="Data types; by default that of nccl-tests, float."
