@@ -151,13 +151,13 @@ def verdict(result: "RunResult") -> list[str]:
 
 
 def progress(event: "CaseStarted") -> str:
-    """The case that starts, and about how long the rest takes: `3 of 24, all_gather 64 MiB`."""
+    """Return the case that starts, and about how long the rest takes."""
     left = "" if event.left_s is None else f", about {_about(event.left_s)} left"
     return f"{event.number} of {event.of}, {event.title}{left}"
 
 
 def _about(seconds: float) -> str:
-    """A time in the largest unit of which there are two or more: `90 s`, `4 min`, `3 h`."""
+    """Return a time in the largest unit of which there are two or more: `4 min`."""
     if seconds < 120:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
