@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 def show(plan: "LaunchPlan", out: "Output") -> None:
     """Print the plan on stdout: the same object that a run executes."""
-    out.show(plan.model_dump(mode="json"), [*_head(plan), *_body(plan)])
+    out.show(plan.model_dump(mode="json"), [*_head(plan), *_cases(plan, out), *_body(plan)])
 
 
 def _head(plan: "LaunchPlan") -> list[str]:
@@ -23,6 +23,21 @@ def _head(plan: "LaunchPlan") -> list[str]:
     if plan.dashboard:
         lines.append(f"dashboard {plan.dashboard}")
     return lines
+
+
+def _cases(plan: "LaunchPlan", out: "Output") -> list[str]:
+    """Return the cases of nccl-tests in order, with the bandwidth that each must reach."""
+    if plan.sweep is None:
+        return []
+    gates: dict[int, list[str]] = {}
+    for gate in plan.sweep.gates:
+        for case in gate.cases:
+            gates.setdefault(case, []).append(f">= {gate.busbw:g} GB/s at {gate.size} bytes")
+    rows = [
+        (str(case.number), case.title, "; ".join(gates.get(case.number, ())))
+        for case in plan.sweep.cases
+    ]
+    return ["", *out.table(("case", "what is measured", "gate"), rows, right=("case",))]
 
 
 def _body(plan: "LaunchPlan") -> list[str]:

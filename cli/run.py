@@ -94,6 +94,9 @@ def run(
     from engine.launch_plan import launch_plan, new_run_id
 
     plan = launch_plan(wanted, there, new_run_id(wanted.name))
+    if plan.sweep is not None and here.lab is not None:
+        sweep = plan.sweep.model_copy(update={"is_stand_in": True})
+        plan = plan.model_copy(update={"sweep": sweep})
     for text in plan.warnings:
         out.warn(text)
     if dry_run:

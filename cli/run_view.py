@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
-    from engine.events import Event, NetworkSeen, NodeInterrupted, Output, RankStarted
+    from engine.events import CaseStarted, Event, NetworkSeen, NodeInterrupted, Output, RankStarted
     from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
 
@@ -52,8 +52,9 @@ class RunView:
             self._rank_started(event)
         elif event.kind == "network_seen":
             self._network_seen(event)
-        elif event.kind == "output_judged":
-            self._out.say(f"-- {event.level}: {event.text}")
+        elif event.kind in ("output_judged", "gate_judged"):
+            level = "" if event.level == "proof" else f"{event.level}: "
+            self._out.say(f"-- {level}{event.text}")
         elif event.kind in ("evidence", "table_written"):
             pass  # `end` prints the evidence's folder and the table
         elif event.kind == "node_interrupted":
@@ -65,7 +66,11 @@ class RunView:
             self._out.note(f"-- {event_text(event)}")
 
     def _show(self, lines: "Sequence[Output]") -> None:
+        from engine.agent.tables import CASE
+
         for line in lines:
+            if CASE.match(line.text):
+                continue  # the event case_started says more
             self._out.say(prefix(line.rank, self._width, self._colored) + line.text)
 
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
@@ -145,6 +150,19 @@ def verdict(result: "RunResult") -> list[str]:
     return lines
 
 
+def progress(event: "CaseStarted") -> str:
+    """Return the case that starts, and about how long the rest takes."""
+    left = "" if event.left_s is None else f", about {_about(event.left_s)} left"
+    return f"{event.number} of {event.of}, {event.title}{left}"
+
+
+def _about(seconds: float) -> str:
+    """Return a time in the largest unit of which there are two or more: `4 min`."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
+
+
 def interruption(event: "NodeInterrupted", name: str) -> str:
     """Return AWS's notice as one line: the node, the action, its time, and its effect."""
     try:
@@ -178,6 +196,8 @@ def event_text(event: "Event") -> str:
             text = f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
         case "node_started" | "node_ready":
             text = f"rank {event.rank} {event.kind.removeprefix('node_')}"
+        case "case_started":
+            text = progress(event)
         case "run_finished":
             text = f"run {event.status}: {event.reason}".removesuffix(": ")
         case _:

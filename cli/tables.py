@@ -24,7 +24,8 @@ def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
         texts = (_half(one, table.facts.is_checked) for one in (row.out_of_place, row.in_place))
         rows.append((str(row.size), row.dtype, op, *chain.from_iterable(texts)))
     lines = out.table(head, rows, right=head)
-    return [_title(table.facts, node), *lines, *_footer(table.facts)]
+    case = [f"Case {one.number}: {one.title}"] if (one := table.facts.case) else []
+    return [*case, _title(table.facts, node), *lines, *_footer(table.facts)]
 
 
 def transport_lines(findings: "Iterable[KeptFinding]", names: "list[str]") -> list[str]:
@@ -68,6 +69,7 @@ def _footer(facts: "Facts") -> list[str]:
         lines.append(f"Incomplete: it ended at {facts.ended_at} bytes")
     if facts.lost:
         lines.append(f"Rows that could not be read: {facts.lost}")
+    lines += [one.text[:1].upper() + one.text[1:] for one in facts.gates]
     return lines
 
 

@@ -83,9 +83,10 @@ def _nested(
     for key, field in mapping["properties"].items():
         path = (*at, key)
         inner = _definition(schema, field)
-        if inner is None and isinstance(field.get("additionalProperties"), dict):
+        named = _named_values(field)
+        if inner is None and named is not None:
             path = (*path, "NAME")
-            inner = _definition(schema, field["additionalProperties"])
+            inner = _definition(schema, named)
         if inner:
             title = f"{level}{'#' * len(at)} `{'.'.join(path)}`"
             yield f"{title}\n\n{field.get('description', inner['description'])}\n"
@@ -122,8 +123,8 @@ def _kinds(field: dict[str, Any]) -> Iterator[str]:
     allowed = field.get("enum") or ([field["const"]] if "const" in field else [])
     if "$ref" in field or field.get("type") == "object":
         yield "mapping"
-    elif "anyOf" in field:
-        for branch in field["anyOf"]:
+    elif "anyOf" in field or "oneOf" in field:
+        for branch in (*field.get("anyOf", ()), *field.get("oneOf", ())):
             yield from _kinds(branch)
     elif 0 < len(allowed) <= 9:
         yield " or ".join(f"`{value}`" for value in allowed)
@@ -137,6 +138,14 @@ def _kinds(field: dict[str, Any]) -> Iterator[str]:
         yield "duration"
     elif field.get("type") in _WORDS:
         yield _WORDS[field["type"]]
+
+
+def _named_values(field: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of the values of a mapping with free names; None for any other field."""
+    if isinstance(field.get("additionalProperties"), dict):
+        return dict(field["additionalProperties"])
+    branches = (*field.get("anyOf", ()), *field.get("oneOf", ()))
+    return next(filter(None, map(_named_values, branches)), None)
 
 
 def _definition(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from config.models import Value
+from engine.gates import Sweep
 
 
 class RunNode(Value):
@@ -33,6 +34,7 @@ class RunStarted(Value):
     stop_criteria: str
     on_stop: Literal["keep", "destroy"]
     programs: tuple[str, ...] = ()
+    sweep: Sweep | None = None
     nodes: tuple[RunNode, ...]
 
 
@@ -90,12 +92,48 @@ class OutputJudged(Value):
     text: str
 
 
+class CaseStarted(Value):
+    """Case `number` of `of` cases of nccl-tests starts; `left_s` is None before one has ended.
+
+    `left_s` is an estimate of the seconds to the end of the last case.
+    """
+
+    kind: Literal["case_started"] = "case_started"
+    time: float
+    number: int
+    of: int
+    title: str
+    left_s: float | None
+
+
+class GateJudged(Value):
+    """The verdict of a gate on a bandwidth, in one line; `cases` are the numbers of its cases.
+
+    `proof`: it is reached; `warning` and `fault`: it is not. `busbw` and `expected` are in GB/s;
+    `busbw` is None if the size was not measured. `source` is that of `expected`.
+    """
+
+    kind: Literal["gate_judged"] = "gate_judged"
+    time: float
+    rank: int
+    level: Literal["proof", "warning", "fault"]
+    text: str
+    cases: tuple[int, ...]
+    busbw: float | None
+    expected: float
+    source: str
+
+
 class TableWritten(Value):
-    """The JSON that a program of nccl-tests wrote on the node `rank`, without its `env`."""
+    """The JSON that a program of nccl-tests wrote on the node `rank`, without its `env`.
+
+    `case` is the number of the program's case.
+    """
 
     kind: Literal["table_written"] = "table_written"
     time: float
     rank: int
+    case: int = 0
     document: dict[str, Any]
 
 
@@ -226,6 +264,8 @@ Event = (
     | RankStarted
     | NetworkSeen
     | OutputJudged
+    | CaseStarted
+    | GateJudged
     | TableWritten
     | Output
     | NodeExited

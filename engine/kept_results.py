@@ -1,6 +1,6 @@
 """Results of a run's output, stored in the history while the run goes on: tables and findings."""
 
-from engine.events import Event, NetworkSeen, Output, OutputJudged
+from engine.events import Event, GateJudged, NetworkSeen, Output, OutputJudged
 from engine.history import History, KeptFinding
 from engine.nccl_tests import TableParser
 
@@ -16,7 +16,9 @@ class KeptResults:
 
     def see(self, event: Event, history: History) -> None:
         """Store the tables and findings that the event adds."""
-        if isinstance(event, (NetworkSeen, OutputJudged)):
+        if isinstance(event, (NetworkSeen, OutputJudged)) or (
+            isinstance(event, GateJudged) and event.level != "proof"
+        ):
             fields = event.model_dump(include={"kind", "level", "rank", "text"})
             history.keep_finding(self._run_id, self._findings, KeptFinding(**fields))
             self._findings += 1

@@ -12,6 +12,7 @@ from pydantic import Field
 from config.models import Value
 from config.run.run_file import NcclTests, Run, StartupOrder
 from engine.environment import node_environment, variables_of
+from engine.gates import Sweep, plan_sweep
 from engine.modes import MODES
 from engine.modes.job import Job, Launch, ReadyPlan, node_range, roles_of
 from engine.modes.mpirun import open_mpi_defaults
@@ -64,8 +65,9 @@ class LaunchPlan(Value):
     not use: they power off if `on_stop` is `destroy` and no client destroys the cluster.
     `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
     node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
-    the commands name, in order. `dashboard` is a URL on the head, reachable from the nodes; empty
-    if there is no dashboard. gpuctl prints `warnings` to the user who starts the run.
+    the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
+    on the head, reachable from the nodes; empty if there is no dashboard. gpuctl prints `warnings`
+    to the user who starts the run.
     """
 
     schema_version: int = 2
@@ -85,6 +87,7 @@ class LaunchPlan(Value):
     is_spot: bool = False
     dashboard: str = ""
     programs: tuple[str, ...] = ()
+    sweep: Sweep | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -108,6 +111,10 @@ def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
     check(Situation(run, inventory, nodes, preset, variables))
     job = Job(run, run_id, nodes, roles, variables)
     launch = MODES[run.type](job)
+    sweep: Sweep | None = None
+    unknown: tuple[str, ...] = ()
+    if isinstance(run, NcclTests):
+        sweep, unknown = plan_sweep(run, launch.cases, inventory.instance_type, len(nodes))
     return LaunchPlan(
         type=run.type,
         run_id=run_id,
@@ -124,8 +131,9 @@ def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
         is_spot=inventory.is_spot,
         dashboard=launch.dashboard,
-        programs=_programs(run),
-        warnings=warnings(preset, _own_names(run)),
+        programs=tuple(case.program for case in launch.cases) or _programs(run),
+        sweep=sweep,
+        warnings=(*warnings(preset, _own_names(run)), *unknown),
     )
 
 
@@ -166,8 +174,6 @@ _PROGRAM = re.compile(
 
 def _programs(run: Run) -> tuple[str, ...]:
     """Return the programs of nccl-tests in the order in which the run's commands name them."""
-    if isinstance(run, NcclTests):
-        return tuple(f"{collective}_perf" for collective in run.collectives)
     own = getattr(run, "commands", None) or ()
     commands = [*own, *(text for role in run.roles.values() for text in role.commands or ())]
     return tuple(name for text in commands for name in _PROGRAM.findall(text))

@@ -13,7 +13,8 @@ from engine.agent.table_json import merge, read
 from engine.agent.table_rows import Row as ReadRow
 from engine.agent.tables import Table as ReadTable
 from engine.agent.tables import TableReader
-from engine.events import Event, Output, RunFinished, RunStarted, TableWritten
+from engine.cases import Case
+from engine.events import Event, GateJudged, Output, RunFinished, RunStarted, TableWritten
 from engine.lines import WholeLines
 
 
@@ -61,17 +62,28 @@ class TestedRank(Value):
     name: str
 
 
+class GateVerdict(Value):
+    """The verdict of a gate on a bandwidth of a table; `text` has both figures and the source."""
+
+    passed: bool
+    text: str
+
+
 class Facts(Value):
     """The facts of a table besides its rows; `rank` is that of the node that printed it.
 
     Unknown versions are empty, and unknown flags are missing in `flags` (min_bytes, max_bytes,
     step, factor, warmup, iterations, aggregated, checks, graph, unalign, threads, gpus).
-    `out_of_bounds` and `average_busbw` are None without a footer. `ended_at` is the size at which
-    an incomplete table ends, `lost` the number of rows that were printed but could not be read.
+    `case` is None for a table that no run of `type: nccl-tests` printed, `gates` are the verdicts
+    of its gates. `out_of_bounds` and `average_busbw` are None without a footer. `ended_at` is the
+    size at which an incomplete table ends, `lost` the number of rows that were printed but could
+    not be read.
     """
 
     rank: int
     collective: str
+    case: Case | None = None
+    gates: tuple[GateVerdict, ...] = ()
     nccl_tests: str = ""
     nccl: str = ""
     plugin: str = ""
@@ -100,11 +112,14 @@ class TableParser:
     def __init__(self) -> None:
         self._lines = WholeLines()
         self._reader = TableReader()
+        self._cases: dict[int, Case] = {}
+        self._gates: dict[int, tuple[GateVerdict, ...]] = {}
 
     def feed(self, event: Event) -> tuple[int, ...]:
         """Return the numbers of the tables that `event` adds to or changes."""
         if isinstance(event, RunStarted):
             self._reader = TableReader(event.programs)
+            self._cases = {case.number: case for case in event.sweep.cases} if event.sweep else {}
         elif isinstance(event, Output):
             return self._read(self._lines.feed(event))
         elif isinstance(event, RunFinished):
@@ -112,6 +127,8 @@ class TableParser:
             return tuple(range(len(self._reader.tables)))
         elif isinstance(event, TableWritten):
             return self._read_json(event)
+        elif isinstance(event, GateJudged):
+            return self._add_verdict(event)
         return ()
 
     @property
@@ -122,7 +139,10 @@ class TableParser:
     def table(self, number: int, first: int = 0) -> Table:
         """Return the table with this number so far, with its rows from `first` on."""
         table = self._reader.tables[number]
-        return Table(facts=_facts(table), rows=tuple(map(_row, table.rows[first:])))
+        facts = _facts(table).model_copy(
+            update={"case": self._cases.get(table.case), "gates": self._gates.get(table.case, ())}
+        )
+        return Table(facts=facts, rows=tuple(map(_row, table.rows[first:])))
 
     def _read(self, lines: tuple[Output, ...]) -> tuple[int, ...]:
         changed = [
@@ -133,10 +153,17 @@ class TableParser:
 
     def _read_json(self, event: TableWritten) -> tuple[int, ...]:
         try:
-            table = read(event.document, event.rank)
+            table = read(event.document, event.rank, event.case)
         except (KeyError, TypeError, ValueError, IndexError):  # of a later nccl-tests
             return ()
         return (self._number(merge(self._reader.tables, table)),)
+
+    def _add_verdict(self, event: GateJudged) -> tuple[int, ...]:
+        verdict = GateVerdict(passed=event.level == "proof", text=event.text)
+        for case in event.cases:
+            self._gates[case] = (*self._gates.get(case, ()), verdict)
+        tables = enumerate(self._reader.tables)
+        return tuple(number for number, table in tables if table.case in event.cases)
 
     def _number(self, table: ReadTable) -> int:
         return next(n for n, one in enumerate(self._reader.tables) if one is table)

@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from config.models import Value
-from engine.events import Event, NetworkSeen, Output, OutputJudged, RunFinished, RunStarted
+from engine.events import (
+    Event,
+    GateJudged,
+    NetworkSeen,
+    Output,
+    OutputJudged,
+    RunFinished,
+    RunStarted,
+)
 from engine.lines import WholeLines
 
 LAST_LINES = 20
@@ -17,8 +25,9 @@ class RunResult(Value):
 
     `exit_code` is 0 for done, 130 for stopped, the job's own (128 + N for signal N) if the job
     failed, 124 if a time limit was reached, 125 if a node failed, and 1 if the ranks or the
-    network were not as planned or data were wrong. `last_lines` are those of the node that failed
-    first, of both streams in order of arrival. `warnings` are findings that do not fail the run.
+    network were not as planned, data were wrong or a gate was missed. `last_lines` are those of the
+    node that failed first, of both streams in order of arrival. `warnings` are findings that do not
+    fail the run.
     """
 
     run_id: str
@@ -49,7 +58,9 @@ class ResultCollector:
             self._started = event
         elif isinstance(event, RunFinished):
             self._finished = event
-        elif isinstance(event, (NetworkSeen, OutputJudged)) and event.level == "warning":
+        elif (
+            isinstance(event, (NetworkSeen, OutputJudged, GateJudged)) and event.level == "warning"
+        ):
             self._warnings.append(event.text)
         elif isinstance(event, Output):
             self._keep(self._lines.feed(event))

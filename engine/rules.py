@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from config.errors import InputError
-from config.run.run_file import Mpirun, Run
+from config.run.run_file import Mpirun, NcclTests, Run
 from engine.modes.job import Variables, node_range
 from engine.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
 from nodes.inventory import Inventory, Node
@@ -81,12 +81,15 @@ def _enough_nodes(situation: Situation) -> Iterator[Violation]:
 
 
 def _ranks_have_gpus(situation: Situation) -> Iterator[Violation]:
-    wanted = getattr(situation.run, "procs_per_node", None)
+    run = situation.run
+    key, wanted = "procs_per_node", getattr(run, "procs_per_node", None)
+    if isinstance(run, NcclTests) and run.gpus_per_node:
+        key, wanted = "gpus_per_node", max(run.gpus_per_node)
     few = [node for node in situation.nodes if wanted and 0 < node.gpus < wanted]
     if few:
         gpus = min(node.gpus for node in few)
         yield Violation(
-            f"procs_per_node is {wanted}, {fold(node.name for node in few)}"
+            f"{key} is {wanted}, {fold(node.name for node in few)}"
             f" ({situation.inventory.instance_type}) {_has(few)} {gpus} GPUs",
             f"set it to {gpus} or less, or leave it out for one rank per GPU",
         )
@@ -175,7 +178,8 @@ RULES = (
         _enough_nodes,
     ),
     Rule(
-        "`procs_per_node` is at most the number of GPUs of each node that has GPUs.",
+        "`procs_per_node` and `gpus_per_node` are at most the number of GPUs of each node that has"
+        " GPUs.",
         "With two ranks on one GPU, NCCL fails (`Duplicate GPU detected`); without NCCL they share"
         " its memory.",
         "Lower it, or remove it to get one rank per GPU.",

@@ -142,7 +142,7 @@ def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
 
 
 def _with_env_as_written(document: Document) -> dict[str, Any]:
-    """Return the data with numbers in an `env` mapping as the text that is written in the file.
+    """Return the data with numbers in `env` and `sweep` as the text that is written in the file.
 
     A shell would see that text: 1.10 stays 1.10, and 010 is not 8. Words such as true and no stay
     unchanged and are therefore refused, as in Docker Compose.
@@ -150,6 +150,11 @@ def _with_env_as_written(document: Document) -> dict[str, Any]:
     data: dict[str, Any] = dict(document.data)
     if "env" in data:
         data["env"] = _env(document, data["env"], ("env",))
+    if isinstance(data.get("sweep"), dict):
+        data["sweep"] = {
+            name: _env_list(document, values, ("sweep", name))
+            for name, values in data["sweep"].items()
+        }
     if isinstance(data.get("roles"), dict):
         data["roles"] = {
             name: {**role, "env": _env(document, role["env"], ("roles", name, "env"))}
@@ -164,6 +169,14 @@ def _env(document: Document, env: Any, at: tuple[str, ...]) -> Any:
     if not isinstance(env, dict):
         return env
     return {name: _env_text(env[name], document.text_at((*at, name))) for name in env}
+
+
+def _env_list(document: Document, values: Any, at: tuple[str, ...]) -> Any:
+    if not isinstance(values, tuple):
+        return values
+    return tuple(
+        _env_text(value, document.text_at((*at, index))) for index, value in enumerate(values)
+    )
 
 
 def _env_text(value: Any, written: str) -> Any:

@@ -23,6 +23,7 @@ from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
 
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
+_BRANCHES = (TEXT_TAG, SECRET_TAG, run_file.REFERENCE_TAG, run_file.GATES_TAG)
 _FORMS = cluster_file.FORMS | run_file.FORMS
 
 
@@ -32,7 +33,7 @@ def translate_errors(
     """Yield a fault for every error of pydantic about `document` as a `model`, at its path."""
     for details in error.errors():
         # The branch of a union that pydantic took is not part of the file's path.
-        at = tuple(part for part in details["loc"] if part not in (TEXT_TAG, SECRET_TAG))
+        at = tuple(part for part in details["loc"] if part not in _BRANCHES)
         on_key = at[-1:] == (_KEY,)
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)

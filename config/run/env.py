@@ -84,6 +84,7 @@ def _list_faults(entries: list[Any] | tuple[Any, ...]) -> Iterator[Fault]:
 
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvText = Annotated[str, Field(pattern=NO_NUL)]
+SweptText = Annotated[EnvText, WithJsonSchema({"type": ["string", "number"]})]
 TEXT_TAG, SECRET_TAG = "[text]", "[secret]"
 EnvValue = Annotated[
     Annotated[EnvText, Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],

@@ -18,6 +18,10 @@ OPEN_MPI_INTERFACES = {"OMPI_MCA_btl_tcp_if_exclude": "lo,docker0"}
 OPEN_MPI_AGENT = ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent")
 """The variables that name the program with which Open MPI connects to other nodes."""
 
+_OPEN_MPI_FAMILIES = ("OMPI_MCA_orte", "PRTE_MCA_prte")
+OPEN_MPI_HOSTFILE = tuple(f"{family}_default_hostfile" for family in _OPEN_MPI_FAMILIES)
+"""The variables that name Open MPI's default hostfile."""
+
 HYDRA_AGENT = (
     ("HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"),
     ("I_MPI_HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP_EXEC"),
@@ -39,8 +43,8 @@ def agent_variables(agent: str) -> dict[str, str]:
 def open_mpi_hosts(hostfile: str, slots: int, nodes: int) -> dict[str, str]:
     """Return the variables that give Open MPI its hostfile and `slots` ranks on a node."""
     found = {}
-    for family in ("OMPI_MCA_orte", "PRTE_MCA_prte"):
-        found[f"{family}_default_hostfile"] = hostfile
+    for family, name in zip(_OPEN_MPI_FAMILIES, OPEN_MPI_HOSTFILE, strict=True):
+        found[name] = hostfile
         found[f"{family}_keep_fqdn_hostnames"] = "true"
         found[f"{family}_set_default_slots"] = str(slots)
     if nodes > OPEN_MPI_TREE_LIMIT:

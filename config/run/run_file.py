@@ -5,12 +5,12 @@ The common fields are in Run. `type` names the launcher, which starts `commands`
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from config.cluster.cluster_file import Command, Name
 from config.duration import Duration
 from config.models import Model
-from config.run.env import NAME_FORM, Env, Secret
+from config.run.env import NAME_FORM, Env, EnvName, Secret, SweptText
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
@@ -26,16 +26,34 @@ Collective = Literal[
     "scatter",
     "sendrecv",
 ]
+Dtype = Literal[
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "f8e4m3",
+    "f8e5m2",
+]
+Redop = Literal["sum", "prod", "min", "max", "avg", "mulsum"]
+Scope = Literal["all", "intra", "inter"]
 Commands = tuple[Command, ...]
 
 NNODES = r"^[1-9][0-9]{0,2}\.\.[1-9][0-9]{0,2}$"
 SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
+AT_LEAST = r"^>= ?[0-9]{1,6}(\.[0-9]{1,6})?$"
 MOST_NODES = 512
 TEMPLATE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 FORMS = {
     TEMPLATE: "the name of a template: letters, digits, '.', '_' and '-'",
     NNODES: "from how many nodes to how many, such as 2..4",
     SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
+    AT_LEAST: "the lowest bandwidth in GB/s, such as '>= 380'",
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
 }
 """The patterns of a run file in words, without those that it shares with the cluster file."""
@@ -210,8 +228,32 @@ class Mpi(Mpirun):
     commands: Commands = _EVERY_RANK
 
 
+class Gate(Model):
+    """The bandwidth that a collective must reach; the run fails if it does not."""
+
+    busbw: str = Field(
+        pattern=AT_LEAST, description="The lowest bus bandwidth in GB/s: `'>= 380'`."
+    )
+    at: Size = Field(description="The message size; one that the run measures.")
+    scope: Scope | None = Field(
+        default=None, description="The scope that is judged; required with several `scopes`."
+    )
+
+
+def _kind_of_expectation(value: Any) -> str:
+    return REFERENCE_TAG if isinstance(value, str) else GATES_TAG
+
+
+REFERENCE_TAG, GATES_TAG = "[reference]", "[gates]"
+Expect = Annotated[
+    Annotated[Literal["reference"], Tag(REFERENCE_TAG)]
+    | Annotated[dict[str, Gate], Tag(GATES_TAG)],
+    Discriminator(_kind_of_expectation),
+]
+
+
 class NcclTests(Mpirun):
-    """A run of nccl-tests' collectives, one after the other."""
+    """A run of nccl-tests: a case for each combination of its lists, one after the other."""
 
     type: Literal["nccl-tests"] = Field(
         description="`nccl-tests`: the collectives asked for, by mpirun."
@@ -225,6 +267,37 @@ class NcclTests(Mpirun):
     iterations: int = Field(default=20, ge=1, le=10_000, description="Timed rounds of each size.")
     warmup: int = Field(default=5, ge=0, le=10_000, description="Rounds before those.")
     check: bool = Field(default=True, description="Whether results are checked.")
+    sizes: tuple[Size, ...] = Field(
+        default=(),
+        min_length=1,
+        description="Message sizes, each a case, instead of `min_bytes` to `max_bytes`.",
+    )
+    dtypes: tuple[Dtype, ...] = Field(
+        default=(), min_length=1, description="Data types; by default that of nccl-tests, float."
+    )
+    redops: tuple[Redop, ...] = Field(
+        default=(), min_length=1, description="Reductions; by default that of nccl-tests, sum."
+    )
+    scopes: tuple[Scope, ...] = Field(
+        default=("all",),
+        min_length=1,
+        description="`all`: all GPUs together; `intra`: each node alone, one after the other;"
+        " `inter`: one GPU of each node.",
+    )
+    gpus_per_node: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(
+        default=(), min_length=1, description="Numbers of GPUs of each node, each a case."
+    )
+    sweep: dict[EnvName, Annotated[tuple[SweptText, ...], Field(min_length=1)]] = Field(
+        default={},
+        description="Environment variables, each with a list of values; every combination is a"
+        " case.",
+    )
+    repeat: int = Field(default=1, ge=1, le=100, description="How often each case is measured.")
+    expect: Expect | None = Field(
+        default=None,
+        description="Bandwidths that fail the run if they are not reached: a mapping from"
+        " collectives to gates, or `reference` for public figures of the instance type.",
+    )
 
 
 class Ddp(Run):

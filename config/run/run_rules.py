@@ -11,7 +11,8 @@ from config.cluster.cluster_rules import Data
 from config.findings import Fault, Path, path_text
 from config.run.owned_variables import owner
 from config.run.role_rules import role_faults
-from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES, SIZE, NcclTests
+from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES
+from config.run.sweep_rules import sweep_faults
 from config.yaml.hints import choice_hint, describe_value
 
 
@@ -24,7 +25,7 @@ def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
     if run_type == "torchrun":
         yield from _elastic(data)
     if run_type == "nccl-tests":
-        yield from _sizes(data)
+        yield from sweep_faults(data)
 
 
 def _type(data: Data) -> Iterator[Fault]:
@@ -93,23 +94,3 @@ def _elastic(data: Data) -> Iterator[Fault]:
     elif fewest > most:
         message = f"'nnodes' is '{written}', which ends before it begins"
         yield Fault("E222", message, f"write {most}..{fewest}", ("nnodes",))
-
-
-def _sizes(data: Data) -> Iterator[Fault]:
-    """Yield a fault if nccl-tests' smallest message is above the largest; both have defaults."""
-    smallest, largest = (
-        str(data.get(name, NcclTests.model_fields[name].default))
-        for name in ("min_bytes", "max_bytes")
-    )
-    if not all(re.fullmatch(SIZE, size) for size in (smallest, largest)):
-        return
-    if _bytes(smallest) > _bytes(largest):
-        message = f"'min_bytes' is {smallest}, more than 'max_bytes', which is {largest}"
-        at = "min_bytes" if "min_bytes" in data else "max_bytes"
-        yield Fault("E222", message, "change one of them", (at,))
-
-
-def _bytes(size: str) -> int:
-    """Return bytes as nccl-tests does: K, M, G are powers of 1024 (parsesize in its common.cu)."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    return int(size.rstrip("KMG")) * units.get(size[-1], 1)

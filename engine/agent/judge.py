@@ -1,4 +1,4 @@
-"""The judge of a run's output: of its network (proof.py) and its numbers (numbers.py).
+"""The judge of a run's output: of its network (proof.py), numbers (numbers.py), gates (gates.py).
 
 A fault of the network ends the run at once. Wrong numbers are reported at once but fail the run at
 its end, because the following sizes show how much is wrong.
@@ -6,10 +6,13 @@ its end, because the following sizes show how much is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from engine.agent.findings import Finding
+from engine.agent.gates import GateVerdict
 from engine.agent.journal import Message
 from engine.agent.numbers import Numbers
 from engine.agent.pieces import Pieces
@@ -21,11 +24,15 @@ PIPE = "gpuctl: in a pipe of "
 
 
 class Heard(NamedTuple):
-    """A finding with the `kind` of its event; `ends_run` means that it ends the run at once."""
+    """A finding with the `kind` of its event; `ends_run` means that it ends the run at once.
+
+    `details` are more fields of the event.
+    """
 
     kind: str
     finding: Finding
     ends_run: bool = False
+    details: Mapping[str, Any] = MappingProxyType({})
 
 
 class Judge:
@@ -43,9 +50,10 @@ class Judge:
         line = self._pieces.line(output)
         return [] if line is None else self._read(output["rank"], output["stream"], line)
 
-    def read_json(self, rank: int, document: Message) -> list[Heard]:
-        """Return the findings from a JSON document of nccl-tests from the node `rank`."""
-        return self._of_numbers(self._numbers.add_json(rank, document))
+    def read_json(self, rank: int, document: Message, case: int = 0) -> list[Heard]:
+        """Return the findings from a JSON document of a case of nccl-tests from the node `rank`."""
+        heard = self._of_numbers(self._numbers.add_json(rank, document, case))
+        return heard + self._of_gates(self._numbers.gates.new_verdicts())
 
     def end(self, verdict: Verdict) -> tuple[list[Heard], Verdict]:
         """Return the findings at the run's end, and the verdict changed by all findings."""
@@ -59,6 +67,8 @@ class Judge:
         faults = [one.finding for one in heard if one.kind == "network_seen"]
         faults = [one for one in faults if one.level == "fault"]
         heard += self._of_numbers(self._numbers.final_findings())
+        if verdict.status == "done":  # otherwise it is no news that cases were not measured
+            heard += self._of_gates(self._numbers.gates.final_verdicts())
         if verdict.status == "done" and faults:
             verdict = Verdict("failed", WRONG_RUN, faults[0].rank, faults[0].text)
         return heard, self._with_numbers(verdict)
@@ -66,6 +76,7 @@ class Judge:
     def _read(self, rank: int, stream: str, line: str) -> list[Heard]:
         heard = _of_network(self._proof.feed(rank, stream, line))
         heard += self._of_numbers(self._numbers.feed(rank, stream, line))
+        heard += self._of_gates(self._numbers.gates.new_verdicts())
         if PIPE in line:
             text = f"{self._names[rank]}: {line[line.index(PIPE) :].removeprefix('gpuctl: ')}"
             if text not in self._pipes:  # every rank of a launcher reports it
@@ -76,6 +87,18 @@ class Judge:
     def _of_numbers(self, findings: list[Finding]) -> list[Heard]:
         self._faults += [one for one in findings if one.level == "fault"]
         return [Heard("output_judged", one) for one in findings]
+
+    def _of_gates(self, verdicts: list[GateVerdict]) -> list[Heard]:
+        heard = []
+        for passed, text, gate, busbw in verdicts:
+            level = "proof" if passed else self._numbers.fault_level
+            details = {"cases": gate["cases"], "busbw": busbw, "expected": gate["busbw"]}
+            details["source"] = gate["source"]
+            finding = Finding(level, 0, text)
+            heard.append(Heard("gate_judged", finding, details=details))
+            if level == "fault":
+                self._faults.append(finding)
+        return heard
 
     def _with_numbers(self, verdict: Verdict) -> Verdict:
         """Return the verdict; a run with wrong numbers fails.

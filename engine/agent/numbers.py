@@ -6,6 +6,7 @@ The exit status is not enough: a job that pipes into `tee` ends with the status 
 from __future__ import annotations
 
 from engine.agent.findings import Finding, hosts_of
+from engine.agent.gates import Gates
 from engine.agent.journal import Message
 from engine.agent.table_json import merge, read
 from engine.agent.table_rows import Half, Row
@@ -25,6 +26,9 @@ class Numbers:
         self._names = [node["name"] for node in plan["nodes"]]
         self._hosts = hosts_of(plan["nodes"])
         self._reader = TableReader(tuple(plan.get("programs", ())))
+        sweep = plan.get("sweep") or {"cases": (), "gates": (), "is_stand_in": False}
+        self._cases = len(sweep["cases"])
+        self.gates = Gates(sweep)
         self._reported: set[tuple[object, ...]] = set()
         self._failed_tests: set[Finding] = set()
 
@@ -40,6 +44,7 @@ class Numbers:
         table = self._reader.feed(rank, stream, text)
         found = [self._failed(rank, one) for one in self._reader.failures[failures:]]
         if table is not None:
+            self.gates.see(table)
             found += self._wrong(table)
         if len(self._reader.tables) > tables:
             found += self._close(rank)
@@ -51,15 +56,16 @@ class Numbers:
             return 0
         return 1 if fault in self._failed_tests else 2
 
-    def add_json(self, rank: int, document: Message) -> list[Finding]:
-        """Return new findings from the JSON of a program of nccl-tests on node `rank`."""
+    def add_json(self, rank: int, document: Message, case: int = 0) -> list[Finding]:
+        """Return new findings from the JSON of a case's program of nccl-tests on node `rank`."""
         if self._verify == "off":
             return []
         try:
-            table = read(document, rank)
+            table = merge(self._reader.tables, read(document, rank, case))
         except (KeyError, TypeError, ValueError, IndexError):
             return []
-        return self._new(self._wrong(merge(self._reader.tables, table)))
+        self.gates.see(table)
+        return self._new(self._wrong(table))
 
     def final_findings(self) -> list[Finding]:
         """Return new findings at the end of the run: incomplete tables, unreadable rows."""
@@ -143,10 +149,16 @@ class Numbers:
         return fault
 
     def _where(self, table: Table) -> str:
-        return f"{table.collective} on {self._names[table.printed_on]}"
+        where = f"{table.collective} on {self._names[table.printed_on]}"
+        return f"{where}, case {table.case} of {self._cases}" if self._cases > 1 else where
 
     def _fault(self, rank: int, text: str) -> Finding:
-        return Finding("warning" if self._verify == "warn" else "fault", rank, text)
+        return Finding(self.fault_level, rank, text)
+
+    @property
+    def fault_level(self) -> str:
+        """The level of a fault: `warning` with `verify: warn`."""
+        return "warning" if self._verify == "warn" else "fault"
 
 
 def size_text(size: int) -> str:

@@ -19,6 +19,7 @@ from engine.agent.journal import Journal, Message
 from engine.agent.judge import Heard, Judge
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.nodes import Node, Nodes
+from engine.agent.progress import Progress
 from engine.agent.redaction import Redaction
 from engine.agent.states import (
     NODE_FAILED,
@@ -63,7 +64,7 @@ class Supervisor:
         self._journal, self._launcher = journal, launcher
         nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
-        self._judge = Judge(plan)
+        self._judge, self._progress = Judge(plan), Progress(plan)
         self._workers = Workers(
             launcher, self._order, self._receive, lambda: bool(self._state.verdict)
         )
@@ -149,12 +150,12 @@ class Supervisor:
     def _description(self) -> dict[str, Any]:
         """Return the plan's fields for readers of the journal, without environment and scripts."""
         fields = ("run_id", "name", "cluster", "startup_order", "stop_criteria", "on_stop")
-        programs = self._plan.get("programs", ())
+        more = {"programs": self._plan.get("programs", ()), "sweep": self._plan.get("sweep")}
         nodes = [
             {key: node[key] for key in ("rank", "name", "private_ip", "role")}
             for node in self._plan["nodes"]
         ]
-        return {**{key: self._plan[key] for key in fields}, "programs": programs, "nodes": nodes}
+        return {**{key: self._plan[key] for key in fields}, **more, "nodes": nodes}
 
     async def _until_finished(self) -> Verdict:
         loop = asyncio.get_running_loop()
@@ -178,11 +179,10 @@ class Supervisor:
 
     def _record_findings(self, heard: list[Heard]) -> None:
         """Write the findings to the journal; end the run if one of them requires it."""
-        for kind, finding, ends_run in heard:
-            rank, text = finding.rank, finding.text
-            self._journal.append(kind, rank=rank, level=finding.level, text=text)
-            if ends_run:
-                self._inbox.put_nowait(NetworkFault(rank, text))
+        for one in heard:
+            self._journal.append(one.kind, **one.finding._asdict(), **one.details)
+            if one.ends_run:
+                self._inbox.put_nowait(NetworkFault(one.finding.rank, one.finding.text))
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Start):
@@ -324,9 +324,12 @@ class Supervisor:
         """Act on an event that the journal has."""
         rank: int = fields["rank"]
         if kind == "output":
+            case = self._progress.hear(fields)
+            if case is not None:
+                self._journal.append("case_started", **case)
             self._record_findings(self._judge.hear(fields))
         elif kind == "table_written":
-            self._record_findings(self._judge.read_json(rank, fields["document"]))
+            self._record_findings(self._judge.read_json(rank, fields["document"], fields["case"]))
         elif kind == "node_ready":
             self._inbox.put_nowait(Ready(rank))
         elif kind == "rank_started":

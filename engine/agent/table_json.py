@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,28 +16,29 @@ from typing import Any
 from engine.agent.table_rows import Half, Row
 from engine.agent.tables import Table, TableRank, nccl_version
 
-PREFIX = "nccl-tests-"
+_NAME = re.compile(r"nccl-tests-(\d+)-\w+\.json")
 _MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text
 _ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
 
 
-def collect(folder: Path) -> list[dict[str, Any]]:
-    """Return the documents that programs left in a run's folder, by name; delete the files.
+def collect(folder: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the documents that programs left in a run's folder, by case; delete the files.
 
     Incomplete and too large documents are omitted: the text output has the same rows.
     """
     found = []
-    for path in sorted(folder.glob(f"{PREFIX}*.json*")):
+    for path in folder.glob("nccl-tests-*.json*"):
+        name = _NAME.match(path.name)
         # The text output has the same rows.
         with contextlib.suppress(OSError, ValueError, RecursionError):
             document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-            if isinstance(document, dict):
+            if name and isinstance(document, dict):
                 kept = _without_surplus(document)
                 if len(json.dumps(kept)) <= _MOST:
-                    found.append(kept)
+                    found.append((int(name[1]), kept))
         with contextlib.suppress(OSError):  # nothing depends on the removal
             path.unlink()
-    return found
+    return sorted(found, key=lambda one: one[0])
 
 
 def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
@@ -49,11 +51,11 @@ def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def read(document: dict[str, Any], printed_on: int) -> Table:
-    """Return the document's table; raise ValueError, KeyError or TypeError for other documents."""
+def read(document: dict[str, Any], printed_on: int, case: int = 0) -> Table:
+    """Return the table of a case's document; ValueError, KeyError or TypeError for other ones."""
     config = document["config"]
     factor = "step_factor" in config
-    table = Table(printed_on, program=Path(document["args"][0]).name)
+    table = Table(printed_on, case, program=Path(document["args"][0]).name)
     table.nccl = nccl_version(int(document["nccl_version"]))
     table.flags = {
         "threads": config["nthreads"],
@@ -116,7 +118,8 @@ def _half(row: dict[str, Any], name: str) -> Half | None:
 
 def merge(tables: list[Table], document: Table) -> Table:
     """Merge a document's table into the one from the text, or append it; return the table."""
-    same = (table for table in tables if table.program == document.program and not table.has_json)
+    key = (document.case, document.program, False)
+    same = (table for table in tables if (table.case, table.program, table.has_json) == key)
     table = next(same, None)
     if table is None:
         table = document

@@ -25,6 +25,8 @@ _FLAGS = re.compile(
     r"(?: agg iters: (?P<aggregated>\d+))?(?: validation: (?P<checks>\d+))?"
     r"(?: graph: (?P<graph>\d+))?(?: unalign: (?P<unalign>\d+))?"
 )
+CASE = re.compile(r"# gpuctl: case (\d+) of \d+: ")
+"""The line in front of the table of a case of `type: nccl-tests` (engine/modes/nccl_tests.py)."""
 _REDUCED = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
 _SKIPPED = re.compile(r"# size \d+ skipped: ")  # from the lab's substitute for nccl-tests
 _RANK = re.compile(
@@ -65,10 +67,12 @@ class Table:
     iterations, aggregated, checks, graph, unalign, threads, gpus), empty without that line. `nccl`
     is the library's version, `plugin` the network plugin's, `driver` CUDA's driver version.
     `out_of_bounds` and `average_busbw` are None without a footer. `copies` is above 1 if several
-    programs printed such tables at once. `begun` is the time of the first line, in seconds.
+    programs printed such tables at once. `begun` is the time of the first line, in seconds. `case`
+    is the number of the case of `type: nccl-tests`, 0 for any other table.
     """
 
     printed_on: int
+    case: int = 0
     program: str = ""
     nccl_tests: str = ""
     nccl: str = ""
@@ -184,12 +188,17 @@ class TableReader:
         self.tables: list[Table] = []
         self.failures: list[TestFailure] = []
         self._programs = programs
+        self._case = 0
         self._streams: dict[tuple[int, str], _Stream] = {}
 
     def feed(self, rank: int, stream: str, text: str, time: float = 0.0) -> Table | None:
         """Return the table to which the line of node `rank` belongs; None if it belongs to none."""
         here = self._streams.setdefault((rank, stream), _Stream())
         if here.fragment is None and not _WORTH.search(text):
+            return None
+        announced = CASE.match(text)
+        if announced:
+            self._case = int(announced[1])
             return None
         text = strip_prefix(text)
         if "NCCL" in text or "Test " in text:
@@ -240,8 +249,8 @@ class TableReader:
 
     def _begin(self, here: _Stream, rank: int, time: float) -> Table:
         here.fragment = None
-        here.table = Table(rank, nccl=here.nccl, plugin=here.plugin, driver=here.driver, begun=time)
-        here.table.program = self._program()
+        here.table = Table(rank, self._case, self._program(), begun=time)
+        here.table.nccl, here.table.plugin, here.table.driver = here.nccl, here.plugin, here.driver
         self.tables.append(here.table)
         return here.table
 
@@ -249,7 +258,7 @@ class TableReader:
         """Return the program of the next table according to the job's commands."""
         if len(set(self._programs)) == 1:
             return self._programs[0]
-        place = len(self.tables)
+        place = self._case - 1 if self._case else len(self.tables)
         return self._programs[place] if place < len(self._programs) else ""
 
     def _note(self, table: Table, text: str) -> None:

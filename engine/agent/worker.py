@@ -238,8 +238,8 @@ class Worker:
         code = self._job.wait()
         self._drain()
         self._ranks.drain()
-        for document in table_json.collect(self._folder):
-            self._report.send("table_written", document=document)
+        for case, document in table_json.collect(self._folder):
+            self._report.send("table_written", case=case, document=document)
         if code < 0:
             self._report.send("node_exited", exit_code=128 - code, signal=-code)
         else:

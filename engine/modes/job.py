@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeVar
 from config.cluster.cluster_file import Command
 from config.models import Value
 from config.run.run_file import Run, StartupOrder, Torchrun
+from engine.cases import Case
 from engine.hostfile import host_list
 from nodes.inventory import Node
 
@@ -115,7 +116,8 @@ class ReadyPlan(Value):
 class Launch:
     """The launch of a job. `parts` are in rank order; `hostfile` is the same on every node.
 
-    `ready`, `startup_order`, `stop_criteria` and `dashboard` are as in LaunchPlan.
+    `ready`, `startup_order`, `stop_criteria` and `dashboard` are as in LaunchPlan. `cases` are
+    those of nccl-tests, in order.
     """
 
     parts: tuple[Part, ...]
@@ -124,6 +126,7 @@ class Launch:
     stop_criteria: Literal["all-done", "master-done", "workers-done"] = "all-done"
     ready: ReadyPlan | None = None
     dashboard: str = ""
+    cases: tuple[Case, ...] = ()
 
 
 def head_led_launch(parts: Iterable[Part], hostfile: str) -> Launch:

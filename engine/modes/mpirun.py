@@ -6,17 +6,21 @@ of variables that are equal on all nodes, but none that differ or are secret. Hy
 head's whole environment to every rank; an option disables that.
 """
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from config.run.launchers import (
     OPEN_MPI_AGENT,
+    OPEN_MPI_HOSTFILE,
     OPEN_MPI_INTERFACES,
     open_mpi_hosts,
 )
 from config.run.run_file import Mpirun, Run
 from engine.hostfile import host_list, hostfile, hydra_hostfile
 from engine.modes.job import Job, Launch, Part, head_led_launch
-from engine.places import hostfile_path, remote_agent_path
+from engine.places import hostfile_path, remote_agent_path, run_folder
 from engine.script import WAIT, quote_words, report_rank
 
 _FIND = """\
@@ -30,8 +34,10 @@ if [ -z "$gpuctl_mpirun" ]; then
 install it in the image or on the nodes" >&2
   exit 127
 fi
-gpuctl_ranks() {{
-  "$gpuctl_mpirun" {options} "$@"
+"""
+_RANKS = """\
+{function}() {{
+  {environment}"$gpuctl_mpirun" {options} "$@"
 }}
 """
 _OPEN_MPI = "mpirun mpirun.openmpi /opt/amazon/openmpi5/bin/mpirun /opt/amazon/openmpi/bin/mpirun"
@@ -39,11 +45,47 @@ _MPICH = "mpiexec.mpich mpiexec.hydra mpiexec mpirun"
 _INTEL = "mpiexec.hydra mpiexec mpirun /opt/intel/oneapi/mpi/latest/bin/mpiexec.hydra"
 
 
-def mpirun_launch(job: Job[Mpirun], commands: str, rank_scripts: Sequence[str]) -> Launch:
-    """Return the launch: the head runs `commands`, which call `gpuctl_ranks` to start ranks."""
+@dataclass(frozen=True)
+class Layout:
+    """Some of a run's ranks: `slots` are ranks by node address; `number` is 0 for all ranks.
+
+    In the head's script `function` starts them.
+    """
+
+    slots: Mapping[str, int]
+    number: int = 0
+
+    @property
+    def function(self) -> str:
+        """The name of the function in the head's script."""
+        return f"gpuctl_ranks_{self.number}" if self.number else "gpuctl_ranks"
+
+    @property
+    def hostfile(self) -> str:
+        """The name of the hostfile in the run's folder."""
+        return f"hostfile-{self.number}" if self.number else "hostfile"
+
+
+def mpirun_launch(
+    job: Job[Mpirun],
+    commands: str,
+    rank_scripts: Sequence[str],
+    layouts: Sequence[Layout] | None = None,
+) -> Launch:
+    """Return the launch: the head runs `commands`, which call the functions of the layouts.
+
+    Without `layouts` there is one, with all ranks: `gpuctl_ranks`. The number of ranks on each
+    node is checked if all ranks start at least once.
+    """
     slots = rank_slots(job)
-    find, environment, dialect = _DIALECTS[job.run.implementation]
-    head = find(job, slots) + commands
+    layouts = layouts or [Layout(slots)]
+    dialect = _DIALECTS[job.run.implementation]
+    calls = (
+        _RANKS.format(function=layout.function, **dialect.call(job, layout)) for layout in layouts
+    )
+    head = _FIND.format(**dialect.find(job)) + "".join(calls) + commands
+    hostfiles = {one.hostfile: dialect.hostfile(one.slots) for one in layouts if one.number}
+    checked = slots if any(layout.number == 0 for layout in layouts) else {}
 
     def part(rank: int) -> Part:
         return Part(
@@ -51,13 +93,13 @@ def mpirun_launch(job: Job[Mpirun], commands: str, rank_scripts: Sequence[str]) 
             environment={
                 **job.ti_one_environment(rank),
                 "NODE_IP_SLOT_LIST": host_list(slots),
-                **environment(job, slots),
+                **dialect.environment(job, slots),
             },
-            files={"rank.sh": rank_scripts[rank]},
-            processes=slots.get(job.nodes[rank].private_ip, 0),
+            files={"rank.sh": rank_scripts[rank], **({} if rank else hostfiles)},
+            processes=checked.get(job.nodes[rank].private_ip, 0),
         )
 
-    return head_led_launch((part(node.rank) for node in job.nodes), dialect(slots))
+    return head_led_launch((part(node.rank) for node in job.nodes), dialect.hostfile(slots))
 
 
 def rank_slots(job: Job[Mpirun]) -> dict[str, int]:
@@ -94,16 +136,8 @@ def open_mpi_defaults(run: Run) -> dict[str, str]:
     return {} if any("btl_tcp_if_" in word for word in own) else OPEN_MPI_INTERFACES
 
 
-def _open_mpi(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
-    run, agent = job.run, remote_agent_path(job.run_id)
-    names = (word for name in _exported(job) for word in ("-x", name))
-    options = [
-        *("--allow-run-as-root", "--hostfile", hostfile_path(job.run_id)),
-        *("-np", str(sum(slots.values()))),
-        *("--map-by", run.placement.by, "--bind-to", run.placement.bind),
-        *names,
-        *run.mpirun_args,
-    ]
+def _find_open_mpi(job: Job[Mpirun]) -> dict[str, str]:
+    agent = remote_agent_path(job.run_id)
     versions = {
         # Version 4, called as mpirun.openmpi, prints OpenRTE.
         "*'(Open MPI) '[1-4].* | *'(OpenRTE) '*": quote_words("--mca", "plm_rsh_agent", agent),
@@ -112,12 +146,28 @@ def _open_mpi(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
     cases = "".join(
         f"    {form}) gpuctl_agent=({words}); break ;;\n" for form, words in versions.items()
     )
-    return _FIND.format(
-        candidates=_OPEN_MPI,
-        versions=cases,
-        name="Open MPI",
-        options='"${gpuctl_agent[@]}" ' + quote_words(*options),
-    )
+    return {"candidates": _OPEN_MPI, "versions": cases, "name": "Open MPI"}
+
+
+def _call_open_mpi(job: Job[Mpirun], layout: Layout) -> dict[str, str]:
+    hosts = _layout_path(job, layout)
+    names = (word for name in _exported(job) for word in ("-x", name))
+    options = [
+        *("--allow-run-as-root", "--hostfile", hosts, "-np", str(sum(layout.slots.values()))),
+        *("--map-by", job.run.placement.by, "--bind-to", job.run.placement.bind),
+        *names,
+        *job.run.mpirun_args,
+    ]
+    # Otherwise the run's hostfile, which the environment names, would count too.
+    own = "".join(f"{name}={shlex.quote(hosts)} " for name in OPEN_MPI_HOSTFILE)
+    return {
+        "environment": own if layout.number else "",
+        "options": '"${gpuctl_agent[@]}" ' + quote_words(*options),
+    }
+
+
+def _layout_path(job: Job[Run], layout: Layout) -> str:
+    return f"{run_folder(job.run_id)}/{layout.hostfile}"
 
 
 def _exported(job: Job[Mpirun]) -> list[str]:
@@ -130,35 +180,35 @@ def _exported(job: Job[Mpirun]) -> list[str]:
     ]
 
 
-def _mpich(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
-    bind = ["-bind-to", job.run.placement.bind]
-    return _FIND.format(
-        candidates=_MPICH,
-        versions="    HYDRA*) break ;;\n",
-        name="MPICH",
-        options=quote_words(*_hydra_options(job, slots), *bind, *job.run.mpirun_args),
-    )
+def _find_mpich(job: Job[Mpirun]) -> dict[str, str]:
+    return {"candidates": _MPICH, "versions": "    HYDRA*) break ;;\n", "name": "MPICH"}
 
 
-def _intel(job: Job[Mpirun], slots: Mapping[str, int]) -> str:
+def _call_mpich(job: Job[Mpirun], layout: Layout) -> dict[str, str]:
+    return _call_hydra(job, layout, "-bind-to", job.run.placement.bind)
+
+
+def _find_intel(job: Job[Mpirun]) -> dict[str, str]:
+    versions = "    *'Intel(R) MPI Library'*) break ;;\n"
+    return {"candidates": _INTEL, "versions": versions, "name": "Intel MPI"}
+
+
+def _call_intel(job: Job[Mpirun], layout: Layout) -> dict[str, str]:
     bind = job.run.placement.bind
     pin = ("I_MPI_PIN", "0") if bind == "none" else ("I_MPI_PIN_DOMAIN", bind)
-    return _FIND.format(
-        candidates=_INTEL,
-        versions="    *'Intel(R) MPI Library'*) break ;;\n",
-        name="Intel MPI",
-        options=quote_words(*_hydra_options(job, slots), "-genv", *pin, *job.run.mpirun_args),
-    )
+    return _call_hydra(job, layout, "-genv", *pin)
 
 
-def _hydra_options(job: Job[Mpirun], slots: Mapping[str, int]) -> list[str]:
+def _call_hydra(job: Job[Mpirun], layout: Layout, *pin: str) -> dict[str, str]:
     """Return Hydra's options; `-localhost` makes nodes connect back to the head's address."""
+    slots = layout.slots
     per_node = 1 if job.run.placement.by == "node" else max(slots.values())
-    return [
-        *("-f", hostfile_path(job.run_id), "-n", str(sum(slots.values())), "-ppn", str(per_node)),
+    options = [
+        *("-f", _layout_path(job, layout), "-n", str(sum(slots.values())), "-ppn", str(per_node)),
         *("-launcher", "ssh", "-launcher-exec", remote_agent_path(job.run_id)),
-        *("-localhost", job.head, "-genvnone"),
+        *("-localhost", job.head, "-genvnone", *pin, *job.run.mpirun_args),
     ]
+    return {"environment": "", "options": quote_words(*options)}
 
 
 def _mpich_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, str]:
@@ -178,17 +228,17 @@ def _intel_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, str
     }
 
 
-_Slots = Mapping[str, int]
-_DIALECTS: Mapping[
-    str,
-    tuple[
-        Callable[[Job[Mpirun], _Slots], str],
-        Callable[[Job[Run], _Slots], dict[str, str]],
-        Callable[[_Slots], str],
-    ],
-] = {
-    "openmpi": (_open_mpi, open_mpi_environment, hostfile),
-    "mpich": (_mpich, _mpich_environment, hydra_hostfile),
-    "intel": (_intel, _intel_environment, hydra_hostfile),
+class _Dialect(NamedTuple):
+    """An implementation of MPI: what finds and calls its mpirun, environment and hostfile."""
+
+    find: Callable[[Job[Mpirun]], dict[str, str]]
+    call: Callable[[Job[Mpirun], Layout], dict[str, str]]
+    environment: Callable[[Job[Run], Mapping[str, int]], dict[str, str]]
+    hostfile: Callable[[Mapping[str, int]], str]
+
+
+_DIALECTS: Mapping[str, _Dialect] = {
+    "openmpi": _Dialect(_find_open_mpi, _call_open_mpi, open_mpi_environment, hostfile),
+    "mpich": _Dialect(_find_mpich, _call_mpich, _mpich_environment, hydra_hostfile),
+    "intel": _Dialect(_find_intel, _call_intel, _intel_environment, hydra_hostfile),
 }
-"""By implementation: the script that finds and calls mpirun, its environment, its hostfile."""

@@ -1,8 +1,16 @@
-"""`type: nccl-tests`: one mpirun per collective of the run file, one after the other."""
+"""`type: nccl-tests`: one mpirun per case (engine/cases.py), one after the other.
+
+The head's script announces every case with a line on stdout, in front of the case's table:
+supervisor and client read from it which table is whose (engine/agent/tables.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from config.run.run_file import NcclTests
+from engine.cases import Case, list_cases, size_flag
 from engine.modes.job import Job, Launch
-from engine.modes.mpirun import mpirun_launch, rank_prelude
+from engine.modes.mpirun import Layout, mpirun_launch, rank_prelude, rank_slots
 from engine.places import rank_script_path, run_folder
 from engine.script import quote_words
 
@@ -33,29 +41,91 @@ gpuctl_help() {{
 }}
 if [ "${{OMPI_COMM_WORLD_RANK:-${{PMI_RANK-0}}}}" = 0 ] \\
   && [[ "$(gpuctl_help)" = *output_file* ]]; then
-  gpuctl_json=(-J {folder}/nccl-tests-"$1".json)
+  gpuctl_json=(-J {folder}/nccl-tests-"$gpuctl_case"-"$1".json)
 fi
 """
 
 
+# A rank is called with the number of its case, ALL or the number of ranks, variables, the program
+# and its flags. If all ranks start, the supervisor compares their number with the plan; it cannot
+# compare that of a part of them, so each rank does.
+_RANK = """\
+gpuctl_case=$1
+if [ "$2" = {all} ]; then
+  {report}\
+elif [ "$2" != "${{OMPI_COMM_WORLD_SIZE:-${{PMI_SIZE-1}}}}" ]; then
+  echo "gpuctl: the launcher started ${{OMPI_COMM_WORLD_SIZE:-${{PMI_SIZE-1}}}} ranks, \
+$2 were planned" >&2
+  exit 1
+fi
+shift 2
+while [[ "$1" = *=* ]]; do
+  export "$1"
+  shift
+done
+"""
+_ALL = "all"
+
+
 def launch(job: Job[NcclTests]) -> Launch:
     """Return the launch with one GPU per rank; the head first checks that all programs exist."""
-    programs = [f"{collective}_perf" for collective in job.run.collectives]
+    slots = rank_slots(job)
+    cases = list_cases(job.run, [node.name for node in job.nodes if node.private_ip in slots])
+    layouts = _layouts(job, cases, slots)
     look = "".join(
-        f"{quote_words('gpuctl_find', program)} >/dev/null || exit\n" for program in programs
+        f"{quote_words('gpuctl_find', program)} >/dev/null || exit\n"
+        for program in dict.fromkeys(case.program for case in cases)
     )
-    ranks = "".join(
-        quote_words("gpuctl_ranks", "bash", rank_script_path(job.run_id), program) + " || exit\n"
-        for program in programs
+    calls = "".join(
+        _call(job, case, layouts[_place(case)], f"{case.number} of {len(cases)}") for case in cases
     )
-    run = job.run
-    words = [
-        *("-b", run.min_bytes, "-e", run.max_bytes, "-f", str(run.factor), "-g", "1"),
-        *("-n", str(run.iterations), "-w", str(run.warmup), "-c", "1" if run.check else "0"),
-    ]
     rank = (
-        f"{rank_prelude(job)}{_FIND}"
-        f'gpuctl_program=$(gpuctl_find "$1") || exit\n{_JSON.format(folder=run_folder(job.run_id))}'
-        f'exec "$gpuctl_program" {quote_words(*words)} "${{gpuctl_json[@]}}"\n'
+        _RANK.format(all=_ALL, report=rank_prelude(job))
+        + _FIND
+        + 'gpuctl_program=$(gpuctl_find "$1") || exit\n'
+        + _JSON.format(folder=run_folder(job.run_id))
+        + 'shift\nexec "$gpuctl_program" "$@" "${gpuctl_json[@]}"\n'
     )
-    return mpirun_launch(job, _FIND + look + ranks, [rank] * len(job.nodes))
+    needed = list({layout.number: layout for layout in layouts.values()}.values())
+    found = mpirun_launch(job, _FIND + look + calls, [rank] * len(job.nodes), needed)
+    return replace(found, cases=cases)
+
+
+_Place = tuple[str, str, int]
+
+
+def _place(case: Case) -> _Place:
+    return case.scope, case.node, case.gpus_per_node
+
+
+def _layouts(
+    job: Job[NcclTests], cases: Sequence[Case], slots: Mapping[str, int]
+) -> dict[_Place, Layout]:
+    """Return the layout of every scope, node and number of GPUs that the cases have."""
+    addresses = {node.name: node.private_ip for node in job.nodes}
+    found: dict[_Place, Layout] = {}
+    for case in cases:
+        per_node = case.gpus_per_node or (1 if case.scope == "inter" else 0)
+        where = [addresses[case.node]] if case.node else list(slots)
+        ranks = {address: per_node or slots[address] for address in where}
+        layout = Layout(ranks, 0 if ranks == slots else len(found) + 1)
+        found.setdefault(_place(case), layout)
+    return found
+
+
+def _call(job: Job[NcclTests], case: Case, layout: Layout, number: str) -> str:
+    """Return the script lines that announce a case and run it."""
+    run = job.run
+    size = str(sum(layout.slots.values())) if layout.number else _ALL
+    words = [
+        *(f"{name}={value}" for name, value in case.variables.items()),
+        *(case.program, "-b", size_flag(case.min_bytes), "-e", size_flag(case.max_bytes)),
+        *("-f", str(run.factor), "-g", "1"),
+        *("-n", str(run.iterations), "-w", str(run.warmup), "-c", "1" if run.check else "0"),
+        *(("-d", case.dtype) if case.dtype else ()),
+        *(("-o", case.redop) if case.redop else ()),
+    ]
+    announce = quote_words("echo", f"# gpuctl: case {number}: {case.title}")
+    script = rank_script_path(job.run_id)
+    ranks = quote_words(layout.function, "bash", script, str(case.number), size, *words)
+    return f"{announce}\n{ranks} || exit\n"

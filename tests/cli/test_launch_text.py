@@ -6,6 +6,7 @@ from cli.launch_text import show
 from cli.output import Output
 from engine.launch_plan import ImagePlan, LaunchPlan, NodePlan
 from engine.network.promise import NetworkPlan
+from tests.engine.test_modes import planned
 
 
 def node(rank: int, role: str, script: str, processes: int = 8) -> NodePlan:
@@ -72,3 +73,18 @@ def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> No
 def test_json_is_the_plan_itself(capsys: pytest.CaptureFixture[str]) -> None:
     show(PLAN, Output(as_json=True))
     assert LaunchPlan.model_validate_json(capsys.readouterr().out) == PLAN
+
+
+def test_the_cases_of_nccl_tests_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(
+        type="nccl-tests",
+        sizes=("1M", "2G"),
+        expect={"all_reduce": {"busbw": ">= 380", "at": "2G"}},
+    )
+    show(plan, Output())
+    assert capsys.readouterr().out.splitlines()[2:6] == [
+        "",
+        "case  what is measured  gate",
+        "   1  all_reduce 1 MiB",
+        "   2  all_reduce 2 GiB  >= 380 GB/s at 2147483648 bytes",
+    ]

@@ -10,13 +10,16 @@ import pytest
 from cli.output import Output as Out
 from cli.run_view import RunView
 from engine.events import (
+    CaseStarted,
     Event,
     Evidence,
+    GateJudged,
     NetworkSeen,
     NodeAnswersAgain,
     NodeInterrupted,
     NodeLost,
     NodeUnreachable,
+    Output,
     RankStarted,
     RunFinished,
 )
@@ -73,6 +76,43 @@ def test_ranks_are_one_line_when_all_are_there(capsys: pytest.CaptureFixture[str
 
 def seen(rank: int, level: Literal["proof", "warning", "fault"], text: str) -> NetworkSeen:
     return NetworkSeen(time=1.0, rank=rank, level=level, text=text)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "words"),
+    [
+        (None, ""),
+        (0.2, ", about 1 s left"),
+        (119.4, ", about 119 s left"),
+        (239.0, ", about 4 min left"),
+        (7199.0, ", about 120 min left"),
+        (10000.0, ", about 3 h left"),
+    ],
+)
+def test_a_case_that_starts_is_one_line(
+    capsys: pytest.CaptureFixture[str], left_s: float | None, words: str
+) -> None:
+    text = "# gpuctl: case 3 of 24: all_gather 64 MiB"
+    announced = Output(time=1.0, rank=0, stream="stdout", text=text)
+    started = CaseStarted(time=1.0, number=3, of=24, title="all_gather 64 MiB", left_s=left_s)
+    assert shown(capsys, announced, started) == [f"-- 3 of 24, all_gather 64 MiB{words}"]
+
+
+@pytest.mark.parametrize(("level", "begin"), [("proof", ""), ("fault", "fault: ")])
+def test_a_gate_is_shown_as_soon_as_it_is_judged(
+    capsys: pytest.CaptureFixture[str], level: Literal["proof", "fault"], begin: str
+) -> None:
+    verdict = GateJudged(
+        time=1.0,
+        rank=0,
+        level=level,
+        text="gate …",
+        cases=(1,),
+        busbw=1.0,
+        expected=2.0,
+        source="run file",
+    )
+    assert shown(capsys, verdict) == [f"-- {begin}gate …"]
 
 
 FINISHED = RunFinished(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.output import Output
 from cli.tables import table_lines, transport_lines
+from engine.cases import Case
 from engine.history import History, KeptFinding
 from engine.nccl_tests import Facts, Row, Table, Timing
 from tests.cli.test_command import ROOT, gpuctl
@@ -34,6 +35,18 @@ def row(out: Timing | None, into: Timing | None, redop: str = "sum") -> Row:
 def table(*rows: Row, **facts: object) -> Table:
     known = {"rank": 0, "collective": "all_reduce", **facts}
     return Table(facts=Facts.model_validate(known), rows=rows)
+
+
+def test_a_table_has_its_case_and_the_verdict_of_its_gate() -> None:
+    title = "all_reduce 1 MiB, NCCL_ALGO=Ring"
+    case = Case(
+        number=3, title=title, collective="all_reduce", min_bytes=1 << 20, max_bytes=1 << 20
+    )
+    text = f"gate missed: {title}: busbw 1.50 GB/s, expected >= 380 GB/s (run file)"
+    gates = [{"passed": False, "text": text}]
+    lines = table_lines(table(row(half(1.5), half(2.5)), case=case, gates=gates), "node0", Output())
+    assert (lines[0], lines[1]) == (f"Case 3: {title}", "all_reduce on node0")
+    assert lines[-1] == f"Gate{text.removeprefix('gate')}"
 
 
 def test_both_halves_and_what_was_not_checked() -> None:

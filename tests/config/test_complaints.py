@@ -12,6 +12,7 @@ from tests.config.length_cases import LENGTH_CASES
 from tests.config.run_cases import RUN_CASES
 from tests.config.shape_cases import SHAPE_CASES
 from tests.config.storage_cases import STORAGE_CASES
+from tests.config.sweep_cases import SWEEP_CASES
 
 CLUSTER = "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\n"
 RUN = "type: task\nname: hello\ncommands: [hostname]\n"
@@ -341,6 +342,7 @@ CASES: list[tuple[str, list[str]]] = [
     *SHAPE_CASES,
     *STORAGE_CASES,
     *RUN_CASES,
+    *SWEEP_CASES,
 ]
 
 

@@ -4,13 +4,17 @@ import shutil
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from config.errors import InputError, RunError
-from engine.events import RunFinished, RunStarted
+from config.run.run_file import NcclTests
+from engine.cases import Case, list_cases
+from engine.events import GateJudged, RunFinished, RunStarted
 from engine.history import History, KeptFinding
-from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.kept_results import KeptResults
+from engine.nccl_tests import Facts, GateVerdict, Row, Table, Timing
 from engine.record import Record, recorded_events
 from engine.result import RunResult
 from tests.engine.conftest import make_plan
@@ -74,6 +78,38 @@ def test_a_run_from_begin_to_end(tmp_path: Path) -> None:
         history.drop(plan.run_id)
         assert history.tables(plan.run_id) == ()
         assert history.findings(plan.run_id) == ()
+
+
+def test_a_table_keeps_its_case_and_verdicts(tmp_path: Path) -> None:
+    (case, *_), gate = sweep_cases(), GateVerdict(passed=False, text="gate missed: …")
+    facts = table().facts.model_copy(update={"case": case, "gates": (gate,)})
+    kept = table(8).model_copy(update={"facts": facts})
+    with History(tmp_path) as history:
+        history.begin(make_plan())
+        history.keep_table("job-000001", 0, kept)
+        assert history.tables("job-000001") == (kept,)
+
+
+def verdict(level: Literal["proof", "fault"]) -> GateJudged:
+    fields: dict[str, Any] = {"cases": (1,), "busbw": 1.0, "expected": 2.0, "source": "run file"}
+    return GateJudged(time=1, rank=0, level=level, text=f"gate, {level}", **fields)
+
+
+def test_missed_gates_are_findings_and_reached_ones_are_not(tmp_path: Path) -> None:
+    with History(tmp_path) as history:
+        history.begin(make_plan())
+        results = KeptResults("job-000001")
+        results.see(verdict("proof"), history)
+        results.see(verdict("fault"), history)
+        missed = KeptFinding(kind="gate_judged", level="fault", rank=0, text="gate, fault")
+        assert history.findings("job-000001") == (missed,)
+
+
+def sweep_cases() -> tuple[Case, ...]:
+    run = NcclTests(
+        type="nccl-tests", name="x", sizes=("64M",), scopes=("intra",), sweep={"A": ("1", "2")}
+    )
+    return list_cases(run, ["node0"])
 
 
 def test_a_database_of_0_1_0_opens_and_keeps_its_runs(tmp_path: Path) -> None:

@@ -137,13 +137,18 @@ def test_what_is_missing_is_one_line(node: Node, fields: dict[str, Any], missing
 
 
 def test_nccl_tests_run_one_after_the_other_until_one_fails(node: Node) -> None:
-    node.has("mpirun", "mpirun (Open MPI) 4.1.4", 'echo "${@: -1}"\n[ "${@: -1}" != b_perf ]\n')
+    program = 'for word in "$@"; do [[ "$word" = *_perf ]] && echo "$word"; done\n'
+    node.has("mpirun", "mpirun (Open MPI) 4.1.4", f"{program}exit 0\n")
     for name in ("all_reduce_perf", "alltoall_perf", "broadcast_perf"):
         node.has(name)
     plan = planned(type="nccl-tests", collectives=("all_reduce", "alltoall"))
-    assert node.runs(plan) == (0, ["all_reduce_perf", "alltoall_perf"])
-    node.has("mpirun", "mpirun (Open MPI) 4.1.4", 'echo "${@: -1}"\nexit 3\n')
-    assert node.runs(plan) == (3, ["all_reduce_perf"])
+    first, second = (
+        f"# gpuctl: case {number} of 2: {name} 8 B to 8 GiB"
+        for number, name in ((1, "all_reduce"), (2, "alltoall"))
+    )
+    assert node.runs(plan) == (0, [first, "all_reduce_perf", second, "alltoall_perf"])
+    node.has("mpirun", "mpirun (Open MPI) 4.1.4", f"{program}exit 3\n")
+    assert node.runs(plan) == (3, [first, "all_reduce_perf"])
 
 
 def test_nccl_tests_name_the_program_that_is_missing(node: Node) -> None:
@@ -158,12 +163,31 @@ def test_nccl_tests_name_the_program_that_is_missing(node: Node) -> None:
     )
 
 
-def test_a_rank_of_nccl_tests_gets_the_sizes(node: Node) -> None:
-    node.has("all_reduce_perf")
-    plan = planned(type="nccl-tests", min_bytes="1M", max_bytes="2G", factor=4, check=False)
+def rank_of_nccl_tests(
+    node: Node, words: str, body: str = TELLS, **environment: str
+) -> tuple[int, list[str]]:
+    """What a rank of node 1 does with these words of the head's script."""
+    node.has("all_reduce_perf", "", body)
+    plan = planned(type="nccl-tests")
     script = node.here(plan.nodes[1].files[f"{run_folder(RUN)}/rank.sh"])
-    status, lines = node.execute(f"set -- all_reduce_perf\n{script}", plan, 1)
-    assert (status, lines) == (0, ["all_reduce_perf -b 1M -e 2G -f 4 -g 1 -n 20 -w 5 -c 0"])
+    return node.execute(f"set -- {words}\n{script}", plan, 1, **environment)
+
+
+def test_a_rank_of_nccl_tests_gets_variables_and_flags(node: Node) -> None:
+    body = 'echo "$* $NCCL_ALGO $NCCL_PROTO"\n'
+    words = "3 all NCCL_ALGO=Ring 'NCCL_PROTO=LL,A=b c' all_reduce_perf -b 1M -d half"
+    assert rank_of_nccl_tests(node, words, body) == (0, ["-b 1M -d half Ring LL,A=b c"])
+
+
+@pytest.mark.parametrize(("size", "status"), [("2", 0), ("16", 1)])
+def test_a_rank_of_a_part_of_the_nodes_knows_how_many_it_belongs_to(
+    node: Node, size: str, status: int
+) -> None:
+    told = ["all_reduce_perf -b 8"]
+    if status:
+        told = ["gpuctl: the launcher started 16 ranks, 2 were planned"]
+    words = "1 2 all_reduce_perf -b 8"
+    assert rank_of_nccl_tests(node, words, OMPI_COMM_WORLD_SIZE=size) == (status, told)
 
 
 @pytest.mark.parametrize(("rank", "asked"), [("0", True), ("3", False)])
@@ -171,16 +195,11 @@ def test_the_first_rank_asks_for_json_where_the_program_has_it(
     node: Node, rank: str, asked: bool
 ) -> None:
     usage = "[-J,--output_file <file> write output to filepath, if accessible.]"
-    node.has("all_reduce_perf", "", f'if [ "$1" = -h ]; then echo "{usage}"; else echo "$*"; fi\n')
     (node.programs / "timeout").symlink_to(str(shutil.which("timeout")))
-    plan = planned(type="nccl-tests", min_bytes="8", max_bytes="16")
-    script = node.here(plan.nodes[0].files[f"{run_folder(RUN)}/rank.sh"])
-    status, lines = node.execute(
-        f"set -- all_reduce_perf\n{script}", plan, 0, OMPI_COMM_WORLD_RANK=rank
-    )
-    json = " -J <run>/nccl-tests-all_reduce_perf.json"
-    flags = "-b 8 -e 16 -f 2 -g 1 -n 20 -w 5 -c 1"
-    assert (status, lines) == (0, [flags + (json if asked else "")])
+    body = f'if [ "$1" = -h ]; then echo "{usage}"; else echo "$*"; fi\n'
+    found = rank_of_nccl_tests(node, "12 all all_reduce_perf -b 8", body, OMPI_COMM_WORLD_RANK=rank)
+    json = " -J <run>/nccl-tests-12-all_reduce_perf.json"
+    assert found == (0, ["-b 8" + (json if asked else "")])
 
 
 def test_torchrun_or_its_module(node: Node) -> None:

@@ -303,10 +303,11 @@ def written(value: dict[str, Any]) -> Any:
 
 
 def test_a_document_comes_back_without_the_environment(tmp_path: Path) -> None:
-    (tmp_path / "nccl-tests-00-all_reduce_perf.json").write_text(json.dumps(document()))
+    (tmp_path / "nccl-tests-7-all_reduce_perf.json").write_text(json.dumps(document()))
     (tmp_path / "nccl-tests-01-broken.json").write_text('{"env": [')
     (tmp_path / "hostfile").write_text("node0")
-    (kept,) = table_json.collect(tmp_path)
+    ((case, kept),) = table_json.collect(tmp_path)
+    assert case == 7
     assert "very-secret" not in json.dumps(kept)
     assert "times_us" not in json.dumps(kept)
     assert [path.name for path in tmp_path.iterdir()] == ["hostfile"]
@@ -336,7 +337,7 @@ def test_a_run_whose_pipe_ends_well_fails_of_what_it_printed(cluster: LocalClust
 
 def test_json_that_a_program_left_is_judged_too(cluster: LocalCluster) -> None:
     text = json.dumps(document(wrong=1.0))
-    path = f"{cluster.folder}/node0/nccl-tests-00-all_reduce_perf.json"
+    path = f"{cluster.folder}/node0/nccl-tests-7-all_reduce_perf.json"
     plan = make_plan(nodes=1, commands=(f"cat > {path} <<'EOF'\n{text}\nEOF",))
     verdict = cluster.execute(plan)
     assert verdict.reason == (

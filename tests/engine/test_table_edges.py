@@ -219,8 +219,8 @@ def test_a_document_of_more_than_half_a_mebibyte_is_left_to_the_text(tmp_path: P
     empty = len(json.dumps({"args": ""}))
     for number, size in enumerate((512 * 1024, 512 * 1024 + 1)):
         text = json.dumps({"args": "x" * (size - empty), "env": ["HOME=/root"]})
-        (tmp_path / f"nccl-tests-{number}.json").write_text(text)
-    (kept,) = table_json.collect(tmp_path)
+        (tmp_path / f"nccl-tests-{number}-x_perf.json").write_text(text)
+    ((_, kept),) = table_json.collect(tmp_path)
     assert len(kept["args"]) == 512 * 1024 - empty
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,40 @@
+"""The progress of a run of nccl-tests: which case runs, and about how long the rest takes."""
+
+from __future__ import annotations
+
+from engine.agent.journal import Message
+from engine.agent.pieces import Pieces
+from engine.agent.tables import CASE
+
+
+class Progress:
+    """A reader of the lines that announce cases; `plan` is a LaunchPlan as JSON data."""
+
+    def __init__(self, plan: Message) -> None:
+        cases = (plan.get("sweep") or {"cases": ()})["cases"]
+        self._titles = {case["number"]: case["title"] for case in cases}
+        self._pieces = Pieces()
+        self._begun: float | None = None
+
+    def hear(self, output: Message) -> Message | None:
+        """Return the case that the event `output` announces, with the seconds left; else None.
+
+        The estimate is the average time of the cases that have ended, for each of the others.
+        """
+        if not self._titles or (output["rank"], output["stream"]) != (0, "stdout"):
+            return None
+        announced = CASE.match(self._pieces.line(output) or "")
+        number = int(announced[1]) if announced else 0
+        if number not in self._titles:
+            return None
+        time = output["time"]
+        if self._begun is None:
+            self._begun = time
+        of, ended = len(self._titles), number - 1
+        left = (time - self._begun) / ended * (of - ended) if ended else None
+        return {
+            "number": number,
+            "of": of,
+            "title": self._titles[number],
+            "left_s": None if left is None else round(left, 1),
+        }
