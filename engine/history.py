@@ -146,6 +146,21 @@ class History:
         values = (run_id, number, finding.kind, finding.level, finding.rank, finding.text)
         self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", [values])
 
+    def keep_baseline(self, name: str, run_id: str) -> None:
+        """Store the run as the baseline with this name, in place of an earlier one."""
+        self._write("INSERT OR REPLACE INTO baselines VALUES (?, ?)", [(name, run_id)])
+
+    def baseline(self, name: str) -> RunRecord:
+        """Return the run that is the baseline with this name; InputError if there is none."""
+        with self._errors():
+            found = dict(self._database.execute("SELECT name, run_id FROM baselines ORDER BY name"))
+        if name in found:
+            return self.find(found[name])
+        hint = "keep one with `gpuctl results RUN --keep-baseline NAME`"
+        raise InputError(
+            f"there is no baseline {name}", f"there are: {', '.join(found)}" if found else hint
+        )
+
     def runs(self) -> tuple[RunRecord, ...]:
         """Return all runs, newest first."""
         with self._errors():
