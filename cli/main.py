@@ -37,6 +37,9 @@ from config.files import full_disks
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
 
+_DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots need plotext"}
+"""What needs the packages of the extra `report`."""
+
 app = typer.Typer(
     name="gpuctl",
     cls=Group,
@@ -239,6 +242,12 @@ def main() -> None:
         raise SystemExit(1) from None  # the reader of the output has gone: nobody reads a message
     except Exception as error:
         known, remedy = f"{type(error).__name__}: {error}", _REPORT
+        if isinstance(error, ModuleNotFoundError) and error.name in _DRAWING:
+            known = f"{_DRAWING[error.name]}, which is not installed"
+            remedy = (
+                "install gpuctl with its extra `report`: uv tool install --force '.[report]' in its"
+                " checkout"
+            )
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("moto"):
             from lab.prerequisites import INSTALL_EXTRA as remedy
 

@@ -46,9 +46,10 @@ def report(
     from cli.report_page import page
 
     runs, out = session(context).state / "runs", output(context)
-    entries = [chosen_run(name, runs, out) for name in dict.fromkeys(run or [None])]
+    names: list[str | None] = [*dict.fromkeys(run or [])] or [None]
+    entries = [chosen_run(name, runs, out) for name in names]
     reports = [_report(entry, runs) for entry in entries]
-    library = vl_convert.javascript_bundle()
+    library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     written = {to: page(reports, library, version("gpuctl-cluster")).encode()}
     if png is not None:
         written[png] = _picture(reports)

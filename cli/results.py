@@ -35,6 +35,9 @@ def results(
     csv: Annotated[
         bool, typer.Option("--csv", help="Print the tables as CSV, a line for each half of a row.")
     ] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw the bandwidths in the terminal.")
+    ] = False,
 ) -> None:
     """Show a run's status, its transport, and its nccl-tests tables; or compare two runs.
 
@@ -45,7 +48,7 @@ def results(
     runs, out = session(context).state / "runs", output(context)
     _require_one(
         {"--compare": compare, "--baseline": baseline, "--keep-baseline": keep_baseline}
-        | {"--csv": csv, "--json": csv and out.as_json}
+        | {"--csv": csv, "--plot": plot, "--json": (csv or plot) and out.as_json}
     )
     if compare and run is not None:
         raise InputError("--compare names both runs", f"leave {run} out")
@@ -58,6 +61,11 @@ def results(
         from cli.tables import csv_text
 
         out.say(csv_text(entry.run_id, _tables(entry, runs)))
+    elif plot:
+        from cli.plot import plot_lines
+
+        lines = plot_lines(_tables(entry, runs))
+        out.say("\n".join(lines).lstrip("\n") or "It printed no nccl-tests table.")
     else:
         _show(entry, runs, out)
 

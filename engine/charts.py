@@ -33,7 +33,6 @@ _CONFIG = {
     },
     "title": {"anchor": "start", "fontSize": 14, "fontWeight": 600, "color": "#111"},
 }
-_FIT = {"type": "fit-x", "contains": "padding"}  # a height in steps cannot be fitted
 _SIZES = (
     "datum.value >= 1073741824 ? format(datum.value / 1073741824, '~g') + ' GiB'"
     " : datum.value >= 1048576 ? format(datum.value / 1048576, '~g') + ' MiB'"
@@ -116,7 +115,7 @@ def heat_map(pairs: Sequence[Pair]) -> Spec:
          "encoding": {"text": {"field": "text"}, "color": {"condition": dark, "value": "black"}}},
     ]  # fmt: skip
     spec = _chart("Bus bandwidth between two hosts, GB/s", values, layers)
-    return {**spec, "encoding": axes, "height": {"step": 36}, "autosize": _FIT}
+    return {**spec, "encoding": axes, "height": 36 * len({one["first"] for one in values})}
 
 
 def gantt(timeline: Timeline) -> Spec:
@@ -142,7 +141,7 @@ def gantt(timeline: Timeline) -> Spec:
             "tooltip": _tip((("at", "s"), ("node", "node"), ("text", "event"))),
         },
     }  # fmt: skip
-    return {**_chart("", [], [bar, tick]), "height": {"step": 30}, "autosize": _FIT}
+    return {**_chart("", [], [bar, tick]), "height": 30 * (len(timeline.nodes) + 1)}
 
 
 def page_of(charts: Sequence[Spec]) -> Spec:
