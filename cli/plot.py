@@ -48,7 +48,7 @@ def _plot(
     plotext.xticks([log2(size) for size in sizes], [_size(size) for size in sizes])
     ticks = _ticks(min(drawn.values()), max(drawn.values()))
     plotext.yticks([log10(tick) for tick in ticks], [f"{tick:g}" for tick in ticks])
-    for line in plotext.build().splitlines():
+    for line in plotext.uncolorize(plotext.build()).splitlines():
         yield line.rstrip()
 
 

@@ -14,7 +14,7 @@ Spec = dict[str, Any]
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""The colours of Okabe and Ito, which people with any colour vision can tell apart."""
+"""The colours of Okabe and Ito, which differ for any colour vision."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left")
 _MOST = len(_COLOURS)
 _FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
@@ -74,8 +74,9 @@ def bandwidth(title: str, lines: Lines, reference: float | None) -> Spec:
         rule = {"type": "rule", "strokeDash": [2, 3], "color": "#555", "strokeWidth": 1.5}
         words = {"type": "text", "align": "left", "dy": -7, "dx": 4, "color": "#333", "text": text}
         words["fontSize"] = 11
-        layers.append({"mark": rule, "encoding": {"y": line}})
-        layers.append({"mark": words, "encoding": {"y": line, "x": {"value": 0}}})
+        once: Spec = {"values": [{}]}
+        layers.append({"data": once, "mark": rule, "encoding": {"y": line}})
+        layers.append({"data": once, "mark": words, "encoding": {"y": line, "x": {"value": 0}}})
     return _chart(f"{title}: bus bandwidth", values, layers)
 
 
@@ -145,7 +146,7 @@ def gantt(timeline: Timeline) -> Spec:
 
 
 def page_of(charts: Sequence[Spec]) -> Spec:
-    """Return one picture of the charts, one below the other, for a file of its own."""
+    """Return one picture of the charts, one below the other."""
     fixed = [
         {name: value for name, value in chart.items() if name not in {"$schema", "config"}}
         | {"width": 760, "height": 360}

@@ -29,7 +29,7 @@ class Series(Value):
 
     @property
     def title(self) -> str:
-        """What was tested, and by how many ranks: `all_reduce float sum, 16 ranks on 2 hosts`."""
+        """The test and its number of ranks: `all_reduce float sum, 16 ranks on 2 hosts`."""
         words = [self.collective, self.dtype, self.redop]
         words += [f"root {self.root}"] if self.root not in (None, -1) else []
         words += [f"graph {self.graph}"] if self.graph else []
