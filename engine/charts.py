@@ -29,6 +29,7 @@ _CONFIG = {
     },
     "legend": {
         **{"orient": "bottom", "title": None, "labelFontSize": 12, "symbolStrokeWidth": 2},
+        "layout": {"bottom": {"anchor": "start", "direction": "vertical"}},
         **{"labelLimit": 600, "columns": 1, "symbolSize": 90, "labelColor": "#333"},
     },
     "title": {"anchor": "start", "fontSize": 14, "fontWeight": 600, "color": "#111"},
@@ -192,7 +193,7 @@ def _lines(field: str, title: str, lines: Lines) -> list[Spec]:
     dash = {
         "field": "half", "type": "nominal",
         "scale": {"domain": list(HALVES), "range": [[1, 0], [6, 4]]},
-        "legend": {"symbolSize": 900},
+        "legend": {"symbolSize": 900, "columns": 2},
     }  # fmt: skip
     shape = {
         "field": "label", "type": "nominal",

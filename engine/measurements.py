@@ -66,10 +66,13 @@ Measurements = Mapping[Series, Mapping[tuple[int, Half], Figures]]
 
 
 def measurements(tables: Iterable[Table]) -> Measurements:
-    """Return the measurements in the tables; halves without a time have none."""
+    """Return the measurements in the tables; halves without a time have none.
+
+    Rows of 0 bytes are left out: collectives that round small sizes down print several of them.
+    """
     timings: dict[Series, dict[tuple[int, Half], list[Timing]]] = {}
     for table in tables:
-        for row in table.rows:
+        for row in filter(lambda row: row.size, table.rows):
             of_series = timings.setdefault(_series(table.facts, row), {})
             for half, timing in zip(HALVES, (row.out_of_place, row.in_place), strict=True):
                 if timing is not None and timing.time_us > 0:

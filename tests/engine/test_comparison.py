@@ -71,9 +71,11 @@ def test_what_only_one_run_has_is_counted_and_other_versions_are_named() -> None
     assert found.differences == (Difference(name="NCCL", before="2.27.3", after="2.28.9"),)
 
 
-def test_a_time_of_zero_is_no_measurement() -> None:
-    empty = Timing(time_us=0, algbw=0, busbw=0, wrong=0)
-    zero = table(10).model_copy(
-        update={"rows": (table(10).rows[0].model_copy(update={"out_of_place": empty}),)}
-    )
-    assert compare([zero], [table(10)]).changes == ()
+@pytest.mark.parametrize(
+    "row", [{"out_of_place": Timing(time_us=0, algbw=0, busbw=0, wrong=0)}, {"size": 0}]
+)
+def test_no_time_and_no_data_are_no_measurements(row: dict[str, object]) -> None:
+    whole = table(10)
+    empty = whole.model_copy(update={"rows": (whole.rows[0].model_copy(update=row),)})
+    assert compare([empty], [empty]).changes == ()
+    assert compare([whole], [whole]).marked("same") == 1
