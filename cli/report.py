@@ -32,12 +32,12 @@ def report(
         typer.Option(metavar="FILE", help="Also write a picture of the bandwidths."),
     ] = None,
 ) -> None:
-    """Write a report of runs as one HTML file, which opens without a network.
+    """Write one HTML page about runs, which opens offline.
 
     Several runs are drawn in the same charts.
 
     $ gpuctl report
-    $ gpuctl report nccl-tests-4f2a1c nccl-tests-e54e00 -o report.html --png report.png
+    $ gpuctl report nccl-tests-4f2a1c nccl-tests-e54e00 -o both.html
     """
     from importlib.metadata import version
 

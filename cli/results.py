@@ -39,7 +39,7 @@ def results(
         bool, typer.Option("--plot", help="Draw the bandwidths in the terminal.")
     ] = False,
 ) -> None:
-    """Show a run's status, its transport, and its nccl-tests tables; or compare two runs.
+    """Show a run's transport and nccl-tests tables, or compare runs.
 
     $ gpuctl results
     $ gpuctl results nccl-tests --json

@@ -79,3 +79,76 @@ def test_no_time_and_no_data_are_no_measurements(row: dict[str, object]) -> None
     empty = whole.model_copy(update={"rows": (whole.rows[0].model_copy(update=row),)})
     assert compare([empty], [empty]).changes == ()
     assert compare([whole], [whole]).marked("same") == 1
+
+
+def test_every_fact_that_differs_is_named_once() -> None:
+    def run(number: int) -> list[Table]:
+        ranks = tuple(
+            nccl_tests.TestedRank(rank=rank, pid=1, host="ip", device=0, pci="", name="H100")
+            for rank in range(number)
+        )
+        facts = {name: f"{number}.0" for name in ("nccl_tests", "nccl", "plugin", "driver")}
+        flags = {"iterations": number, "warmup": number, "checks": number}
+        known = table(10, **facts, flags=flags, ranks=ranks)  # type: ignore[arg-type]
+        return [known, known, table(10), table(10, nccl="2.0.1")]
+
+    assert [(one.name, one.before, one.after) for one in compare(run(1), run(3)).differences] == [
+        ("nccl-tests", "1.0", "3.0"),
+        ("NCCL", "1.0, 2.0.1", "3.0, 2.0.1"),
+        ("plugin", "1.0", "3.0"),
+        ("CUDA driver", "1.0", "3.0"),
+        ("ranks", "1", "3"),
+        ("iterations", "1", "3"),
+        ("warm-up", "1", "3"),
+    ]
+    assert compare(run(1), run(1)).differences == ()
+    unknown = compare([table(10)], run(3)).differences
+    assert {one.name: one.before for one in unknown}["ranks"] == ""
+
+
+def test_a_change_has_the_figures_of_both_runs() -> None:
+    before, after = [table(10, in_place=20), table(10, in_place=20)], [table(20, in_place=15)]
+    first, second = compare(before, after).changes
+    assert (first.series.title, first.size, first.half) == (
+        "all_reduce float sum",
+        1024,
+        "out-of-place",
+    )
+    assert (first.before.repeats, first.after.repeats) == (2, 1)
+    assert (first.before.time_us, first.after.time_us, first.change) == (10, 20, -0.5)
+    assert (second.half, second.mark, round(second.change, 3)) == ("in-place", "faster", 0.333)
+    found = compare(before, after)
+    assert [found.marked(mark) for mark in ("slower", "faster", "same")] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("row", "facts", "title"),
+    [
+        ({"redop": "none"}, {}, "all_reduce float"),
+        ({"redop": None, "root": None}, {}, "all_reduce float"),
+        ({"root": 0}, {}, "all_reduce float sum root 0"),
+        ({}, {"flags": {"graph": 1}}, "all_reduce float sum graph 1"),
+        ({}, {"flags": {"aggregated": 1}}, "all_reduce float sum"),
+        ({}, {"flags": {"aggregated": 2}}, "all_reduce float sum aggregated 2"),
+    ],
+)
+def test_a_series_has_all_that_makes_a_test_another(
+    row: dict[str, object], facts: dict[str, object], title: str
+) -> None:
+    whole = table(10, **facts)  # type: ignore[arg-type]
+    other = whole.model_copy(update={"rows": (whole.rows[0].model_copy(update=row),)})
+    (series,) = measurements([other])
+    assert series.title == title
+
+
+def test_wrong_values_of_the_worst_repeat_count() -> None:
+    def of(*wrong: int | None) -> int | None:
+        rows = []
+        for count in wrong:
+            half = Timing(time_us=0.5, algbw=1, busbw=1, wrong=count)
+            rows.append(table(1).rows[0].model_copy(update={"out_of_place": half}))
+        tables = [table().model_copy(update={"rows": tuple(rows)})]
+        (points,) = measurements(tables).values()
+        return points[1024, "out-of-place"].wrong
+
+    assert (of(None, 3, 0), of(0, None), of(None)) == (3, 0, None)

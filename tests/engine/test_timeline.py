@@ -83,3 +83,19 @@ def test_a_job_without_an_end_lasts_until_the_last_event() -> None:
     assert found.spans == (Span(node="node0", start=1, end=4, outcome="no end was reported"),)
     assert found.moments[-1] == Moment(at=4, node="node1", text="unreachable: no answer")
     assert timeline([]) == Timeline()
+
+
+def test_words_without_details() -> None:
+    found = timeline(
+        [
+            STARTED,
+            NodeExited(time=101, rank=0, exit_code=0, signal=None),
+            NodeStopped(time=102, rank=2),  # of no node that the run began with
+            RunFinished(time=103, status="done", exit_code=0, first_failed_rank=None, reason=""),
+        ]
+    )
+    assert [(one.node, one.text) for one in found.moments[1:]] == [
+        ("node0", "job exited with 0"),
+        ("rank 2", "job stopped"),
+        ("", "run done"),
+    ]
