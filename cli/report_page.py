@@ -25,6 +25,7 @@ const drawn = Object.entries(charts).map(([id, chart]) =>
   vegaEmbed("#" + id, chart, {actions: false, renderer: "svg"}));
 Promise.all(drawn).then(() => { document.body.dataset.charts = drawn.length; });
 """
+_MOST_OPEN = 4  # a report with more tables begins with all of them folded
 _HALF = ("time us", "algbw GB/s", "busbw GB/s", "wrong")
 
 
@@ -123,9 +124,10 @@ def _collectives(reports: Sequence[Report], specs: dict[str, charts.Spec]) -> It
         for spec in (charts.bandwidth(title, lines, reference), charts.latency(title, lines)):
             yield _chart(spec, specs)
     yield "</div>\n<h2>Tables</h2>"
-    for report in reports:
-        for table in report.tables:
-            yield _figures(report, table, len(reports) > 1)
+    tables = [(report, table) for report in reports for table in report.tables]
+    for report, table in tables:
+        fold = "" if len(tables) > _MOST_OPEN else " open"
+        yield f"<details{fold}>{_figures(report, table, len(reports) > 1)}</details>"
 
 
 def _chart(spec: charts.Spec, specs: dict[str, charts.Spec], more: str = "") -> str:
@@ -147,6 +149,9 @@ def _figures(report: Report, table: Table, is_one_of_many: bool) -> str:
     ]
     run = f"{report.run.run_id}: " if is_one_of_many else ""
     notes = [f"{run}{facts.collective} on {report.node(facts.rank)}"]
+    if facts.ranks:
+        hosts = ", ".join(dict.fromkeys(rank.host for rank in facts.ranks))
+        notes.append(f"{len(facts.ranks)} ranks on {hosts}")
     if facts.average_busbw is not None:
         notes.append(f"average bus bandwidth {facts.average_busbw:g} GB/s")
     if facts.out_of_bounds:
@@ -158,9 +163,9 @@ def _figures(report: Report, table: Table, is_one_of_many: bool) -> str:
     first = f'<tr><th colspan="3"></th>{halves}</tr>'
     lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in rows)
     return (
-        f'<details open><summary>{escape("; ".join(notes))}</summary><div class="scroll">'
+        f'<summary>{escape("; ".join(notes))}</summary><div class="scroll">'
         f'<table class="figures"><thead>{first}<tr>{_heads(heads)}</tr></thead>'
-        f"<tbody>\n{lines}</tbody></table></div></details>"
+        f"<tbody>\n{lines}</tbody></table></div>"
     )
 
 

@@ -50,11 +50,15 @@ Lines = Mapping[str, Mapping[tuple[int, Half], Figures]]
 
 
 def lines_by_collective(reports: Sequence[Report]) -> dict[str, Lines]:
-    """Return the lines of each chart by its title: one per collective, or per test if many."""
+    """Return the lines of each chart by its title: one per collective, or per test if many.
+
+    Pairs of hosts are left out where they are too many for a chart: the heat map has them.
+    """
     found = [
         (report, series, points)
         for report in reports
         for series, points in measurements(report.tables).items()
+        if len(series.hosts) != 2 or len(report.pairs) <= _MOST
     ]
     charts: dict[str, dict[str, Mapping[tuple[int, Half], Figures]]] = {}
     for report, series, points in found:
@@ -117,7 +121,8 @@ def heat_map(pairs: Sequence[Pair]) -> Spec:
          "encoding": {"text": {"field": "text"}, "color": {"condition": dark, "value": "black"}}},
     ]  # fmt: skip
     spec = _chart("Bus bandwidth between two hosts, GB/s", values, layers)
-    return {**spec, "encoding": axes, "height": 36 * len({one["first"] for one in values})}
+    count = len({one["first"] for one in values})
+    return {**spec, "encoding": axes, "width": 64 * count, "height": 36 * count}
 
 
 def gantt(timeline: Timeline) -> Spec:

@@ -14,13 +14,15 @@ HALVES: tuple[Half, ...] = ("out-of-place", "in-place")
 class Series(Value):
     """One test over all its sizes; two tables with the same series are repeats of each other.
 
-    `node` is the rank of the node that printed it. `ranks` and `hosts` are 0 if they are not known.
+    `node` is the rank of the node that printed it. `hosts` are those on which it ran, numbered in
+    the order in which the run's tables first name them: hosts have other names in another cluster.
+    `ranks` is 0 and `hosts` is empty if they are not known.
     """
 
     collective: str
     node: int
     ranks: int
-    hosts: int
+    hosts: tuple[int, ...]
     dtype: str
     redop: str
     root: int | None
@@ -37,7 +39,10 @@ class Series(Value):
         if not self.ranks:
             return " ".join(filter(None, words))
         ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
-        hosts = "1 host" if self.hosts == 1 else f"{self.hosts} hosts"
+        count = len(self.hosts)
+        hosts = "1 host" if count == 1 else f"{count} hosts"
+        if self.hosts != tuple(range(count)):
+            hosts = f"{'host' if count == 1 else 'hosts'} {', '.join(map(str, self.hosts))}"
         return f"{' '.join(filter(None, words))}, {ranks} on {hosts}"
 
 
@@ -71,9 +76,12 @@ def measurements(tables: Iterable[Table]) -> Measurements:
     Rows of 0 bytes are left out: collectives that round small sizes down print several of them.
     """
     timings: dict[Series, dict[tuple[int, Half], list[Timing]]] = {}
+    numbers: dict[str, int] = {}
     for table in tables:
+        of_hosts = {numbers.setdefault(rank.host, len(numbers)) for rank in table.facts.ranks}
+        hosts = tuple(sorted(of_hosts))
         for row in filter(lambda row: row.size, table.rows):
-            of_series = timings.setdefault(_series(table.facts, row), {})
+            of_series = timings.setdefault(_series(table.facts, hosts, row), {})
             for half, timing in zip(HALVES, (row.out_of_place, row.in_place), strict=True):
                 if timing is not None and timing.time_us > 0:
                     of_series.setdefault((row.size, half), []).append(timing)
@@ -83,12 +91,12 @@ def measurements(tables: Iterable[Table]) -> Measurements:
     }
 
 
-def _series(facts: Facts, row: Row) -> Series:
+def _series(facts: Facts, hosts: tuple[int, ...], row: Row) -> Series:
     return Series(
         collective=facts.collective,
         node=facts.rank,
         ranks=len(facts.ranks),
-        hosts=len({rank.host for rank in facts.ranks}),
+        hosts=hosts,
         dtype=row.dtype,
         redop="" if row.redop in (None, "none") else str(row.redop),
         root=row.root,

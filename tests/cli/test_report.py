@@ -4,17 +4,20 @@ import json
 import re
 import struct
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import run as run_program
 
 import pytest
 
-from engine import nccl_tests
+from engine import charts, nccl_tests
 from engine.events import NodeExited, NodeStarted, RunFinished, RunNode, RunStarted
-from engine.history import History, KeptFinding
+from engine.history import History, KeptFinding, RunRecord
 from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.record import Record
+from engine.report import Report, pairs_in
 from engine.setting import Setting
+from engine.timeline import Timeline
 from tests.cli.chromium import open_page
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
@@ -149,6 +152,26 @@ def test_runs_are_drawn_together_and_pairs_as_a_heat_map(tmp_path: Path) -> None
     width, height = struct.unpack(">II", data[16:24])
     assert data.startswith(b"\x89PNG")
     assert (width > 1500, height > 700) == (True, True)
+
+
+def test_many_pairs_are_in_the_heat_map_alone() -> None:
+    hosts = [f"ip-{number}" for number in range(5)]
+    pairs = [(one, two) for one in hosts for two in hosts if one < two]
+    tables = (table("all_reduce", *hosts), *(table("sendrecv", *pair) for pair in pairs))
+    run = RunRecord(
+        run_id="job-1", name="job", cluster="demo", nodes=5, on_stop="keep", status="done",
+        exit_code=0, first_failed_rank=None, reason="", started=datetime.now(UTC), ended=None,
+        cost_usd=None,
+    )  # fmt: skip
+    found = pairs_in(tables)
+    assert [(pair.first, pair.second) for pair in found] == pairs
+    report = Report(
+        run=run, setting=None, tables=tables, findings=(), timeline=Timeline(), pairs=found
+    )
+    assert list(charts.lines_by_collective([report])) == ["all_reduce"]
+    few = report.model_copy(update={"pairs": pairs_in(tables[:4]), "tables": tables[:4]})
+    assert list(charts.lines_by_collective([few])) == ["all_reduce", "sendrecv"]
+    assert pairs_in(tables[:2]) == ()
 
 
 def test_a_run_without_tables_and_without_logs_has_a_page(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def table(*times: float, in_place: float | None = None, **facts: object) -> Tabl
         ((99, 100, 101), (104, 105, 106), "slower", 0.02),  # repeats show smaller changes
         ((90, 100, 110), (104, 105, 106), "same", 0.20),  # and hide those within their spread
         ((100, 100), (100.5, 100.5), "same", 0.01),  # repeats that agree by chance
+        ((7, 8, 9), (6.4,), "same", 0.25),  # a change that is just the noise
         ((99, 100, 101), (105,), "same", 0.10),  # one run alone with repeats
     ],
 )
@@ -61,6 +62,23 @@ def test_repeats_are_tables_of_the_same_test() -> None:
     assert list(first) == [(1024, "out-of-place"), (1024, "in-place")]
     both = first[1024, "out-of-place"]
     assert (both.repeats, both.time_us, both.fastest_us, both.slowest_us) == (2, 11, 10, 12)
+
+
+def test_the_same_number_of_ranks_on_other_hosts_is_another_test() -> None:
+    def on(*hosts: str) -> Table:
+        return table(10, ranks=tuple(
+            nccl_tests.TestedRank(rank=rank, pid=1, host=host, device=0, pci="", name="H100")
+            for rank, host in enumerate(hosts)
+        ))  # fmt: skip
+
+    before = [on("ip-b", "ip-a"), on("ip-a", "ip-c"), on("ip-c"), on("ip-b", "ip-a")]
+    assert [series.title for series in measurements(before)] == [
+        "all_reduce float sum, 2 ranks on 2 hosts",
+        "all_reduce float sum, 2 ranks on hosts 1, 2",
+        "all_reduce float sum, 1 rank on host 2",
+    ]
+    after = [on("ip-x", "ip-y"), on("ip-z", "ip-y")]
+    assert [change.series.hosts for change in compare(before, after).changes] == [(0, 1), (1, 2)]
 
 
 def test_what_only_one_run_has_is_counted_and_other_versions_are_named() -> None:
