@@ -17,6 +17,7 @@ from cli import (
     logs,
     plan,
     ps,
+    report,
     results,
     run,
     schema,
@@ -36,6 +37,9 @@ from config.files import full_disks
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
+
+_DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots need plotext"}
+"""What needs the packages of the extra `report`."""
 
 app = typer.Typer(
     name="gpuctl",
@@ -167,7 +171,8 @@ for _name, _function, _group, _page, _class in (
     ("logs", logs.logs, _RUNS, "runs.md", Command),
     ("ps", ps.ps, _RUNS, "runs.md", Command),
     ("stop", stop.stop, _RUNS, "runs.md", Command),
-    ("results", results.results, _RUNS, "runs.md", Command),
+    ("results", results.results, _RUNS, "nccl-tests.md", Command),
+    ("report", report.report, _RUNS, "report.md", Command),
     ("bisect", bisect.bisect, _RUNS, "bisect.md", Command),
     ("validate", validate.validate, _FILES, "diagnostics.md", Command),
     ("templates", templates.templates, _FILES, "templates.md", Command),
@@ -239,6 +244,12 @@ def main() -> None:
         raise SystemExit(1) from None  # the reader of the output has gone: nobody reads a message
     except Exception as error:
         known, remedy = f"{type(error).__name__}: {error}", _REPORT
+        if isinstance(error, ModuleNotFoundError) and error.name in _DRAWING:
+            known = f"{_DRAWING[error.name]}, which is not installed"
+            remedy = (
+                "install gpuctl with its extra `report`: uv tool install --force '.[report]' in its"
+                " checkout"
+            )
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("moto"):
             from lab.prerequisites import INSTALL_EXTRA as remedy
 

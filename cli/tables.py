@@ -82,3 +82,33 @@ def _half(half: "Timing | None", is_checked: bool) -> tuple[str, ...]:
     else:
         wrong = "unchecked" if half.wrong is None or not is_checked else str(half.wrong)
     return f"{half.time_us:.1f}", f"{half.algbw:.2f}", f"{half.busbw:.2f}", wrong
+
+
+def csv_text(run_id: str, tables: "Iterable[Table]") -> str:
+    """Return the tables as CSV with a head, a line for each half; an unknown value is empty."""
+    import csv
+    from io import StringIO
+
+    text = StringIO()
+    columns = csv.writer(text, lineterminator="\n")
+    columns.writerow(_COLUMNS)
+    for number, table in enumerate(tables):
+        facts = table.facts
+        known = (facts.nccl_tests, facts.nccl, facts.plugin, facts.driver)
+        ranks = (len(facts.ranks) or "", len({rank.host for rank in facts.ranks}) or "")
+        for row in table.rows:
+            of_row = (row.size, row.count, row.dtype, row.redop, row.root)
+            for name, half in (("out-of-place", row.out_of_place), ("in-place", row.in_place)):
+                if half is None:
+                    continue
+                figures = (half.time_us, half.algbw, half.busbw, half.wrong, half.error)
+                begin = (run_id, number, facts.rank, facts.collective)
+                columns.writerow((*begin, *known, *ranks, *of_row, name, *figures))
+    return text.getvalue().removesuffix("\n")
+
+
+_COLUMNS = (
+    *("run", "table", "node", "collective", "nccl_tests", "nccl", "plugin", "driver"),
+    *("ranks", "hosts", "size", "count", "dtype", "redop", "root", "half"),
+    *("time_us", "algbw", "busbw", "wrong", "error"),
+)

@@ -16,6 +16,7 @@ from engine.history_schema import SCHEMA_VERSION, STEPS
 from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.result import RunResult
+from engine.setting import Setting
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -80,8 +81,8 @@ class History:
         """Close the database."""
         self._database.close()
 
-    def begin(self, plan: LaunchPlan) -> None:
-        """Add the run as running; leave a run that exists unchanged."""
+    def begin(self, plan: LaunchPlan, setting: Setting | None = None) -> None:
+        """Add the run as running, with its setting; leave a run that exists unchanged."""
         self._write(
             "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, 'running', NULL, NULL, '', ?,"
             " NULL, NULL)",
@@ -92,6 +93,9 @@ class History:
                 )
             ],
         )
+        if setting is not None:
+            values = (plan.run_id, setting.model_dump_json())
+            self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
 
     def drop(self, run_id: str) -> None:
         """Delete a run that never started."""
@@ -145,6 +149,29 @@ class History:
         """Store the run's finding with this number; leave one that exists unchanged."""
         values = (run_id, number, finding.kind, finding.level, finding.rank, finding.text)
         self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", [values])
+
+    def setting(self, run_id: str) -> Setting | None:
+        """Return the run's setting; None for a run of an earlier gpuctl."""
+        with self._errors():
+            found = self._database.execute(
+                "SELECT setting FROM settings WHERE run_id = ?", (run_id,)
+            ).fetchone()
+        return None if found is None else Setting.model_validate_json(found["setting"])
+
+    def keep_baseline(self, name: str, run_id: str) -> None:
+        """Store the run as the baseline with this name, in place of an earlier one."""
+        self._write("INSERT OR REPLACE INTO baselines VALUES (?, ?)", [(name, run_id)])
+
+    def baseline(self, name: str) -> RunRecord:
+        """Return the run that is the baseline with this name; InputError if there is none."""
+        with self._errors():
+            found = dict(self._database.execute("SELECT name, run_id FROM baselines ORDER BY name"))
+        if name in found:
+            return self.find(found[name])
+        hint = "keep one with `gpuctl results RUN --keep-baseline NAME`"
+        raise InputError(
+            f"there is no baseline {name}", f"there are: {', '.join(found)}" if found else hint
+        )
 
     def runs(self) -> tuple[RunRecord, ...]:
         """Return all runs, newest first."""

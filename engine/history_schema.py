@@ -1,9 +1,10 @@
 """The history's schema, and the upgrades from the schemas of earlier gpuctls.
 
-Version 1 is that of gpuctl 0.1.0: rows without the facts about their tables.
+Version 1 is that of gpuctl 0.1.0: rows without the facts about their tables. Version 2 has neither
+baselines nor the settings of runs.
 """
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 RUNS = """
 CREATE TABLE runs (
@@ -31,6 +32,15 @@ CREATE TABLE findings (
 )
 """
 
+KEPT = """
+CREATE TABLE baselines (
+  name TEXT PRIMARY KEY, run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE
+);
+CREATE TABLE settings (
+  run_id TEXT PRIMARY KEY REFERENCES runs (run_id) ON DELETE CASCADE, setting TEXT NOT NULL
+)
+"""
+
 _FROM_1 = """
 INSERT INTO tables
   SELECT run_id, 0, json_object('rank', min(rank), 'collective', 'nccl-tests')
@@ -43,7 +53,8 @@ DROP TABLE rows_1
 """
 
 STEPS = {
-    0: f"{RUNS};{RESULTS}",
-    1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1}",
+    0: f"{RUNS};{RESULTS};{KEPT}",
+    1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1};{KEPT}",
+    2: KEPT,
 }
 """The SQL that upgrades each version to the present schema; 0 is an empty database."""

@@ -8,7 +8,7 @@ from config.errors import InputError
 from config.folders import config_home
 from engine.launch_plan import LaunchPlan
 
-_CREDENTIALS = re.compile(
+CREDENTIALS = re.compile(
     r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|PULUMI|TF|VAULT|SSH|GPG|KUBE|DOCKER|DATABASE)_.*"
     r"|KUBECONFIG|PGPASSWORD|(GITHUB|GH|GITLAB|NPM|NODE_AUTH|PYPI|TWINE|CARGO|SLACK)_.*",
     re.IGNORECASE,
@@ -23,7 +23,7 @@ def credentials(plan: LaunchPlan) -> tuple[str, ...]:
     own files are not included: they are meant for runs.
     """
     wanted = (name for name in _names(plan) if name in os.environ)
-    return tuple(name for name in wanted if _CREDENTIALS.fullmatch(name))
+    return tuple(name for name in wanted if CREDENTIALS.fullmatch(name))
 
 
 def resolve(plan: LaunchPlan) -> dict[str, str]:

@@ -34,6 +34,7 @@ from engine.launch_plan import LaunchPlan
 from engine.places import run_folder
 from engine.record import Record, evidence_folder, recorded_events, write_evidence
 from engine.result import ResultCollector, RunResult
+from engine.setting import setting
 from nodes.answers import Completed
 from nodes.inventory import Inventory
 from nodes.kept import KeptConnections, connect
@@ -151,9 +152,8 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
     ended = threading.Event()
 
     async def renew() -> None:
-        from nodes.ssh import (
-            connect as connect_anew,
-        )  # not nodes.kept: its broker would outlive the cluster
+        # not nodes.kept: its broker would outlive the cluster
+        from nodes.ssh import connect as connect_anew
 
         while not ended.is_set():
             with contextlib.suppress(
@@ -193,7 +193,7 @@ class _Session:
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """Start the supervisor on the head with plan and secrets; add the run to the history."""
         with History(self._runs) as history:
-            history.begin(plan)
+            history.begin(plan, setting(plan, self._inventory))
             try:
                 await self._start(plan, secrets)
             except GpuctlError:

@@ -13,6 +13,7 @@ from config.run.run_file import NcclTests
 from engine.cases import Case, list_cases
 from engine.events import GateJudged, RunFinished, RunStarted
 from engine.history import History, KeptFinding
+from engine.history_schema import RESULTS, RUNS
 from engine.kept_results import KeptResults
 from engine.nccl_tests import Facts, GateVerdict, Row, Table, Timing
 from engine.record import Record, recorded_events
@@ -163,7 +164,7 @@ def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> N
     with pytest.raises(RunError) as error:
         History(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 2;"
+        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 3;"
         " use the newer gpuctl that wrote it"
     )
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, surely" * 100)
@@ -223,3 +224,19 @@ def test_damaged_record_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_unknown_run_has_no_events(tmp_path: Path) -> None:
     assert list(recorded_events(tmp_path, "job-9")) == []
+
+
+def test_a_database_of_version_2_opens_and_keeps_its_tables(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "runs.sqlite") as database:
+        database.executescript(f"{RUNS};{RESULTS};PRAGMA user_version = 2")
+        values = ("job-1", "job", "demo", 2, "keep", "done", 0, None, "", "2026-11-20T19:00:00Z")
+        database.execute(
+            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", values
+        )
+        facts = '{"rank": 0, "collective": "all_reduce"}'
+        database.execute("INSERT INTO tables VALUES ('job-1', 0, ?)", (facts,))
+    database.close()
+    with History(tmp_path) as history:
+        history.keep_baseline("first", "job-1")
+        assert history.baseline("first").run_id == "job-1"
+        assert history.tables("job-1")[0].facts.collective == "all_reduce"

@@ -1,0 +1,76 @@
+"""A comparison of two runs as text and as a document."""
+
+from typing import TYPE_CHECKING, Any
+
+from engine.comparison import LEAST_NOISE, UNKNOWN_NOISE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.output import Output
+    from engine.comparison import Change, Comparison
+    from engine.history import RunRecord
+    from engine.measurements import Series
+
+_RIGHT = ("size\nbytes", "before\nus", "after\nus", "before\nGB/s", "after\nGB/s")
+_HEAD = (*_RIGHT[:1], "half", *_RIGHT[1:], "change", "noise", "")
+
+
+def comparison_lines(
+    runs: "tuple[RunRecord, RunRecord]", comparison: "Comparison", out: "Output"
+) -> "Iterator[str]":
+    """Yield which runs, in which facts they differ, a table of each test, and the sums."""
+    for word, run in zip(("Before", "After"), runs, strict=True):
+        reason = f": {run.reason}" if run.reason and run.status != "done" else ""
+        yield f"{word}: run {run.run_id}, {run.status}{reason}, {run.started:%Y-%m-%d %H:%M} UTC"
+    for one in comparison.differences:
+        yield f"Different {one.name}: {one.before or 'unknown'}, then {one.after or 'unknown'}"
+    of_series: dict[Series, list[Change]] = {}
+    for change in comparison.changes:
+        of_series.setdefault(change.series, []).append(change)
+    for series, changes in of_series.items():
+        yield ""
+        yield series.title
+        yield from out.table(_HEAD, map(_cells, changes), right=(*_RIGHT, "change", "noise"))
+    if of_series:
+        yield ""
+    yield from _sums(comparison)
+
+
+def comparison_document(
+    runs: "tuple[RunRecord, RunRecord]", comparison: "Comparison"
+) -> dict[str, Any]:
+    """Return the comparison for scripts, which read `slower`."""
+    before, after = (run.model_dump(mode="json") for run in runs)
+    counts = {mark: comparison.marked(mark) for mark in ("slower", "faster", "same")}
+    return {"before": before, "after": after, **counts, **comparison.model_dump(mode="json")}
+
+
+def _cells(change: "Change") -> tuple[str, ...]:
+    before, after = change.before, change.after
+    return (
+        str(change.size),
+        change.half,
+        *(f"{one.time_us:.1f}" for one in (before, after)),
+        *(f"{one.busbw:.2f}" for one in (before, after)),
+        f"{100 * change.change:+.1f} %",
+        f"{100 * change.noise:.1f} %",
+        "" if change.mark == "same" else change.mark,
+    )
+
+
+def _sums(comparison: "Comparison") -> "Iterator[str]":
+    if not comparison.changes:
+        yield "No measurement is in both runs."
+    else:
+        yield (
+            f"Slower: {comparison.marked('slower')}, faster: {comparison.marked('faster')},"
+            f" same within the noise: {comparison.marked('same')}."
+        )
+        yield (
+            f"Noise is the spread of a run's repeats, at least {100 * LEAST_NOISE:g} %;"
+            f" {100 * UNKNOWN_NOISE:g} % for a run without repeats."
+        )
+    for word, count in (("Before", comparison.only_before), ("After", comparison.only_after)):
+        if count:
+            yield f"Only in {word}: {count} measurement{'' if count == 1 else 's'}."

@@ -1,0 +1,107 @@
+"""`gpuctl report RUN…`: what is known of runs, as one page that opens offline."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.complete import runs as run_names
+from cli.logs import chosen_run
+from cli.options import output, session
+
+if TYPE_CHECKING:
+    from engine.history import RunRecord
+    from engine.report import Report
+
+
+def report(
+    context: typer.Context,
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN…",
+            help="Ids of runs, or names of their latest; by default the newest run.",
+            autocompletion=run_names,
+        ),
+    ] = None,
+    to: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
+    ] = Path("report.html"),
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a picture of the bandwidths."),
+    ] = None,
+) -> None:
+    """Write one HTML page about runs, which opens offline.
+
+    Several runs are drawn in the same charts.
+
+    $ gpuctl report
+    $ gpuctl report nccl-tests-4f2a1c nccl-tests-e54e00 -o both.html
+    """
+    from importlib.metadata import version
+
+    import vl_convert
+
+    from cli.report_page import page
+
+    runs, out = session(context).state / "runs", output(context)
+    names: list[str | None] = [*dict.fromkeys(run or [])] or [None]
+    entries = [chosen_run(name, runs, out) for name in names]
+    reports = [_report(entry, runs) for entry in entries]
+    library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    written = {to: page(reports, library, version("gpuctl-cluster")).encode()}
+    if png is not None:
+        written[png] = _picture(reports)
+    for path, data in written.items():
+        _write(path, data)
+    document = {"runs": [entry.run_id for entry in entries], "files": list(map(str, written))}
+    out.show(document, [f"Written: {path}" for path in written])
+
+
+def _report(entry: "RunRecord", runs: Path) -> "Report":
+    from engine.history import History
+    from engine.record import recorded_events
+    from engine.report import Report, pairs_in
+    from engine.timeline import timeline
+
+    with History(runs) as history:
+        tables = history.tables(entry.run_id)
+        findings, setting = history.findings(entry.run_id), history.setting(entry.run_id)
+    return Report(
+        run=entry,
+        setting=setting,
+        tables=tables,
+        findings=findings,
+        timeline=timeline(recorded_events(runs, entry.run_id)),
+        pairs=pairs_in(tables),
+    )
+
+
+def _picture(reports: "list[Report]") -> bytes:
+    """Return the PNG of the bandwidth charts. Raise InputError if there are none."""
+    import vl_convert
+
+    from config.errors import InputError
+    from engine import charts
+    from engine.report import reference_gbs
+
+    found = charts.lines_by_collective(reports)
+    if not found:
+        raise InputError("no nccl-tests table was printed", "leave --png out")
+    drawn = [
+        charts.bandwidth(title, lines, reference_gbs(title, reports))
+        for title, lines in found.items()
+    ]
+    return vl_convert.vegalite_to_png(charts.page_of(drawn), scale=2)
+
+
+def _write(path: Path, data: bytes) -> None:
+    from config.errors import InputError
+
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}", "name another file with -o or --png"
+        ) from error

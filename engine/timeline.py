@@ -1,0 +1,117 @@
+"""The timeline of a run: when each node's job ran, and what else happened."""
+
+from collections.abc import Iterable
+
+from config.models import Value
+from engine.events import (
+    DiskFull,
+    Event,
+    NetworkSeen,
+    NodeAnswersAgain,
+    NodeExited,
+    NodeInterrupted,
+    NodeLost,
+    NodeReady,
+    NodeStarted,
+    NodeStopped,
+    NodeUnreachable,
+    OutputJudged,
+    PoweringOff,
+    RankStarted,
+    RunFinished,
+    RunStarted,
+)
+
+
+class Moment(Value):
+    """Something that happened `at` seconds after the run's start; `node` is empty for the run."""
+
+    at: float
+    node: str
+    text: str
+
+
+class Span(Value):
+    """The time of a node's job, in seconds after the run's start, and how it ended."""
+
+    node: str
+    start: float
+    end: float
+    outcome: str
+
+
+class Timeline(Value):
+    """What the journal of a run says; `nodes` are the names in rank order."""
+
+    nodes: tuple[str, ...] = ()
+    spans: tuple[Span, ...] = ()
+    moments: tuple[Moment, ...] = ()
+
+
+def timeline(events: Iterable[Event]) -> Timeline:
+    """Return the timeline; an empty one without events."""
+    names: tuple[str, ...] = ()
+    moments: list[Moment] = []
+    started: dict[str, float] = {}
+    ended: dict[str, tuple[float, str]] = {}
+    begin = last = 0.0
+    for event in events:
+        if isinstance(event, RunStarted):
+            names, begin = tuple(node.name for node in event.nodes), event.time
+        last = max(last, event.time - begin)
+        found = _words(event)
+        if found is None:
+            continue
+        rank = getattr(event, "rank", None)
+        node = "" if rank is None else names[rank] if rank < len(names) else f"rank {rank}"
+        moments.append(Moment(at=max(event.time - begin, 0), node=node, text=found))
+        if isinstance(event, NodeStarted):
+            started[node] = moments[-1].at
+        elif isinstance(event, (NodeExited, NodeStopped, NodeLost)):
+            ended.setdefault(node, (moments[-1].at, found))
+    spans = (
+        Span(node=node, start=start, end=max(end, start), outcome=outcome)
+        for node, start in started.items()
+        for end, outcome in (ended.get(node, (last, "no end was reported")),)
+    )
+    return Timeline(nodes=names, spans=tuple(spans), moments=tuple(moments))
+
+
+def _words(event: Event) -> str | None:
+    """Return what happened in a few words; None for output and other events of no interest."""
+    text = _trouble(event)
+    match event:
+        case RunStarted():
+            text = f"run started, startup {event.startup_order}"
+        case NodeStarted():
+            text = "job started"
+        case NodeReady():
+            text = "ready"
+        case RankStarted():
+            text = f"rank {event.process} of {event.size} started"
+        case NetworkSeen() | OutputJudged():
+            text = f"{event.level}: {event.text}"
+        case NodeExited():
+            signal = f", signal {event.signal}" if event.signal else ""
+            text = f"job exited with {event.exit_code}{signal}"
+        case RunFinished():
+            text = f"run {event.status}" + (f": {event.reason}" if event.reason else "")
+    return text
+
+
+def _trouble(event: Event) -> str | None:
+    text = None
+    match event:
+        case NodeStopped():
+            text = f"job stopped: {event.reason}" if event.reason else "job stopped"
+        case NodeLost() | NodeUnreachable():
+            text = f"{event.kind.removeprefix('node_')}: {event.reason}"
+        case NodeInterrupted():
+            text = f"AWS reclaims the spot instance at {event.at}"
+        case NodeAnswersAgain():
+            text = f"answers again after {event.silence_s:.0f} s"
+        case DiskFull():
+            text = event.text
+        case PoweringOff():
+            text = "nodes power off"
+    return text

@@ -1,0 +1,244 @@
+"""The report: a page that opens without a network, and has the figures of the history."""
+
+import json
+import re
+import struct
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import run as run_program
+
+import pytest
+
+from engine import charts, nccl_tests
+from engine.events import NodeExited, NodeStarted, RunFinished, RunNode, RunStarted
+from engine.history import History, KeptFinding, RunRecord
+from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.record import Record
+from engine.report import Report, pairs_in
+from engine.setting import Setting
+from engine.timeline import Timeline
+from tests.cli.chromium import open_page
+from tests.cli.test_command import ROOT, gpuctl
+from tests.engine.conftest import make_plan
+from tests.engine.test_history import result
+
+EVIL = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+
+def ranks(*hosts: str) -> tuple[nccl_tests.TestedRank, ...]:
+    return tuple(
+        nccl_tests.TestedRank(rank=rank, pid=1, host=host, device=0, pci="", name="H100")
+        for rank, host in enumerate(hosts)
+    )
+
+
+def table(collective: str, *hosts: str, scale: float = 1.0) -> Table:
+    def half(size: int, share: float) -> Timing:
+        time_us = scale * share * (20 + size / 3000)
+        busbw = round(size / time_us / 1000, 2)
+        return Timing(time_us=round(time_us, 2), algbw=busbw, busbw=busbw, wrong=0)
+
+    return Table(
+        facts=Facts(rank=0, collective=collective, nccl="2.28.9", ranks=ranks(*hosts)),
+        rows=tuple(
+            Row(
+                size=8 << 2 * step, count=2 << 2 * step, dtype="float", redop="sum", root=-1,
+                out_of_place=half(8 << 2 * step, 1), in_place=half(8 << 2 * step, 0.9),
+            )
+            for step in range(14)
+        ),
+    )  # fmt: skip
+
+
+def keep(home: Path, run_id: str, tables: list[Table], reason: str = EVIL) -> None:
+    """Keep a run whose every text from a job or a node tries to leave its place in the page."""
+    runs = home / ".local/state/gpuctl/aws/runs"
+    setting = Setting(
+        type="nccl-tests", region="us-east-1", zone="us-east-1a", instance_type="p5.48xlarge",
+        is_spot=False, image=EVIL, environment={"NCCL_DEBUG": EVIL}, secrets=("HF_TOKEN",),
+    )  # fmt: skip
+    with History(runs) as history:
+        history.begin(make_plan().model_copy(update={"run_id": run_id}), setting)
+        for number, one in enumerate(tables):
+            history.keep_table(run_id, number, one)
+        for number, text in enumerate((f"node0 uses EFA: {EVIL}", "node0 uses GPUDirect RDMA")):
+            finding = KeptFinding(kind="network_seen", level="proof", rank=0, text=text)
+            history.keep_finding(run_id, number, finding)
+        history.finish(result(run_id).model_copy(update={"reason": reason}))
+    record = Record(runs, run_id)
+    nodes = tuple(
+        RunNode(rank=rank, name=f"node{rank}", private_ip="", role="worker") for rank in (0, 1)
+    )
+    for event in (
+        RunStarted(
+            time=10, run_id=run_id, name="job", cluster="demo", startup_order="any",
+            stop_criteria="all-done", on_stop="keep", nodes=nodes,
+        ),
+        *(NodeStarted(time=11 + rank, rank=rank, pid=1) for rank in (0, 1)),
+        *(NodeExited(time=50, rank=rank, exit_code=7, signal=None) for rank in (0, 1)),
+        RunFinished(time=51, status="failed", exit_code=7, first_failed_rank=1, reason=reason),
+    ):  # fmt: skip
+        record.append(event.model_dump_json())
+    record.close()
+
+
+def figures(tables: list[Table]) -> list[list[list[str]]]:
+    """The cells of the tables, as the history has their figures."""
+    return [
+        [
+            [
+                *(str(row.size), row.dtype, row.redop or ""),
+                *(
+                    f"{value:.10g}"
+                    for half in (row.out_of_place, row.in_place)
+                    if half is not None
+                    for value in (half.time_us, half.algbw, half.busbw, half.wrong or 0)
+                ),
+            ]
+            for row in one.rows
+        ]
+        for one in tables
+    ]
+
+
+def test_the_page_opens_offline_with_the_figures_of_the_history(tmp_path: Path) -> None:
+    tables = [table("all_reduce", "ip-a", "ip-b"), table("all_gather", "ip-a", "ip-b")]
+    keep(tmp_path, "job-1", tables)
+    page = tmp_path / "report.html"
+    done = gpuctl("report", "job-1", "-o", str(page), home=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"Written: {page}\n", "")
+    opened = open_page(page, tmp_path)
+    assert opened.complaints == []
+    assert 'data-charts="5"' in opened.dom  # two for each collective, and the timeline
+    assert len(re.findall(r'<svg [^>]*class="marks"', opened.dom)) == 5
+    assert opened.tables("figures") == figures(tables)
+    assert ">network of a node, 400 GB/s</text>" in opened.dom
+    assert "<title>Report of job-1</title>" in opened.dom
+    assert {"svg", "table"} <= opened.elements
+    assert "img" not in opened.elements
+    assert opened.screenshot.startswith(b"\x89PNG")
+    size, busbw = tables[0].rows[-1].size, tables[0].rows[-1].out_of_place
+    assert busbw is not None
+    hovered = f"half: out-of-place; bytes: {size}; busbw GB/s: {busbw.busbw:g};"
+    assert hovered in opened.dom
+    for words in (
+        '<span class="verdict failed">✗ failed</span> exit code 7',
+        "p5.48xlarge, us-east-1a",
+        "GPUDirect RDMA",
+        "First to fail: node1",
+        "<code>HF_TOKEN</code></th><td>a secret, not kept",
+    ):
+        assert words in opened.dom
+
+
+def test_runs_are_drawn_together_and_pairs_as_a_heat_map(tmp_path: Path) -> None:
+    pairs = [("ip-a", "ip-b"), ("ip-b", "ip-c"), ("ip-a", "ip-c")]
+    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b", scale=1.5)])
+    keep(tmp_path, "job-2", [table("all_reduce", *pair) for pair in pairs])
+    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+    words = ("report", "job-1", "job-2", "-o", str(page), "--png", str(picture), "--json")
+    done = gpuctl(*words, home=tmp_path)
+    assert json.loads(done.stdout) == {
+        "runs": ["job-1", "job-2"],
+        "files": [str(page), str(picture)],
+    }
+    opened = open_page(page, tmp_path)
+    assert opened.complaints == []
+    assert 'data-charts="5"' in opened.dom  # bandwidth and time of both runs, pairs, timelines
+    assert "job-2: float sum, 2 ranks on 2 hosts" in opened.dom
+    assert ">Bus bandwidth between two hosts, GB/s</text>" in opened.dom
+    data = picture.read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    assert data.startswith(b"\x89PNG")
+    assert (width > 1500, height > 700) == (True, True)
+
+
+def test_many_pairs_are_in_the_heat_map_alone() -> None:
+    hosts = [f"ip-{number}" for number in range(5)]
+    pairs = [(one, two) for one in hosts for two in hosts if one < two]
+    tables = (table("all_reduce", *hosts), *(table("sendrecv", *pair) for pair in pairs))
+    run = RunRecord(
+        run_id="job-1", name="job", cluster="demo", nodes=5, on_stop="keep", status="done",
+        exit_code=0, first_failed_rank=None, reason="", started=datetime.now(UTC), ended=None,
+        cost_usd=None,
+    )  # fmt: skip
+    found = pairs_in(tables)
+    assert [(pair.first, pair.second) for pair in found] == pairs
+    report = Report(
+        run=run, setting=None, tables=tables, findings=(), timeline=Timeline(), pairs=found
+    )
+    assert list(charts.lines_by_collective([report])) == ["all_reduce"]
+    few = report.model_copy(update={"pairs": pairs_in(tables[:4]), "tables": tables[:4]})
+    assert list(charts.lines_by_collective([few])) == ["all_reduce", "sendrecv"]
+    assert pairs_in(tables[:2]) == ()
+
+
+def test_a_run_without_tables_and_without_logs_has_a_page(tmp_path: Path) -> None:
+    with History(tmp_path / ".local/state/gpuctl/aws/runs") as history:
+        history.begin(make_plan())
+    page = tmp_path / "report.html"
+    assert gpuctl("report", "-o", str(page), home=tmp_path).returncode == 0
+    opened = open_page(page, tmp_path)
+    assert opened.complaints == []
+    for words in (
+        "No nccl-tests table was printed.",
+        "The logs of this run are not kept any more.",
+        "Not known: an earlier gpuctl started this run.",
+        "running",
+    ):
+        assert words in opened.dom
+    done = gpuctl("report", "job", "-o", str(page), "--png", str(page), home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpuctl: error: no nccl-tests table was printed; leave --png out\n",
+    )
+    done = gpuctl("report", "job", "-o", str(tmp_path), home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"gpuctl: error: {tmp_path} cannot be written: Is a directory; name another file with -o"
+        " or --png\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "message"),
+    [
+        ("vl_convert", ["report", "job"], "reports need vl-convert-python"),
+        ("plotext", ["results", "job", "--plot"], "plots need plotext"),
+    ],
+)
+def test_a_wheel_without_the_extra_names_it(
+    module: str, words: list[str], message: str, tmp_path: Path
+) -> None:
+    keep(tmp_path, "job-1", [table("all_reduce")])
+    program = (
+        "import sys\n"
+        f"sys.modules[{module!r}] = None\n"
+        f"sys.argv = ['gpuctl', *{words!r}]\n"
+        "import gpuctl\n"
+        "gpuctl.main()\n"
+    )
+    done = run_program(
+        [sys.executable, "-c", program], cwd=ROOT, env={"HOME": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"gpuctl: error: {message}, which is not installed; install gpuctl with its extra"
+        " `report`: uv tool install --force '.[report]' in its checkout\n"
+    )
+
+
+def test_a_plot_in_the_terminal_has_both_halves_and_no_colours(tmp_path: Path) -> None:
+    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b")])
+    done = gpuctl("results", "job-1", "--plot", home=tmp_path, COLUMNS="60")
+    lines = done.stdout.splitlines()
+    assert lines[0] == (
+        "all_reduce float sum, 2 ranks on 2 hosts: bus bandwidth in GB/s over size"
+        " (o out-of-place, x in-place)"
+    )
+    assert len(lines) == 21
+    assert max(map(len, lines[1:])) <= 60
+    assert [mark in done.stdout for mark in ("o", "x", "\x1b")] == [True, True, False]
+    assert lines[-1].split()[-1].endswith("M")
