@@ -7,7 +7,9 @@ _PUBLIC = ("ai", "cn", "com", "dev", "io", "net", "org")
 
 FILES = {
     # The host may forbid higher limits, and nspawn forbids kernel keyrings. Nothing listens at the
-    # proxy's address: podman reaches only addresses of the lab, so that no packet leaves it.
+    # proxy's address: podman reaches only addresses of the lab, so that no packet leaves it. In a
+    # user namespace podman assumes that a user runs it, and would leave its monitor in the unit of
+    # its caller unless it is set to use systemd.
     "etc/containers/containers.conf": """\
 [containers]
 keyring = false
@@ -15,6 +17,7 @@ default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [network]
 network_backend = "netavark"
 [engine]
+cgroup_manager = "systemd"
 env = [
   "HTTP_PROXY=http://127.0.0.1:9",
   "HTTPS_PROXY=http://127.0.0.1:9",

@@ -120,9 +120,10 @@ def _left() -> tuple[Path, ...]:
 
 
 def _remove_former(flavour: Flavour, path: Path) -> None:
-    mounts = Path("/proc/self/mounts").read_text()
+    # A machine's root is based on a mount of its image (lab/machines/user_namespaces.py).
+    mounts = Path("/proc/self/mountinfo").read_text()
     for former in images().glob(f"{flavour}-*"):
-        if former != path and str(former) not in mounts:
+        if former != path and f"/{former.name} " not in mounts:
             shutil.rmtree(former)
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 from config.errors import LabError
 from lab.places import Places
 
+_DELEGATED = ("cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control")
+"""Files that the owner of a group writes to (cgroups(7), "Cgroups delegation")."""
+
 
 def hierarchies() -> tuple[Path, ...]:
     """Return the mount points of the cgroup hierarchies: one for v2, one per controller for v1."""
@@ -21,11 +24,11 @@ def hierarchies() -> tuple[Path, ...]:
     return tuple(Path(mount[1]) for mount in mounts if mount[2] in ("cgroup", "cgroup2"))
 
 
-def create(places: Places, machine: str) -> tuple[Path, ...]:
+def create(places: Places, machine: str, owner: int) -> tuple[Path, ...]:
     """Create the machine's group in every hierarchy and return them all.
 
-    A process that is moved into all of them belongs to the machine. LabError if the host forbids
-    it.
+    A process that is moved into all of them belongs to the machine. The user `owner`, the machine's
+    root, may create groups below them, as container runtimes do. LabError if the host forbids it.
     """
     groups = []
     for hierarchy in hierarchies():
@@ -34,6 +37,9 @@ def create(places: Places, machine: str) -> tuple[Path, ...]:
             group.mkdir(parents=True, exist_ok=True)
             _inherit_cpuset(hierarchy, group.parent)
             _inherit_cpuset(hierarchy, group)
+            for path in (group, *(group / name for name in _DELEGATED)):
+                if path.exists():
+                    os.chown(path, owner, owner)
         except OSError as error:
             raise LabError(
                 f"cannot make the control group {group}: {error.strerror}",

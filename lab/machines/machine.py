@@ -5,6 +5,7 @@ data in cloud-init's NoCloud seed. The host need not run systemd.
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from config.catalogue.instance_types import catalogue
 from config.errors import LabError
 from lab.host import call, succeeds
 from lab.images.image import Flavour, image_path
-from lab.machines import cgroups, slow_network
+from lab.machines import cgroups, slow_network, user_namespaces
 from lab.machines.host_limits import locked_memory
 from lab.network import bridge, host_settings
 from lab.network.namespaces import announce
@@ -40,8 +41,9 @@ _POWER_OFF = signal.SIGRTMIN + 3
 
 # A process enters its groups and the namespace before it becomes systemd-nspawn. `ip netns exec`
 # would do for the namespace, but it hides the cgroups under a fresh /sys. The first argument is the
-# machine's root. The host mounts it without setuid and devices, and systemd-nspawn would keep that.
-# So the machine starts in a separate mount namespace, and only there the root has both.
+# machine's root. The host mounts it without setuid and devices; systemd-nspawn would keep that, and
+# runc refuses to bind such mounts. So the machine starts in a separate mount namespace, and only
+# there the root has both. It makes no device all the same (`lab.machines.user_namespaces`).
 _ENTER = """
 for group in $GROUPS_OF_MACHINE; do echo $$ > "$group/cgroup.procs" || exit 1; done
 unset GROUPS_OF_MACHINE
@@ -85,6 +87,7 @@ class Machine:
         self._ended = threading.Event()
         self._ended.set()
         self._may_reboot = False
+        self._root_id = user_namespaces.first_id(spec.instance_id)
 
     def boot(self, on_exit: Callable[[str], None]) -> None:
         """Start the machine's process.
@@ -169,35 +172,46 @@ class Machine:
         make_private(self._folder)
         for part in ("root", "upper", "work", "containers"):
             (self._folder / part).mkdir(exist_ok=True)
-        root = self._folder / "root"
+            os.chown(self._folder / part, self._root_id, self._root_id)
+        root, lower = self._folder / "root", self._folder / "image"
+        lower.mkdir(exist_ok=True)
+        if not user_namespaces.is_mounted(lower):
+            user_namespaces.mount_shifted(image, lower, self._root_id)
         if not root.is_mount():
             # Volatile: nothing is synced, packages install faster; the disk need not outlive us.
             # (nspawn's --suppress-sync would refuse O_SYNC, with which runc opens its log.)
-            layers = f"lowerdir={image},upperdir={self._folder}/upper,workdir={self._folder}/work"
-            # On the host nobody gains rights by a program of a machine; inside, `_ENTER` allows it.
+            layers = f"lowerdir={lower},upperdir={self._folder}/upper,workdir={self._folder}/work"
+            # No program of a machine gives rights on the host; inside, `_ENTER` allows setuid.
             layers += ",volatile,nosuid,nodev"
             hint = f"{self._places.machines} must be on a disk that carries overlays (ext4, xfs)"
             call("mount", "-t", "overlay", self._places.namespace, "-o", layers, root, hint=hint)
 
     def _seed(self) -> None:
         """Write the instance's documents for cloud-init, and the files that resolve names."""
-        root = self._folder / "root"
-        seed = root / "var/lib/cloud/seed/nocloud"
-        seed.mkdir(parents=True, exist_ok=True)
-        (seed / "user-data").write_bytes(self.spec.user_data)
-        (seed / "meta-data").write_text(json.dumps(_meta_data(self.spec)))
-        (seed / "network-config").write_text(json.dumps(_network_config(self.spec)))
-        (root / "etc/gpuctl-lab").mkdir(exist_ok=True)
-        (root / "etc/gpuctl-lab/instance-type.json").write_text(json.dumps(_hardware(self.spec)))
+        seed = "var/lib/cloud/seed/nocloud"
+        self._put(f"{seed}/user-data", self.spec.user_data)
+        self._put(f"{seed}/meta-data", json.dumps(_meta_data(self.spec)).encode())
+        self._put(f"{seed}/network-config", json.dumps(_network_config(self.spec)).encode())
+        hardware = json.dumps(_hardware(self.spec))
+        self._put("etc/gpuctl-lab/instance-type.json", hardware.encode())
         # Open MPI hangs on a machine that does not know its own name, whatever the user data say.
         own_name = f"127.0.0.1 localhost\n127.0.1.1 {self.spec.hostname}\n"
-        (root / "etc/hosts").write_text(own_name)
+        self._put("etc/hosts", own_name.encode())
         servers = "".join(f"nameserver {server}\n" for server in bridge.resolvers())
-        (root / "etc/resolv.conf").unlink(missing_ok=True)
-        (root / "etc/resolv.conf").write_text(servers)
+        self._put("etc/resolv.conf", servers.encode())
+
+    def _put(self, path: str, content: bytes) -> None:
+        """Write a file in the machine; the machine's root owns it and the folders made for it."""
+        file = self._folder / "root" / path
+        new = [folder for folder in file.parents if not folder.exists()]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)  # it may be a link, which from here would lead into the host
+        file.write_bytes(content)
+        for made in (file, *new):
+            os.chown(made, self._root_id, self._root_id)
 
     def _start(self) -> None:
-        groups = cgroups.create(self._places, self.spec.instance_id)
+        groups = cgroups.create(self._places, self.spec.instance_id, self._root_id)
         make_private(self._places.file_systems)
         root = str(self._folder / "root")
         with (self._folder / "console").open("ab") as console:
@@ -230,7 +244,9 @@ class Machine:
             "--link-journal=no",
             "--resolv-conf=off",
             "--timezone=off",
-            f"--bind={self._places.file_systems}:/run/gpuctl-lab-file-systems",
+            f"--private-users={self._root_id}:{user_namespaces.IDS}",
+            "--private-users-ownership=off",  # `_mount` shows the machine's files with its ids
+            f"--bind={self._places.file_systems}:/run/gpuctl-lab-file-systems:idmap",
             # Containers' layers are overlays, which cannot be on the overlay of this machine.
             f"--bind={self._folder}/containers:/var/lib/containers",
             "--console=read-only",
@@ -292,9 +308,10 @@ class Machine:
 def remove(places: Places, instance_id: str) -> None:
     """Remove all that is left of an ended machine: mount, disk, groups."""
     folder = places.machines / instance_id
-    while (folder / "root").is_mount():
-        if not succeeds("umount", folder / "root"):
-            call("umount", "--lazy", folder / "root")
+    for mount in (folder / "root", folder / "image"):
+        while user_namespaces.is_mounted(mount):
+            if not succeeds("umount", mount):
+                call("umount", "--lazy", mount)
     shutil.rmtree(folder, ignore_errors=True)  # `lab stop` removes what stays
     cgroups.remove(places, instance_id)
 

@@ -31,7 +31,16 @@ def evidence(places: Places, instance_id: str) -> dict[str, str]:
     leader = find_leader(places, instance_id)
     commands = {"links": _links(leader), "kernel": ["dmesg", "--ctime"]}
     if leader is not None:
-        inside = ["nsenter", f"--target={leader}", "--mount", "--uts", "--net", "--pid", "--ipc"]
+        inside = [
+            "nsenter",
+            f"--target={leader}",
+            "--user",
+            "--mount",
+            "--uts",
+            "--net",
+            "--pid",
+            "--ipc",
+        ]
         for source, line in _INSIDE.items():
             commands[source] = [*inside, "/bin/sh", "-c", line]
     with ThreadPoolExecutor(len(commands)) as pool:

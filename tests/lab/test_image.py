@@ -1,3 +1,4 @@
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 
 from config.progress import Progress, silent
 from lab.images import image, image_files, image_recipes
+from lab.machines import user_namespaces
 
 
 @pytest.fixture
@@ -37,6 +39,18 @@ def test_former_recipes_and_interrupted_builds_go(cache: Path) -> None:
         (cache / name).mkdir(parents=True)
     path = image.ensure_image("stock", silent)
     assert {p.name for p in cache.iterdir()} == {path.name, "dlami-000000000000", "lock"}
+
+
+def test_the_former_image_of_a_machine_that_runs_stays(cache: Path) -> None:
+    former, machine = cache / "stock-000000000000", cache.parent / "machine"
+    former.mkdir(parents=True)
+    machine.mkdir()
+    user_namespaces.mount_shifted(former, machine, 65536 * 9)
+    try:
+        image.ensure_image("stock", silent)
+        assert former.exists()
+    finally:
+        subprocess.run(["umount", machine], check=True)
 
 
 def test_an_image_is_made_after_the_one_that_it_is_based_on(cache: Path) -> None:
