@@ -1,8 +1,6 @@
 """`gpuctl run` whose state folder has no room: what goes on is named, and nothing else breaks."""
 
-import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from tests.engine.test_session import (
     connections,  # noqa: F401  a fixture
     on_this_machine,
 )
+from tests.small_disks import fill, small_disk
 
 pytestmark = pytest.mark.lab
 
@@ -36,11 +35,8 @@ commands: ["head -c 300000 /dev/zero | tr '\\\\0' x", "echo; echo the end"]
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """The disk of the state folder, of 1 MiB."""
-    home = tmp_path / "home"
-    home.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", home], check=True)
-    yield home
-    subprocess.run(["umount", "--lazy", home], check=True)
+    with small_disk(tmp_path / "home", "1m") as home:
+        yield home
 
 
 @pytest.fixture
@@ -52,16 +48,6 @@ def cluster(
     """Two nodes that are ready, whose commands run here."""
     remember(on_this_machine(make_inventory(2)), remembered)
     return remembered
-
-
-def fill(disk: Path, but: int) -> Path:
-    path = disk / "others"
-    with path.open("wb", buffering=0) as others, contextlib.suppress(OSError):
-        while others.write(b"x" * 4096):
-            pass
-    with path.open("r+b") as others:
-        others.truncate(path.stat().st_size - but)
-    return path
 
 
 def run(tmp_path: Path) -> Result:

@@ -1,8 +1,6 @@
 """A disk of this machine that is full: `up` says what bills, and `down` finds it afterwards."""
 
-import contextlib
 import gc
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from provision.aws.resources import find_all
 from provision.down import down
 from provision.setup.bootstrap import inventory_of
 from tests.infra.region import Region
+from tests.small_disks import fill, small_disk
 
 pytestmark = [
     pytest.mark.engine,
@@ -39,11 +38,8 @@ DEMO = Cluster.model_validate({"name": "demo", "nodes": 1, "instance_type": "p4d
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 4 MiB of its own."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+    with small_disk(tmp_path / "disk", "4m") as place:
+        yield place
 
 
 @pytest.fixture
@@ -62,17 +58,6 @@ def target(
     monkeypatch.setattr(life, "bootstrap", nothing_boots)
     yield replace(here.target, state=disk / "state")
     gc.collect()  # here, and not in whichever test comes next
-
-
-def fill(disk: Path, but: int) -> Path:
-    """Leave so many bytes of the disk; return the file that has the others."""
-    path = disk / "others"
-    with path.open("wb", buffering=0) as others, contextlib.suppress(OSError):
-        while others.write(b"x" * 4096):
-            pass
-    with path.open("r+b") as others:
-        others.truncate(path.stat().st_size - but)
-    return path
 
 
 def assert_down_leaves_nothing(target: Target) -> None:
