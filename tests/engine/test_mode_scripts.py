@@ -75,7 +75,8 @@ def node(tmp_path: Path) -> Node:
 def test_open_mpi_is_told_apart(node: Node, program: str, version: str, agent: str) -> None:
     node.has("mpiexec", "HYDRA build details:")
     node.has(program, version)
-    assert node.runs(planned(network="none", env={"A": "1"})) == (
+    own = {"OMPI_MCA_btl_base_verbose": "1", "PMIX_MCA_gds": "hash", "PRTE_MCA_rmaps": "seq"}
+    assert node.runs(planned(network="none", env={"A": "1", **own})) == (
         0,
         [
             f"{program} {agent} --allow-run-as-root --hostfile <run>/hostfile -np 16"
@@ -108,6 +109,14 @@ def test_hydra_carries_no_environment(
             f" -localhost 10.213.1.10 -genvnone {pin} -prepend-rank bash <run>/rank.sh"
         ],
     )
+
+
+def test_intel_mpi_is_told_to_bind_nothing(node: Node) -> None:
+    """Without the setting it binds each rank to a core."""
+    node.has("mpiexec", "Intel(R) MPI Library for Linux* OS")
+    code, (call,) = node.runs(planned(implementation="intel"))
+    assert code == 0
+    assert " -genv I_MPI_PIN 0 bash " in call
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,8 @@ def test_types_are_counted_under_aws_s_own_names() -> None:
             if AppliedQuota(quota.service, quota.code, quota.name, 0).counts(kind)
         ]
         for kind in ("p5.48xlarge", "p3dn.24xlarge", "g6e.8xlarge", "gr6.8xlarge", "t3.small",
-                     "trn1.32xlarge", "inf2.xlarge", "hpc7a.96xlarge", "im4gn.large", "x2gd.large")
+                     "trn1.32xlarge", "inf2.xlarge", "hpc7a.96xlarge", "im4gn.large",
+                     "is4gen.large", "x2gd.large")
     }  # fmt: skip
     assert counted == {
         "p5.48xlarge": ["L-417A185B", "L-C4BD4855"],
@@ -205,6 +206,7 @@ def test_types_are_counted_under_aws_s_own_names() -> None:
         "inf2.xlarge": ["L-1945791B", "L-B5D1601B"],
         "hpc7a.96xlarge": ["L-F7808C92"],
         "im4gn.large": ["L-1216C47A", "L-34B43A08"],
+        "is4gen.large": ["L-1216C47A", "L-34B43A08"],
         "x2gd.large": ["L-7295265B"],
     }
 
