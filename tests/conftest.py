@@ -6,6 +6,7 @@ begins first.
 """
 
 import os
+import signal
 from collections import Counter
 
 # Pulumi's gRPC would otherwise start its threads again in every process that a test forks, and
@@ -16,6 +17,11 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import evidence
+
+# A shell starts what runs in the background with SIGINT ignored, and the tests' commands would
+# inherit that: Ctrl-C would not end them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SPREAD = {
     f"tests/{file}.py"

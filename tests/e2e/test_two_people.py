@@ -82,9 +82,9 @@ def people(folder: Path) -> Iterator[Booted]:
     assert lab("lab", "status", "--leftovers") == ""
 
 
-def test_a_dozen_commands_of_two_people(tmp_path: Path) -> None:
+def test_each_command_is_taken_of_its_owner_and_refused_to_the_other(tmp_path: Path) -> None:
     with people(tmp_path) as both:
-        carry_out(both, 24, 12)
+        carry_out(both, 24, 7)
         same = [both.words(Step(who, "up", "demo", is_refused=False)) for who in PEOPLE]
         with ThreadPoolExecutor(2) as pool:
             codes = list(pool.map(lambda one: call(*one), zip(both.of.values(), same, strict=True)))
