@@ -45,7 +45,7 @@ TICK_S = 0.05
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run of floods showed: seconds, events and bytes of the journal, nodes lost."""
+    """The result of one run of floods: seconds, events and bytes of the journal, nodes lost."""
 
     beat: float
     beat_cpu: float
@@ -91,7 +91,7 @@ class Sockets:
 
 
 class Floods:
-    """The flooding process: takes each node's orders, and prints until it is told to stop."""
+    """The flooding process: it takes each node's orders, and prints until it has to stop."""
 
     def __init__(self, sockets: list[socket.socket], beats: Connection) -> None:
         self._beats = beats

@@ -63,11 +63,11 @@ def _bytes(size: str) -> int:
     import re
 
     from config.run.run_file import FORMS, SIZE
+    from config.run.sweep_rules import byte_count
 
     if not re.fullmatch(SIZE, size):
         raise InputError(f"--size is '{size}'", f"allowed are {FORMS[SIZE]}")
-    unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(size[-1], 1)
-    return int(size.rstrip("KMG")) * unit
+    return byte_count(size)
 
 
 def _announce(there: "Inventory", out: "Output") -> None:

@@ -39,7 +39,7 @@ _REPORT = "this is a mistake in gpuctl; run again with --debug and report the fi
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
 
 _DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots need plotext"}
-"""What needs the packages of the extra `report`."""
+"""Packages of the extra `report`."""
 
 app = typer.Typer(
     name="gpuctl",

@@ -23,7 +23,7 @@ _SECRET_VALUE = re.compile(
 
 
 class Setting(Value):
-    """Where and how a run was started.
+    """The place and the environment in which a run was started.
 
     `environment` has the variables that all nodes share. A value that looks like a secret is
     replaced by `***` before it is kept. `secrets` are the names of the variables that were filled

@@ -41,7 +41,7 @@ class Span(Value):
 
 
 class Timeline(Value):
-    """What the journal of a run says; `nodes` are the names in rank order."""
+    """The events of a run from its journal; `nodes` are the names in rank order."""
 
     nodes: tuple[str, ...] = ()
     spans: tuple[Span, ...] = ()

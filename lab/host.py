@@ -49,3 +49,12 @@ def succeeds(*argv: str | Path) -> bool:
         env=ENVIRONMENT,
     )
     return done.returncode == 0
+
+
+def is_mounted(at: Path) -> bool:
+    """Return whether something is mounted at `at`.
+
+    Path.is_mount does not see a folder that is mounted from the same file system.
+    """
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return str(at) in {line.split()[4] for line in mounts}

@@ -127,7 +127,7 @@ class Run(Model):
     """Names of the roles; the first is node 0's, the second that of nodes that no role takes."""
 
     COUNTED: ClassVar[str] = ""
-    """What `RANK` and `WORLD_SIZE` count; empty for a type that does not set them."""
+    """The things that `RANK` and `WORLD_SIZE` count; empty for a type that does not set them."""
 
     extends: str | None = Field(
         default=None,

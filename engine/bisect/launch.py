@@ -4,6 +4,7 @@ One mpirun per trial starts on the head, which prints the output of each trial a
 step is over: tables that run side by side stay apart.
 """
 
+from config.run.launchers import OPEN_MPI_AGENT
 from config.run.run_file import Role, Task
 from engine.agent.table_rows import Row
 from engine.agent.tables import Table, TableReader
@@ -11,7 +12,8 @@ from engine.bisect.rounds import LIMIT_S, Round, Trial
 from engine.bisect.verdict import Measurement
 from engine.events import Event, Output, RunFinished
 from engine.lines import WholeLines
-from engine.modes.nccl_tests import FOLDERS
+from engine.modes.mpirun import FIND_OPEN_MPI
+from engine.modes.nccl_tests import FIND_PROGRAM
 from engine.script import WAIT
 
 LEAST_BYTES = 64 * 1024
@@ -26,25 +28,10 @@ _MARK = "gpuctl-bisect:"
 _PRELUDE = f"""\
 mapfile -t address <<<"$GPUCTL_NODES_IPS"
 slots=$((GPUCTL_GPUS_PER_NODE > 0 ? GPUCTL_GPUS_PER_NODE : 1))
-export OMPI_MCA_plm_rsh_agent=$GPUCTL_RUN_FOLDER/bin/ssh
-export PRTE_MCA_plm_ssh_agent=$GPUCTL_RUN_FOLDER/bin/ssh
-for mpirun in mpirun mpirun.openmpi /opt/amazon/openmpi{{5,}}/bin/mpirun; do
-  case "$("$mpirun" --version 2>/dev/null)" in *'(Open MPI) '* | *'(OpenRTE) '*) break ;; esac
-  mpirun=
-done
-if [ -z "$mpirun" ]; then
-  echo "gpuctl: $GPUCTL_NODE_NAME has no Open MPI, neither on PATH nor in /opt/amazon" >&2
-  exit 127
-fi
-find_program() {{
-  local program
-  for program in "$(command -v "$1")" {" ".join(f'{folder}/"$1"' for folder in FOLDERS)}; do
-    if [ -x "$program" ]; then echo "$program"; return; fi
-  done
-  echo "gpuctl: $GPUCTL_NODE_NAME has no $1: not on PATH, nor in {", ".join(FOLDERS)}" >&2
-  return 127
-}}
-all_reduce=$(find_program all_reduce_perf) && broadcast=$(find_program broadcast_perf) || exit
+export {" ".join(f'{name}="$GPUCTL_RUN_FOLDER/bin/ssh"' for name in OPEN_MPI_AGENT)}
+{FIND_OPEN_MPI}{FIND_PROGRAM}
+all_reduce=$(gpuctl_find all_reduce_perf) || exit
+broadcast=$(gpuctl_find broadcast_perf) || exit
 results=$(mktemp -d) || exit
 trap 'rm -rf "$results"' EXIT
 trial() {{
@@ -54,7 +41,7 @@ trial() {{
     contexts+=(${{contexts:+:}} -H "${{address[node]}}:$slots" -np "$slots")
     contexts+=("$program" "${{words[@]}}")
   done
-  timeout -k 5 {LIMIT_S} "$mpirun" --allow-run-as-root --bind-to none "${{contexts[@]}}" \\
+  timeout -k 5 {LIMIT_S} "$gpuctl_mpirun" --allow-run-as-root --bind-to none "${{contexts[@]}}" \\
     >"$results/$number" 2>&1
   echo "$?" >"$results/$number.status"
 }}

@@ -44,6 +44,13 @@ _OPEN_MPI = "mpirun mpirun.openmpi /opt/amazon/openmpi5/bin/mpirun /opt/amazon/o
 _MPICH = "mpiexec.mpich mpiexec.hydra mpiexec mpirun"
 _INTEL = "mpiexec.hydra mpiexec mpirun /opt/intel/oneapi/mpi/latest/bin/mpiexec.hydra"
 
+FIND_OPEN_MPI = _FIND.format(
+    candidates=_OPEN_MPI,
+    versions="    *'(Open MPI) '* | *'(OpenRTE) '*) break ;;\n",
+    name="Open MPI",
+)
+"""Shell text that sets `gpuctl_mpirun`, for scripts that name the agent in OPEN_MPI_AGENT."""
+
 
 @dataclass(frozen=True)
 class Layout:

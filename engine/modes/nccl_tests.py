@@ -18,7 +18,7 @@ FOLDERS = ("/root/nccl-tests/build", "/opt/nccl-tests/build", "/usr/local/cuda*/
 """Folders of the programs in images that do not have them on PATH: dstack's image, AWS's container
 images, the Deep Learning AMIs (awsome-distributed-ai, nccl-tests, 2026-11-20)."""
 
-_FIND = f"""\
+FIND_PROGRAM = f"""\
 gpuctl_find() {{
   local program
   for program in "$(command -v "$1")" {" ".join(f'{folder}/"$1"' for folder in FOLDERS)}; do
@@ -29,6 +29,7 @@ install nccl-tests in the image or on the nodes" >&2
   return 127
 }}
 """
+"""The shell function `gpuctl_find NAME`, which prints the path of a program of nccl-tests."""
 
 # The first rank also writes its results as JSON if the program has -J (2.17.3 and later). The
 # worker sends the file to the head, without the environment in it (engine/agent/table_json.py).
@@ -81,13 +82,13 @@ def launch(job: Job[NcclTests]) -> Launch:
     )
     rank = (
         _RANK.format(all=_ALL, report=rank_prelude(job))
-        + _FIND
+        + FIND_PROGRAM
         + 'gpuctl_program=$(gpuctl_find "$1") || exit\n'
         + _JSON.format(folder=run_folder(job.run_id))
         + 'shift\nexec "$gpuctl_program" "$@" "${gpuctl_json[@]}"\n'
     )
     needed = list({layout.number: layout for layout in layouts.values()}.values())
-    found = mpirun_launch(job, _FIND + look + calls, [rank] * len(job.nodes), needed)
+    found = mpirun_launch(job, FIND_PROGRAM + look + calls, [rank] * len(job.nodes), needed)
     return replace(found, cases=cases)
 
 

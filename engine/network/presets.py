@@ -14,7 +14,10 @@ from nodes.inventory import Inventory, Node
 
 @dataclass(frozen=True)
 class NodeNeeds:
-    """What the nodes of a run need for a preset. A device is an EFA interface without a `layer`."""
+    """The requirements of a preset on a run's nodes.
+
+    A device is an EFA interface without a `layer`.
+    """
 
     device: str
     layer: Literal["InfiniBand", "Ethernet", ""] = ""

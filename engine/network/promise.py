@@ -6,7 +6,7 @@ from config.models import Value
 from config.run.run_file import PresetName
 
 Transport = Literal["efa", "infiniband", "roce"]
-"""What NCCL's lines can prove: `engine/agent/proof.py` has the lines of each."""
+"""Promises that NCCL's lines can prove: `engine/agent/proof.py` has the lines of each."""
 
 
 class NetworkPlan(Value):

@@ -40,7 +40,7 @@ class Lifecycle(Protocol):
 
 
 class Machines(Protocol):
-    """What the API uses to run machines. No method waits for a machine."""
+    """Machines, as the API uses them. No method waits for one."""
 
     def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
         """Boot a machine; call `lifecycle` when it runs and when it has ended."""

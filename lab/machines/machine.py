@@ -19,7 +19,7 @@ from pathlib import Path
 
 from config.catalogue.instance_types import catalogue
 from config.errors import LabError
-from lab.host import call, succeeds
+from lab.host import call, is_mounted, succeeds
 from lab.images.image import Flavour, image_path
 from lab.machines import cgroups, slow_network, user_namespaces
 from lab.machines.host_limits import locked_memory
@@ -54,7 +54,7 @@ exec nsenter --net=/run/netns/%s unshare --mount --propagation=slave sh -c '
 
 @dataclass(frozen=True)
 class MachineSpec:
-    """What a machine needs to know to boot, as EC2 would say it.
+    """The settings with which a machine boots, in the words of EC2.
 
     `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
     handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
@@ -175,7 +175,7 @@ class Machine:
             os.chown(self._folder / part, self._root_id, self._root_id)
         root, lower = self._folder / "root", self._folder / "image"
         lower.mkdir(exist_ok=True)
-        if not user_namespaces.is_mounted(lower):
+        if not is_mounted(lower):
             user_namespaces.mount_shifted(image, lower, self._root_id)
         if not root.is_mount():
             # Volatile: nothing is synced, packages install faster; the disk need not outlive us.
@@ -309,7 +309,7 @@ def remove(places: Places, instance_id: str) -> None:
     """Remove all that is left of an ended machine: mount, disk, groups."""
     folder = places.machines / instance_id
     for mount in (folder / "root", folder / "image"):
-        while user_namespaces.is_mounted(mount):
+        while is_mounted(mount):
             if not succeeds("umount", mount):
                 call("umount", "--lazy", mount)
     shutil.rmtree(folder, ignore_errors=True)  # `lab stop` removes what stays

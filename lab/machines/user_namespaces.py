@@ -67,15 +67,6 @@ def mount_shifted(folder: Path, at: Path, first: int) -> None:
             ) from None
 
 
-def is_mounted(at: Path) -> bool:
-    """Return whether something is mounted at `at`.
-
-    Path.is_mount does not see a folder that is mounted from the same file system.
-    """
-    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    return str(at) in {line.split()[4] for line in mounts}
-
-
 @contextmanager
 def _user_namespace(first: int) -> Iterator[int]:
     """Create a user namespace that maps 0 to `first`, and give its descriptor."""

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import TypedDict
 
-from lab.host import call
+from lab.host import call, is_mounted
 from lab.network import slots
 from lab.places import Places, everywhere, make_private
 
@@ -88,7 +88,8 @@ def give_back(places: Places) -> None:
             # /run (a container's) may need it.
             if former["inotify"]:
                 _INOTIFY.write_text(former["inotify"] + "\n")
-            if not former["namespaces"] and _namespaces_mounted() and not any(NAMESPACES.iterdir()):
+            is_ours = is_mounted(NAMESPACES) and not former["namespaces"]
+            if is_ours and not any(NAMESPACES.iterdir()):
                 call("umount", NAMESPACES)
 
 
@@ -112,7 +113,7 @@ def _now() -> Former:
     return {
         "ip_forward": _FORWARD.read_text().strip(),
         "inotify": "",
-        "namespaces": _namespaces_mounted(),
+        "namespaces": is_mounted(NAMESPACES),
     }
 
 
@@ -135,8 +136,3 @@ def _write(places: Places, former: Former) -> None:
 
 def _file(places: Places) -> Path:
     return places.runtime / "network.json"
-
-
-def _namespaces_mounted() -> bool:
-    # It is mounted on itself, which Path.is_mount does not see.
-    return f" {NAMESPACES} " in Path("/proc/self/mounts").read_text()

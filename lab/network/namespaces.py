@@ -1,4 +1,4 @@
-"""What a thread of the lab does inside another network namespace."""
+"""Actions of a thread of the lab inside another network namespace."""
 
 import ctypes
 import os

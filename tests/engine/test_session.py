@@ -117,7 +117,12 @@ def text(events: list[Event], rank: int) -> list[str]:
 
 
 def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
-    plan = job("echo '8 2 float sum -1 1 2 3 0 4 5 6 0'; echo bye; exit $((DSTACK_NODE_RANK * 7))")
+    meet = tmp_path / "meet"
+    os.mkfifo(meet)  # node1, whose end stops node0, waits until that has printed
+    plan = job(
+        "echo '8 2 float sum -1 1 2 3 0 4 5 6 0'; echo bye",
+        f"if [ $DSTACK_NODE_RANK = 0 ]; then echo > {meet}; else read _ < {meet}; exit 7; fi",
+    )
     events: list[Event] = []
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append))
     assert (result.status, result.exit_code, result.first_failed_node) == ("failed", 7, "node1")

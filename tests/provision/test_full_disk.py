@@ -10,7 +10,7 @@ import pytest
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, StateError
-from config.progress import Reporter, silent
+from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.installation import Engine
@@ -20,6 +20,7 @@ from provision.aws.resources import find_all
 from provision.down import down
 from provision.setup.bootstrap import inventory_of
 from tests.infra.region import Region
+from tests.provision.unbooted import nothing_boots
 from tests.small_disks import fill, small_disk
 
 pytestmark = [
@@ -47,13 +48,6 @@ def target(
     here: Region, engine: Engine, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Target]:
     """A region without machines; what gpuctl remembers of it is on that disk."""
-
-    def nothing_boots(
-        resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
-    ) -> Inventory:
-        del target, report
-        return inventory_of(resolved, fleet, folder)
-
     del engine  # it exists
     monkeypatch.setattr(life, "bootstrap", nothing_boots)
     yield replace(here.target, state=disk / "state")

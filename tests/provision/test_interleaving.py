@@ -8,20 +8,16 @@ from pathlib import Path
 import pytest
 
 from config.cluster.cluster_file import Cluster
-from config.cluster.resolved import Resolved
 from config.errors import InputError
-from config.progress import Reporter, silent
-from config.target import Target
-from infra.fleet import Fleet
+from config.progress import silent
 from infra.pulumi_engine.installation import Engine
-from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
 from provision.records.record import load_inventory, records
-from provision.setup.bootstrap import inventory_of
 from tests.infra.region import Region
 from tests.interleaving import NAMES, NOBODYS_ID, PEOPLE, Step, carry_out, steps
+from tests.provision.unbooted import nothing_boots
 
 TAKEN = "exist in us-east-1, but this machine has no record of it"
 UNKNOWN = "no cluster"
@@ -70,12 +66,6 @@ class Unbooted:
 def account(
     here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Unbooted]:
-    def nothing_boots(
-        resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
-    ) -> Inventory:
-        del target, report
-        return inventory_of(resolved, fleet, folder)
-
     del engine  # it exists
     monkeypatch.setattr(life, "bootstrap", nothing_boots)
     yield Unbooted(here, tmp_path)

@@ -1,0 +1,18 @@
+"""Clusters whose machines need not boot: the API and Pulumi's engine alone."""
+
+from pathlib import Path
+
+from config.cluster.resolved import Resolved
+from config.progress import Reporter
+from config.target import Target
+from infra.fleet import Fleet
+from nodes.inventory import Inventory
+from provision.setup.bootstrap import inventory_of
+
+
+def nothing_boots(
+    resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
+) -> Inventory:
+    """Return the inventory at once; stands for `provision.up.bootstrap`, which waits for nodes."""
+    del target, report
+    return inventory_of(resolved, fleet, folder)
