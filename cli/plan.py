@@ -34,12 +34,9 @@ def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = Fa
 
 def cluster_of(path: "Path", out: "Output") -> "Cluster":
     """Return the cluster of a file and report its warnings; raises InputError."""
-    from cli.validate import report_warnings
-    from config.loading.load import check, load_cluster
+    from config.loading.load import load_cluster
 
-    cluster = load_cluster(path)
-    report_warnings(check(path), out)
-    return cluster
+    return load_cluster(path, out.complain)
 
 
 def show(fleet_plan: "FleetPlan", out: "Output") -> None:

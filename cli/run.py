@@ -120,12 +120,10 @@ def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "O
 
 def _load_run(file: Path, overrides: "Overrides", on_stop: str | None, out: "Output") -> "Run":
     """Return the run of the file with what the command line overrides; report its warnings."""
-    from cli.validate import report_warnings
     from config.errors import InputError
-    from config.loading.load import check, load_run
+    from config.loading.load import load_run
 
-    wanted = load_run(file, overrides)
-    report_warnings(check(file, overrides), out)
+    wanted = load_run(file, overrides, out.complain)
     if on_stop is None:
         return wanted
     if on_stop not in {"keep", "destroy"}:

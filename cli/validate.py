@@ -9,10 +9,8 @@ from cli.options import output
 from config.errors import InvalidFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
-    from cli.output import Output
-    from config.diagnostic import Diagnostic
+    pass
 
 
 def validate(
@@ -53,9 +51,3 @@ def validate(
             out.say(f"{path}: ok")
     if errors:
         raise InvalidFiles(errors)
-
-
-def report_warnings(found: "Iterable[Diagnostic]", out: "Output") -> None:
-    """Print the warnings about a valid file on stderr, one line each."""
-    for diagnostic in found:
-        out.complain(str(diagnostic))

@@ -26,23 +26,26 @@ from config.yaml.marked_yaml import Document, read_file
 
 M = TypeVar("M", bound=Model)
 
+Warn = Callable[[str], None]
+
 _NO_OVERRIDES = Overrides()
 
 
-def load_cluster(path: Path) -> Cluster:
-    """Return the cluster that the file describes.
+def _ignore(_: str) -> None:
+    """Drop a warning."""
 
-    Raises InvalidFiles with every diagnostic, InputError for a file that cannot be read.
+
+def load_cluster(path: Path, warn: Warn = _ignore) -> Cluster:
+    """Return the cluster that the file describes; `warn` gets each warning about a valid file.
+
+    Raises InvalidFiles with every error, InputError for a file that cannot be read.
     """
-    return _load(path, "cluster", _cluster)
+    return _load(path, "cluster", _cluster, warn)
 
 
-def load_run(path: Path, overrides: Overrides = _NO_OVERRIDES) -> Run:
-    """Return the run that the file describes, one of RUN_TYPES; `check` reports the warnings.
-
-    Raises InvalidFiles with every diagnostic, InputError for a file that cannot be read.
-    """
-    return _load(path, "run", partial(_run, overrides=overrides))
+def load_run(path: Path, overrides: Overrides = _NO_OVERRIDES, warn: Warn = _ignore) -> Run:
+    """Return the run that the file describes, one of RUN_TYPES; the rest is as for a cluster."""
+    return _load(path, "run", partial(_run, overrides=overrides), warn)
 
 
 def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic, ...]:
@@ -63,7 +66,10 @@ def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic,
 
 
 def _load(
-    path: Path, kind: Kind, model_of: Callable[[Document], tuple[M | None, list[Diagnostic]]]
+    path: Path,
+    kind: Kind,
+    model_of: Callable[[Document], tuple[M | None, list[Diagnostic]]],
+    warn: Warn,
 ) -> M:
     document, diagnostics = read_file(path)
     model = None
@@ -78,6 +84,8 @@ def _load(
     errors = [d for d in diagnostics if d.severity == "error"]
     if errors or model is None:
         raise InvalidFiles(errors)
+    for warning in sorted(diagnostics):
+        warn(str(warning))
     return model
 
 

@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.cluster.cluster_file import Cluster
+from config.diagnostic import Diagnostic
 from config.errors import InputError, InvalidFiles
 from config.loading.kinds import kind_of
 from config.loading.load import check, load_cluster, load_run
 from config.loading.messages import TRANSLATED
 from config.run.env import Secret
 from config.run.run_file import RUN_TYPES, NcclTests, Task
-from config.yaml.marked_yaml import read_yaml
+from config.yaml.marked_yaml import Document, read_file, read_yaml
 from tests.config.test_complaints import CLUSTER, RUN
 
 
@@ -297,3 +298,21 @@ def test_any_file_is_a_model_or_says_why_not(
             assert all("\n" not in str(d) for d in error.diagnostics)
         else:
             assert not errors
+
+
+def test_a_valid_file_is_read_once_and_its_warnings_come_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+
+    def read(path: Path) -> tuple[Document | None, list[Diagnostic]]:
+        reads.append(path)
+        return read_file(path)
+
+    monkeypatch.setattr("config.loading.load.read_file", read)
+    file = written(tmp_path, f"{CLUSTER}network:\n  ssh_from: 0.0.0.0/0\n")
+    warnings: list[str] = []
+    load_cluster(file, warnings.append)
+    assert reads == [file]
+    assert warnings == [str(one) for one in check(file)]
+    assert [text.split()[1] for text in warnings] == ["W202"]

@@ -23,12 +23,8 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
 
     (status,) = gpuctl.json("--lab", "status")
     assert status["name"] == "main"
-    assert [node["state"] for node in status["nodes"] if node["name"] != "bastion"] == [
-        "running",
-        "running",
-    ]
-
-    addresses = [node["private_ip"] for node in status["nodes"] if node["name"] != "bastion"]
+    nodes = [node for node in status["nodes"] if node["name"] != "bastion"]
+    assert [node["state"] for node in nodes] == ["running", "running"]
 
     answers = gpuctl("--lab", "exec", "main", "--", "nproc")
     assert answers.startswith("--- node[0-1]\n")  # equal answers are folded
@@ -37,18 +33,25 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
 
     seed = ("stacks/nccl-tests.dstack.yaml", "--no-image")  # the lab reaches no registry
     output = gpuctl("--lab", "run", *seed, "--cluster", "main", "--on-stop", "destroy")
-    said = r"#\s+Rank\s+(\d+) .* on (\S+) device +(\d+) \[\S+\] CPU stand-in"
-    devices = re.findall(said, output)
-    # Each rank says on which machine it is: eight on each, in the order of the nodes.
+    assert_eight_ranks_on_each(output, [node["private_ip"] for node in nodes])
+    assert "Cluster main is gone" in output
+    assert what_bills(gpuctl, "main") == {}
+    assert_results_are_kept(gpuctl, gpuctl.json("--lab", "ps")[0]["run_id"])
+
+
+def assert_eight_ranks_on_each(output: str, addresses: list[str]) -> None:
+    """Check that each rank names its machine: eight on each, in the order of the nodes."""
+    line = r"#\s+Rank\s+(\d+) .* on (\S+) device +(\d+) \[\S+\] CPU stand-in"
+    devices = re.findall(line, output)
     assert [(int(rank), host, int(device)) for rank, host, device in devices] == [
         (8 * number + device, f"ip-{address.replace('.', '-')}", device)
         for number, address in enumerate(addresses)
         for device in range(8)
     ]
-    assert "Cluster main is gone" in output
-    assert what_bills(gpuctl, "main") == {}
 
-    run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
+
+def assert_results_are_kept(gpuctl: Gpuctl, run_id: str) -> None:
+    """Check the table and the log of the run, whose cluster is gone."""
     (table,) = gpuctl.json("--lab", "results", run_id)["tables"]
     facts, rows = table["facts"], table["rows"]
     assert [row["size"] for row in rows][:3] == [8, 16, 32]

@@ -50,12 +50,7 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
     gpuctl: Gpuctl, cluster: str, tmp_path: Path
 ) -> None:
     (node0, node1) = gpuctl.json("--lab", "status", cluster)[0]["nodes"]
-    assert metadata(gpuctl, "instance-id") == node1["instance_id"]
-    assert metadata(gpuctl, "local-ipv4") == node1["private_ip"]
-    assert metadata(gpuctl, "spot/instance-action") == "404"
-    # cloud-init had its documents from the disk, as before
-    seed = gpuctl("--lab", "ssh", cluster, "node1", "cloud-id")
-    assert seed == "nocloud\n"
+    assert_metadata_of_an_undisturbed_node(gpuctl, cluster, node1)
 
     output = gpuctl("lab", "fault", "set", "spot-interruption", "fleeting-node9", code=2)
     assert output.startswith(
@@ -98,13 +93,30 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
         r" \(Server\.SpotInstanceTermination\); `gpuctl up` replaces it",
         now["problems"][0],
     )
-    # A reservation in another zone than the cluster's is refused before anything changes.
-    zone = ec2(gpuctl).describe_instances(InstanceIds=[node0["instance_id"]])["Reservations"][0][
-        "Instances"
-    ][0]["Placement"]["AvailabilityZone"]
+    assert_reservation_elsewhere_is_refused(gpuctl, cluster, node0["instance_id"], tmp_path)
+    gpuctl("--lab", "down", cluster, "--yes")
+    assert what_bills(gpuctl, cluster) == {}
+
+
+def assert_metadata_of_an_undisturbed_node(
+    gpuctl: Gpuctl, cluster: str, node1: dict[str, str]
+) -> None:
+    """Check what node1 reads of itself; cloud-init had its documents from the disk all the same."""
+    assert metadata(gpuctl, "instance-id") == node1["instance_id"]
+    assert metadata(gpuctl, "local-ipv4") == node1["private_ip"]
+    assert metadata(gpuctl, "spot/instance-action") == "404"
+    assert gpuctl("--lab", "ssh", cluster, "node1", "cloud-id") == "nocloud\n"
+
+
+def assert_reservation_elsewhere_is_refused(
+    gpuctl: Gpuctl, cluster: str, node: str, tmp_path: Path
+) -> None:
+    """Check that one in another zone than the cluster's node is refused before anything changes."""
+    (found,) = ec2(gpuctl).describe_instances(InstanceIds=[node])["Reservations"]
+    zone = found["Instances"][0]["Placement"]["AvailabilityZone"]
     told = gpuctl("lab", "fault", "set", "reservation", "wrong-zone", "p4d.24xlarge", "2", zone)
     reservation = told.split("id: ")[1].split("}")[0]
-    other = cluster_file(tmp_path, "fleeting", capacity={"type": "reservation", "id": reservation})
+    other = cluster_file(tmp_path, cluster, capacity={"type": "reservation", "id": reservation})
     output = gpuctl("--lab", "up", str(other), "--yes", code=2)
     (error,) = [line for line in output.splitlines() if line.startswith("gpuctl: error:")]
     elsewhere = "us-east-1b" if zone == "us-east-1a" else "us-east-1a"
@@ -113,5 +125,3 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
         f" (ReservationCapacityExceeded); name one in {zone}, or remove the cluster first:"
         f" `gpuctl down {cluster}`"
     )
-    gpuctl("--lab", "down", cluster, "--yes")
-    assert what_bills(gpuctl, cluster) == {}

@@ -58,21 +58,7 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
 
     client = ensure_key(folder / "id_ed25519", "client")
     cluster, host = generate_pair("cluster"), generate_pair("host")
-    known = "".join(f"{address} {host[1]}\n" for address in (*IPS, public))
-    (folder / "known_hosts").write_text(known)
-    there = Inventory(
-        cluster="demo",
-        region="us-east-1",
-        zone="us-east-1a",
-        instance_type="p4d.24xlarge",
-        bastion=Bastion(instance_id="i-0", address=public, user="root"),
-        nodes=tuple(
-            Node(rank=i, name=f"node{i}", instance_id=f"i-e{i}", private_ip=ip, gpus=2, slots=2)
-            for i, ip in enumerate(IPS)
-        ),
-        folder=folder,
-    )
-    save(there, folder / "inventory.json")
+    there = saved_inventory(folder, public, host[1])
     machines = [
         Machine(
             MachineSpec(
@@ -106,6 +92,26 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
             machine.remove()
         network.down()
         leftovers.clear(places)
+
+
+def saved_inventory(folder: Path, public: str, host_key: str) -> Inventory:
+    """Write the inventory of the two, whose head is the bastion as well, and their known hosts."""
+    known = "".join(f"{address} {host_key}\n" for address in (*IPS, public))
+    (folder / "known_hosts").write_text(known)
+    there = Inventory(
+        cluster="demo",
+        region="us-east-1",
+        zone="us-east-1a",
+        instance_type="p4d.24xlarge",
+        bastion=Bastion(instance_id="i-0", address=public, user="root"),
+        nodes=tuple(
+            Node(rank=i, name=f"node{i}", instance_id=f"i-e{i}", private_ip=ip, gpus=2, slots=2)
+            for i, ip in enumerate(IPS)
+        ),
+        folder=folder,
+    )
+    save(there, folder / "inventory.json")
+    return there
 
 
 async def booted(there: Inventory) -> None:

@@ -42,32 +42,8 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
         AvailabilityZone="us-east-1a",
         TagSpecifications=tagged("subnet", name),
     )["Subnet"]["SubnetId"]
-    gateway = ec2.create_internet_gateway(TagSpecifications=tagged("internet-gateway", name))
-    ec2.attach_internet_gateway(
-        InternetGatewayId=gateway["InternetGateway"]["InternetGatewayId"], VpcId=vpc_id
-    )
-    table = ec2.create_route_table(VpcId=vpc_id, TagSpecifications=tagged("route-table", name))
-    ec2.associate_route_table(RouteTableId=table["RouteTable"]["RouteTableId"], SubnetId=subnet)
-    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", name))[
-        "AllocationId"
-    ]
-    ec2.create_nat_gateway(
-        SubnetId=subnet, AllocationId=address, TagSpecifications=tagged("natgateway", name)
-    )
-    groups = [
-        ec2.create_security_group(
-            GroupName=f"{name}-{part}",
-            Description=part,
-            VpcId=vpc_id,
-            TagSpecifications=tagged("security-group", name),
-        )["GroupId"]
-        for part in ("bastion", "nodes")
-    ]
-    for one, other in (groups, groups[::-1]):
-        ec2.authorize_security_group_ingress(
-            GroupId=one,
-            IpPermissions=[{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": other}]}],
-        )
+    make_routes(ec2, vpc_id, subnet, name)
+    groups = make_groups(ec2, vpc_id, name)
     ec2.create_key_pair(KeyName=f"gpuctl-{name}", TagSpecifications=tagged("key-pair", name))
     ec2.create_placement_group(
         GroupName=f"gpuctl-{name}",
@@ -104,6 +80,41 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
             TagSpecifications=tagged("instance", name, f"{name}-{node}"),
         )
     return vpc_id
+
+
+def make_routes(ec2: "EC2Client", vpc_id: str, subnet: str, name: str) -> None:
+    """Make the ways out: gateways, an address and the subnet's table."""
+    gateway = ec2.create_internet_gateway(TagSpecifications=tagged("internet-gateway", name))
+    ec2.attach_internet_gateway(
+        InternetGatewayId=gateway["InternetGateway"]["InternetGatewayId"], VpcId=vpc_id
+    )
+    table = ec2.create_route_table(VpcId=vpc_id, TagSpecifications=tagged("route-table", name))
+    ec2.associate_route_table(RouteTableId=table["RouteTable"]["RouteTableId"], SubnetId=subnet)
+    address = ec2.allocate_address(Domain="vpc", TagSpecifications=tagged("elastic-ip", name))[
+        "AllocationId"
+    ]
+    ec2.create_nat_gateway(
+        SubnetId=subnet, AllocationId=address, TagSpecifications=tagged("natgateway", name)
+    )
+
+
+def make_groups(ec2: "EC2Client", vpc_id: str, name: str) -> list[str]:
+    """Return the ids of the bastion's security group and of the nodes'; each lets the other in."""
+    groups = [
+        ec2.create_security_group(
+            GroupName=f"{name}-{part}",
+            Description=part,
+            VpcId=vpc_id,
+            TagSpecifications=tagged("security-group", name),
+        )["GroupId"]
+        for part in ("bastion", "nodes")
+    ]
+    for one, other in (groups, groups[::-1]):
+        ec2.authorize_security_group_ingress(
+            GroupId=one,
+            IpPermissions=[{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": other}]}],
+        )
+    return groups
 
 
 def make_file_systems(target: Target, name: str) -> tuple[str, str]:
