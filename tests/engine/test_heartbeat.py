@@ -189,16 +189,21 @@ def test_its_process_ends_with_its_owner_and_at_no_ones_request() -> None:
     server._beats.close()
 
 
+def _priority(pid: int) -> tuple[int, int]:
+    return os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
+
+
+PRIORITY = _priority(0)
+"""This process's, as it was before a server was there."""
+
+
 def test_its_process_has_a_priority_of_its_own(server: HeartbeatServer) -> None:
     """It is raised where the machine permits it; nobody else's changes."""
     question(server, 1, 1)
 
-    def priority(pid: int) -> tuple[int, int]:
-        return os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
-
-    assert priority(0) == (os.SCHED_OTHER, 0)
+    assert _priority(0) == PRIORITY
     if os.geteuid() == 0:
-        assert priority(server.pid) != priority(0)
+        assert _priority(server.pid) != PRIORITY
 
 
 def test_its_process_holds_nothing_of_its_owner_open(server: HeartbeatServer) -> None:

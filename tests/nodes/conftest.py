@@ -22,6 +22,7 @@ UNPACKED = cache_home() / "sshd"
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:{UNPACKED}/usr/sbin")
 
+# Without the user's own HOME, what his shell prints as it starts takes no part in an answer.
 CONFIG = """\
 ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host
@@ -32,6 +33,7 @@ KbdInteractiveAuthentication no
 UsePAM no
 StrictModes no
 MaxStartups 100
+SetEnv HOME={folder}
 """
 
 
