@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output
-    from engine.bisect.report import Report
+    from engine.bisect.report import Bisect
     from engine.bisect.rounds import Round
     from engine.bisect.verdict import Measurement
     from nodes.inventory import Inventory
@@ -53,9 +53,9 @@ def bisect(
         )
     _announce(there, out)
     out.confirm(f"Measure cluster {cluster}? No other run can use it meanwhile", yes)
-    report = _Bisect(there, target.runs, largest, out).report()
-    _show(report, target.runs, out)
-    if report.suspects:
+    found = _Runs(there, target.runs, largest, out).measure()
+    _show(found, target.runs, out)
+    if found.suspects:
         raise typer.Exit(FOUND)
 
 
@@ -94,7 +94,7 @@ def _title(a_round: "Round", count: int) -> str:
     return f"{len(a_round.trials) // 2} pairs both ways, in {steps}"
 
 
-class _Bisect:
+class _Runs:
     """One bisect of a cluster, from its first run to its last."""
 
     def __init__(self, there: "Inventory", runs: "Path", largest: int, out: "Output") -> None:
@@ -103,11 +103,11 @@ class _Bisect:
         self._ids: list[str] = []
         self._names: tuple[str, ...] = ()
 
-    def report(self) -> "Report":
+    def measure(self) -> "Bisect":
         """Execute the plan, and return what it found."""
         from datetime import UTC, datetime
 
-        from engine.bisect.report import Report, verdict_line
+        from engine.bisect.report import Bisect, verdict_line
         from engine.bisect.rounds import count_runs
         from engine.bisect.verdict import confirmed, next_round
 
@@ -117,7 +117,7 @@ class _Bisect:
         while a_round := next_round(count, gpus, len(self._ids), self._measured):
             self._run(a_round, planned)
         found = confirmed(self._measured)
-        return Report(
+        return Bisect(
             cluster=self._there.cluster,
             began=began,
             nodes=self._names,
@@ -159,6 +159,8 @@ class _Bisect:
 
     def _keep(self, measured: "Sequence[Measurement]", run_id: str) -> None:
         """Keep the round's measurements; RunError if every trial of it failed."""
+        from engine.bisect.report import failure_lines
+
         self._measured += measured
         failed = [one for one in measured if one.error]
         if len(failed) == len(measured):
@@ -167,18 +169,18 @@ class _Bisect:
                 f"no measurement of run {run_id} succeeded: {why}",
                 f"`gpuctl logs {run_id}` shows its output",
             )
-        for one in failed:
-            names = " and ".join(self._names[node] for node in one.trial.nodes)
-            self._out.warn(f"{one.trial.collective} on {names} failed: {one.error}")
+        for text in failure_lines(self._names, measured):
+            self._out.warn(text)
 
 
-def _show(report: "Report", runs: "Path", out: "Output") -> None:
-    """Print the verdict, and where the measurements are kept."""
-    from engine.bisect.report import describe, keep, ring_line
+def _show(found: "Bisect", runs: "Path", out: "Output") -> None:
+    """Print the verdict, where the measurements are kept, and how to draw them."""
+    from engine.bisect.report import keep, verdict_lines
 
-    path = keep(report, runs)
-    lines = [report.verdict]
-    lines += [f"also {describe(one, report.nodes)}" for one in report.suspects[1:]]
-    lines.append(ring_line(report.nodes, report.suspects, report.measured))
-    lines.append(f"All {len(report.measured)} measurements: {path}")
-    out.show(report.model_dump(mode="json") | {"path": str(path)}, lines)
+    path = keep(found, runs)
+    lines = [
+        *verdict_lines(found),
+        f"All {len(found.measured)} measurements: {path}",
+        f"Their heat map: gpuctl report {found.runs[-1]}",
+    ]
+    out.show(found.model_dump(mode="json") | {"path": str(path)}, lines)

@@ -34,10 +34,11 @@ def report(
 ) -> None:
     """Write one HTML page about runs, which opens offline.
 
-    Several runs are drawn in the same charts.
+    Several runs are drawn in the same charts. A run of a bisect brings the whole bisect.
 
     $ gpuctl report
     $ gpuctl report nccl-tests-4f2a1c nccl-tests-e54e00 -o both.html
+    $ gpuctl report nccl-tests bisect
     """
     from importlib.metadata import version
 
@@ -60,6 +61,7 @@ def report(
 
 
 def _report(entry: "RunRecord", runs: Path) -> "Report":
+    from engine.bisect.report import find
     from engine.history import History
     from engine.record import recorded_events
     from engine.report import Report, pairs_in
@@ -68,31 +70,34 @@ def _report(entry: "RunRecord", runs: Path) -> "Report":
     with History(runs) as history:
         tables = history.tables(entry.run_id)
         findings, setting = history.findings(entry.run_id), history.setting(entry.run_id)
+    bisect = find(entry, runs)
     return Report(
         run=entry,
         setting=setting,
         tables=tables,
         findings=findings,
         timeline=timeline(recorded_events(runs, entry.run_id)),
-        pairs=pairs_in(tables),
+        pairs=() if bisect else pairs_in(tables),
+        bisect=bisect,
     )
 
 
 def _picture(reports: "list[Report]") -> bytes:
-    """Return the PNG of the bandwidth charts. Raise InputError if there are none."""
+    """Return the PNG of bandwidths and bisects. Raise InputError if there are none."""
     import vl_convert
 
     from config.errors import InputError
     from engine import charts
-    from engine.report import reference_gbs
+    from engine.report import bisects_in, reference_gbs
 
-    found = charts.lines_by_collective(reports)
-    if not found:
-        raise InputError("no nccl-tests table was printed", "leave --png out")
     drawn = [
         charts.bandwidth(title, lines, reference_gbs(title, reports))
-        for title, lines in found.items()
+        for title, lines in charts.lines_by_collective(reports).items()
     ]
+    drawn += [charts.pairs_of_bisect(one) for one in bisects_in(reports)]
+    drawn += [charts.heat_map(one.pairs) for one in reports if one.pairs]
+    if not drawn:
+        raise InputError("no nccl-tests table was printed", "leave --png out")
     return vl_convert.vegalite_to_png(charts.page_of(drawn), scale=2)
 
 

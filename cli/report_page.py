@@ -7,16 +7,18 @@ script but the two that are in it.
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from cli.terminal import elapsed, money
 from engine import charts
+from engine.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
+from engine.bisect.verdict import node_speeds
 from engine.measurements import HALVES
 from engine.nccl_tests import Table, Timing
-from engine.report import Report, reference_gbs
+from engine.report import Report, bisects_in, reference_gbs
 
 _CSS = Path(__file__).with_name("report.css")
 _DRAW = """
@@ -34,6 +36,7 @@ def page(reports: Sequence[Report], library: str, version: str) -> str:
     specs: dict[str, charts.Spec] = {}
     body = [
         _head(reports),
+        *(part for bisect in bisects_in(reports) for part in _bisect(bisect, specs)),
         *_collectives(reports, specs),
         *(part for report in reports for part in _details(report, specs, len(reports) > 1)),
     ]
@@ -65,10 +68,11 @@ def _digest(script: str) -> str:
 def _head(reports: Sequence[Report]) -> str:
     """Return the title and the table of facts with a column for each run."""
     runs = [report.run for report in reports]
-    title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs of {runs[0].name}"
+    names = " and ".join(dict.fromkeys(run.name for run in runs))
+    title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs of {names}"
     facts = [_facts(report) for report in reports]
-    names = list(dict.fromkeys(name for one in facts for name in one))
-    rows = [(name, *(one.get(name, "") for one in facts)) for name in names]
+    known = dict.fromkeys(name for one in facts for name in one)
+    rows = [(name, *(one.get(name, "") for one in facts)) for name in known]
     heads = ["", *(escape(run.run_id) for run in runs)] if len(runs) > 1 else []
     return f"<h1>{escape(title)}</h1>\n" + _table(rows, heads)
 
@@ -106,12 +110,46 @@ def _each(values: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(filter(None, values)))
 
 
+def _bisect(bisect: Bisect, specs: dict[str, charts.Spec]) -> Iterable[str]:
+    """Yield the verdict of a bisect, its pairs, and each node's best speeds."""
+    yield f"<h2>Bisect of {escape(bisect.cluster)}</h2>"
+    first, *others = map(escape, verdict_lines(bisect))
+    yield f"<p><strong>{first}</strong></p>"
+    yield _list(others)
+    yield '<div class="scroll">' + _chart(charts.pairs_of_bisect(bisect), specs) + "</div>"
+    speeds = {how: of for how, of in node_speeds(bisect.measured).items() if of}
+    rows = [
+        (escape(name), *(f"{of.get(node, 0.0):.4g}" for of in speeds.values()))
+        for node, name in enumerate(bisect.nodes)
+    ]
+    if speeds:
+        yield _table(rows, ("node", *(f"best {WORDS[how]}, GB/s" for how in speeds)))
+    if failed := failure_lines(bisect.nodes, bisect.measured):
+        yield _list(map(escape, failed))
+    runs = escape(", ".join(bisect.runs))
+    yield (
+        f'<p class="sub">Begun {bisect.began:%Y-%m-%d %H:%M:%S} UTC. {len(bisect.measured)}'
+        f" measurements in {len(bisect.runs)} of {bisect.planned_runs} planned runs: {runs}</p>"
+    )
+
+
 def _collectives(reports: Sequence[Report], specs: dict[str, charts.Spec]) -> Iterable[str]:
     """Yield the charts of every collective, then the tables; put the charts into `specs`."""
-    found = charts.lines_by_collective(reports)
-    if not found:
+    tables = [(report, table) for report in reports for table in report.tables]
+    if not tables:
         yield "<p>No nccl-tests table was printed.</p>"
         return
+    if found := charts.lines_by_collective(reports):
+        yield from _lines(found, reports, specs)
+    yield "<h2>Tables</h2>"
+    for report, table in tables:
+        fold = "" if len(tables) > _MOST_OPEN else " open"
+        yield f"<details{fold}>{_figures(report, table, len(reports) > 1)}</details>"
+
+
+def _lines(
+    found: Mapping[str, charts.Lines], reports: Sequence[Report], specs: dict[str, charts.Spec]
+) -> Iterable[str]:
     yield "<h2>Bandwidth and time</h2>"
     yield (
         '<p class="sub">Solid lines are out-of-place, dashed lines in-place. Both axes are'
@@ -123,11 +161,7 @@ def _collectives(reports: Sequence[Report], specs: dict[str, charts.Spec]) -> It
         reference = reference_gbs(title, reports)
         for spec in (charts.bandwidth(title, lines, reference), charts.latency(title, lines)):
             yield _chart(spec, specs)
-    yield "</div>\n<h2>Tables</h2>"
-    tables = [(report, table) for report in reports for table in report.tables]
-    for report, table in tables:
-        fold = "" if len(tables) > _MOST_OPEN else " open"
-        yield f"<details{fold}>{_figures(report, table, len(reports) > 1)}</details>"
+    yield "</div>"
 
 
 def _chart(spec: charts.Spec, specs: dict[str, charts.Spec], more: str = "") -> str:
@@ -230,7 +264,12 @@ def _failures(report: Report) -> str:
     lines += [f"{one.level}: {one.text}" for one in report.findings if one.level != "proof"]
     if not lines:
         return "<p>None.</p>"
-    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+    return _list(map(escape, lines))
+
+
+def _list(items: Iterable[str]) -> str:
+    """Return a list of items that are HTML already."""
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
 def _timeline(report: Report, specs: dict[str, charts.Spec]) -> Iterable[str]:

@@ -6,6 +6,8 @@ Vega-Lite: https://vega.github.io/vega-lite/docs (version 6, 2026-11-22).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.bisect.report import Bisect
+from engine.bisect.verdict import pair_speeds
 from engine.measurements import HALVES, Figures, Half, Series, measurements
 from engine.report import Pair, Report
 from engine.timeline import Timeline
@@ -52,13 +54,14 @@ Lines = Mapping[str, Mapping[tuple[int, Half], Figures]]
 def lines_by_collective(reports: Sequence[Report]) -> dict[str, Lines]:
     """Return the lines of each chart by its title: one per collective, or per test if many.
 
-    Pairs of hosts are left out where they are too many for a chart: the heat map has them.
+    Pairs of hosts are left out where they are too many for a chart, or those of a bisect: a heat
+    map has them.
     """
     found = [
         (report, series, points)
         for report in reports
         for series, points in measurements(report.tables).items()
-        if len(series.hosts) != 2 or len(report.pairs) <= _MOST
+        if len(series.hosts) != 2 or (len(report.pairs) <= _MOST and report.bisect is None)
     ]
     charts: dict[str, dict[str, Mapping[tuple[int, Half], Figures]]] = {}
     for report, series, points in found:
@@ -96,18 +99,44 @@ def latency(title: str, lines: Lines) -> Spec:
 
 
 def heat_map(pairs: Sequence[Pair]) -> Spec:
-    """Return the heat map of the bandwidth between hosts, with the figure in every cell."""
-    values = [
-        {"first": one, "second": two, "busbw": pair.busbw,
-         "text": "failed" if pair.busbw is None else f"{pair.busbw:.4g}"}
+    """Return the heat map of the bandwidth between hosts, which has every pair twice."""
+    both = {
+        (one, two): pair.busbw
         for pair in pairs
         for one, two in ((pair.first, pair.second), (pair.second, pair.first))
+    }
+    names = sorted({name for pair in both for name in pair})
+    return _heat_map("Bus bandwidth between two hosts, GB/s", both, names, (None, None))
+
+
+def pairs_of_bisect(bisect: Bisect) -> Spec:
+    """Return the heat map of the speed from every node to every other; 0 GB/s is a failure."""
+    speeds = {
+        (bisect.nodes[sender], bisect.nodes[receiver]): speed or None
+        for (sender, receiver), speed in pair_speeds(bisect.measured).items()
+    }
+    title = f"Bisect of {bisect.cluster}: from sender to receiver, GB/s"
+    return _heat_map(title, speeds, bisect.nodes, ("sender", "receiver"))
+
+
+def _heat_map(
+    title: str,
+    speeds: Mapping[tuple[str, str], float | None],
+    names: Sequence[str],
+    heads: tuple[str | None, str | None],
+) -> Spec:
+    """Return the heat map with a column for each first name, and the figure in every cell."""
+    values = [
+        {"first": one, "second": two, "busbw": speed,
+         "text": "failed" if speed is None else f"{speed:.4g}"}
+        for (one, two), speed in speeds.items()
     ]  # fmt: skip
-    known = [pair.busbw for pair in pairs if pair.busbw is not None]
+    known = [speed for speed in speeds.values() if speed is not None]
     middle = (min(known, default=0) + max(known, default=0)) / 2
+    axis = {"type": "nominal", "sort": list(names)}
     axes = {
-        "x": {"field": "first", "type": "nominal", "title": None},
-        "y": {"field": "second", "type": "nominal", "title": None},
+        "x": {"field": "first", **axis, "title": heads[0]},
+        "y": {"field": "second", **axis, "title": heads[1]},
     }
     shade = {
         **{"field": "busbw", "type": "quantitative", "title": "bus bandwidth, GB/s"},
@@ -120,9 +149,8 @@ def heat_map(pairs: Sequence[Pair]) -> Spec:
         {"mark": {"type": "text"},
          "encoding": {"text": {"field": "text"}, "color": {"condition": dark, "value": "black"}}},
     ]  # fmt: skip
-    spec = _chart("Bus bandwidth between two hosts, GB/s", values, layers)
-    count = len({one["first"] for one in values})
-    return {**spec, "encoding": axes, "width": 64 * count, "height": 36 * count}
+    size = {"width": 64 * len(names), "height": 36 * len(names)}
+    return {**_chart(title, values, layers), "encoding": axes, **size}
 
 
 def gantt(timeline: Timeline) -> Spec:
@@ -155,7 +183,7 @@ def page_of(charts: Sequence[Spec]) -> Spec:
     """Return one picture of the charts, one below the other."""
     fixed = [
         {name: value for name, value in chart.items() if name not in {"$schema", "config"}}
-        | {"width": 760, "height": 360}
+        | ({"width": 760, "height": 360} if chart["width"] == "container" else {})
         for chart in charts
     ]
     apart = {"color": "independent", "shape": "independent", "strokeDash": "independent"}

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from config.catalogue.instance_types import catalogue
 from config.models import Value
+from engine.bisect.report import Bisect
 from engine.history import KeptFinding, RunRecord
 from engine.nccl_tests import Table
 from engine.setting import Setting
@@ -19,7 +20,10 @@ class Pair(Value):
 
 
 class Report(Value):
-    """A run and all that is known about it; `setting` is None for a run of an earlier gpuctl."""
+    """A run and all that is known about it; `setting` is None for a run of an earlier gpuctl.
+
+    `pairs` is empty for a run of a bisect: the whole `bisect` has them.
+    """
 
     run: RunRecord
     setting: Setting | None
@@ -27,6 +31,7 @@ class Report(Value):
     findings: tuple[KeptFinding, ...]
     timeline: Timeline
     pairs: tuple[Pair, ...] = ()
+    bisect: Bisect | None = None
 
     @property
     def names(self) -> list[str]:
@@ -43,6 +48,11 @@ class Report(Value):
         """The network bandwidth of a node in GB/s as EC2 states it; None for a single node."""
         entry = catalogue().get(self.setting.instance_type) if self.setting else None
         return entry.network.gbps / 8 if entry and self.run.nodes > 1 else None
+
+
+def bisects_in(reports: Iterable[Report]) -> list[Bisect]:
+    """Return the bisects that the runs are parts of, each once."""
+    return list(dict.fromkeys(report.bisect for report in reports if report.bisect))
 
 
 _BOUND_BY_NODE = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")

@@ -1,24 +1,29 @@
-"""The report of a bisect: what was measured and found, in words and as the JSON that is kept."""
+"""A bisect that is over: what was measured and found, in words and as the JSON that is kept."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from config.errors import RunError
 from config.files import write_whole
 from config.models import Value
+from engine.bisect.launch import NAME
 from engine.bisect.verdict import Evidence, How, Measurement, Suspect, best, node_speeds
+from engine.history import RunRecord
 
 FOLDER = "bisects"
-"""The folder of all reports, in a target's folder for runs."""
+"""The folder of all bisects, in a target's folder for runs."""
 
-_WORDS: dict[How, str] = {
+WORDS: dict[How, str] = {
     "alone": "alone (NVLink)",
     "sender": "as sender",
     "receiver": "as receiver",
 }
 
 
-class Report(Value):
+class Bisect(Value):
     """A bisect that is over.
 
     `nodes` are the names of the nodes; `measured` and `suspects` have places in `nodes`. `runs` are
@@ -35,11 +40,44 @@ class Report(Value):
     verdict: str
 
 
-def keep(report: Report, runs: Path) -> Path:
-    """Write the report to the folder of bisects in `runs`, and return the file."""
-    path = runs / FOLDER / f"{report.cluster}-{report.began:%Y%m%d-%H%M%S}.json"
-    write_whole(path, report.model_dump_json(indent=2) + "\n")
+def keep(bisect: Bisect, runs: Path) -> Path:
+    """Write the bisect to the folder of bisects in `runs`, and return the file."""
+    path = runs / FOLDER / f"{bisect.cluster}-{bisect.began:%Y%m%d-%H%M%S}.json"
+    write_whole(path, bisect.model_dump_json(indent=2) + "\n")
     return path
+
+
+def find(run: RunRecord, runs: Path) -> Bisect | None:
+    """Return the bisect that the run is a part of; None if there is none, or it did not end."""
+    if run.name != NAME:
+        return None
+    for path in sorted((runs / FOLDER).glob(f"{run.cluster}-*.json"), reverse=True):
+        try:
+            kept = Bisect.model_validate_json(path.read_bytes())
+        except ValidationError:
+            raise RunError(f"{path} does not hold a bisect", "move the file away") from None
+        if run.run_id in kept.runs:
+            return kept
+    return None
+
+
+def verdict_lines(bisect: Bisect) -> list[str]:
+    """Return the verdict, the other suspects, and the speeds of the rings, in a line each."""
+    return [
+        bisect.verdict,
+        *(f"also {describe(one, bisect.nodes)}" for one in bisect.suspects[1:]),
+        ring_line(bisect.nodes, bisect.suspects, bisect.measured),
+    ]
+
+
+def failure_lines(names: Sequence[str], measured: Sequence[Measurement]) -> list[str]:
+    """Return a line for each measurement that failed."""
+    return [
+        f"{one.trial.collective} on {' and '.join(names[node] for node in one.trial.nodes)}"
+        f" failed: {one.error}"
+        for one in measured
+        if one.error
+    ]
 
 
 def verdict_line(
@@ -59,7 +97,7 @@ def describe(suspect: Suspect, names: Sequence[str]) -> str:
         )
         both = " and ".join(names[node] for node in suspect.nodes)
         return f"{both}: {percent} what both reach with others ({speeds})"
-    ways = [_WORDS[one.how] for one in suspect.evidence]
+    ways = [WORDS[one.how] for one in suspect.evidence]
     words = " and ".join(ways).replace("as sender and as receiver", "as sender and receiver")
     speeds = ", ".join(_speeds(one) for one in suspect.evidence)
     return f"{names[suspect.nodes[0]]}: {percent} the median of {len(names)} {words} ({speeds})"
@@ -91,7 +129,7 @@ def _all_alike(names: Sequence[str], measured: Sequence[Measurement]) -> str:
     if len(names) < 3 and not node_speeds(measured)["alone"]:
         return "nothing to compare: two nodes are one pair, and it takes three to name a slow one"
     spreads = [
-        f"{_WORDS[how]} {min(of.values()):.3g} to {max(of.values()):.3g} GB/s"
+        f"{WORDS[how]} {min(of.values()):.3g} to {max(of.values()):.3g} GB/s"
         for how, of in node_speeds(measured).items()
         if of
     ]

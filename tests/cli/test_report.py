@@ -10,7 +10,12 @@ from subprocess import run as run_program
 
 import pytest
 
+from cli import report_page
 from engine import charts, nccl_tests
+from engine.bisect.report import Bisect, find, verdict_line
+from engine.bisect.report import keep as write_bisect
+from engine.bisect.rounds import Trial
+from engine.bisect.verdict import Measurement, suspects
 from engine.events import NodeExited, NodeStarted, RunFinished, RunNode, RunStarted
 from engine.history import History, KeptFinding, RunRecord
 from engine.nccl_tests import Facts, Row, Table, Timing
@@ -51,15 +56,20 @@ def table(collective: str, *hosts: str, scale: float = 1.0) -> Table:
     )  # fmt: skip
 
 
-def keep(home: Path, run_id: str, tables: list[Table], reason: str = EVIL) -> None:
+RUNS = Path(".local/state/gpuctl/aws/runs")
+
+
+def keep(
+    home: Path, run_id: str, tables: list[Table], reason: str = EVIL, name: str = "job"
+) -> None:
     """Keep a run whose every text from a job or a node tries to leave its place in the page."""
-    runs = home / ".local/state/gpuctl/aws/runs"
+    runs = home / RUNS
     setting = Setting(
         type="nccl-tests", region="us-east-1", zone="us-east-1a", instance_type="p5.48xlarge",
         is_spot=False, image=EVIL, environment={"NCCL_DEBUG": EVIL}, secrets=("HF_TOKEN",),
     )  # fmt: skip
     with History(runs) as history:
-        history.begin(make_plan().model_copy(update={"run_id": run_id}), setting)
+        history.begin(make_plan().model_copy(update={"run_id": run_id, "name": name}), setting)
         for number, one in enumerate(tables):
             history.keep_table(run_id, number, one)
         for number, text in enumerate((f"node0 uses EFA: {EVIL}", "node0 uses GPUDirect RDMA")):
@@ -154,6 +164,114 @@ def test_runs_are_drawn_together_and_pairs_as_a_heat_map(tmp_path: Path) -> None
     assert (width > 1500, height > 700) == (True, True)
 
 
+def bisect_of(nodes: int, slow: int, dead: tuple[int, int] = (-1, -1)) -> Bisect:
+    """A bisect of nodes without NVLink, in two runs; one direction between two nodes fails."""
+    trials = [
+        Trial(collective="broadcast", nodes=(one, two))
+        for one in range(nodes)
+        for two in range(nodes)
+        if one != two
+    ]
+    rings = [tuple(range(nodes)), tuple(node for node in range(nodes) if node != slow)]
+    trials += [Trial(collective="all_reduce", nodes=ring) for ring in rings]
+    measured = tuple(
+        Measurement(trial=one, gbps=0, error="<b>no route</b>")
+        if one.nodes == dead
+        else Measurement(trial=one, gbps=4.5678 if slow in one.nodes else 40 + one.nodes[0])
+        for one in trials
+    )
+    names = tuple(f"node{number}" for number in range(nodes))
+    return Bisect(
+        cluster="demo", began=datetime(2026, 11, 22, 20, 1, 2, tzinfo=UTC), nodes=names,
+        planned_runs=3, runs=("bisect-1", "bisect-2"), measured=measured,
+        suspects=suspects(measured), verdict=verdict_line(names, suspects(measured), measured),
+    )  # fmt: skip
+
+
+def test_a_run_of_a_bisect_brings_the_whole_bisect(tmp_path: Path) -> None:
+    pairs = [table("broadcast", one, two) for one, two in (("ip-a", "ip-b"), ("ip-b", "ip-c"))]
+    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b")])
+    keep(tmp_path, "bisect-1", pairs, name="bisect")
+    keep(tmp_path, "bisect-2", [table("all_reduce", "ip-a", "ip-b", "ip-c")], name="bisect")
+    write_bisect(bisect_of(4, slow=1, dead=(2, 3)), tmp_path / RUNS)
+    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+    words = ("report", "job", "bisect-1", "bisect-2", "-o", str(page))
+    assert gpuctl(*words, home=tmp_path).returncode == 0
+    text = page.read_text()
+    section = text.partition("<h2>Bisect of demo</h2>\n")[2].partition("<h2>")[0]
+    assert section == (
+        "<p><strong>node2 and node3: 100 % below what both reach with others"
+        " (node2 to node3 0 of 40 GB/s)</strong></p>\n"
+        "<ul><li>also node1: 88 % below the median of 4 as sender and receiver"
+        " (4.57 of 41 GB/s, 4.57 of 41.5 GB/s)</li>"
+        "<li>the ring of all 4 nodes: 4.57 GB/s; without node1: 40 GB/s</li></ul>\n"
+        '<div class="scroll"><div class="chart" id="chart0"></div></div>\n'
+        '<div class="scroll"><table><thead><tr><th scope="col">node</th>'
+        '<th scope="col">best as sender, GB/s</th><th scope="col">best as receiver, GB/s</th>'
+        "</tr></thead><tbody>\n"
+        '<tr><th scope="row">node0</th><td>40</td><td>43</td></tr>\n'
+        '<tr><th scope="row">node1</th><td>4.568</td><td>4.568</td></tr>\n'
+        '<tr><th scope="row">node2</th><td>42</td><td>43</td></tr>\n'
+        '<tr><th scope="row">node3</th><td>43</td><td>40</td></tr>\n'
+        "</tbody></table></div>\n"
+        "<ul><li>broadcast on node2 and node3 failed: &lt;b&gt;no route&lt;/b&gt;</li></ul>\n"
+        '<p class="sub">Begun 2026-11-22 20:01:02 UTC. 14 measurements in 2 of 3 planned runs:'
+        " bisect-1, bisect-2</p>\n"
+    )
+    assert text.count("<h2>Bisect of") == 1
+    assert "<h2>Pairs of hosts" not in text
+    assert "<h1>3 runs of job and bisect</h1>" in text
+    (specs,) = re.findall(r'<script type="application/json" id="charts">(.*)</script>', text)
+    titles = [one.get("title") for one in json.loads(specs).values()]
+    assert titles[:3] == [
+        "Bisect of demo: from sender to receiver, GB/s",
+        "all_reduce: bus bandwidth",
+        "all_reduce: time",
+    ]
+    assert titles[3:] == [None] * 3  # timelines: pairs of a bisect have no lines
+    alone = ("report", "bisect-1", "-o", str(page), "--png", str(picture))
+    assert gpuctl(*alone, home=tmp_path).returncode == 0
+    width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+    assert (512 < width < 800, 288 < height < 700) == (True, True)  # cells of 128 x 72 pixels
+    assert "<h2>Tables</h2>\n<details open><summary>broadcast on node0;" in page.read_text()
+
+
+def test_the_heat_map_of_a_bisect_has_both_directions_in_the_order_of_the_nodes() -> None:
+    spec = charts.pairs_of_bisect(bisect_of(11, slow=10, dead=(2, 3)))
+    cells = {(one["first"], one["second"]): one["text"] for one in spec["data"]["values"]}
+    assert len(cells) == 110
+    assert cells["node2", "node3"] == "failed"
+    assert cells["node3", "node2"] == "43"
+    assert cells["node10", "node0"] == cells["node0", "node10"] == "4.568"
+    axes = spec["encoding"]
+    names = [f"node{number}" for number in range(11)]
+    assert [(axes[axis]["title"], axes[axis]["sort"]) for axis in ("x", "y")] == [
+        ("sender", names),
+        ("receiver", names),
+    ]
+
+
+def test_a_bisect_of_another_run_or_one_that_did_not_end_is_not_shown(tmp_path: Path) -> None:
+    for run_id in ("bisect-1", "bisect-3"):
+        keep(tmp_path, run_id, [table("broadcast", "ip-a", "ip-b")], name="bisect")
+    kept = bisect_of(3, slow=1)
+    with History(tmp_path / RUNS) as history:
+        first, third = history.find("bisect-1"), history.find("bisect-3")
+    assert find(first, tmp_path / RUNS) is None
+    write_bisect(kept, tmp_path / RUNS)
+    again = kept.model_copy(update={"began": datetime(2026, 11, 23, tzinfo=UTC), "runs": ("x",)})
+    path = write_bisect(again, tmp_path / RUNS)
+    assert find(first, tmp_path / RUNS) == kept
+    assert find(third, tmp_path / RUNS) is None
+    assert find(first.model_copy(update={"name": "job"}), tmp_path / RUNS) is None
+    path.write_text("{}")
+    done = gpuctl("report", "bisect-1", home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"gpuctl: error: {path} does not hold a bisect; move the file away\n",
+    )
+
+
 def test_many_pairs_are_in_the_heat_map_alone() -> None:
     hosts = [f"ip-{number}" for number in range(5)]
     pairs = [(one, two) for one in hosts for two in hosts if one < two]
@@ -172,6 +290,11 @@ def test_many_pairs_are_in_the_heat_map_alone() -> None:
     few = report.model_copy(update={"pairs": pairs_in(tables[:4]), "tables": tables[:4]})
     assert list(charts.lines_by_collective([few])) == ["all_reduce", "sendrecv"]
     assert pairs_in(tables[:2]) == ()
+    alone = report.model_copy(update={"tables": tables[1:]})
+    assert re.findall("<h2>.*</h2>", report_page.page([alone], "", "0"))[:2] == [
+        "<h2>Tables</h2>",
+        "<h2>Pairs of hosts</h2>",
+    ]
 
 
 def test_a_run_without_tables_and_without_logs_has_a_page(tmp_path: Path) -> None:
