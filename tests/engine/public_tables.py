@@ -318,4 +318,60 @@ TABLES = (
         form="error",
         prefix="\x1b[36m",
     ),
+    PublicTable(  # 2.20.0, with PCI domains and `unalign` in its header
+        G + "NVIDIA/dgx-spark-playbooks/pull/103",
+        _rows(
+            (8192, 2048, 35.15, 0.23, 0.23, 30.33, 0.27, 0.27),
+            (16384, 4096, 31.67, 0.52, 0.52, 30.75, 0.53, 0.53),
+            (32768, 8192, 39.56, 0.83, 0.83, 37.44, 0.88, 0.88),
+            (65536, 16384, 67.93, 0.96, 0.96, 64.71, 1.01, 1.01),
+        ),
+        form="wide",
+        flags="minBytes 8192 maxBytes 65536 step: 2(factor) warmup iters: 10 iters: 100"
+        " agg iters: 1 validation: 1 graph: 0 unalign: 0",
+    ),
+    PublicTable(  # sizes that are no powers of two
+        G + "NVIDIA/nccl/issues/1435",
+        _rows(
+            (771751936, 192937984, 2786.5, 276.96, 138.48, 2384.8, 323.62, 161.81),
+            (788529152, 197132288, 2787.1, 282.92, 141.46, 2427.4, 324.84, 162.42),
+            (939524096, 234881024, 3287.6, 285.78, 142.89, 2875.9, 326.69, 163.35),
+            redop="none",
+            dtype="bfloat16",
+        ),
+    ),
+    PublicTable(  # -c 0 on 256 GPUs
+        G + "NVIDIA/nccl-tests/issues/78",
+        tuple(
+            Line(size, count, (*out, None), (*into, None), root=None)
+            for size, count, out, into in (
+                (33554432, 8388608, (1464.2, 22.92, 45.65), (1458.1, 23.01, 45.84)),
+                (536870912, 134217728, (16129, 33.29, 66.31), (14383, 37.33, 74.36)),
+                (1073741824, 268435456, (29896, 35.92, 71.55), (29411, 36.51, 72.73)),
+            )
+        ),
+        form="error",
+    ),
+    PublicTable(  # wrong data, in a table without redop and root
+        G + "NVIDIA/nccl-tests/issues/37",
+        _error(
+            (4294967296, 134217728, 29122, 129.05, 129.05, 1, 29169, 128.84, 128.84, 1),
+            redop=None,
+            root=None,
+        ),
+        form="error",
+        footer="2 FAILED",
+        finds=("wrong data: nccl-tests on node0 ended with `Out of bounds values : 2 FAILED`",),
+    ),
+    PublicTable(
+        G + "microsoft/NPKit/issues/19",
+        _error(
+            (8, 2, 40.17, 0, 0, 1e-07, 62.08, 0, 0, 0),
+            (16, 4, 32.28, 0, 0, 3e-08, 33.14, 0, 0, 3e-08),
+            (32, 8, 32.79, 0, 0, 3e-08, 32.98, 0, 0, 3e-08),
+            root=None,
+        ),
+        form="error",
+        flags="minBytes 8 maxBytes 32 step: 2(factor) warmup iters: 5 iters: 20 validation: 1",
+    ),
 )

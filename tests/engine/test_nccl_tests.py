@@ -47,9 +47,9 @@ def test_row_behind_tags(tag: str) -> None:
             "8 2 float 0 45.82 0.00 0.00 N/A 38.17 0.00 0.00 N/A",
             *(None, 0, 45.82, 0.0, (None, None)),
         ),
-        (  # all_gather up to 2.11
+        (  # all_gather up to 2.11, whose last column is a difference and no count
             "8 2 float 45.82 0.00 0.01 0e+00 38.17 0.00 0.00 N/A",
-            *(None, None, 45.82, 0.01, (0, None)),
+            *(None, None, 45.82, 0.01, (None, None)),
         ),
         (  # alltoall
             "64 2 bfloat16 none -1 31.5 0.00 0.02 0 30.9 0.00 0.00 N/A",

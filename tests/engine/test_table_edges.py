@@ -69,6 +69,9 @@ GOOD = Half(9, 2, 3, 0), Half(8, 2, 4, 0)
         (f"{HEAD} 9 2 3 1 8 2 4 0", Shape(counts_wrong=False),
          (Half(9, 2, 3, None, 1), Half(8, 2, 4, None, 0))),
         (f"{HEAD} 9 2 3 1e-5 8 2 4 0", Shape(), (Half(9, 2, 3, None, 1e-5), Half(8, 2, 4, 0))),
+        (f"{HEAD} 9 2 3 1e+00 8 2 4 1", Shape(), (Half(9, 2, 3, None, 1), Half(8, 2, 4, 1))),
+        (f"{HEAD} 9 2 3 9e+05 8 2 4 1e+06", Shape(),
+         (Half(9, 2, 3, None, 900000), Half(8, 2, 4, 1000000))),
         # One half alone, behind blanks in the place of the other.
         (f"{HEAD}{' ' * 34}8 2 4 5", WRONG, (None, Half(8, 2, 4, 5))),
         (f"{HEAD} 8 2 4 5", WRONG, None),
