@@ -6,7 +6,7 @@ import pytest
 
 from config.run.run_file import NcclTests
 from engine.agent.progress import Progress
-from engine.cases import list_cases
+from engine.cases import Case, binary_size, list_cases, size_flag
 from engine.events import Event, GateJudged, RunStarted, TableWritten
 from engine.gates import Sweep
 from engine.launch_plan import LaunchPlan
@@ -202,3 +202,28 @@ def test_a_sweep_survives_json() -> None:
     sweep = planned(type="nccl-tests", sweep={"A": ("1",)}).sweep
     assert sweep is not None
     assert Sweep.model_validate_json(sweep.model_dump_json()) == sweep
+
+
+def test_a_stored_case_has_all_that_is_usual_and_left_out() -> None:
+    usual = {"number": 1, "title": "t", "collective": "reduce", "min_bytes": 8, "max_bytes": 16}
+    case = Case.model_validate(usual)
+    assert case.model_dump() == usual | {
+        "dtype": "", "redop": "", "scope": "all", "node": "", "gpus_per_node": 0, "variables": {},
+        "repetition": 1,
+    }  # fmt: skip
+    assert case.program == "reduce_perf"
+
+
+@pytest.mark.parametrize(
+    ("size", "words", "flag"),
+    [
+        (0, "0 B", "0"),
+        (8, "8 B", "8"),
+        (1536, "1536 B", "1536"),
+        (64 << 10, "64 KiB", "64K"),
+        (3 << 20, "3 MiB", "3M"),
+        (8 << 30, "8 GiB", "8G"),
+    ],
+)
+def test_a_size_is_in_the_largest_unit_that_is_exact(size: int, words: str, flag: str) -> None:
+    assert (binary_size(size), size_flag(size)) == (words, flag)

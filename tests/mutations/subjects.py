@@ -46,6 +46,13 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/gates.py": ("tests/engine/test_gates.py",),
     "engine/comparison.py": ("tests/engine/test_comparison.py",),
     "engine/measurements.py": ("tests/engine/test_comparison.py",),
+    **{
+        f"engine/bisect/{name}.py": (
+            "tests/engine/test_bisect_edges.py",
+            "tests/engine/test_bisect.py",
+        )
+        for name in ("launch", "report", "rounds", "verdict")
+    },
     "engine/setting.py": ("tests/engine/test_setting.py",),
     "engine/timeline.py": ("tests/engine/test_timeline.py",),
     "engine/environment.py": ("tests/engine/test_plan.py", *_MODES),
