@@ -98,7 +98,7 @@ def _halvings(nodes: int) -> Iterator[Round]:
             tuple(lane for larger, smaller in halves for lane in _lanes(larger, smaller, shift))
             for shift in range(shifts)
         )
-        yield Round(title="pairs", steps=tuple(step for step in steps if step))
+        yield Round(title="pairs", steps=steps)
         groups = [half for both in halves for half in both if half]
 
 

@@ -235,6 +235,15 @@ def test_lines_name_who_was_measured_and_how() -> None:
     )
 
 
+def test_three_nodes_without_nvlink_are_compared() -> None:
+    assert verdict_line(NAMES[:3], (), pairs_of(3)) == (
+        "no node and no pair is slow: 3 nodes, as sender 40 to 40 GB/s, as receiver 40 to 40 GB/s"
+    )
+    assert verdict_line(NAMES[:2], (), pairs_of(2)) == (
+        "nothing to compare: two nodes are one pair, and it takes three to name a slow one"
+    )
+
+
 def a_bisect(measured: list[Measurement], *runs: str) -> Bisect:
     found = suspects(measured)
     return Bisect(
@@ -287,6 +296,9 @@ def test_a_bisect_is_found_by_any_of_its_runs(tmp_path: Path) -> None:
     )
 
 
+TITLE = (
+    "# nThread 1 nGpus 1 minBytes 65536 maxBytes 65536 step: 2(factor) warmup iters: 5 iters: 20"
+)
 PAIR = Round(title="pairs", steps=(((broadcast(0, 1).trial, broadcast(1, 0).trial),),))
 
 
@@ -297,9 +309,10 @@ def read(*texts: str, rank: int = 0, stream: str = "stdout") -> list[Measurement
     return reader.measured
 
 
-def row(size: int, out: float, into: float | str) -> str:
-    half = f"{into} 0.00 0.00 0" if into else ""
-    return f"{size} {size // 4} float none 0 {out} 0.00 0.00 0 {half}"
+def row(size: int, out: float | None, into: float) -> str:
+    """A row, whose in-place half is alone in a table without out-of-place."""
+    half = " " * 34 if out is None else f" {out} 0.00 0.00 0"
+    return f"{size} {size // 4} float none 0{half} {into} 0.00 0.00 0"
 
 
 def test_the_largest_size_and_the_better_half_count() -> None:
@@ -308,8 +321,10 @@ def test_the_largest_size_and_the_better_half_count() -> None:
     assert found.trial.nodes == (1, 0)
     assert found.gbps == pytest.approx(1.31072)
     assert found.error == ""
-    (found,) = read("gpuctl-bisect: begin 0", row(65536, 0, 0.0), "gpuctl-bisect: end 0 0")
-    assert found.gbps == 0
+    for out, into, gbps in ((0, 0, 0), (10, 0, 6.5536), (None, 10, 6.5536)):
+        (found,) = read("gpuctl-bisect: begin 0", row(65536, out, into), "gpuctl-bisect: end 0 0")
+        assert found.gbps == pytest.approx(gbps)
+        assert found.error == ""
     assert read(*texts, "gpuctl-bisect: end 1 0", rank=1) == []
     assert read(*texts, "gpuctl-bisect: end 1 0", stream="stderr") == []
 
@@ -335,6 +350,16 @@ def test_a_failed_trial_with_rows_is_a_failure_and_the_next_one_begins_anew() ->
     found = read(*texts, "gpuctl-bisect: begin 1", "gpuctl-bisect: end 1 0")
     assert [one.gbps for one in found] == [0, 0]
     assert found[1].error == "exit code 0"
+
+
+def test_the_bandwidth_of_one_rank_is_that_of_its_data() -> None:
+    alone = Round(title="alone", steps=(((ring(0).trial,),),))
+    for listed in ([], ["#  Rank  0 Group  0 Pid  1 on node0 device  0 [0x00] GPU"]):
+        reader = RoundReader(alone)
+        texts = ["gpuctl-bisect: begin 0", TITLE, *listed, row(65536, 10, 10)]
+        for text in (*texts, "gpuctl-bisect: end 0 0"):
+            reader.see(Output(time=0, rank=0, stream="stdout", text=text))
+        assert [one.gbps for one in reader.measured] == [pytest.approx(6.5536)]
 
 
 def test_a_last_line_without_an_end_is_read_when_the_run_is_over() -> None:
@@ -363,7 +388,7 @@ def test_a_round_is_a_run_of_the_head_alone(largest: int, words: str) -> None:
     assert (run.startup_order, run.stop_criteria) == ("workers-first", "master-done")
     assert list(run.roles) == ["master"]
     (script,) = run.roles["master"].commands or ()
-    assert f"words=({words} -g 1 -n 20 -w 5 -c 1)\n" in script
+    assert f"\nwords=({words} -g 1 -n 20 -w 5 -c 1)\n" in script
     assert script.endswith(
         '(trial 0 "$broadcast" 0 1; trial 1 "$broadcast" 1 0) &\nwait\nshow 0 1\n'
     )
