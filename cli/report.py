@@ -50,10 +50,9 @@ def report(
     names: list[str | None] = [*dict.fromkeys(run or [])] or [None]
     entries = [chosen_run(name, runs, out) for name in names]
     reports = [_report(entry, runs) for entry in entries]
+    pictures = {} if png is None else {png: _picture(reports)}
     library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    written = {to: page(reports, library, version("gpuctl-cluster")).encode()}
-    if png is not None:
-        written[png] = _picture(reports)
+    written = {to: page(reports, library, version("gpuctl-cluster")).encode(), **pictures}
     for path, data in written.items():
         _write(path, data)
     document = {"runs": [entry.run_id for entry in entries], "files": list(map(str, written))}

@@ -68,7 +68,7 @@ def _digest(script: str) -> str:
 def _head(reports: Sequence[Report]) -> str:
     """Return the title and the table of facts with a column for each run."""
     runs = [report.run for report in reports]
-    names = " and ".join(dict.fromkeys(run.name for run in runs))
+    names = ", ".join(dict.fromkeys(run.name for run in runs))
     title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs of {names}"
     facts = [_facts(report) for report in reports]
     known = dict.fromkeys(name for one in facts for name in one)

@@ -7,12 +7,16 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import run as run_program
+from typing import Any
 
 import pytest
 
 from cli import report_page
+from cli.report import _picture as picture_of
+from cli.report import _write as write
+from config.errors import InputError
 from engine import charts, nccl_tests
-from engine.bisect.report import Bisect, find, verdict_line
+from engine.bisect.report import Bisect, verdict_line
 from engine.bisect.report import keep as write_bisect
 from engine.bisect.rounds import Trial
 from engine.bisect.verdict import Measurement, suspects
@@ -142,26 +146,13 @@ def test_the_page_opens_offline_with_the_figures_of_the_history(tmp_path: Path) 
         assert words in opened.dom
 
 
-def test_runs_are_drawn_together_and_pairs_as_a_heat_map(tmp_path: Path) -> None:
-    pairs = [("ip-a", "ip-b"), ("ip-b", "ip-c"), ("ip-a", "ip-c")]
-    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b", scale=1.5)])
-    keep(tmp_path, "job-2", [table("all_reduce", *pair) for pair in pairs])
-    page, picture = tmp_path / "report.html", tmp_path / "report.png"
-    words = ("report", "job-1", "job-2", "-o", str(page), "--png", str(picture), "--json")
-    done = gpuctl(*words, home=tmp_path)
-    assert json.loads(done.stdout) == {
-        "runs": ["job-1", "job-2"],
-        "files": [str(page), str(picture)],
-    }
-    opened = open_page(page, tmp_path)
-    assert opened.complaints == []
-    assert 'data-charts="5"' in opened.dom  # bandwidth and time of both runs, pairs, timelines
-    assert "job-2: float sum, 2 ranks on 2 hosts" in opened.dom
-    assert ">Bus bandwidth between two hosts, GB/s</text>" in opened.dom
-    data = picture.read_bytes()
-    width, height = struct.unpack(">II", data[16:24])
-    assert data.startswith(b"\x89PNG")
-    assert (width > 1500, height > 700) == (True, True)
+def report_of(tables: tuple[Table, ...], **fields: Any) -> Report:
+    run = RunRecord(
+        run_id="job-1", name="job", cluster="demo", nodes=5, on_stop="keep", status="done",
+        exit_code=0, first_failed_rank=None, reason="", started=datetime.now(UTC), ended=None,
+        cost_usd=None,
+    )  # fmt: skip
+    return Report(run=run, setting=None, tables=tables, findings=(), timeline=Timeline(), **fields)
 
 
 def bisect_of(nodes: int, slow: int, dead: tuple[int, int] = (-1, -1)) -> Bisect:
@@ -188,15 +179,18 @@ def bisect_of(nodes: int, slow: int, dead: tuple[int, int] = (-1, -1)) -> Bisect
     )  # fmt: skip
 
 
-def test_a_run_of_a_bisect_brings_the_whole_bisect(tmp_path: Path) -> None:
-    pairs = [table("broadcast", one, two) for one, two in (("ip-a", "ip-b"), ("ip-b", "ip-c"))]
-    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b")])
-    keep(tmp_path, "bisect-1", pairs, name="bisect")
+def test_runs_are_drawn_together_with_the_whole_bisect_of_a_run(tmp_path: Path) -> None:
+    pairs = [("ip-a", "ip-b"), ("ip-b", "ip-c"), ("ip-a", "ip-c")]
+    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b", scale=1.5)])
+    keep(tmp_path, "job-2", [table("all_reduce", *pair) for pair in pairs])
+    keep(tmp_path, "bisect-1", [table("broadcast", *pair) for pair in pairs], name="bisect")
     keep(tmp_path, "bisect-2", [table("all_reduce", "ip-a", "ip-b", "ip-c")], name="bisect")
     write_bisect(bisect_of(4, slow=1, dead=(2, 3)), tmp_path / RUNS)
     page, picture = tmp_path / "report.html", tmp_path / "report.png"
-    words = ("report", "job", "bisect-1", "bisect-2", "-o", str(page))
-    assert gpuctl(*words, home=tmp_path).returncode == 0
+    runs = ["job-1", "job-2", "bisect-1", "bisect-2"]
+    words = ("report", *runs, "-o", str(page), "--png", str(picture), "--json")
+    done = gpuctl(*words, home=tmp_path)
+    assert json.loads(done.stdout) == {"runs": runs, "files": [str(page), str(picture)]}
     text = page.read_text()
     section = text.partition("<h2>Bisect of demo</h2>\n")[2].partition("<h2>")[0]
     assert section == (
@@ -218,22 +212,34 @@ def test_a_run_of_a_bisect_brings_the_whole_bisect(tmp_path: Path) -> None:
         '<p class="sub">Begun 2026-11-22 20:01:02 UTC. 14 measurements in 2 of 3 planned runs:'
         " bisect-1, bisect-2</p>\n"
     )
-    assert text.count("<h2>Bisect of") == 1
-    assert "<h2>Pairs of hosts" not in text
-    assert "<h1>3 runs of job and bisect</h1>" in text
-    (specs,) = re.findall(r'<script type="application/json" id="charts">(.*)</script>', text)
-    titles = [one.get("title") for one in json.loads(specs).values()]
-    assert titles[:3] == [
-        "Bisect of demo: from sender to receiver, GB/s",
-        "all_reduce: bus bandwidth",
-        "all_reduce: time",
+    assert "<h1>4 runs of job, bisect</h1>" in text
+    assert re.findall("<h2>((?:Bisect|Pairs).*)</h2>", text) == [
+        "Bisect of demo",
+        "Pairs of hosts of job-2",
     ]
-    assert titles[3:] == [None] * 3  # timelines: pairs of a bisect have no lines
-    alone = ("report", "bisect-1", "-o", str(page), "--png", str(picture))
-    assert gpuctl(*alone, home=tmp_path).returncode == 0
-    width, height = struct.unpack(">II", picture.read_bytes()[16:24])
+    (specs,) = re.findall(r'<script type="application/json" id="charts">(.*)</script>', text)
+    assert [one["title"] for one in json.loads(specs).values() if "title" in one] == [
+        "Bisect of demo: from sender to receiver, GB/s",
+        "all_reduce: bus bandwidth",  # none of broadcast: pairs of a bisect are no lines
+        "all_reduce: time",
+        "Bus bandwidth between two hosts, GB/s",
+    ]
+    assert "job-2: float sum, 2 ranks on 2 hosts" in specs
+    data = picture.read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    assert data.startswith(b"\x89PNG")
+    assert (width > 1500, height > 700) == (True, True)
+
+
+def test_a_run_of_pairs_of_a_bisect_has_a_page_and_a_picture() -> None:
+    tables = tuple(table("broadcast", "ip-a", other) for other in ("ip-b", "ip-c"))
+    bisect = bisect_of(4, slow=1)
+    report = report_of(tables, bisect=bisect)
+    assert re.findall("<h2>(?:Band|Tab|Pair).*</h2>", report_page.page([report], "", "0")) == [
+        "<h2>Tables</h2>",
+    ]
+    width, height = struct.unpack(">II", picture_of([report])[16:24])
     assert (512 < width < 800, 288 < height < 700) == (True, True)  # cells of 128 x 72 pixels
-    assert "<h2>Tables</h2>\n<details open><summary>broadcast on node0;" in page.read_text()
 
 
 def test_the_heat_map_of_a_bisect_has_both_directions_in_the_order_of_the_nodes() -> None:
@@ -251,41 +257,13 @@ def test_the_heat_map_of_a_bisect_has_both_directions_in_the_order_of_the_nodes(
     ]
 
 
-def test_a_bisect_of_another_run_or_one_that_did_not_end_is_not_shown(tmp_path: Path) -> None:
-    for run_id in ("bisect-1", "bisect-3"):
-        keep(tmp_path, run_id, [table("broadcast", "ip-a", "ip-b")], name="bisect")
-    kept = bisect_of(3, slow=1)
-    with History(tmp_path / RUNS) as history:
-        first, third = history.find("bisect-1"), history.find("bisect-3")
-    assert find(first, tmp_path / RUNS) is None
-    write_bisect(kept, tmp_path / RUNS)
-    again = kept.model_copy(update={"began": datetime(2026, 11, 23, tzinfo=UTC), "runs": ("x",)})
-    path = write_bisect(again, tmp_path / RUNS)
-    assert find(first, tmp_path / RUNS) == kept
-    assert find(third, tmp_path / RUNS) is None
-    assert find(first.model_copy(update={"name": "job"}), tmp_path / RUNS) is None
-    path.write_text("{}")
-    done = gpuctl("report", "bisect-1", home=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        1,
-        f"gpuctl: error: {path} does not hold a bisect; move the file away\n",
-    )
-
-
 def test_many_pairs_are_in_the_heat_map_alone() -> None:
     hosts = [f"ip-{number}" for number in range(5)]
     pairs = [(one, two) for one in hosts for two in hosts if one < two]
     tables = (table("all_reduce", *hosts), *(table("sendrecv", *pair) for pair in pairs))
-    run = RunRecord(
-        run_id="job-1", name="job", cluster="demo", nodes=5, on_stop="keep", status="done",
-        exit_code=0, first_failed_rank=None, reason="", started=datetime.now(UTC), ended=None,
-        cost_usd=None,
-    )  # fmt: skip
     found = pairs_in(tables)
     assert [(pair.first, pair.second) for pair in found] == pairs
-    report = Report(
-        run=run, setting=None, tables=tables, findings=(), timeline=Timeline(), pairs=found
-    )
+    report = report_of(tables, pairs=found)
     assert list(charts.lines_by_collective([report])) == ["all_reduce"]
     few = report.model_copy(update={"pairs": pairs_in(tables[:4]), "tables": tables[:4]})
     assert list(charts.lines_by_collective([few])) == ["all_reduce", "sendrecv"]
@@ -316,12 +294,10 @@ def test_a_run_without_tables_and_without_logs_has_a_page(tmp_path: Path) -> Non
         2,
         "gpuctl: error: no nccl-tests table was printed; leave --png out\n",
     )
-    done = gpuctl("report", "job", "-o", str(tmp_path), home=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"gpuctl: error: {tmp_path} cannot be written: Is a directory; name another file with -o"
-        " or --png\n",
-    )
+    with pytest.raises(InputError) as error:
+        write(tmp_path, b"")
+    assert error.value.message == f"{tmp_path} cannot be written: Is a directory"
+    assert error.value.hint == "name another file with -o or --png"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Jobs that end in other ways than well, on one cluster that stays until the last test."""
 
-import json
 import re
 import signal
 from collections.abc import Iterator
@@ -100,67 +99,6 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
         follower.communicate(timeout=60)
         assert follower.returncode == 0
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
-
-
-def test_a_sweep_has_a_table_for_each_case_and_a_gate_that_fails(
-    gpuctl: Gpuctl, cluster: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "sweep.yaml"
-    sweep = {
-        **{"type": "nccl-tests", "name": "sweep", "nodes": 2, "procs_per_node": 1},
-        "collectives": ["all_reduce", "all_gather"],
-        "sizes": ["64K", "256K", "1M"],
-        "sweep": {"NCCL_ALGO": ["Ring", "Tree"]},
-        "expect": {"all_gather": {"busbw": ">= 100000", "at": "1M"}},
-    }
-    file.write_text(json.dumps(sweep))
-    output = gpuctl("--lab", "run", str(file), "--cluster", cluster, code=1)
-    assert re.findall(r"^-- (1?\d of 12), all_", output, re.MULTILINE) == [
-        f"{number} of 12" for number in range(1, 13)
-    ]
-    left = r"^-- 2 of 12, all_reduce 256 KiB, NCCL_ALGO=Ring, about \d+ (?:s|min) left$"
-    assert re.search(left, output, re.MULTILINE)
-    missed = (
-        r"gate missed: all_gather 1 MiB, NCCL_ALGO=Ring: busbw [\d.]+ GB/s, expected >= 100000 GB/s"
-        r" \(run file\); CPU stand-in: says nothing of a GPU"
-    )
-    assert re.search(rf"exit code 1: {missed} \(and 1 more\)$", output, re.MULTILINE)
-    tables = gpuctl.json("--lab", "results", "sweep")["tables"]
-    measured = [
-        (
-            one["facts"]["case"]["collective"],
-            one["rows"][0]["size"],
-            one["facts"]["case"]["variables"],
-        )
-        for one in tables
-    ]
-    assert measured == [
-        (collective, size << 10, {"NCCL_ALGO": algorithm})
-        for collective in ("all_reduce", "all_gather")
-        for algorithm in ("Ring", "Tree")
-        for size in (64, 256, 1024)
-    ]
-    judged = [number for number, one in enumerate(tables, 1) if one["facts"]["gates"]]
-    assert judged == [9, 12]
-    shown = gpuctl("--lab", "results", "sweep")
-    assert re.search(r"^Case 9: all_gather 1 MiB, NCCL_ALGO=Ring$", shown, re.MULTILINE)
-    assert re.search(rf"^G{missed[1:]}$", shown, re.MULTILINE)
-
-
-def test_a_scope_starts_ranks_on_its_nodes_alone(
-    gpuctl: Gpuctl, cluster: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "scopes.yaml"
-    fields = {"nodes": 2, "sizes": [8], "procs_per_node": 2, "scopes": ["intra", "inter"]}
-    file.write_text(json.dumps({"type": "nccl-tests", "name": "scopes", **fields}))
-    output = gpuctl("--lab", "run", str(file), "--cluster", cluster)
-    devices = re.findall(r"#\s+Rank\s+(\d+) .* on (\S+) device", output)
-    nodes = gpuctl.json("--lab", "status", cluster)[0]["nodes"]
-    first, second = (
-        f"ip-{node['private_ip'].replace('.', '-')}" for node in nodes if node["name"] != "bastion"
-    )
-    alone = [("0", first), ("1", first), ("0", second), ("1", second)]
-    assert devices == [*alone, ("0", first), ("1", second)]
 
 
 def test_too_few_nodes_is_said_before_anything_runs(
