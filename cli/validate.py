@@ -1,16 +1,12 @@
 """`gpuctl validate FILE…`: every complaint about cluster and run files, before anything costs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.options import output
 from config.errors import InvalidFiles
-
-if TYPE_CHECKING:
-
-    pass
 
 
 def validate(
