@@ -276,8 +276,8 @@ def test_a_failed_node_more_rolls_back_nothing_that_is_healthy(fleet: Upped) -> 
 
 def test_a_block_takes_the_nodes_and_needs_no_group(fleet: Upped) -> None:
     room(fleet.here, 0, 0, 0)  # a block's room is its own
-    block = bought(fleet.here, datetime.now(UTC) + timedelta(seconds=20))
-    fleet.up(2, type="capacity-block", id=block, wait="1m", zones=())
+    block = bought(fleet.here, datetime.now(UTC) + timedelta(seconds=40))  # the plan is made before
+    fleet.up(2, type="capacity-block", id=block, wait="2m", zones=())
     assert [one["CapacityReservationId"] for one in fleet.running] == [block] * 2
     assert not any(one["Placement"].get("GroupName") for one in fleet.running)
     waited = [p.detail for p in fleet.told if p.subject == block]
