@@ -256,6 +256,7 @@ def test_commands_run_in_order_in_one_shell(sandbox: Sandbox) -> None:
         "host keys",
         "limits",
         "hold updates",
+        "fabric manager",
         "Open MPI",
         "nccl-tests",
         "verify",

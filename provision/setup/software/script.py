@@ -109,8 +109,10 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
             yield "EFA", _fragment("efa")
         yield "reboot if needed", _fragment("reboot")
         if hardware.nvswitch:
-            yield "fabric manager", _fragment("fabricmanager")
+            yield "fabric manager", _fragment("fabricmanager") + _fragment("fabricmanager-start")
         yield "NCCL", _fragment("nccl")
+    elif hardware.nvswitch and cluster.image != DEBIAN:
+        yield "fabric manager", _fragment("fabricmanager-start")
     if hardware.local_disks:
         yield "scratch disks", _fragment("scratch")
     if cluster.storage.shared is not None:
@@ -156,6 +158,7 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "nccl_tests_commit": _commit("nccl_tests", software.nccl_tests or NCCL_TESTS),
         "nccl_tests_asked": software.nccl_tests or "",
         "sm": hardware.sm,
+        "nvlink5": "yes" if hardware.nvlink5 else "",
         "scratch": cluster.storage.scratch,
         "shared": FILE_SYSTEM,
         "shared_path": shared.path if shared else "",
