@@ -103,6 +103,9 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
     yield "hold updates", _fragment("hold-updates")
     if cluster.software.packages:
         yield "packages", _fragment("packages")
+    if cluster.storage.shared is not None:
+        # Before the minutes of the driver: AWS may have no client for the image's kernel.
+        yield "client of shared storage", _fragment(cluster.storage.shared.type)
     if _installs(cluster, hardware):
         yield "NVIDIA driver", _fragment("nvidia")
         if hardware.efa:
@@ -116,7 +119,6 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
     if hardware.local_disks:
         yield "scratch disks", _fragment("scratch")
     if cluster.storage.shared is not None:
-        yield "client of shared storage", _fragment(cluster.storage.shared.type)
         yield "shared storage", _fragment("shared")
     yield "Open MPI", _fragment("openmpi")
     yield "nccl-tests", _fragment("nccl-tests")
