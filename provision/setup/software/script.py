@@ -101,6 +101,8 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
     yield "host keys", _fragment("host-keys")
     yield "limits", _fragment("limits")
     yield "hold updates", _fragment("hold-updates")
+    if cluster.network.nodes_are_public:
+        yield "public address", _fragment("public-address")
     if cluster.software.packages:
         yield "packages", _fragment("packages")
     if cluster.storage.shared is not None:
