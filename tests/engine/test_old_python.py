@@ -55,7 +55,14 @@ def test_the_entrance_of_containers_runs_on_3_6() -> None:
 def test_a_run_on_python_3_9(tmp_path: Path) -> None:
     """Supervisor and workers: output of both ranks, and the exit code of the one that fails."""
     (tmp_path / "agent.pyz").write_bytes(agent_bundle().data)
-    command = 'echo "rank $DSTACK_NODE_RANK of $DSTACK_NODES_NUM"; exit $((DSTACK_NODE_RANK * 7))'
+    # The failure comes when rank 0 has printed its line: it ends the other rank.
+    printed = tmp_path / "printed"
+    command = (
+        'echo "rank $DSTACK_NODE_RANK of $DSTACK_NODES_NUM"\n'
+        f"if [ $DSTACK_NODE_RANK = 0 ]; then touch {printed}; fi\n"
+        f"until [ -e {printed} ]; do sleep 0.1; done\n"
+        "exit $((DSTACK_NODE_RANK * 7))"
+    )
     plan = json.loads(make_plan(commands=(command,)).model_dump_json())
     for node in plan["nodes"]:  # the plan's paths are the nodes' own
         folder = tmp_path / f"node{node['rank']}"
