@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 
 SLOW_NETWORK = "slow-network"
-"""The fault that machines read: the ids of the slow ones, and their rate."""
+"""The fault that running machines read: the ids of the slow ones, and their rate."""
+
+CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER = "cloud-init", "root-login", "nvidia-fabricmanager"
+"""Faults of machines that are launched while they are set (`lab.machines.image_faults`)."""
+
+OF_MACHINES = frozenset((SLOW_NETWORK, CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER))
+"""Faults that the API never shows."""
 
 
 def read(table: Path) -> dict[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
 from lab.api.errors import Refusal, ServerFault
-from lab.fault_table import SLOW_NETWORK, read
+from lab.fault_table import CLOUD_INIT, FABRIC_MANAGER, ROOT_LOGIN, SLOW_NETWORK, read
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
@@ -96,6 +96,19 @@ FAULTS: Mapping[str, FaultKind] = {
     SLOW_NETWORK: FaultKind(
         "NODE… RATE", rf"{_INSTANCE}( {_INSTANCE})* {_RATE}", "",
         "these machines (demo-node1, or i-…) send and receive at most RATE, such as 10mbit",
+    ),
+    CLOUD_INIT: FaultKind(
+        "22.2.2", r"22\.2\.2", "",
+        "machines launched from now on have a cloud-init as old as Amazon Linux 2023's, whose"
+        " `status` knows no --format",
+    ),
+    ROOT_LOGIN: FaultKind(
+        "off", "off", "", "sshd of machines launched from now on refuses root (PermitRootLogin no)"
+    ),
+    FABRIC_MANAGER: FaultKind(
+        "late SECONDS", f"late {_NUMBER}", "",
+        "on machines launched from now on NVIDIA's fabric manager fails until SECONDS after the"
+        " boot",
     ),
 }  # fmt: skip
 """Every fault by its name."""

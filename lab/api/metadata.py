@@ -73,6 +73,8 @@ class Metadata:
             "placement/availability-zone": instance.availability_zone,
             "placement/region": instance.ec2_backend.region_name,
         }
+        if instance.public_ip:
+            known["public-ipv4"] = instance.public_ip
         at = instance.ec2_backend.notice_of(instance)
         if at is not None:
             notice = {"action": "terminate", "time": f"{at:%Y-%m-%dT%H:%M:%SZ}"}

@@ -19,10 +19,12 @@ from pathlib import Path
 
 from config.catalogue.instance_types import catalogue
 from config.errors import LabError
+from lab.fault_table import read
 from lab.host import call, is_mounted, succeeds
 from lab.images.image import Flavour, image_path
 from lab.machines import cgroups, slow_network, user_namespaces
 from lab.machines.host_limits import locked_memory
+from lab.machines.image_faults import BOOTED, faulty_files
 from lab.network import bridge, host_settings
 from lab.network.namespaces import announce
 from lab.places import Places, make_private
@@ -193,20 +195,23 @@ class Machine:
         self._put(f"{seed}/meta-data", json.dumps(_meta_data(self.spec)).encode())
         self._put(f"{seed}/network-config", json.dumps(_network_config(self.spec)).encode())
         hardware = json.dumps(_hardware(self.spec))
-        self._put("etc/gpuctl-lab/instance-type.json", hardware.encode())
+        self._put(BOOTED, hardware.encode())
+        for file in faulty_files(read(self._places.faults)):
+            self._put(file.path, file.text.encode(), file.mode)
         # Open MPI hangs on a machine that does not know its own name, whatever the user data say.
         own_name = f"127.0.0.1 localhost\n127.0.1.1 {self.spec.hostname}\n"
         self._put("etc/hosts", own_name.encode())
         servers = "".join(f"nameserver {server}\n" for server in bridge.resolvers())
         self._put("etc/resolv.conf", servers.encode())
 
-    def _put(self, path: str, content: bytes) -> None:
+    def _put(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file in the machine; the machine's root owns it and the folders made for it."""
         file = self._folder / "root" / path
         new = [folder for folder in file.parents if not folder.exists()]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.unlink(missing_ok=True)  # it may be a link, which from here would lead into the host
         file.write_bytes(content)
+        file.chmod(mode)
         for made in (file, *new):
             os.chown(made, self._root_id, self._root_id)
 

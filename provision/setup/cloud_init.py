@@ -51,6 +51,20 @@ systemctl start --no-block gpuctl-lifetime.timer
 """
 
 
+_ROOT_LOGIN = [
+    *("cloud-init-per", "instance", "gpuctl-root-login"),
+    *("sed", "-i", "1i PermitRootLogin prohibit-password", "/etc/ssh/sshd_config"),
+]
+"""Let root log in with a key, before sshd starts; sshd takes the first value that it reads.
+
+Images that AWS provides refuse root by default ("What are best practices for accessing my EC2 Linux
+instance securely using SSH",
+https://aws.amazon.com/premiumsupport/knowledge-center/ec2-ssh-best-practices/, 2026-11-22), and
+cloud-init's `disable_root: false` only leaves root's keys as they are. `bootcmd` runs in the stage
+that ends before sshd.service starts
+(https://github.com/canonical/cloud-init/blob/22.2.2/systemd/cloud-init.service.tmpl)."""
+
+
 def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str:
     """Return a multipart document: a cloud-config that lets root log in, and the set-up script.
 
@@ -58,8 +72,10 @@ def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str
     therefore reported within seconds, with its output. The script runs at every boot, and continues
     after the last finished step.
     """
+    machine = _machine(cluster)
     settings = {
-        **_machine(cluster),
+        **machine,
+        "bootcmd": [_ROOT_LOGIN, *machine.get("bootcmd", ())],
         "disable_root": False,
         "ssh_authorized_keys": [public_key],
         "write_files": [

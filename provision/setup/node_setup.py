@@ -1,8 +1,6 @@
 """The wait for cloud-init on a node, with its output if it fails."""
 
-import json
 import re
-from typing import Any
 
 from config.errors import NodeError
 from config.progress import Progress, Reporter
@@ -10,6 +8,7 @@ from nodes.answers import Unreachable
 from nodes.inventory import Node
 from nodes.ssh import Connections
 from provision.setup.cloud_init import CHECKS, MARK, REBOOTING, STEPS
+from provision.setup.cloud_init_result import CloudInitResult, read_result
 from provision.setup.software.script import DONE
 
 SETUP_LIMIT_S = 3 * 3600
@@ -22,21 +21,33 @@ _FAILED_CHECK = "failed: "
 
 _STEPS_FOLLOW = "=== all steps ==="
 _STATUS_FOLLOWS = "=== cloud-init status ==="
+_RESULT_FOLLOWS = "=== result.json ==="
+_STAGES_FOLLOW = "=== status.json ==="
 
 WAIT = f"""\
 mkdir -p {STEPS.rpartition("/")[0]}
 tail -n +1 -F --pid=$$ {STEPS} 2>/dev/null &
 follower=$!
-status=$(timeout {SETUP_LIMIT_S} cloud-init status --wait --format json 2>/dev/null)
+status=$(timeout {SETUP_LIMIT_S} cloud-init status --wait 2>/dev/null)
 kill $follower 2>/dev/null
 echo
 echo '{_STEPS_FOLLOW}'
 cat {STEPS}
 echo '{_STATUS_FOLLOWS}'
 printf '%s\\n' "$status"
+echo '{_RESULT_FOLLOWS}'
+cat /run/cloud-init/result.json
+echo
+echo '{_STAGES_FOLLOW}'
+cat /run/cloud-init/status.json
 """
 """A script that waits on the node until cloud-init has ended. It prints each step as it begins, and
-at the end all steps and cloud-init's status."""
+at the end all steps, cloud-init's status, and the files with its result.
+
+`status` has no option: Amazon Linux 2023 has cloud-init 22.2.2, which knows no `--format`
+(https://github.com/canonical/cloud-init/blob/22.2.2/cloudinit/cmd/status.py, and the packages of
+https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.8.20250818.html, 2026-11-22).
+"""
 
 _LOG_FOLLOWS = "=== cloud-init.log ==="
 
@@ -59,40 +70,38 @@ async def wait_for_cloud_init(connections: Connections, node: Node, report: Repo
     """Wait until cloud-init has succeeded on the node.
 
     Raises NodeError with the failing step's output, or the failing module's log lines, as soon as
-    cloud-init has failed. gpuctl judges by cloud-init's JSON, because its exit code differs between
-    distributions (https://github.com/canonical/cloud-init/pull/4747, 2026-11-20). Raises Rebooting
-    if the set-up continues after a reboot: wait for the node, and call again.
+    cloud-init has failed. gpuctl judges by cloud-init's files, because its exit code differs
+    between distributions (https://github.com/canonical/cloud-init/pull/4747, 2026-11-20). Raises
+    Rebooting if the set-up continues after a reboot: wait for the node, and call again.
     """
     report(Progress("cloud-init", node.name, "running"))
-    step, status = await _follow(connections, node, report)
+    step, result = await _follow(connections, node, report)
     if step == REBOOTING:
         raise Rebooting(f"{node.name} ({node.private_ip}) reboots", "it comes back by itself")
-    problem = cloud_init_problem(status)
+    problem = result.problem
     if not problem and step != DONE:
         problem = f"cloud-init ended before the set-up was complete: its last step is '{step}'"
     if problem:
         report(Progress("cloud-init", node.name, "failed", problem))
         details = await connections.run(node, DETAILS, timeout=60)
         raise failure(node, problem, details.stdout)
-    warned = sum(len(lines) for lines in status.get("recoverable_errors", {}).values())
-    detail = f"done, with {warned} warnings in /var/log/cloud-init.log" if warned else ""
+    warned = f"done, with {result.warnings} warnings in /var/log/cloud-init.log"
+    detail = warned if result.warnings else ""
     report(Progress("cloud-init", node.name, "done", detail))
 
 
 async def _follow(
     connections: Connections, node: Node, report: Reporter
-) -> tuple[str, dict[str, Any]]:
-    """Return the last step that began, and cloud-init's final status; {} if the node reboots."""
+) -> tuple[str, CloudInitResult]:
+    """Return the last step that began, and cloud-init's result, which is empty if it reboots."""
     seen: list[str] = []
-    steps: list[str] = []
-    status: list[str] = []
-    into = seen
+    follow = (_STEPS_FOLLOW, _STATUS_FOLLOWS, _RESULT_FOLLOWS, _STAGES_FOLLOW)
+    parts: dict[str, list[str]] = {marker: [] for marker in follow}
+    steps, into = parts[_STEPS_FOLLOW], seen
     try:
         async for line in connections.lines(node, WAIT):
-            if line == _STEPS_FOLLOW:
-                into = steps
-            elif line == _STATUS_FOLLOWS:
-                into = status
+            if line in parts:
+                into = parts[line]
             elif line:
                 into.append(line)
                 # The follower may end before the last quick steps; the list of all steps has them.
@@ -102,38 +111,12 @@ async def _follow(
         if seen[-1:] != [REBOOTING]:
             raise
     last = (steps or seen or [""])[-1]
-    return last, read_status("\n".join(status))
+    return last, read_result(*("\n".join(parts[marker]) for marker in follow[1:]))
 
 
 def _report_step(step: str, node: Node, report: Reporter) -> None:
     if step != DONE:
         report(Progress("cloud-init", node.name, "running", step))
-
-
-def read_status(text: str) -> dict[str, Any]:
-    """Return the JSON object in the output of `cloud-init status --format json`, {} without one.
-
-    Old versions print dots before it while they wait.
-    """
-    try:
-        status = json.loads(text[text.index("{") :])
-    except ValueError:
-        return {}
-    return status if isinstance(status, dict) else {}
-
-
-def cloud_init_problem(status: dict[str, Any]) -> str:
-    """Return the reason why cloud-init failed, empty if it succeeded.
-
-    `done` and `degraded` (only recoverable errors) are successes.
-    """
-    state = str(status.get("status", "unknown"))
-    if status.get("errors") or state == "error":
-        first = next(iter(status.get("errors") or ()), "no reason given")
-        return f"cloud-init failed: {_one_line(first)}"
-    if state in ("done", "degraded"):
-        return ""
-    return f"cloud-init ended as '{state}'"
 
 
 def failure(node: Node, problem: str, details: str) -> NodeError:
@@ -179,7 +162,3 @@ async def failed_checks(connections: Connections, node: Node) -> tuple[str, ...]
 
 def _indented(lines: list[str]) -> str:
     return "".join(f"\n    | {line}" for line in lines)
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text).split())

@@ -17,6 +17,8 @@ from provision.launch import claim
 from provision.launch.claim import NoCapacity, claim_capacity, try_zones
 from tests.infra.region import CREDENTIALS, child, client, resolved
 
+DOCS = Path(__file__).parents[2] / "docs"
+
 ZONES = ("us-east-1a", "us-east-1b")
 
 
@@ -121,3 +123,10 @@ def test_what_aws_does_not_answer_at_all_is_told_in_the_end(
         claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]
     assert caught.value.code == "EndpointConnection"
     assert len(ec2.tokens) == ATTEMPTS
+
+
+def test_the_bill_of_a_killed_client_is_that_of_the_documentation() -> None:
+    page = " ".join((DOCS / "capacity.md").read_text().split())
+    minutes = claim.HELD.total_seconds() / 60
+    assert f"ends by itself after {minutes:.0f} minutes, AWS may take up to an hour more" in page
+    assert f"it can bill for up to {minutes + 60:.0f} minutes" in page

@@ -256,6 +256,7 @@ def test_commands_run_in_order_in_one_shell(sandbox: Sandbox) -> None:
         "host keys",
         "limits",
         "hold updates",
+        "fabric manager",
         "Open MPI",
         "nccl-tests",
         "verify",
@@ -346,7 +347,9 @@ def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> lis
     (sandbox.root / "opt/amazon/efa_installed_packages").write_text(
         "# EFA installer version: 1.50.0\nlibfabric\n"
     )
-    done = sandbox.run(check_script(cluster(software=software), P4D))
+    # A login on this host would not find the stand-ins.
+    script = check_script(cluster(software=software), P4D).replace("bash -lc", "bash -c")
+    done = sandbox.run(script)
     lines = done.stdout.splitlines()
     assert done.returncode == any(line.startswith("failed") for line in lines), done.stderr
     return lines
@@ -359,6 +362,7 @@ def test_a_good_node_passes_every_check(sandbox: Sandbox) -> None:
         "ok: fabric manager version: 595.91.07",
         "ok: fabric manager: active",
         "ok: nccl-tests: present",
+        "ok: libraries of nccl-tests: found",
         "ok: EFA devices: 4",
         "ok: NCCL plugin for EFA: present",
         "ok: Open MPI: 4",
@@ -397,6 +401,44 @@ def test_a_fault_is_told_with_what_is_expected(
     sandbox: Sandbox, faults: dict[str, object], expected: list[str]
 ) -> None:
     assert [line for line in checked(sandbox, faults) if line.startswith("failed")] == expected
+
+
+LDD = """\
+\tlinux-vdso.so.1 (0x00007ffd8a5f2000)
+\tlibcudart.so.13 => {cudart}
+\tlibnccl.so.2 => {nccl}
+\tlibmpi.so.40 => not found
+\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f2c5ee00000)
+"""
+"""ldd(1) of all_reduce_perf; mpirun sets the path of MPI's library for the ranks."""
+
+
+def test_libraries_that_a_job_would_not_find_fail_the_check(sandbox: Sandbox) -> None:
+    sandbox.program("ldd", f"printf '%s' '{LDD.format(cudart='not found', nccl='not found')}'")
+    assert [line for line in checked(sandbox, {}) if line.startswith("failed")] == [
+        "failed: libraries of nccl-tests: expected found, actual no libcudart.so.13 libnccl.so.2"
+    ]
+
+
+@pytest.mark.parametrize(("at", "registered"), [("not found", True), ("/usr/lib/x (0x7f)", False)])
+def test_the_images_own_libraries_are_registered_where_a_login_lacks_them(
+    sandbox: Sandbox, at: str, registered: bool
+) -> None:
+    own = sandbox.root / "usr/local/cuda-13.0/efa/test-cuda-13.0"
+    own.mkdir(parents=True)
+    (own / "all_reduce_perf").touch(mode=0o755)
+    (sandbox.root / "etc/ld.so.conf.d").mkdir()
+    sandbox.program("ldd", f"printf '%s' '{LDD.format(cudart=at, nccl=at)}'")
+    sandbox.program("ldconfig", f"echo ran > {sandbox.root}/ldconfig")
+    step = (STEPS / "nccl-tests.sh").read_text().replace("bash -lc", "bash -c")
+    done = sandbox.run(f"set -e\ngpuctl_nccl_tests_asked=\n{step}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (sandbox.root / "ldconfig").exists() == registered
+    listed = sandbox.root / "etc/ld.so.conf.d/gpuctl-nccl-tests.conf"
+    assert listed.exists() == registered
+    if registered:
+        cuda = own.parents[1]
+        assert listed.read_text() == f"{cuda}/lib\n{cuda}/lib64\n{cuda}/efa/lib\n"
 
 
 def test_a_pinned_version_is_checked(sandbox: Sandbox) -> None:

@@ -22,7 +22,7 @@ from provision.setup.software.script import (
     check_script,
     setup_script,
 )
-from tests.provision.test_cloud_init import P4D, Sandbox, cluster
+from tests.provision.test_cloud_init import P4D, Sandbox, cluster, titles
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -103,8 +103,19 @@ def test_an_efa_installer_that_another_key_signed_does_not_run(
 FSX = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 
 
-def fsx_step(sandbox: Sandbox, key: str) -> "subprocess.CompletedProcess[str]":
-    """The step on an Ubuntu without the client; `served` is what AWS's address gives."""
+def fsx_step(
+    sandbox: Sandbox, key: str, kernels: tuple[str, ...] = ("6.8.0-aws",)
+) -> "subprocess.CompletedProcess[str]":
+    """The step on an Ubuntu without the client; `served` is what AWS's address gives.
+
+    AWS's repository has clients for `kernels`, and the package that depends on the newest.
+    """
+    names = [f"lustre-client-modules-{kernel}" for kernel in (*kernels, "aws")]
+    rows = "".join(f"{name}) echo ' {name} | 2.15.6 | https://fsx/ ';;\n" for name in names)
+    known = f"case $2 in\n{rows}esac"
+    sandbox.program(
+        "apt-cache", f"if [ $1 = pkgnames ]; then echo '{chr(10).join(names)}'; else {known}; fi"
+    )
     sandbox.program("curl", f'[ "${{!#}}" = {FSX} ] && cat {sandbox.root}/served')
     sandbox.program("uname", "echo 6.8.0-aws")
     for name in ("apt-get", "gpgconf"):
@@ -130,6 +141,28 @@ def test_the_lustre_repository_is_trusted_for_aws_key(sandbox: Sandbox, keys: Ke
         " main\n"
     )
     assert "lustre-client-modules-6.8.0-aws" in (sandbox.root / "calls").read_text()
+
+
+def test_a_kernel_without_a_lustre_client_ends_the_step_with_those_that_have_one(
+    sandbox: Sandbox, keys: Keys
+) -> None:
+    """https://github.com/aws/aws-parallelcluster/issues/5746 (2026-11-22): none for 5.19."""
+    ours = keys.make("fsx")
+    (sandbox.root / "served").write_text(keys.gpg("--armor", "--export"))
+    kernels = ("6.5.0-1022-aws", "6.2.0-1018-aws", "6.2.0-1009-aws", "5.15.0-1050-aws")
+    done = fsx_step(sandbox, ours, kernels)
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        "AWS has no Lustre client for this image's kernel 6.8.0-aws; its newest are for"
+        " 6.2.0-1009-aws 6.2.0-1018-aws 6.5.0-1022-aws: name an image (ami-...) with such a kernel,"
+        " or take storage.shared.type efs\n"
+    )
+    assert (sandbox.root / "calls").read_text() == "apt-get update -q\n"  # nothing is installed
+
+
+def test_the_lustre_client_comes_before_the_minutes_of_the_driver() -> None:
+    steps = titles("stock-ubuntu-24.04", storage={"shared": {"type": "fsx-lustre"}})
+    assert steps.index("'client of shared storage'") < steps.index("'NVIDIA driver'")
 
 
 def test_another_key_of_the_lustre_repository_is_removed(sandbox: Sandbox, keys: Keys) -> None:

@@ -40,6 +40,16 @@ class Hardware:
     nvswitch: bool
     local_disks: int = 0
 
+    @property
+    def nvlink5(self) -> bool:
+        """Return whether a subnet manager must manage the switches, as those of B200 and B300.
+
+        https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html, "Systems
+        using fourth generation NVSwitches", quoted in
+        https://github.com/awslabs/amazon-eks-ami/pull/2239 (2026-11-22).
+        """
+        return self.nvswitch and self.sm in ("100", "103")
+
 
 def hardware(instance: InstanceType, interfaces: Sequence[Interface]) -> Hardware:
     """Return the type's hardware, with as many EFA devices as the launch layout has."""

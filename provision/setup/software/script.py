@@ -101,20 +101,26 @@ def _steps(cluster: Cluster, hardware: Hardware) -> Iterator[Step]:
     yield "host keys", _fragment("host-keys")
     yield "limits", _fragment("limits")
     yield "hold updates", _fragment("hold-updates")
+    if cluster.network.nodes_are_public:
+        yield "public address", _fragment("public-address")
     if cluster.software.packages:
         yield "packages", _fragment("packages")
+    if cluster.storage.shared is not None:
+        # Before the minutes of the driver: AWS may have no client for the image's kernel.
+        yield "client of shared storage", _fragment(cluster.storage.shared.type)
     if _installs(cluster, hardware):
         yield "NVIDIA driver", _fragment("nvidia")
         if hardware.efa:
             yield "EFA", _fragment("efa")
         yield "reboot if needed", _fragment("reboot")
         if hardware.nvswitch:
-            yield "fabric manager", _fragment("fabricmanager")
+            yield "fabric manager", _fragment("fabricmanager") + _fragment("fabricmanager-start")
         yield "NCCL", _fragment("nccl")
+    elif hardware.nvswitch and cluster.image != DEBIAN:
+        yield "fabric manager", _fragment("fabricmanager-start")
     if hardware.local_disks:
         yield "scratch disks", _fragment("scratch")
     if cluster.storage.shared is not None:
-        yield "client of shared storage", _fragment(cluster.storage.shared.type)
         yield "shared storage", _fragment("shared")
     yield "Open MPI", _fragment("openmpi")
     yield "nccl-tests", _fragment("nccl-tests")
@@ -156,6 +162,7 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
         "nccl_tests_commit": _commit("nccl_tests", software.nccl_tests or NCCL_TESTS),
         "nccl_tests_asked": software.nccl_tests or "",
         "sm": hardware.sm,
+        "nvlink5": "yes" if hardware.nvlink5 else "",
         "scratch": cluster.storage.scratch,
         "shared": FILE_SYSTEM,
         "shared_path": shared.path if shared else "",

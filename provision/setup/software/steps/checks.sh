@@ -46,11 +46,14 @@ if [ "$gpuctl_gpus" -gt 0 ]; then
     gpuctl_check NCCL "libnccl.so.${gpuctl_nccl%-*}" "$gpuctl_seen"
   fi
   if [ -x /root/nccl-tests/build/all_reduce_perf ]; then
-    gpuctl_seen=present
+    gpuctl_check nccl-tests present present
+    # A job has the environment of a login: NCCL and CUDA must be found in it. mpirun finds MPI's.
+    gpuctl_seen=$(bash -lc 'ldd /root/nccl-tests/build/all_reduce_perf' 2> /dev/null |
+      sed -n 's/^[[:space:]]*\(lib\(nccl\|cudart\)[^ ]*\) => not found.*/\1/p' | sort -u | paste -s -d ' ')
+    gpuctl_check 'libraries of nccl-tests' found "${gpuctl_seen:+no }${gpuctl_seen:-found}"
   else
-    gpuctl_seen=absent
+    gpuctl_check nccl-tests present absent
   fi
-  gpuctl_check nccl-tests present "$gpuctl_seen"
 fi
 if [ "$gpuctl_efa_count" -gt 0 ]; then
   # Some types have their devices only some seconds after the boot.

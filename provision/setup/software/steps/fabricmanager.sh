@@ -1,7 +1,19 @@
-# NVSwitch works with a fabric manager of the driver's very version alone.
-gpuctl_install "nvidia-fabricmanager-$gpuctl_driver=$(modinfo -F version nvidia)*"
-# Blackwell's switches have a subnet manager beside it, where the repository carries one.
-if apt-cache show nvlsm > /dev/null 2>&1; then
-  gpuctl_install nvlsm
+# NVSwitch works only with a fabric manager of the driver's version. From R580 on NVIDIA's package
+# has no branch in its name.
+gpuctl_running=$(modinfo -F version nvidia)
+gpuctl_branch=nvidia-fabricmanager-${gpuctl_running%%.*}
+apt-get update -q
+gpuctl_seen=$(apt-cache madison nvidia-fabricmanager "$gpuctl_branch" | tr -d ' ')
+gpuctl_chosen=$(grep -m 1 -F "|$gpuctl_running-" <<< "$gpuctl_seen" | cut -d '|' -f 1,2 | tr '|' =)
+if [ -z "$gpuctl_chosen" ]; then
+  echo "no nvidia-fabricmanager and no $gpuctl_branch has the driver's version $gpuctl_running;" \
+    "the repositories have: ${gpuctl_seen:-neither}"
+  exit 1
 fi
-systemctl enable --now nvidia-fabricmanager
+gpuctl_install "$gpuctl_chosen"
+# Blackwell's switches are managed through InfiniBand, which a cloud kernel does not have by itself.
+if [ -n "$gpuctl_nvlink5" ]; then
+  gpuctl_install "linux-modules-extra-$(uname -r)" infiniband-diags nvlsm
+  echo ib_umad > /etc/modules-load.d/gpuctl.conf
+  modprobe ib_umad
+fi

@@ -11,6 +11,11 @@ if [ -z "$gpuctl_nccl_tests_asked" ] && [ -x $gpuctl_build/all_reduce_perf ]; th
 elif [ -z "$gpuctl_nccl_tests_asked" ] && [ -n "$gpuctl_own" ]; then
   mkdir -p /root/nccl-tests
   ln -sfn "$gpuctl_own" $gpuctl_build
+  # The image may leave its libraries to LD_LIBRARY_PATH, which a login then does not have.
+  if bash -lc "ldd $gpuctl_build/all_reduce_perf" | grep -q 'lib\(nccl\|cudart\).* => not found'; then
+    printf '%s\n' "${gpuctl_own%/efa/*}"/{lib,lib64,efa/lib} > /etc/ld.so.conf.d/gpuctl-nccl-tests.conf
+    ldconfig
+  fi
 elif [ -z "$gpuctl_nccl_tests_asked" ] && [ -f /usr/src/nccl-tests/Makefile ]; then
   if command -v apt-get > /dev/null; then
     gpuctl_install gcc libc6-dev make libopenmpi-dev
