@@ -33,7 +33,7 @@ class FaultKind:
     """A kind of fault: the arguments that it takes, and the error code that AWS would send.
 
     `usage` shows the arguments to people; `form` is a regular expression for all arguments,
-    joined with single spaces. `code` is empty for a fault of machines, which the API never shows.
+    joined with single spaces. `code` is empty for a fault that no error shows.
     """
 
     usage: str
@@ -87,6 +87,14 @@ FAULTS: Mapping[str, FaultKind] = {
         "KIND TYPE N ZONE", f"(not-started|last-half-hour){_SOMEWHERE}",
         "ReservationCapacityExceeded",
         "you have a capacity block for N of TYPE in ZONE, but KIND: not-started, last-half-hour",
+    ),
+    "claim-pending": FaultKind(
+        "SECONDS", _NUMBER, "",
+        "a new capacity reservation is pending for SECONDS, and active after that",
+    ),
+    "claim-failed": FaultKind(
+        "ZONE…", rf"{ZONE[1:-1]}( {ZONE[1:-1]})*", "",
+        "a new capacity reservation in these zones is pending for a second, and failed after that",
     ),
     "spot-interruption": FaultKind(
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",

@@ -44,7 +44,10 @@ KINDS = {
     for kind in (
         Kind(
             "capacity reservation", "describe_capacity_reservations", "CapacityReservations",
-            "CapacityReservationId", frozenset({"cancelled", "expired", "failed"}),
+            "CapacityReservationId",
+            # `cancelling` ends by itself (CapacityReservation in EC2's API reference, 2026-11-22).
+            frozenset({"cancelling", "cancelled", "expired", "failed", "payment-failed",
+                       "unsupported"}),
         ),
         Kind(
             "instance", "describe_instances", "Reservations", "InstanceId",
