@@ -64,7 +64,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
 
     @property
     def holds_room(self) -> bool:
-        """Whether its room is taken from the zone, which AWS also does while it is pending."""
+        """Return whether its room is taken from the zone, also while it is pending."""
         return self.state in ("active", "pending")
 
     @property

@@ -96,6 +96,10 @@ FAULTS: Mapping[str, FaultKind] = {
         "ZONE…", rf"{ZONE[1:-1]}( {ZONE[1:-1]})*", "",
         "a new capacity reservation in these zones is pending for a second, and failed after that",
     ),
+    "expired-token": FaultKind(
+        "SECONDS", _NUMBER, "ExpiredToken",
+        "credentials that were issued before SECONDS from now have expired then",
+    ),
     "spot-interruption": FaultKind(
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
         "Server.SpotInstanceTermination",
@@ -160,6 +164,8 @@ def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if name in ("reservation", "block"):
         return (f"cr-{secrets.token_hex(9)[:17]}", now)
+    if name == "expired-token":
+        return (now,)
     if name == "spot-interruption":
         return (now,) if arguments[-1].isdigit() else (str(NOTICE_S), now)
     return ()
@@ -198,6 +204,14 @@ class Faults:
                 when = datetime.fromisoformat(since)
                 found.append(FaultyReservation(made, kind, instance_type, int(count), zone, when))
         return tuple(found)
+
+    def credentials_end(self) -> datetime | None:
+        """Return when the credentials of clients expire; None if no fault says so."""
+        given = self.arguments("expired-token")
+        if given is None:
+            return None
+        seconds, since = given
+        return datetime.fromisoformat(since) + timedelta(seconds=int(seconds))
 
     def notice(self) -> Notice | None:
         """Return the interruption notice that is set; None if there is none."""
