@@ -37,6 +37,11 @@ _PARALLEL = 64
 """The number of resources that the Pulumi engine works on at once. Most of them wait for their
 instance, and EC2 limits the rate of requests."""
 
+_PARALLEL_SPOT = 16
+"""As many requests as EC2's limit lets through within `SPOT_ATTEMPTS` tries: RunInstances has 5 at
+once and 2 more each second
+(https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html, 2026-11-22)."""
+
 _T = TypeVar("_T")
 
 # If the Pulumi engine ends first, the SDK's language server fails and gRPC logs a traceback. The
@@ -141,7 +146,9 @@ class Stack:
                         refresh=True,
                         plan=plan,
                         show_secrets=False,  # gpuctl has none in Pulumi; showing takes 0.2 s
-                        parallel=_PARALLEL,
+                        parallel=_PARALLEL_SPOT
+                        if resolved.cluster.capacity.type == "spot"
+                        else _PARALLEL,
                         on_event=watch,
                     )
                 )

@@ -245,7 +245,7 @@ class Faults:
             self._calls["api-error"] += 1
             if self._calls["api-error"] == int(failing[0]):
                 code, *_ = (*failing[1:], FAULTS["api-error"].code)
-                raise _failure(code)
+                raise failure(code)
 
     def room(self, zone: str, instance_type: str) -> int | None:
         """Return the zone's room for the type as a fault limits it; None if no fault does."""
@@ -261,7 +261,7 @@ class Faults:
         return kind == instance_type and zone in zones
 
 
-def _failure(code: str) -> Refusal:
+def failure(code: str) -> Refusal:
     """Return AWS's error of this code, with the HTTP status that makes clients retry or not."""
     known = aws_code(code)
     kind = ServerFault if known and known.repeat == "same" else Refusal

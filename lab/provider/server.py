@@ -15,6 +15,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 
 from lab.provider.difference import Difference, differences
 from lab.provider.resource import Resource, code_of, is_gone
+from lab.provider.retries import DEFAULT_ATTEMPTS, retry_handler
 from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
 
@@ -23,10 +24,6 @@ VERSION = "7.51.1"
 
 _WORKERS = 64
 """Concurrent calls: as many as the Pulumi engine's default parallelism needs in a lab."""
-
-_ATTEMPTS = 25
-"""Attempts for a call that AWS throttles or fails to answer: the real provider's default of
-`max_retries` (registry.terraform.io/providers/hashicorp/aws, from memory)."""
 
 _FAILURES = (ClientError, BotoCoreError, RuntimeError, TimeoutError)
 
@@ -38,13 +35,6 @@ _KINDS = {
     ("update", False): provider_pb2.PropertyDiff.UPDATE,
     ("update", True): provider_pb2.PropertyDiff.UPDATE_REPLACE,
 }
-
-
-def _raise_no_capacity(response: tuple[Any, Any] | None, **_: Any) -> None:
-    """Raise InsufficientInstanceCapacity at once: botocore would retry its HTTP 500."""
-    parsed: Any = response[1] if response else {}
-    if parsed.get("Error", {}).get("Code") == "InsufficientInstanceCapacity":
-        raise ClientError(parsed, "RunInstances")
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
@@ -81,10 +71,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Configure(self, request: Any, context: Any) -> Any:
         """Create the region's clients and types; accept secrets and resources as plain values."""
-        region = from_struct(request.args).get("region")
+        arguments = from_struct(request.args)
+        region = arguments.get("region")
         config = Config(
             max_pool_connections=_WORKERS,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": 1},  # retry_handler retries
         )
         clients: dict[str, Any] = {
             service: boto3.client(
@@ -95,9 +86,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             for service in {kind.service for kind in TYPES.values()}
         }
-        clients["ec2"].meta.events.register_first(
-            "needs-retry.ec2.RunInstances", _raise_no_capacity
-        )
+        retry = retry_handler(int(arguments.get("maxRetries") or DEFAULT_ATTEMPTS))
+        for aws in clients.values():
+            aws.meta.events.register_first("needs-retry", retry)
         self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 

@@ -85,6 +85,14 @@ class Upped:
         return [one for r in answer["Reservations"] for one in r["Instances"]]
 
     @property
+    def provider(self) -> dict[str, Any]:
+        """The inputs of the provider with which the cluster was made."""
+        exported = Stack("demo", self.here.target, self.engine)._operations().export_stack()
+        resources = (exported.deployment or {})["resources"]
+        (found,) = [one for one in resources if one["type"] == "pulumi:providers:aws"]
+        return dict(found["inputs"])
+
+    @property
     def claims(self) -> list[Any]:
         found = client(self.here.target).describe_capacity_reservations()
         return list(found["CapacityReservations"])
@@ -168,6 +176,7 @@ def test_a_second_up_claims_nothing_and_a_node_more_claims_one_where_the_others_
     first = {one["InstanceId"] for one in fleet.running}
     fleet.up(2)
     assert len(fleet.claims) == 1
+    assert "maxRetries" not in fleet.provider  # the capacity is there, but AWS throttles
     fleet.here.capacity.unlink()  # every zone has room, but the cluster lies in one
     fleet.up(3)
     assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 1]
@@ -235,6 +244,7 @@ def test_spot_comes_whole_in_one_zone_and_leaves_nothing_in_others(fleet: Upped)
     room(fleet.here, 0, 1, 2)
     fleet.up(2, type="spot")
     assert fleet.zones == ["us-east-1a", "us-east-1b", "us-east-1c"]
+    assert fleet.provider["maxRetries"] == "5"  # 25 would try for 50 minutes in each zone on AWS
     assert [one["Placement"]["AvailabilityZone"] for one in fleet.running] == ["us-east-1c"] * 2
     assert {one["InstanceLifecycle"] for one in fleet.running} == {"spot"}
     assert fleet.claims == []
