@@ -81,12 +81,39 @@ def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...
         ec2.Eip(
             name,
             domain="vpc",
-            network_interface=node.primary_network_interface_id,
+            network_interface=_primary_interface(node, named),
             tags=named.tags(name),
             opts=named.options(),
         )
         for name, node in zip(named.resolved.node_names, nodes, strict=True)
     )
+
+
+def _primary_interface(node: ec2.Instance, named: Named) -> pulumi.Output[str]:
+    """Return the id of the interface that has the node's private address.
+
+    `primary_network_interface_id` may be another one: the provider takes the last interface with
+    device index 0, and each card of a node has one (resourceInstanceUpdate in
+    hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go, 2026-11-22).
+    """
+
+    def find(instance_id: str, private_ip: str) -> pulumi.Output[str]:
+        found = ec2.get_network_interface_output(
+            filters=[
+                ec2.GetNetworkInterfaceFilterArgs(name=name, values=[value])
+                for name, value in (
+                    ("attachment.instance-id", instance_id),
+                    ("addresses.private-ip-address", private_ip),
+                )
+            ],
+            opts=pulumi.InvokeOutputOptions(provider=named.provider),
+        )
+        primary: pulumi.Output[str] = found.apply(lambda interface: interface.id)
+        return primary
+
+    # Called with outputs, the function would lose the dependency on the node in a preview, and the
+    # Pulumi engine would find that the plan is violated.
+    return pulumi.Output.all(node.id, node.private_ip).apply(lambda known: find(*known))
 
 
 def _template(

@@ -14,6 +14,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from lab.provider.difference import Difference, differences
+from lab.provider.functions import NETWORK_INTERFACE, network_interface
 from lab.provider.resource import Resource, code_of, is_gone
 from lab.provider.retries import DEFAULT_ATTEMPTS, retry_handler
 from lab.provider.table import TYPES
@@ -43,6 +44,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._types: dict[str, Resource] = {}
+        self._ec2: Any = None
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
         """Return the version that the SDK requests."""
@@ -89,13 +91,20 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         retry = retry_handler(int(arguments.get("maxRetries") or DEFAULT_ATTEMPTS))
         for aws in clients.values():
             aws.meta.events.register_first("needs-retry", retry)
+        self._ec2 = clients["ec2"]
         self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def Invoke(self, request: Any, context: Any) -> Any:
-        """Fail for any function: gpuctl resolves all values before, so the program calls none."""
-        failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
-        return provider_pb2.InvokeResponse(failures=[failure])
+        """Answer the one function that the program calls."""
+        if request.tok != NETWORK_INTERFACE:
+            failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
+            return provider_pb2.InvokeResponse(failures=[failure])
+        try:
+            found = network_interface(self._ec2, from_struct(request.args))
+        except _FAILURES as error:
+            _fail(context, _text(error))
+        return provider_pb2.InvokeResponse(**{"return": to_struct(found)})
 
     def Check(self, request: Any, context: Any) -> Any:
         """Report unknown, missing and invalid inputs by name."""
