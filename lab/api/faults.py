@@ -105,6 +105,10 @@ FAULTS: Mapping[str, FaultKind] = {
         "Server.SpotInstanceTermination",
         "AWS takes these spot instances (i-…, or demo-node1) back in SECONDS, by default 120",
     ),
+    "vpc-endpoint": FaultKind(
+        "by guardduty", "by guardduty", "",
+        "GuardDuty puts an endpoint and a security group into the VPC of the next instance",
+    ),
     SLOW_NETWORK: FaultKind(
         "NODE… RATE", rf"{_INSTANCE}( {_INSTANCE})* {_RATE}", "",
         "these machines (demo-node1, or i-…) send and receive at most RATE, such as 10mbit",

@@ -11,6 +11,8 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Plan
 from infra.pulumi_engine.stack import Stack
+from provision.aws.guardduty import ENDPOINT, GROUP
+from provision.aws.resources import find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.claim import claim_capacity, may_succeed_elsewhere, try_zones
 from provision.preflight.reservations import await_start
@@ -145,7 +147,7 @@ class FleetLaunch:
         is_anothers = getattr(error, "code", "").endswith(".Duplicate")
         try:
             try:
-                self.stack.destroy(report)
+                self._destroy(report)
             except InfraError:
                 if is_anothers:
                     raise
@@ -172,8 +174,15 @@ class FleetLaunch:
             f" remove it with `gpuctl down {self.resolved.cluster.name}`"
         )
 
-    def _remove_all(self, report: Reporter) -> None:
+    def _destroy(self, report: Reporter) -> None:
+        """Remove what Pulumi knows; first what GuardDuty has put around it, which Pulumi awaits."""
+        name, cluster_id = self.resolved.cluster.name, self.resolved.id
+        if find_all(self.target, name, (ENDPOINT, GROUP), cluster_id):
+            sweep(self.target, name, cluster_id, report)
         self.stack.destroy(report)
+
+    def _remove_all(self, report: Reporter) -> None:
+        self._destroy(report)
         sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
 
 

@@ -194,7 +194,7 @@ def test_prices_in_the_shape_of_the_price_list(region: World) -> None:
     assert (dimension["unit"], dimension["pricePerUnit"]) == ("Hrs", {"USD": "21.9576420000"})
 
 
-WITHOUT_CODE = {SLOW_NETWORK, "claim-failed", "claim-pending"}
+WITHOUT_CODE = {SLOW_NETWORK, "claim-failed", "claim-pending", "vpc-endpoint"}
 """The faults that no error of the API shows."""
 
 
