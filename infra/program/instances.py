@@ -62,10 +62,21 @@ def nodes(
             launch_template=launch,
             tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine is removed first.
-            opts=named.options(network.nodes_ready, delete_first=True),
+            opts=named.options(
+                network.nodes_ready, delete_first=True, minutes=_minutes(named.resolved)
+            ),
         )
         for name in named.resolved.node_names
     )
+
+
+def _minutes(resolved: Resolved) -> int:
+    """Return how many minutes a node may take until it runs, and until it has ended.
+
+    The provider's own limits are 10 and 20 minutes (registry.terraform.io/providers/hashicorp/aws,
+    aws_instance, Timeouts, 2026-11-22). Large GPU instances and bare metal take longer.
+    """
+    return 60 if ".metal" in resolved.instance_type.name else 30
 
 
 def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...]:

@@ -105,6 +105,10 @@ FAULTS: Mapping[str, FaultKind] = {
         "Server.SpotInstanceTermination",
         "AWS takes these spot instances (i-…, or demo-node1) back in SECONDS, by default 120",
     ),
+    "console-late": FaultKind(
+        "SECONDS", _NUMBER, "",
+        "the console of an instance shows nothing within SECONDS of its launch",
+    ),
     "vpc-endpoint": FaultKind(
         "by guardduty", "by guardduty", "",
         "GuardDuty puts an endpoint and a security group into the VPC of the next instance",

@@ -15,7 +15,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 
 from lab.provider.difference import Difference, differences
 from lab.provider.functions import NETWORK_INTERFACE, network_interface
-from lab.provider.resource import Resource, code_of, is_gone
+from lab.provider.resource import WAIT_S, Resource, code_of, is_gone, limit_s
 from lab.provider.retries import DEFAULT_ATTEMPTS, retry_handler
 from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
@@ -143,6 +143,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             unknown = dict.fromkeys(kind.computed, UNKNOWN)
             return provider_pb2.CreateResponse(properties=to_struct({**unknown, **inputs}))
+        limit_s.set(request.timeout or WAIT_S)
         try:
             resource_id = kind.create(inputs)
         except _FAILURES as error:
@@ -193,6 +194,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request: Any, context: Any) -> Any:
         """Delete the resource; succeed if it is gone already."""
         kind = self._type(request.urn, context)
+        limit_s.set(request.timeout or WAIT_S)
         try:
             kind.delete(request.id, from_struct(request.properties))
         except _FAILURES as error:

@@ -2,7 +2,7 @@
 
 If an account monitors its instances at run time, GuardDuty creates them by itself when an instance
 starts, and leaves them there when it ends. AWS deletes neither the subnet nor the VPC around them.
-They have the tag GuardDutyManaged and none of gpuctl's; the VPC's tags say whose they are. Source:
+They have the tag GuardDutyManaged and none of gpuctl's; the VPC's tags name the cluster. Source:
 https://github.com/hashicorp/terraform-provider-aws/pull/46953 and issue 46747 (2026-11-22).
 """
 

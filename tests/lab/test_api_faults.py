@@ -194,7 +194,10 @@ def test_prices_in_the_shape_of_the_price_list(region: World) -> None:
     assert (dimension["unit"], dimension["pricePerUnit"]) == ("Hrs", {"USD": "21.9576420000"})
 
 
-WITHOUT_CODE = {SLOW_NETWORK, "claim-failed", "claim-pending", "vpc-endpoint"}
+WITHOUT_CODE = {
+    *("claim-failed", "claim-pending", "console-late", "vpc-endpoint"),
+    SLOW_NETWORK,
+}
 """The faults that no error of the API shows."""
 
 

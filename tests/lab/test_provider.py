@@ -19,6 +19,8 @@ from lab.api.backend import LabBackend
 from lab.api.faults import failure
 from lab.api.server import ApiServer
 from lab.provider import retries
+from lab.provider.compute import PlacementGroup
+from lab.provider.resource import wait
 from lab.provider.server import serve
 from lab.provider.values import UNKNOWN, from_struct, to_struct
 from tests.labs import KEY
@@ -276,3 +278,21 @@ def test_what_the_real_provider_repeats_is_repeated_as_often(
         create(provider, INSTANCE, {"ami": "ami-1", "instanceType": "p4d.24xlarge"})
     assert f"api error {code}: " in (caught.value.details() or "")
     assert len(asked) == tries
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(0.0, "(0 s)"), (2.0, "(2 s)")])
+def test_a_creation_may_take_as_long_as_the_program_says(
+    provider: Any, monkeypatch: pytest.MonkeyPatch, asked: float, shown: str
+) -> None:
+    """Without `custom_timeouts` the real provider's own limit applies: ten minutes."""
+    monkeypatch.setattr("lab.provider.server.WAIT_S", 0.2)
+    monkeypatch.setattr(PlacementGroup, "create", lambda *_: "it")
+    monkeypatch.setattr(PlacementGroup, "complete", lambda *_: wait(lambda: False, "it to run"))
+    request = provider_pb2.CreateRequest(
+        urn=urn(GROUP),
+        properties=to_struct({"name": "it", "strategy": "cluster"}),
+        timeout=asked,
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.Create(request)
+    assert f"timeout while waiting for it to run {shown}" in (caught.value.details() or "")

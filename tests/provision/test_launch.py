@@ -85,11 +85,15 @@ class Upped:
         return [one for r in answer["Reservations"] for one in r["Instances"]]
 
     @property
+    def state(self) -> list[Any]:
+        """What Pulumi has stored of the cluster's resources."""
+        exported = Stack("demo", self.here.target, self.engine)._operations().export_stack()
+        return list((exported.deployment or {})["resources"])
+
+    @property
     def provider(self) -> dict[str, Any]:
         """The inputs of the provider with which the cluster was made."""
-        exported = Stack("demo", self.here.target, self.engine)._operations().export_stack()
-        resources = (exported.deployment or {})["resources"]
-        (found,) = [one for one in resources if one["type"] == "pulumi:providers:aws"]
+        (found,) = [one for one in self.state if one["type"] == "pulumi:providers:aws"]
         return dict(found["inputs"])
 
     @property
@@ -177,6 +181,8 @@ def test_a_second_up_claims_nothing_and_a_node_more_claims_one_where_the_others_
     fleet.up(2)
     assert len(fleet.claims) == 1
     assert "maxRetries" not in fleet.provider  # the capacity is there, but AWS throttles
+    limits = [one["customTimeouts"] for one in fleet.state if one["urn"].endswith("::node0")]
+    assert limits == [{"create": 1800, "delete": 1800}]  # the provider's own are 10 and 20 minutes
     fleet.here.capacity.unlink()  # every zone has room, but the cluster lies in one
     fleet.up(3)
     assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 1]
