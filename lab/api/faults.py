@@ -19,7 +19,7 @@ from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
 from lab.api.errors import Refusal, ServerFault
-from lab.fault_table import SLOW_NETWORK, read
+from lab.fault_table import PROVIDER, SLOW_NETWORK, read
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
@@ -104,6 +104,10 @@ FAULTS: Mapping[str, FaultKind] = {
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
         "Server.SpotInstanceTermination",
         "AWS takes these spot instances (i-…, or demo-node1) back in SECONDS, by default 120",
+    ),
+    PROVIDER: FaultKind(
+        "violates plan", "violates plan", "",
+        "Pulumi's provider computes other inputs each time, so that no update is as planned",
     ),
     "console-late": FaultKind(
         "SECONDS", _NUMBER, "",

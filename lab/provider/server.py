@@ -3,7 +3,9 @@
 Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at v3.258.0.
 """
 
+import secrets
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NoReturn
 
 import boto3
@@ -13,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
+from lab.fault_table import PROVIDER, read
 from lab.provider.difference import Difference, differences
 from lab.provider.functions import NETWORK_INTERFACE, network_interface
 from lab.provider.resource import WAIT_S, Resource, code_of, is_gone, limit_s
@@ -22,6 +25,10 @@ from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
 
 VERSION = "7.51.1"
 """The version of the SDK that the program uses; the Pulumi engine requests the same."""
+
+DEFAULTS = "__defaults"
+"""The input in which pulumi-terraform-bridge lists the defaults that it applied (pkg/tfbridge,
+schema.go, 2026-11-22); it is no difference."""
 
 _WORKERS = 64
 """Concurrent calls: as many as the Pulumi engine's default parallelism needs in a lab."""
@@ -41,8 +48,9 @@ _KINDS = {
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """The `aws` provider for one endpoint; the region is that of the last configuration."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, faults: Path | None = None) -> None:
         self._endpoint = endpoint
+        self._faults = faults
         self._types: dict[str, Resource] = {}
         self._ec2: Any = None
 
@@ -114,8 +122,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         problems = {name: f"the lab's {kind.title} has no {name}" for name in set(inputs) - known}
         problems |= {name: "is required" for name in kind.required - set(inputs)}
         problems = problems or dict(kind.problems(inputs))
+        checked = from_struct(request.news)
+        if self._faults is not None and PROVIDER in read(self._faults):
+            # The real bridge lists the defaults that it applied, not always the same ones.
+            checked[DEFAULTS] = [secrets.token_hex(4)]
         return provider_pb2.CheckResponse(
-            inputs=request.news,
+            inputs=to_struct(checked),
             failures=[
                 provider_pb2.CheckFailure(property=name, reason=reason)
                 for name, reason in sorted(problems.items())
@@ -210,16 +222,22 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return self._types[token]
 
     def _differences(self, request: Any, context: Any) -> tuple[Difference, ...]:
+        state, old, new = (
+            {name: value for name, value in from_struct(given).items() if name != DEFAULTS}
+            for given in (request.olds, request.old_inputs, request.news)
+        )
         return differences(
-            from_struct(request.olds),
-            from_struct(request.old_inputs),
-            from_struct(request.news),
+            state,
+            old,
+            new,
             self._type(request.urn, context).replacing,
         )
 
 
-def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
+def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grpc.Server, int]:
     """Serve the provider on the port of loopback, 0 for any free one; return server and port.
+
+    `faults` is the lab's table of faults; without it the provider has none.
 
     The Pulumi engine connects to 127.0.0.1 without any authentication (sdk/go, provider_plugin.go
     and plugin.go at v3.258.0), so `lab.network.bridge` keeps other users from the port.
@@ -229,7 +247,7 @@ def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
         # Launch templates with 32 interfaces for hundreds of nodes are far smaller than this.
         options=[("grpc.max_receive_message_length", 64 << 20)],
     )
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint), server)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint, faults), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, port

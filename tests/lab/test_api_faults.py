@@ -12,7 +12,7 @@ from botocore.config import Config
 
 from config.errors import InputError
 from lab.api import faults
-from lab.fault_table import SLOW_NETWORK
+from lab.fault_table import PROVIDER, SLOW_NETWORK
 from tests.lab.world import World, refused, world
 from tests.labs import KEY
 
@@ -196,7 +196,7 @@ def test_prices_in_the_shape_of_the_price_list(region: World) -> None:
 
 WITHOUT_CODE = {
     *("claim-failed", "claim-pending", "console-late", "vpc-endpoint"),
-    SLOW_NETWORK,
+    *(PROVIDER, SLOW_NETWORK),
 }
 """The faults that no error of the API shows."""
 
