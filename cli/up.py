@@ -1,6 +1,6 @@
 """`gpuctl up FILE`: create or change the cluster until it is ready for a run."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ def up(
     file: FileArgument,
     yes: YesOption = False,
     refresh: RefreshOption = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace all nodes, also without a reason in FILE.")
+    ] = False,
 ) -> None:
     """Create or change a cluster, and wait until it is ready.
 
@@ -36,6 +39,8 @@ def up(
         fleet_plan = life.plan(cluster, target, view.report, refresh=refresh)
     if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
         show(fleet_plan, out)
+    if not replace:
+        fleet_plan.check_replacement()
     plan = fleet_plan.plan
     if not plan.only_adds:
         refuse_while_held(here, cluster.name, out)

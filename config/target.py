@@ -1,6 +1,6 @@
 """The place where the API is: the only value that differs between AWS and a rehearsal."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,8 @@ class Target:
 
     `environment` holds credentials and AWS settings (AWS_ACCESS_KEY_ID, AWS_PROFILE, …) that
     override the process environment for boto3 and the Pulumi engine; it is never printed.
+    `credentials` returns the variables of credentials that are valid now, for each start of the
+    Pulumi engine; None if `environment` has the credentials, or nobody has looked for them yet.
     `provider_address` is `host:port` of a Pulumi provider for `aws` that is already running, or
     None for the real plugin. `caller_address` is this client's IPv4 address as the nodes see it, or
     None to ask a public service. `vpcs_are_isolated` says that no network outside a VPC, such as a
@@ -25,6 +27,9 @@ class Target:
     state: Path
     endpoint: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Callable[[], Mapping[str, str]] | None = field(
+        default=None, repr=False, compare=False
+    )
     provider_address: str | None = None
     caller_address: str | None = None
     vpcs_are_isolated: bool = False

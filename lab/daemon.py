@@ -98,7 +98,7 @@ def _start_provider(lab: ExitStack, api: ApiServer, network: Network, key: Acces
         held.bind(("127.0.0.1", 0))
         port = int(held.getsockname()[1])
         network.guard(port)
-        provider = _provider(api.url, port, key)
+        provider = _provider(api.url, port, key, network.places.faults)
         lab.callback(_end, provider)
         assert provider.stdout is not None
         if provider.stdout.readline().strip() != str(port):
@@ -107,9 +107,10 @@ def _start_provider(lab: ExitStack, api: ApiServer, network: Network, key: Acces
     return port
 
 
-def _provider(endpoint: str, port: int, key: AccessKey) -> subprocess.Popen[str]:
+def _provider(endpoint: str, port: int, key: AccessKey, faults: Path) -> subprocess.Popen[str]:
+    words = ["--endpoint", endpoint, "--port", str(port), "--faults", str(faults)]
     return subprocess.Popen(
-        [sys.executable, "-m", "lab.provider", "--endpoint", endpoint, "--port", str(port)],
+        [sys.executable, "-m", "lab.provider", *words],
         stdin=subprocess.PIPE,  # it ends when this closes, should we be killed
         stdout=subprocess.PIPE,
         text=True,

@@ -6,6 +6,9 @@
 import json
 from pathlib import Path
 
+PROVIDER = "provider"
+"""The fault that the lab's Pulumi provider reads."""
+
 SLOW_NETWORK = "slow-network"
 """The fault that running machines read: the ids of the slow ones, and their rate."""
 

@@ -13,7 +13,13 @@ from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client
-from provision.aws.resources import Resource, existing_or_ended_since, find_all, find_instances
+from provision.aws.resources import (
+    KINDS,
+    Resource,
+    existing_or_ended_since,
+    find_all,
+    find_instances,
+)
 from provision.costs.cost import spent_usd
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, forget, read, records, unknown_cluster, write
@@ -68,6 +74,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         removed: list[str] = []
         collect = _collector(removed, report)
         killed = record is None or record.status in ("creating", "destroying")
+        killed = killed or any(KINDS[one.kind].service == "guardduty" for one in existing)
         _destroy(stack, lambda: sweep(target, name, cluster_id, collect), collect, killed)
         stack.remove()
         now = datetime.now(UTC)
@@ -117,9 +124,9 @@ def _choose_id(
 def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, killed: bool) -> None:
     """Remove the resources that Pulumi knows, and all others of the cluster.
 
-    The sweep comes first if a command was killed, or if Pulumi fails: resources that Pulumi does
-    not know block the removal of those that it knows, and it would retry for twenty minutes. After
-    the sweep Pulumi only updates its state.
+    The sweep comes first if a command was killed, if GuardDuty has put something into the VPC, or
+    if Pulumi fails: resources that Pulumi does not know block the removal of those that it knows,
+    and it would retry for twenty minutes. After the sweep Pulumi only updates its state.
     """
     if not killed:
         try:

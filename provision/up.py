@@ -21,7 +21,7 @@ from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
-from provision.preflight.replacements import replacement_reasons
+from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, folder, forget, new_record, read, write
 from provision.setup.bootstrap import bootstrap
@@ -31,13 +31,26 @@ from provision.setup.bootstrap import bootstrap
 class FleetPlan:
     """A preview of `up`, and what the whole cluster then costs per hour (None: not known).
 
-    `replaced` maps the name of each instance that is replaced to the reason.
+    `replaced` maps the name of each instance that is replaced to the reason. `is_unrequested` says
+    that all nodes are replaced although the file has not changed what they depend on.
     """
 
     resolved: Resolved
     plan: Plan
     hourly_usd: float | None
     replaced: Mapping[str, str] = field(default_factory=dict)
+    is_unrequested: bool = False
+
+    def check_replacement(self) -> None:
+        """Raise InputError if all nodes are replaced and nobody has asked for it."""
+        if not self.is_unrequested:
+            return
+        why = "; ".join(dict.fromkeys(reason for reason in self.replaced.values() if reason))
+        raise InputError(
+            f"all nodes of {self.resolved.cluster.name} would be replaced, but the cluster file has"
+            f" not changed what they depend on ({why or 'AWS shows no reason'})",
+            "somebody may have changed the launch template in AWS; --replace replaces the nodes",
+        )
 
 
 def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = False) -> FleetPlan:
@@ -65,7 +78,9 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
         changes, before = preview(resolved), read(cluster.name, target)
         was = before.resolved.cluster if before else None
         why = replacement_reasons(changes, was, cluster, refresh=refresh)
-        return FleetPlan(resolved, changes, hourly_usd(resolved), why)
+        unasked = before is not None and before.status == "ready" and not refresh
+        unasked = unasked and was is not None and is_unrequested(changes, was, cluster)
+        return FleetPlan(resolved, changes, hourly_usd(resolved), why, unasked)
 
 
 def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:

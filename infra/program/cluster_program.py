@@ -13,6 +13,15 @@ OUTPUT = "fleet"
 """The stack's one output: `infra.fleet.Fleet` as a mapping."""
 
 
+SPOT_ATTEMPTS = 5
+"""The tries of a request for a cluster of spot instances; the provider's own default is 25.
+
+The provider also retries InsufficientInstanceCapacity, which takes about 50 minutes with 25 tries
+(terraform-provider-aws, internal/service/ec2/service_package.go, and its issue 43193, 2026-11-22).
+With 5 it takes at most 15 seconds, and the next zone follows. Other clusters keep 25: their
+capacity is reserved before the launch, and so many machines at once are throttled."""
+
+
 def load_classes() -> None:
     """Import the AWS classes, which takes half a second, before a program needs them."""
     with warnings.catch_warnings():
@@ -53,6 +62,7 @@ def _named(resolved: Resolved) -> "Named":
         region=resolved.region,
         # With another account's credentials Pulumi must neither change this cluster nor copy it.
         allowed_account_ids=[resolved.account],
+        max_retries=SPOT_ATTEMPTS if resolved.cluster.capacity.type == "spot" else None,
     )
     return Named(resolved, provider)
 

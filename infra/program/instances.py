@@ -62,10 +62,21 @@ def nodes(
             launch_template=launch,
             tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine is removed first.
-            opts=named.options(network.nodes_ready, delete_first=True),
+            opts=named.options(
+                network.nodes_ready, delete_first=True, minutes=_minutes(named.resolved)
+            ),
         )
         for name in named.resolved.node_names
     )
+
+
+def _minutes(resolved: Resolved) -> int:
+    """Return how many minutes a node may take until it runs, and until it has ended.
+
+    The provider's own limits are 10 and 20 minutes (registry.terraform.io/providers/hashicorp/aws,
+    aws_instance, Timeouts, 2026-11-22). Large GPU instances and bare metal take longer.
+    """
+    return 60 if ".metal" in resolved.instance_type.name else 30
 
 
 def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...]:
@@ -81,12 +92,39 @@ def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...
         ec2.Eip(
             name,
             domain="vpc",
-            network_interface=node.primary_network_interface_id,
+            network_interface=_primary_interface(node, named),
             tags=named.tags(name),
             opts=named.options(),
         )
         for name, node in zip(named.resolved.node_names, nodes, strict=True)
     )
+
+
+def _primary_interface(node: ec2.Instance, named: Named) -> pulumi.Output[str]:
+    """Return the id of the interface that has the node's private address.
+
+    `primary_network_interface_id` may be another one: the provider takes the last interface with
+    device index 0, and each card of a node has one (resourceInstanceUpdate in
+    hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go, 2026-11-22).
+    """
+
+    def find(instance_id: str, private_ip: str) -> pulumi.Output[str]:
+        found = ec2.get_network_interface_output(
+            filters=[
+                ec2.GetNetworkInterfaceFilterArgs(name=name, values=[value])
+                for name, value in (
+                    ("attachment.instance-id", instance_id),
+                    ("addresses.private-ip-address", private_ip),
+                )
+            ],
+            opts=pulumi.InvokeOutputOptions(provider=named.provider),
+        )
+        primary: pulumi.Output[str] = found.apply(lambda interface: interface.id)
+        return primary
+
+    # Called with outputs, the function would lose the dependency on the node in a preview, and the
+    # Pulumi engine would find that the plan is violated.
+    return pulumi.Output.all(node.id, node.private_ip).apply(lambda known: find(*known))
 
 
 def _template(

@@ -34,16 +34,22 @@ class Named:
         *,
         delete_first: bool = False,
         replace_on: Sequence[str] = (),
+        minutes: int | None = None,
     ) -> pulumi.ResourceOptions:
         """Return the options of a resource that is created after the resources `after`.
 
         With `delete_first` a replacement deletes the old resource before it creates the new one. A
         change of a property in `replace_on` replaces the resource, although AWS could change the
-        property in place as long as nothing uses it.
+        property in place as long as nothing uses it. `minutes` is the longest time for its creation
+        and for its removal; None for the provider's own.
         """
+        limits = None
+        if minutes is not None:
+            limits = pulumi.CustomTimeouts(create=f"{minutes}m", delete=f"{minutes}m")
         return pulumi.ResourceOptions(
             provider=self.provider,
             depends_on=list(after),
             delete_before_replace=delete_first or None,
             replace_on_changes=list(replace_on),
+            custom_timeouts=limits,
         )

@@ -45,6 +45,10 @@ class DamagedState(InfraError):
     """The Pulumi engine cannot read its state: a full disk has cut the file off."""
 
 
+class PlanViolated(InfraError):
+    """The Pulumi engine stopped because the update differs from the plan."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """The Pulumi engine's error about one resource; `urn` is empty if it concerns none."""
@@ -105,7 +109,7 @@ def error(stack: str, failure: Failure) -> InfraError:
     elif "resource plugin" in failure.text:
         hint = "allow HTTPS to get.pulumi.com for one download, or install the plugin by hand"
     elif "by the plan" in failure.text or "violates plan" in failure.text:
-        return InfraError(
+        return PlanViolated(
             f"{stack} has changed since the plan was made: {failure.text}",
             "run the command again to get a new plan",
         )

@@ -19,8 +19,9 @@ from infra.fleet import Fleet
 from infra.program.cluster_program import OUTPUT, first_step, load_classes, program
 from infra.pulumi_engine.changes import Plan, is_cloud, plan_of
 from infra.pulumi_engine.engine_events import Watch
-from infra.pulumi_engine.failures import DamagedState, Failure, complaint, error
+from infra.pulumi_engine.failures import DamagedState, Failure, PlanViolated, complaint, error
 from infra.pulumi_engine.inline_program import inline_program
+from infra.pulumi_engine.plan_file import is_within, planned_operations
 from infra.pulumi_engine.stack_lock import holders
 from infra.pulumi_engine.workspace import (
     Operations,
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 _PARALLEL = 64
 """The number of resources that the Pulumi engine works on at once. Most of them wait for their
 instance, and EC2 limits the rate of requests."""
+
+_PARALLEL_SPOT = 16
+"""As many requests as EC2's limit lets through within `SPOT_ATTEMPTS` tries: RunInstances has 5 at
+once and 2 more each second
+(https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html, 2026-11-22)."""
 
 _T = TypeVar("_T")
 
@@ -127,26 +133,44 @@ class Stack:
     def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
         """Create or change the cluster as in `resolved`; report each resource under `resources`.
 
-        Raises Interrupted after Ctrl-C, when the Pulumi engine has finished its current steps.
+        Raises Interrupted after Ctrl-C, when the Pulumi engine has finished its current steps, and
+        PlanViolated if something changed after the preview.
         """
-        watch = Watch("resources", report)
         kept = self._plan_file(resolved)
-        plan = str(kept) if kept.exists() else None
+        if not kept.exists():
+            return self._update(resolved, report)
+        approved = planned_operations(kept)
+        try:
+            return self._update(resolved, report, plan=str(kept))
+        except PlanViolated:
+            # The Pulumi engine also compares values that the provider computes anew each time
+            # (https://github.com/pulumi/pulumi/issues/13765 and 11587, 2026-11-22). The person
+            # has approved operations, so these are what must be the same.
+            self.preview(resolved)
+            if not is_within(planned_operations(kept), approved):
+                raise
+            detail = "a new plan has the same operations"
+            report(Progress("resources", self.name, "running", detail))
+            return self._update(resolved, report)
+        finally:
+            kept.unlink(missing_ok=True)  # a plan is carried out once
+
+    def _update(self, resolved: Resolved, report: Reporter, plan: str | None = None) -> Fleet:
+        """Carry out `plan`, or what is to do now; return the fleet."""
+        watch = Watch("resources", report)
+        is_spot = resolved.cluster.capacity.type == "spot"
         with self._errors(watch), inline_program(program(resolved)) as build:
             operations = self._operations()
-            try:
-                self._in_stack(
-                    lambda: operations.up(
-                        program=build,
-                        refresh=True,
-                        plan=plan,
-                        show_secrets=False,  # gpuctl has none in Pulumi; showing takes 0.2 s
-                        parallel=_PARALLEL,
-                        on_event=watch,
-                    )
+            self._in_stack(
+                lambda: operations.up(
+                    program=build,
+                    refresh=True,
+                    plan=plan,
+                    show_secrets=False,  # gpuctl has none in Pulumi; showing takes 0.2 s
+                    parallel=_PARALLEL_SPOT if is_spot else _PARALLEL,
+                    on_event=watch,
                 )
-            finally:
-                kept.unlink(missing_ok=True)  # a plan is carried out once
+            )
         return Fleet.model_validate(watch.outputs[OUTPUT])
 
     def destroy(self, report: Reporter = silent) -> None:

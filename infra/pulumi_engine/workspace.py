@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -143,7 +143,7 @@ def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
         pulumi_home=str(_home(name, target)),
         env_vars=_environment(target),
         project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
-        pulumi_command=EngineCommand(engine),
+        pulumi_command=EngineCommand(engine, target.credentials),
     )
 
 
@@ -249,7 +249,10 @@ class EngineCommand(automation.PulumiCommand):
     second ends it at once. Both raise KeyboardInterrupt when the Pulumi engine has ended.
     """
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(
+        self, engine: "Engine", credentials: Callable[[], Mapping[str, str]] | None = None
+    ) -> None:
+        self._credentials = credentials
         self.command = str(engine.path)
         self.version = VersionInfo.parse(engine.version.removeprefix("v"))
         self._process: subprocess.Popen[str] | None = None
@@ -269,7 +272,14 @@ class EngineCommand(automation.PulumiCommand):
         on_output: automation.OnOutput | None = None,
         on_error: automation.OnOutput | None = None,
     ) -> automation.CommandResult:
-        """Run the Pulumi engine and return its output; raise CommandError if it fails."""
+        """Run the Pulumi engine and return its output; raise CommandError if it fails.
+
+        It gets credentials that are valid now, and none that an earlier start got.
+        """
+        if self._credentials is not None:
+            # With keys and a profile the engine's provider would have to choose.
+            kept = {name: v for name, v in additional_env.items() if name != "AWS_PROFILE"}
+            additional_env = {**kept, **self._credentials()}
         path = f"{Path(self.command).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(
             [self.command, "--non-interactive", *args],

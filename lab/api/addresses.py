@@ -7,7 +7,7 @@ from typing import Any
 
 from moto.ec2.utils import generic_filter
 
-from lab.api.errors import Refusal
+from lab.api.errors import Refusal, bad_value
 from lab.api.region import Lab
 
 
@@ -55,6 +55,9 @@ class Addresses:
                 " specify an interface ID for the operation instead.",
             )
         eni = eni or instance.nics[0]
+        if not eni.private_ip_addresses:
+            # AWS publishes no text: an Elastic IP needs a private address to be mapped to.
+            raise bad_value(f"Network interface '{eni.id}' (efa-only) has no private IP address.")
         found = self._address(address, allocation_id)
         if found.association_id and found.eni is not eni:
             if not reassociate:

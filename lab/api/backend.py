@@ -12,7 +12,7 @@ from moto.ec2.models.subnets import Subnet as MotoSubnet
 
 from config.errors import LabError
 from lab.amis import FAMILIES
-from lab.api import ami_parameters, launch
+from lab.api import ami_parameters, guardduty, launch
 from lab.api.addresses import Addresses
 from lab.api.capacity_reservations import CapacityReservations
 from lab.api.errors import Refusal, bad_combination, in_use
@@ -226,6 +226,8 @@ class LabBackend(
                 self.attach_volume(made.id, instance.id, device, delete_on_termination)
         if token:
             self._launches[token] = (request, reservation)
+        if self.lab.faults.arguments("vpc-endpoint") is not None:
+            guardduty.put_endpoint(self, order.subnet)
         for instance in tuple(reservation.instances):
             self.lab.machines.launch(instance.machine(), self)
         return reservation

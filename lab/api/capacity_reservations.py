@@ -18,7 +18,10 @@ from lab.api.quotas import check_vcpus
 
 BLOCK = "capacity-block"
 ENDED = frozenset({"terminated", "stopped"})
-_CLOSED = frozenset({"cancelled", "expired"})
+_USABLE = frozenset({"active", "scheduled"})
+
+FAILING_S = 1
+"""Seconds that a reservation is pending before it fails, with the fault claim-failed."""
 
 WIND_DOWN = timedelta(minutes=30)
 """The time before a block's end at which AWS terminates its instances and starts no more."""
@@ -40,6 +43,8 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         self.created = datetime.now(UTC)
         self.start: datetime = wanted.get("StartDate") or self.created
         self.end: datetime | None = wanted.get("EndDate")
+        self.ready = self.created
+        self.fails = False
         self._cancelled = False
         self.fault: FaultyReservation | None = None
 
@@ -51,7 +56,16 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
             return "cancelled"
         if self.end is not None and now >= self.end:
             return "expired"
+        if now < self.ready:
+            return "pending"
+        if self.fails:
+            return "failed"
         return "active" if now >= self.start else "scheduled"
+
+    @property
+    def holds_room(self) -> bool:
+        """Return whether its room is taken from the zone, also while it is pending."""
+        return self.state in ("active", "pending")
 
     @property
     def reservation_type(self) -> str:
@@ -60,8 +74,8 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
 
     @property
     def available(self) -> int:
-        """The number of instances that still fit; 0 if it is cancelled or expired."""
-        if self.state in _CLOSED:
+        """The number of instances that still fit; 0 unless it is active or scheduled."""
+        if self.state not in _USABLE:
             return 0
         inside: int = sum(
             instance.capacity_reservation_id == self.id and instance.state not in ENDED
@@ -127,8 +141,22 @@ class CapacityReservations:
         check_room(self, zone, str(wanted["InstanceType"]), count)
         made = CapacityReservation(self, wanted)
         made.token = token
+        self._delay(made)
         self._keep(made, tags)
         return made
+
+    def _delay(self, made: CapacityReservation) -> None:
+        """Let the reservation be pending, and then fail, as the faults say.
+
+        "After you create a Capacity Reservation, it can take up to 5 minutes for the state […] to
+        reflect that it is active"; a request can also fail afterwards
+        (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-view.html,
+        CapacityReservation's State in EC2's API reference, 2026-11-22).
+        """
+        faults = self.lab.faults  # type: ignore[attr-defined]
+        made.fails = made.availability_zone in (faults.arguments("claim-failed") or ())
+        seconds = FAILING_S if made.fails else faults.number("claim-pending") or 0
+        made.ready = made.created + timedelta(seconds=seconds)
 
     def purchase_capacity_block(
         self, wanted: Mapping[str, Any], tags: dict[str, str]
@@ -163,10 +191,17 @@ class CapacityReservations:
         return self.capacity_reservations[reservation_id]
 
     def cancel_capacity_reservation(self, reservation_id: str) -> None:
-        """Cancel the reservation; UnsupportedOperation for a capacity block."""
+        """Cancel the reservation; UnsupportedOperation for a capacity block.
+
+        AWS's list of states in which it can be cancelled has neither pending nor failed
+        (CancelCapacityReservation's reference, 2026-11-22). IncorrectState is the lab's choice of
+        a code.
+        """
         found = self.capacity_reservation(reservation_id)
         if found.kind == BLOCK:
             raise Refusal("UnsupportedOperation", "A Capacity Block cannot be cancelled.")
+        if found.state in ("pending", "failed"):
+            raise Refusal("IncorrectState", f"{reservation_id} is {found.state}.")
         found.cancel()
 
 
@@ -207,7 +242,7 @@ def room(backend: Any, zone: str, instance_type: str) -> int | None:
         return None
     known = backend.capacity_reservations.values()
     here = [r for r in known if (r.availability_zone, r.instance_type) == (zone, instance_type)]
-    held = {r.id: r.total for r in here if r.state == "active" and r.kind != BLOCK}
+    held = {r.id: r.total for r in here if r.holds_room and r.kind != BLOCK}
     blocks = {r.id for r in here if r.kind == BLOCK}
     outside = sum(
         instance.instance_type == instance_type

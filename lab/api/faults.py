@@ -19,7 +19,7 @@ from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
 from lab.api.errors import Refusal, ServerFault
-from lab.fault_table import CLOUD_INIT, FABRIC_MANAGER, ROOT_LOGIN, SLOW_NETWORK, read
+from lab.fault_table import CLOUD_INIT, FABRIC_MANAGER, PROVIDER, ROOT_LOGIN, SLOW_NETWORK, read
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
@@ -33,7 +33,7 @@ class FaultKind:
     """A kind of fault: the arguments that it takes, and the error code that AWS would send.
 
     `usage` shows the arguments to people; `form` is a regular expression for all arguments,
-    joined with single spaces. `code` is empty for a fault of machines, which the API never shows.
+    joined with single spaces. `code` is empty for a fault that no error shows.
     """
 
     usage: str
@@ -88,10 +88,34 @@ FAULTS: Mapping[str, FaultKind] = {
         "ReservationCapacityExceeded",
         "you have a capacity block for N of TYPE in ZONE, but KIND: not-started, last-half-hour",
     ),
+    "claim-pending": FaultKind(
+        "SECONDS", _NUMBER, "",
+        "a new capacity reservation is pending for SECONDS, and active after that",
+    ),
+    "claim-failed": FaultKind(
+        "ZONE…", rf"{ZONE[1:-1]}( {ZONE[1:-1]})*", "",
+        "a new capacity reservation in these zones is pending for a second, and failed after that",
+    ),
+    "expired-token": FaultKind(
+        "SECONDS", _NUMBER, "ExpiredToken",
+        "credentials that were issued before SECONDS from now have expired then",
+    ),
     "spot-interruption": FaultKind(
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
         "Server.SpotInstanceTermination",
         "AWS takes these spot instances (i-…, or demo-node1) back in SECONDS, by default 120",
+    ),
+    PROVIDER: FaultKind(
+        "violates plan", "violates plan", "",
+        "Pulumi's provider computes other inputs each time, so that no update is as planned",
+    ),
+    "console-late": FaultKind(
+        "SECONDS", _NUMBER, "",
+        "the console of an instance shows nothing within SECONDS of its launch",
+    ),
+    "vpc-endpoint": FaultKind(
+        "by guardduty", "by guardduty", "",
+        "GuardDuty puts an endpoint and a security group into the VPC of the next instance",
     ),
     SLOW_NETWORK: FaultKind(
         "NODE… RATE", rf"{_INSTANCE}( {_INSTANCE})* {_RATE}", "",
@@ -165,6 +189,8 @@ def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     if name in ("reservation", "block"):
         return (f"cr-{secrets.token_hex(9)[:17]}", now)
+    if name == "expired-token":
+        return (now,)
     if name == "spot-interruption":
         return (now,) if arguments[-1].isdigit() else (str(NOTICE_S), now)
     return ()
@@ -204,6 +230,14 @@ class Faults:
                 found.append(FaultyReservation(made, kind, instance_type, int(count), zone, when))
         return tuple(found)
 
+    def credentials_end(self) -> datetime | None:
+        """Return when the credentials of clients expire; None if no fault says so."""
+        given = self.arguments("expired-token")
+        if given is None:
+            return None
+        seconds, since = given
+        return datetime.fromisoformat(since) + timedelta(seconds=int(seconds))
+
     def notice(self) -> Notice | None:
         """Return the interruption notice that is set; None if there is none."""
         given = self.arguments("spot-interruption")
@@ -236,7 +270,7 @@ class Faults:
             self._calls["api-error"] += 1
             if self._calls["api-error"] == int(failing[0]):
                 code, *_ = (*failing[1:], FAULTS["api-error"].code)
-                raise _failure(code)
+                raise failure(code)
 
     def room(self, zone: str, instance_type: str) -> int | None:
         """Return the zone's room for the type as a fault limits it; None if no fault does."""
@@ -252,7 +286,7 @@ class Faults:
         return kind == instance_type and zone in zones
 
 
-def _failure(code: str) -> Refusal:
+def failure(code: str) -> Refusal:
     """Return AWS's error of this code, with the HTTP status that makes clients retry or not."""
     known = aws_code(code)
     kind = ServerFault if known and known.repeat == "same" else Refusal

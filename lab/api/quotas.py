@@ -130,7 +130,7 @@ def check_vcpus(backend: Any, instance_type: str, count: int, spot: bool = False
 
 def _used_vcpus(backend: Any, quota: LabQuota) -> int:
     """Return the vCPUs of running instances and of reservations; capacity blocks do not count."""
-    held = [r for r in backend.capacity_reservations.values() if r.state == "active"]
+    held = [r for r in backend.capacity_reservations.values() if r.holds_room]
     used: int = sum(
         r.total * _vcpus_of(r.instance_type)
         for r in held

@@ -7,6 +7,7 @@ from typing import Any
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.types import Base64EncodedString
 from moto.core.utils import utcnow
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.responses import EC2Response
 
 from config.errors import LabError
@@ -104,9 +105,24 @@ class LabResponse(
         raise unsupported("The lab does not reboot instances; run `reboot` on the instance.")
 
     def get_console_output(self) -> ActionResult:
-        """Answer GetConsoleOutput with the output so far, with or without Latest."""
+        """Answer GetConsoleOutput with the output so far; Latest is for Nitro alone.
+
+        "This option is supported on instance types that use the Nitro hypervisor"
+        (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html,
+        2026-11-22); metal types have no hypervisor. The text is AWS's as we remember it.
+        """
         instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
+        nitro = INSTANCE_TYPES[instance.instance_type].get("Hypervisor") == "nitro"
+        if self._get_bool_param("Latest") and not nitro:
+            raise Refusal(
+                "UnsupportedOperation",
+                "This instance type does not support retrieving the latest console logs.",
+            )
+        late = self.ec2_backend.lab.faults.number("console-late") or 0
+        since = utcnow() - instance.launch_time
         text = self.ec2_backend.lab.machines.console(instance.id)
+        if since.total_seconds() < late:
+            text = ""
         output = base64.b64encode(text.encode()[-CONSOLE_LIMIT:]).decode()
         return ActionResult(
             {

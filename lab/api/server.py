@@ -73,7 +73,8 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        if refused := signature.refusal(environ, self._key):
+        refused = signature.refusal(environ, self._key)
+        if refused := refused or signature.expiry(environ, self._faults.credentials_end()):
             headers = [
                 ("Content-Type", refused.content_type),
                 ("Content-Length", str(len(refused.body))),

@@ -63,6 +63,13 @@ _EXPIRED = _Reason(
     "Signature expired: the request's date is more than five minutes from now.",
     "Request has expired.",
 )
+_ENDED = _Reason(
+    "RequestExpired",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "The security token included in the request is expired",
+    "Request has expired.",
+)
 _MISMATCH = _Reason(
     "AuthFailure",
     "SignatureDoesNotMatch",
@@ -90,6 +97,19 @@ def refusal(environ: dict[str, Any], key: AccessKey) -> Refused | None:
     """
     reason = _reason(environ, key)
     return None if reason is None else _answer(environ, reason)
+
+
+def expiry(environ: dict[str, Any], end: datetime | None) -> Refused | None:
+    """Return AWS's response to a request whose credentials ended at `end`; None if they last.
+
+    Temporary credentials of a lab carry the time of their issue as a session token (seconds since
+    1970). Those that were issued after `end` are valid, like those of a user who signed in again.
+    """
+    if end is None or datetime.now(UTC) < end:
+        return None
+    token = environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")
+    issued = float(token) if re.fullmatch(r"\d+(\.\d+)?", token) else 0.0
+    return None if issued >= end.timestamp() else _answer(environ, _ENDED)
 
 
 def _reason(environ: dict[str, Any], key: AccessKey) -> _Reason | None:
@@ -164,7 +184,7 @@ def _answer(environ: dict[str, Any], reason: _Reason) -> Refused:
         return Refused("403 Forbidden", "application/x-amz-json-1.1", body.encode(), reason.json)
     error = f"<Error>{_xml(reason.ec2, reason.ec2_text)}</Error>"
     body = f"<Response><Errors>{error}</Errors><RequestID>lab</RequestID></Response>"
-    status = "400 Bad Request" if reason is _EXPIRED else "401 Unauthorized"
+    status = "401 Unauthorized" if reason.ec2 == "AuthFailure" else "400 Bad Request"
     return Refused(status, "text/xml", body.encode(), reason.ec2)
 
 

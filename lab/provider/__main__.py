@@ -12,6 +12,7 @@ import signal
 import stat
 import sys
 import threading
+from pathlib import Path
 
 from lab.provider.server import serve
 
@@ -21,6 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lab.provider")
     parser.add_argument("--endpoint", required=True, help="where the lab's API is")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
+    parser.add_argument("--faults", type=Path, help="the lab's table of faults")
     given = parser.parse_args()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -28,7 +30,7 @@ def main() -> None:
     parent = os.getppid()
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=_until_closed, args=(stop,), daemon=True).start()
-    server, port = serve(given.endpoint, given.port)
+    server, port = serve(given.endpoint, given.port, given.faults)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     while not stop.wait(1.0):

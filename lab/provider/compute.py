@@ -274,8 +274,12 @@ def _upper(options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _primary(instance: Any) -> Mapping[str, Any]:
+    """Return the last interface with device index 0, of whatever card, as the real provider does.
+
+    Source: hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go (2026-11-22).
+    """
+    found: Mapping[str, Any] = {}
     for interface in instance.get("NetworkInterfaces", []):
-        attachment = interface["Attachment"]
-        if attachment["DeviceIndex"] == 0 and attachment.get("NetworkCardIndex", 0) == 0:
-            return dict(interface)
-    return {}
+        if interface["Attachment"]["DeviceIndex"] == 0:
+            found = dict(interface)
+    return found

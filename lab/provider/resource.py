@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 WAIT_S = 600.0
-"""The time limit for a creation or deletion: the real provider's for instances."""
+"""The time limit for a creation or deletion: the real provider's for the creation of instances."""
+
+limit_s: ContextVar[float] = ContextVar("limit_s", default=WAIT_S)
+"""The time limit of the current call: WAIT_S, or what the program set (`custom_timeouts`)."""
 
 _POLL_S = 0.2  # the API is on this machine: an answer takes about 5 ms
 
@@ -118,9 +122,10 @@ def first(describe: Callable[[], Sequence[Any]]) -> Any | None:
 
 
 def wait(done: Callable[[], bool], what: str) -> None:
-    """Wait until `done` returns True; TimeoutError with `what` after WAIT_S seconds."""
-    end = time.monotonic() + WAIT_S
+    """Wait until `done` returns True; TimeoutError with `what` after `limit_s` seconds."""
+    limit = limit_s.get()
+    end = time.monotonic() + limit
     while not done():
         if time.monotonic() > end:
-            raise TimeoutError(f"timeout while waiting for {what} ({WAIT_S:.0f} s)")
+            raise TimeoutError(f"timeout while waiting for {what} ({limit:.0f} s)")
         time.sleep(_POLL_S)

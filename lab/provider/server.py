@@ -3,7 +3,9 @@
 Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at v3.258.0.
 """
 
+import secrets
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NoReturn
 
 import boto3
@@ -13,20 +15,23 @@ from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
+from lab.fault_table import PROVIDER, read
 from lab.provider.difference import Difference, differences
-from lab.provider.resource import Resource, code_of, is_gone
+from lab.provider.functions import NETWORK_INTERFACE, network_interface
+from lab.provider.resource import WAIT_S, Resource, code_of, is_gone, limit_s
+from lab.provider.retries import DEFAULT_ATTEMPTS, retry_handler
 from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
 
 VERSION = "7.51.1"
 """The version of the SDK that the program uses; the Pulumi engine requests the same."""
 
+DEFAULTS = "__defaults"
+"""The input in which pulumi-terraform-bridge lists the defaults that it applied (pkg/tfbridge,
+schema.go, 2026-11-22); it is no difference."""
+
 _WORKERS = 64
 """Concurrent calls: as many as the Pulumi engine's default parallelism needs in a lab."""
-
-_ATTEMPTS = 25
-"""Attempts for a call that AWS throttles or fails to answer: the real provider's default of
-`max_retries` (registry.terraform.io/providers/hashicorp/aws, from memory)."""
 
 _FAILURES = (ClientError, BotoCoreError, RuntimeError, TimeoutError)
 
@@ -40,19 +45,14 @@ _KINDS = {
 }
 
 
-def _raise_no_capacity(response: tuple[Any, Any] | None, **_: Any) -> None:
-    """Raise InsufficientInstanceCapacity at once: botocore would retry its HTTP 500."""
-    parsed: Any = response[1] if response else {}
-    if parsed.get("Error", {}).get("Code") == "InsufficientInstanceCapacity":
-        raise ClientError(parsed, "RunInstances")
-
-
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """The `aws` provider for one endpoint; the region is that of the last configuration."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, faults: Path | None = None) -> None:
         self._endpoint = endpoint
+        self._faults = faults
         self._types: dict[str, Resource] = {}
+        self._ec2: Any = None
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
         """Return the version that the SDK requests."""
@@ -81,10 +81,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Configure(self, request: Any, context: Any) -> Any:
         """Create the region's clients and types; accept secrets and resources as plain values."""
-        region = from_struct(request.args).get("region")
+        arguments = from_struct(request.args)
+        region = arguments.get("region")
         config = Config(
             max_pool_connections=_WORKERS,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": 1},  # retry_handler retries
         )
         clients: dict[str, Any] = {
             service: boto3.client(
@@ -95,16 +96,23 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             )
             for service in {kind.service for kind in TYPES.values()}
         }
-        clients["ec2"].meta.events.register_first(
-            "needs-retry.ec2.RunInstances", _raise_no_capacity
-        )
+        retry = retry_handler(int(arguments.get("maxRetries") or DEFAULT_ATTEMPTS))
+        for aws in clients.values():
+            aws.meta.events.register_first("needs-retry", retry)
+        self._ec2 = clients["ec2"]
         self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def Invoke(self, request: Any, context: Any) -> Any:
-        """Fail for any function: gpuctl resolves all values before, so the program calls none."""
-        failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
-        return provider_pb2.InvokeResponse(failures=[failure])
+        """Answer the one function that the program calls."""
+        if request.tok != NETWORK_INTERFACE:
+            failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
+            return provider_pb2.InvokeResponse(failures=[failure])
+        try:
+            found = network_interface(self._ec2, from_struct(request.args))
+        except _FAILURES as error:
+            _fail(context, _text(error))
+        return provider_pb2.InvokeResponse(**{"return": to_struct(found)})
 
     def Check(self, request: Any, context: Any) -> Any:
         """Report unknown, missing and invalid inputs by name."""
@@ -114,8 +122,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         problems = {name: f"the lab's {kind.title} has no {name}" for name in set(inputs) - known}
         problems |= {name: "is required" for name in kind.required - set(inputs)}
         problems = problems or dict(kind.problems(inputs))
+        checked = from_struct(request.news)
+        if self._faults is not None and PROVIDER in read(self._faults):
+            # The real bridge lists the defaults that it applied, not always the same ones.
+            checked[DEFAULTS] = [secrets.token_hex(4)]
         return provider_pb2.CheckResponse(
-            inputs=request.news,
+            inputs=to_struct(checked),
             failures=[
                 provider_pb2.CheckFailure(property=name, reason=reason)
                 for name, reason in sorted(problems.items())
@@ -143,6 +155,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             unknown = dict.fromkeys(kind.computed, UNKNOWN)
             return provider_pb2.CreateResponse(properties=to_struct({**unknown, **inputs}))
+        limit_s.set(request.timeout or WAIT_S)
         try:
             resource_id = kind.create(inputs)
         except _FAILURES as error:
@@ -193,6 +206,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request: Any, context: Any) -> Any:
         """Delete the resource; succeed if it is gone already."""
         kind = self._type(request.urn, context)
+        limit_s.set(request.timeout or WAIT_S)
         try:
             kind.delete(request.id, from_struct(request.properties))
         except _FAILURES as error:
@@ -208,16 +222,22 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return self._types[token]
 
     def _differences(self, request: Any, context: Any) -> tuple[Difference, ...]:
+        state, old, new = (
+            {name: value for name, value in from_struct(given).items() if name != DEFAULTS}
+            for given in (request.olds, request.old_inputs, request.news)
+        )
         return differences(
-            from_struct(request.olds),
-            from_struct(request.old_inputs),
-            from_struct(request.news),
+            state,
+            old,
+            new,
             self._type(request.urn, context).replacing,
         )
 
 
-def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
+def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grpc.Server, int]:
     """Serve the provider on the port of loopback, 0 for any free one; return server and port.
+
+    `faults` is the lab's table of faults; without it the provider has none.
 
     The Pulumi engine connects to 127.0.0.1 without any authentication (sdk/go, provider_plugin.go
     and plugin.go at v3.258.0), so `lab.network.bridge` keeps other users from the port.
@@ -227,7 +247,7 @@ def serve(endpoint: str, port: int = 0) -> tuple[grpc.Server, int]:
         # Launch templates with 32 interfaces for hundreds of nodes are far smaller than this.
         options=[("grpc.max_receive_message_length", 64 << 20)],
     )
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint), server)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint, faults), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, port

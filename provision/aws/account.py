@@ -1,9 +1,13 @@
 """The AWS account, the credentials and the region of a command."""
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import boto3
 from botocore.exceptions import NoCredentialsError
+from botocore.utils import JSONFileCache, SSOTokenLoader, parse_timestamp
 
 from config.errors import InputError
 from config.target import Target
@@ -42,25 +46,87 @@ def check_account(name: str, account: str, ours: str) -> None:
 
 
 def resolve_credentials(target: Target) -> Target:
-    """Return the target with explicit credentials: boto3 and the Pulumi engine then use the same.
+    """Return a target with which the Pulumi engine gets the credentials that boto3 has.
 
-    boto3 finds them once: environment, profile, SSO, assumed role. gpuctl keeps them only in the
-    target's environment, which is never printed, and which the Pulumi engine inherits. A target
-    that has them is returned unchanged. Raises CloudError if there are none.
+    boto3 finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine gets
+    them as they are then, because those of SSO and roles end after an hour; boto3's own clients
+    renew them. A target that has credentials is returned unchanged. Raises CloudError if there are
+    none.
     """
-    if "AWS_ACCESS_KEY_ID" in target.environment:
+    if "AWS_ACCESS_KEY_ID" in target.environment or target.credentials is not None:
         return target
+    _current(target)
+    return replace(target, credentials=partial(_current, target))
+
+
+def _current(target: Target) -> dict[str, str]:
+    """Return the variables of the credentials as they are now, renewed if they are about to end."""
     with aws_errors():
         found = session(target).get_credentials()
         if found is None:
             raise NoCredentialsError
         keys = found.get_frozen_credentials()
-    environment = {k: v for k, v in target.environment.items() if k != "AWS_PROFILE"}
-    environment["AWS_ACCESS_KEY_ID"] = str(keys.access_key)
-    environment["AWS_SECRET_ACCESS_KEY"] = str(keys.secret_key)
+    variables = {
+        "AWS_ACCESS_KEY_ID": str(keys.access_key),
+        "AWS_SECRET_ACCESS_KEY": str(keys.secret_key),
+    }
     if keys.token:
-        environment["AWS_SESSION_TOKEN"] = str(keys.token)
-    return replace(target, environment=environment)
+        variables["AWS_SESSION_TOKEN"] = str(keys.token)
+    return variables
+
+
+def credentials_end(target: Target) -> datetime | None:
+    """Return when the credentials end unless the user renews them; None if that is not known.
+
+    It is known of AWS_CREDENTIAL_EXPIRATION, which `aws configure export-credentials` prints, and
+    of a sign-in with `aws sso login` that has no refresh token. Roles and credential processes are
+    asked again by boto3.
+    """
+    with aws_errors():
+        opened = session(target)
+        found = opened.get_credentials()
+    if found is None or "AWS_ACCESS_KEY_ID" in target.environment:
+        return None
+    if found.method == "env":
+        end = getattr(found, "_expiry_time", None)
+        return end if isinstance(end, datetime) else None
+    return _sign_in_end(opened) if found.method == "sso" else None
+
+
+SIGN_INS = Path("~/.aws/sso/cache")
+"""The folder in which the AWS CLI keeps the tokens of `aws sso login`, as botocore knows it."""
+
+
+def _sign_in_end(opened: boto3.Session) -> datetime | None:
+    """Return the end of the sign-in of the session's profile, from the AWS CLI's cache."""
+    inner = opened._session
+    profile = inner.get_scoped_config()
+    name = profile.get("sso_session")
+    known = inner.full_config.get("sso_sessions", {}).get(name, profile)
+    cache = JSONFileCache(str(SIGN_INS.expanduser()))
+    with aws_errors():
+        token = SSOTokenLoader(cache=cache)(known["sso_start_url"], session_name=name)
+    return None if "refreshToken" in token else parse_timestamp(token["expiresAt"])
+
+
+UP_TAKES = timedelta(minutes=45)
+"""The longest `up` without a wait for capacity: 10 minutes until a claim is active, the network and
+the launch, 20 minutes of boot and set-up of the largest types."""
+
+
+def expiry_warning(target: Target, wait: timedelta) -> str:
+    """Return a warning if the credentials end before `up` may; empty if they last, or nobody knows.
+
+    `wait` is the longest wait for capacity.
+    """
+    end = credentials_end(target)
+    needed = datetime.now(UTC) + UP_TAKES + wait
+    if end is None or end >= needed:
+        return ""
+    return (
+        f"the AWS credentials end at {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC, and `up` may need"
+        f" them until {needed:%H:%M}: renew them first (`aws sso login`)"
+    )
 
 
 def credentials_source(target: Target) -> str:

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -64,28 +65,47 @@ def client(
 
     If `target.environment` has credentials, only they are used: boto3 reads neither the user's AWS
     files nor the metadata service. Otherwise boto3 searches in its usual order, with the target's
-    AWS_PROFILE if it names one. Throttling and AWS's own failures are retried with jitter, at most
-    `attempts` tries in all; a launch keeps the ClientToken of its first try. A client may be used
-    by many threads. It is cached for the same credentials, region and endpoint, because creating
-    one takes 20 ms of CPU time.
+    AWS_PROFILE if it names one, and renews those of SSO and roles before they end. Throttling and
+    AWS's own failures are retried with jitter, at most `attempts` tries in all; a launch keeps the
+    ClientToken of its first try. A client may be used by many threads. It is cached for the same
+    credentials, region and endpoint, because creating one takes 20 ms of CPU time.
     """
-    with aws_errors():
-        if "AWS_ACCESS_KEY_ID" not in target.environment:
-            return _client(session(target), service, target.endpoint, attempts)
-        with _CREATING:  # boto3 cannot create clients in several threads at once
-            return _cached_client(_Account.of(target), service, target.endpoint, attempts)
+    with aws_errors(), _CREATING:  # boto3 cannot create clients in several threads at once
+        return _cached_client(_Account.of(target), service, target.endpoint, attempts)
 
 
 @dataclass(frozen=True)
 class _Account:
-    """The part of a target that determines its clients' credentials and region."""
+    """All that determines the credentials and the region of a target's clients.
+
+    `found` is empty if the target has credentials. Otherwise it has this process's AWS settings and
+    the times of the user's AWS files, so that a changed file counts from the next client on.
+    """
 
     region: str
     settings: frozenset[tuple[str, str]]
+    found: frozenset[tuple[str, str]]
 
     @classmethod
     def of(cls, target: Target) -> "_Account":
-        return cls(target.region, frozenset(target.environment.items()))
+        has_keys = "AWS_ACCESS_KEY_ID" in target.environment
+        found = frozenset() if has_keys else frozenset(_surroundings())
+        return cls(target.region, frozenset(target.environment.items()), found)
+
+
+_FILES = {
+    "AWS_CONFIG_FILE": "~/.aws/config",
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+}
+
+
+def _surroundings() -> Iterator[tuple[str, str]]:
+    """Yield what boto3 searches for credentials, as far as it is known without asking anybody."""
+    yield from ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
+    for variable, default in _FILES.items():
+        path = Path(os.environ.get(variable, default)).expanduser()
+        with suppress(OSError):  # without the file there is nothing to notice
+            yield str(path), str(path.stat().st_mtime_ns)
 
 
 _CREATING = Lock()
@@ -134,8 +154,12 @@ _NO_FILES: dict[str, Any] = {
 
 
 def session(target: Target) -> boto3.Session:
-    """Return a boto3 session with the target's credentials alone, its profile, or the user's."""
-    return _session(target.region, target.environment)
+    """Return a boto3 session with the target's credentials alone, its profile, or the user's.
+
+    It is the one of the target's clients: a role is assumed once, and renewed in one place.
+    """
+    with _CREATING:
+        return _cached_session(_Account.of(target))
 
 
 def _session(region: str, settings: Mapping[str, str]) -> boto3.Session:
@@ -223,6 +247,15 @@ def aws_errors(zone: str = "") -> Iterator[None]:
     except NoRegionError as error:
         raise CloudError(
             "no AWS region is known", "set `region` in the file, --region or AWS_REGION"
+        ) from error
+    except RuntimeError as error:
+        # botocore 1.4x has no class for this: RefreshableCredentials, "still expired" (2026-11-22).
+        if "credentials are still expired" not in str(error):
+            raise
+        raise CloudError(
+            "the AWS credentials have expired, and are the same after renewal",
+            _CREDENTIALS,
+            "ExpiredToken",
         ) from error
     except (EndpointConnectionError, ConnectionError, HTTPClientError) as error:
         raise CloudError(

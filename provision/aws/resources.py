@@ -13,13 +13,15 @@ from config.errors import CloudError
 from config.target import Target
 from provision.aws.clients import DENIED, aws_errors, client
 from provision.aws.concurrency import request_pool
+from provision.aws.guardduty import ENDPOINT, GROUP, find_managed
 from provision.aws.iam_roles import identities
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 
-Service = Literal["ec2", "efs", "fsx", "iam"]
+Service = Literal["ec2", "efs", "fsx", "iam", "guardduty"]
+"""The services whose resources a cluster has; GuardDuty's are EC2's, without gpuctl's tags."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ KINDS = {
     for kind in (
         Kind(
             "capacity reservation", "describe_capacity_reservations", "CapacityReservations",
-            "CapacityReservationId", frozenset({"cancelled", "expired", "failed"}),
+            "CapacityReservationId",
+            # `cancelling` ends by itself (CapacityReservation in EC2's API reference, 2026-11-22).
+            frozenset({"cancelling", "cancelled", "expired", "failed", "payment-failed",
+                       "unsupported"}),
         ),
         Kind(
             "instance", "describe_instances", "Reservations", "InstanceId",
@@ -69,6 +74,9 @@ KINDS = {
         Kind("placement group", "describe_placement_groups", "PlacementGroups", "GroupName",
              frozenset({"deleted"})),
         Kind("key pair", "describe_key_pairs", "KeyPairs", "KeyName"),
+        Kind(ENDPOINT, "describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId",
+             frozenset({"deleted"}), service="guardduty"),
+        Kind(GROUP, "describe_security_groups", "SecurityGroups", "GroupId", service="guardduty"),
         Kind("security group", "describe_security_groups", "SecurityGroups", "GroupId"),
         Kind("subnet", "describe_subnets", "Subnets", "SubnetId"),
         Kind("route table", "describe_route_tables", "RouteTables", "RouteTableId"),
@@ -130,7 +138,7 @@ def find_all(
     """Return what `find` returns, for every service, and only resources with `cluster_id` if given.
 
     The id matters because another cluster may have the same name. Without the permission to list
-    file systems or roles, gpuctl assumes that there are none.
+    file systems, roles or endpoints, gpuctl assumes that there are none.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
     with request_pool(4) as pool:
@@ -144,6 +152,11 @@ def find_all(
 
 def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resource]:
     try:
+        if kind.service == "guardduty":
+            ec2 = client(target, "ec2")
+            return _of_cluster(
+                kind, find_managed(ec2, kind.operation, kind.answer, cluster), cluster
+            )
         if kind.service == "iam":
             return _of_cluster(kind, identities(target, kind.operation), cluster)
         return _find_kind(client(target, kind.service), kind, cluster)

@@ -1,8 +1,9 @@
 """Capacity for a whole cluster, claimed before anything is launched.
 
-AWS grants an on-demand capacity reservation for all N instances or refuses it, within a second.
-gpuctl therefore reserves first, launches the N machines into the reservation, and then cancels it.
-The reservation also has an end minutes later, so that a client that dies leaves no bill.
+AWS grants an on-demand capacity reservation for all N instances or refuses it, as a rule within a
+second. gpuctl therefore reserves first, waits until the reservation is active, launches the N
+machines into it, and then cancels it. The reservation also has an end minutes later, so that a
+client that dies leaves no bill.
 """
 
 import random
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from config.catalogue.aws_codes import aws_code
+from config.catalogue.aws_codes import aws_code, remedy
 from config.cluster.resolved import CLUSTER_TAG, ID_TAG, Resolved
 from config.duration import format_duration
 from config.errors import CloudError, GpuctlError
@@ -29,6 +30,15 @@ HELD = timedelta(minutes=20)
 """A claim ends this long after its creation, even if nobody cancels it. AWS ends it "within an hour
 from the specified time" (CreateCapacityReservation's reference, EndDate, 2026-11-20)."""
 
+ACTIVE_WITHIN_S = 600.0
+"""The longest wait for a claim to become active. AWS: "it can take up to 5 minutes for the state of
+the Capacity Reservation to reflect that it is active"
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-view.html, 2026-11-22).
+It is shorter than HELD, so that the machines still have time to start in the claim."""
+
+POLL_S = 2.0
+"""The pause between two requests for the state of a claim that is pending."""
+
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 60.0
 """The pauses between two rounds through the zones while `capacity.wait` runs."""
 
@@ -42,6 +52,10 @@ class Claim:
     id: str
     zone: str
     count: int
+
+
+class _ClaimFailed(CloudError):
+    """AWS accepted a reservation and then failed it: the zone has no room after all."""
 
 
 class NoCapacity(CloudError):
@@ -60,28 +74,30 @@ def claim_capacity(
 ) -> Iterator[Claim]:
     """Reserve `count` instances in the first zone that has them, until the block ends.
 
-    The reservation is in the cluster's placement group, if that exists. When the block ends,
-    gpuctl cancels the reservation; instances that run in it keep running. Raises NoCapacity with
-    each zone's refusal when `capacity.wait` is over.
+    The reservation is active, and in the cluster's placement group, if that exists. When the block
+    ends, gpuctl cancels the reservation; instances that run in it keep running. Raises NoCapacity
+    with each zone's refusal when `capacity.wait` is over.
     """
     # boto3 must not retry: AWS answers HTTP 500 when the zone is full.
     once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
     group = _group(ec2, resolved)
 
     def claim(zone: str) -> Claim:
-        return _claim(once, resolved, count, zone, group)
+        made = _claim(once, resolved, count, zone, group)
+        try:
+            _await_active(ec2, made, report)
+        except _ClaimFailed:
+            raise  # AWS has ended it
+        except BaseException:
+            _cancel(ec2, made, report)
+            raise
+        return made
 
     made = try_zones(resolved, f"{count} x {_type(resolved)}", claim, report)
     try:
         yield made
     finally:
-        try:
-            with aws_errors():
-                ec2.cancel_capacity_reservation(CapacityReservationId=made.id)
-        except CloudError as error:
-            # The nodes exist; a reservation that lasts some minutes longer is no failure.
-            detail = f"not cancelled ({error.code}): it ends by itself"
-            report(Progress("capacity", made.id, "failed", detail))
+        _cancel(ec2, made, report)
 
 
 def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report: Reporter) -> T:
@@ -160,6 +176,54 @@ def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: s
         else:
             return Claim(made["CapacityReservationId"], zone, count)
     raise AssertionError("unreachable")
+
+
+def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
+    """Wait until the reservation is active.
+
+    A machine that is launched before that may silently run outside of the reservation, because the
+    launch takes any capacity. Raises _ClaimFailed if AWS ends the reservation instead, and
+    CloudError if it is still pending after ACTIVE_WITHIN_S.
+    """
+    end = time.monotonic() + ACTIVE_WITHIN_S
+    while (state := _state(ec2, claim)) != "active":
+        if state != "pending":
+            code = "InsufficientInstanceCapacity"
+            raise _ClaimFailed(
+                f"AWS accepted the reservation {claim.id} in {claim.zone}; then it became {state}",
+                remedy(code),
+                code,
+            )
+        if time.monotonic() > end:
+            raise CloudError(
+                f"the reservation {claim.id} in {claim.zone} is still pending",
+                "name other zones in capacity.zones, or try again in 20 minutes, when it has ended",
+            )
+        detail = "AWS provisions the reservation"
+        report(Progress("capacity", claim.zone, "running", detail))
+        time.sleep(POLL_S)
+
+
+def _state(ec2: "EC2Client", claim: Claim) -> str:
+    """Return the reservation's state; `pending` while a part of EC2 does not know it yet."""
+    try:
+        with aws_errors():
+            answer = ec2.describe_capacity_reservations(CapacityReservationIds=[claim.id])
+    except CloudError as error:
+        if error.code != "InvalidCapacityReservationId.NotFound":
+            raise
+        return "pending"
+    return str(answer["CapacityReservations"][0]["State"])
+
+
+def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
+    """Cancel the reservation; report a failure only, because the reservation ends by itself."""
+    try:
+        with aws_errors():
+            ec2.cancel_capacity_reservation(CapacityReservationId=claim.id)
+    except CloudError as error:
+        detail = f"not cancelled ({error.code}): it ends by itself"
+        report(Progress("capacity", claim.id, "failed", detail))
 
 
 def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:

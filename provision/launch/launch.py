@@ -1,7 +1,6 @@
 """The launch of a cluster's machines: all of them or none, for every kind of capacity."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from config.catalogue.aws_codes import aws_code
@@ -12,6 +11,8 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Plan
 from infra.pulumi_engine.stack import Stack
+from provision.aws.guardduty import ENDPOINT, GROUP
+from provision.aws.resources import find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.claim import claim_capacity, may_succeed_elsewhere, try_zones
 from provision.preflight.reservations import await_start
@@ -63,8 +64,7 @@ class FleetLaunch:
             raise
         except KeyboardInterrupt:
             if is_new:
-                with suppress(GpuctlError):  # the error of `up` says what exists
-                    self._remove_all(report)
+                self._remove_interrupted(report)
             raise
 
     @property
@@ -147,7 +147,7 @@ class FleetLaunch:
         is_anothers = getattr(error, "code", "").endswith(".Duplicate")
         try:
             try:
-                self.stack.destroy(report)
+                self._destroy(report)
             except InfraError:
                 if is_anothers:
                     raise
@@ -155,16 +155,34 @@ class FleetLaunch:
             if not is_anothers:
                 sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
         except GpuctlError as left:
-            cost = hourly_usd(self.resolved)
-            rate = "" if cost is None else f" and may cost up to ${cost:,.2f} an hour"
-            rest = (
-                f"what was created could not be removed{rate} ({left.message}):"
-                f" remove it with `gpuctl down {self.resolved.cluster.name}`"
-            )
+            rest = self._remains(left)
             error.hint = f"{error.hint}; {rest}" if error.hint else rest
 
-    def _remove_all(self, report: Reporter) -> None:
+    def _remove_interrupted(self, report: Reporter) -> None:
+        """Remove what was created before Ctrl-C; raise Interrupted if that fails."""
+        try:
+            self._remove_all(report)
+        except GpuctlError as left:
+            raise Interrupted(f"interrupted, and {self._remains(left)}", left.hint) from None
+
+    def _remains(self, left: GpuctlError) -> str:
+        """Return a text: what a removal that failed left, its price, and how to remove it."""
+        cost = hourly_usd(self.resolved)
+        rate = "" if cost is None else f" and may cost up to ${cost:,.2f} an hour"
+        return (
+            f"what was created could not be removed{rate} ({left.message}):"
+            f" remove it with `gpuctl down {self.resolved.cluster.name}`"
+        )
+
+    def _destroy(self, report: Reporter) -> None:
+        """Remove what Pulumi knows; first what GuardDuty has put around it, which Pulumi awaits."""
+        name, cluster_id = self.resolved.cluster.name, self.resolved.id
+        if find_all(self.target, name, (ENDPOINT, GROUP), cluster_id):
+            sweep(self.target, name, cluster_id, report)
         self.stack.destroy(report)
+
+    def _remove_all(self, report: Reporter) -> None:
+        self._destroy(report)
         sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
 
 

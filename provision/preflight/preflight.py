@@ -7,6 +7,7 @@ import contextlib
 import re
 import secrets as random
 from dataclasses import dataclass
+from datetime import timedelta
 
 from config.catalogue.instance_types import BASTION_TYPE, NAT_PRICE_USD_H
 from config.cluster.cluster_file import Cluster
@@ -26,7 +27,7 @@ from config.target import Target
 from infra.program.interface_layout import interfaces
 from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
 from nodes.keys import ensure_key
-from provision.aws.account import Caller, check_account
+from provision.aws.account import Caller, check_account, expiry_warning
 from provision.aws.concurrency import request_pool
 from provision.costs.prices import Price, catalogue_price, check_budget
 from provision.preflight.existing_network import (
@@ -84,6 +85,8 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     with request_pool(16) as pool:
         requests = send_requests(cluster, target, before, pool)
         answers = _Preflight(cluster, target, before, requests, problems).answers()
+    if ending := expiry_warning(target, timedelta(seconds=cluster.capacity.wait or 0)):
+        problems.warnings.append(ending)
     draft = _draft(cluster, target.region, before, answers, tuple(problems.warnings))
     problems.catch(lambda: check_budget(draft))
     problems.check()

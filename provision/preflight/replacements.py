@@ -9,6 +9,7 @@ from infra.pulumi_engine.changes import Change, Plan
 _INSTANCE = "aws:ec2/instance:Instance"
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 _LAUNCHED_BY = "launchTemplate"
+_BASTION = "bastion"
 
 _USER_DATA = (
     *("setup", "software", "lifetime", "storage.shared", "storage.scratch"),
@@ -52,6 +53,22 @@ def replacement_reasons(
     }
 
 
+def is_unrequested(plan: Plan, before: Cluster, now: Cluster) -> bool:
+    """Return whether the plan replaces all nodes, and no field that changed is a reason.
+
+    `before` is the cluster file of the last `up`, which succeeded: all nodes were made of it.
+    """
+    fields = tuple(_changed(before, now))
+    template = next((change for change in plan.changes if change.type == _TEMPLATE), None)
+    stays = [c for c in plan.changes if c.type == _INSTANCE and c.name != _BASTION]
+    stays = [change for change in stays if change.op not in ("create", "delete")]
+    reasons = [_properties(change, template) for change in stays]
+    return bool(stays) and all(
+        change.op == "replace" and not any(_causes(name, fields) for name in properties)
+        for change, properties in zip(stays, reasons, strict=True)
+    )
+
+
 def _properties(change: Change, template: Change | None) -> tuple[str, ...]:
     """Return the properties that differ; those of a node's launch template count as the node's."""
     if template is None or template.op == "same" or _LAUNCHED_BY not in change.properties:
@@ -65,8 +82,8 @@ def _reason(properties: tuple[str, ...], fields: tuple[str, ...], refresh: bool)
     for name in properties:
         if name == _LAUNCHED_BY:
             return "it was launched by an earlier launch template"
-        words, made_of = _PROPERTIES.get(name, (name, ()))
-        causes = [field for field in fields if any(_is_in(field, each) for each in made_of)]
+        words, _ = _PROPERTIES.get(name, (name, ()))
+        causes = _causes(name, fields)
         named.update(dict.fromkeys(causes))
         if not causes:
             unnamed[words] = None
@@ -76,6 +93,12 @@ def _reason(properties: tuple[str, ...], fields: tuple[str, ...], refresh: bool)
     if unnamed:
         parts.append(f"{'--refresh: ' if refresh else ''}{', '.join(unnamed)} changed")
     return "; ".join(parts)
+
+
+def _causes(name: str, fields: tuple[str, ...]) -> list[str]:
+    """Return the changed fields of the file that determine the property."""
+    _, made_of = _PROPERTIES.get(name, (name, ()))
+    return [field for field in fields if any(_is_in(field, each) for each in made_of)]
 
 
 def _is_in(field: str, part: str) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from config.errors import CloudError
 from config.target import Target
@@ -24,7 +24,7 @@ def delete_file_systems(target: Target, resources: list[Resource]) -> None:
 
     Their network interfaces have then left the subnet too.
     """
-    service = KINDS[resources[0].kind].service
+    service: Literal["efs", "fsx"] = "efs" if KINDS[resources[0].kind].service == "efs" else "fsx"
     aws = client(target, service)
     delete = _delete_efs if service == "efs" else _delete_lustre
     for resource in resources:

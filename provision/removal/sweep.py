@@ -14,6 +14,7 @@ from config.errors import CloudError
 from config.progress import Progress, Reporter, State
 from config.target import Target
 from provision.aws.clients import aws_errors, client
+from provision.aws.guardduty import ENDPOINT, GROUP, delete_endpoints
 from provision.aws.iam_roles import delete_identities
 from provision.aws.resources import KINDS, Resource, find_all
 from provision.removal.file_systems import delete_file_systems
@@ -68,12 +69,12 @@ def _sweep_once(
     for noun, kind in KINDS.items():
         ours = [resource for resource in found if resource.kind == noun]
         # Kinds that take minutes to end, or depend on each other, are removed all at once.
-        together = noun in _ALL_AT_ONCE or kind.service != "ec2"
+        together = noun in _ALL_AT_ONCE or kind.service in ("efs", "fsx", "iam")
         for batch in [ours] if together and ours else [[one] for one in ours]:
             subjects = [f"{noun} {resource.id}" for resource in batch]
             _report_all(report, subjects, "running")
             try:
-                if kind.service == "ec2":
+                if kind.service in ("ec2", "guardduty"):
                     _remove(ec2, batch)
                 elif kind.service == "iam":
                     delete_identities(target, [one.id for one in batch], noun == "IAM role")
@@ -195,6 +196,7 @@ _ALL_AT_ONCE: dict[str, Callable[["EC2Client", list[Resource]], None]] = {
     "instance": _terminate,
     "NAT gateway": _delete_nat,
     "security group": _delete_groups,
+    ENDPOINT: lambda ec2, batch: delete_endpoints(ec2, [one.id for one in batch]),
 }
 
 _REMOVE: dict[str, Callable[["EC2Client", Resource], Any]] = {
@@ -206,6 +208,7 @@ _REMOVE: dict[str, Callable[["EC2Client", Resource], Any]] = {
     "launch template": lambda ec2, r: ec2.delete_launch_template(LaunchTemplateId=r.id),
     "placement group": lambda ec2, r: ec2.delete_placement_group(GroupName=r.id),
     "key pair": lambda ec2, r: ec2.delete_key_pair(KeyName=r.id),
+    GROUP: lambda ec2, r: ec2.delete_security_group(GroupId=r.id),
     "subnet": lambda ec2, r: ec2.delete_subnet(SubnetId=r.id),
     "route table": _delete_route_table,
     "internet gateway": _delete_internet_gateway,

@@ -20,7 +20,7 @@ from nodes.ssh import Connections, connect
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
 from provision.setup.cloud_init import CHECKS
-from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts
+from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.setup.node_hardware import probe_node
 from provision.setup.node_setup import Rebooting, failed_checks, wait_for_cloud_init
 from provision.setup.reach import reach_every_node
@@ -119,7 +119,8 @@ async def _bootstrap(
     machines = booting_machines(inventory)
     known = KnownHosts.read(inventory.folder / "known_hosts", machines)
     known.write()
-    watch = BootWatch(ec2, machines, known, report)
+    limit_s = boot_limit_s(inventory.instance_type)
+    watch = BootWatch(ec2, machines, known, report, limit_s)
     async with asyncio.TaskGroup() as group:
         watching = [group.create_task(watch.watch())]
         if agents is not None:

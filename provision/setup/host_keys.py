@@ -15,7 +15,7 @@ from config.errors import CloudError, NodeError
 from config.files import write_whole
 from config.progress import Progress, Reporter
 from nodes.openssh import known_hosts_name
-from provision.aws.clients import aws_errors
+from provision.aws.clients import DENIED, UNIVERSAL, aws_errors
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -25,6 +25,9 @@ _KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{68}(?![A-Za-z0-9+/=])")
 
 BOOT_LIMIT_S = 1200
 """The largest GPU instances take ten minutes or more from launch to cloud-init."""
+
+METAL_LIMIT_S = 3600
+"""Bare metal takes longer, and AWS posts its console only some time after the boot."""
 
 ALIVE = frozenset({"pending", "running"})
 
@@ -37,6 +40,11 @@ class BootingMachine:
     instance_id: str
     address: str
     port: int = 22
+
+
+def boot_limit_s(instance_type: str) -> int:
+    """Return how many seconds an instance of the type may take until its host key is known."""
+    return METAL_LIMIT_S if ".metal" in instance_type else BOOT_LIMIT_S
 
 
 def read_host_key(console: str) -> str | None:
@@ -94,8 +102,12 @@ class BootWatch:
         machines: Sequence[BootingMachine],
         known: KnownHosts,
         report: Reporter,
+        limit_s: int = BOOT_LIMIT_S,
     ) -> None:
         self._ec2 = ec2
+        self._limit_s = limit_s
+        self._without_latest: set[str] = set()
+        self._errors: dict[str, str] = {}
         self._machines = tuple(machines)
         self._known = known
         self._report = report
@@ -119,8 +131,10 @@ class BootWatch:
             waiting = [m for m in self._machines if not self._pinned[m.name].is_set()]
             await self._read_consoles(waiting)
             waiting = [m for m in waiting if not self._pinned[m.name].is_set()]
-            if waiting and loop.time() - started > BOOT_LIMIT_S:
-                raise await self._gone(waiting[0], f"did not boot within {BOOT_LIMIT_S // 60} min")
+            if waiting and loop.time() - started > self._limit_s:
+                why = self._errors.get(waiting[0].name, "")
+                within = f"did not boot within {self._limit_s // 60} min"
+                raise await self._gone(waiting[0], within + (f" ({why})" if why else ""))
             # EC2 allows an account about twenty such requests a second; this sends ten.
             await asyncio.sleep(max(1.0, len(waiting) / 10) if waiting else 5.0)
 
@@ -138,18 +152,38 @@ class BootWatch:
         await asyncio.gather(*(read(machine) for machine in machines))
 
     async def _console(self, machine: BootingMachine) -> str:
-        def ask() -> str:
-            with aws_errors():
-                answer = self._ec2.get_console_output(InstanceId=machine.instance_id, Latest=True)
-            return answer.get("Output", "")
+        """Return the console's text; an empty one after an error that may pass.
 
+        EC2 does not know a very new instance everywhere, and forgets an ended one. Raises
+        CloudError for credentials and permissions.
+        """
+        self._errors.pop(machine.name, None)
         try:
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(self._console_output, machine.instance_id)
         except CloudError as error:
-            # EC2 does not know a very new instance everywhere, and forgets an ended one.
-            if error.code.startswith("InvalidInstanceID"):
-                return ""
-            raise
+            if error.code in UNIVERSAL - {"EndpointConnection"} | DENIED:
+                raise
+            self._errors[machine.name] = error.message
+            return ""
+
+    def _console_output(self, instance_id: str) -> str:
+        """Return the latest text, or else what AWS posted after the boot.
+
+        Only types with the Nitro hypervisor have the latest one: others, and bare metal, refuse
+        (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html,
+        2026-11-22).
+        """
+        if instance_id not in self._without_latest:
+            try:
+                with aws_errors():
+                    answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
+                return answer.get("Output", "")
+            except CloudError as error:
+                if error.code != "UnsupportedOperation":
+                    raise
+                self._without_latest.add(instance_id)
+        with aws_errors():
+            return self._ec2.get_console_output(InstanceId=instance_id).get("Output", "")
 
     async def check_alive(self) -> None:
         """Raise NodeError with EC2's reason if a machine is neither pending nor running."""

@@ -196,3 +196,18 @@ def test_a_run_that_began_while_the_plan_was_read_is_seen(
     asked.clear()
     assert gpuctl("up", str(file), "--yes").exit_code == 0
     assert asked == ["head", "person"]
+
+
+def test_up_replaces_all_nodes_only_where_somebody_asks_for_it(
+    ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = {"node0": "user data changed", "node1": "user data changed"}
+    found = FleetPlan(a_record().resolved, REPLACES, None, why, is_unrequested=True)
+    monkeypatch.setattr("provision.up.plan", lambda *_, **__: found)
+    refused = gpuctl("up", str(file), "--yes")
+    assert isinstance(refused.exception, InputError)
+    assert refused.exception.message == (
+        "all nodes of demo would be replaced, but the cluster file has not changed what they depend"
+        " on (user data changed)"
+    )
+    assert gpuctl("up", str(file), "--yes", "--replace").exit_code == 0

@@ -15,7 +15,12 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
+from lab.api.backend import LabBackend
+from lab.api.faults import failure
 from lab.api.server import ApiServer
+from lab.provider import retries
+from lab.provider.compute import PlacementGroup
+from lab.provider.resource import wait
 from lab.provider.server import serve
 from lab.provider.values import UNKNOWN, from_struct, to_struct
 from tests.labs import KEY
@@ -240,3 +245,54 @@ def test_the_process_ends_when_told_and_when_its_parent_lets_go(end: str) -> Non
         started = time.monotonic()
         assert process.wait(20) == 0
         assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("configured", "code", "tries"),
+    [
+        ({"maxRetries": "5"}, "InsufficientInstanceCapacity", 5),
+        ({}, "InsufficientInstanceCapacity", 25),
+        ({"maxRetries": "5"}, "RequestLimitExceeded", 5),
+        ({"maxRetries": "5"}, "InternalError", 5),
+        ({"maxRetries": "5"}, "InvalidParameterValue", 1),
+    ],
+)
+def test_what_the_real_provider_repeats_is_repeated_as_often(
+    provider: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: dict[str, str],
+    code: str,
+    tries: int,
+) -> None:
+    asked: list[str] = []
+
+    def refuse(*_: Any) -> None:
+        asked.append(code)
+        raise failure(code)
+
+    monkeypatch.setattr(LabBackend, "launch", refuse)
+    monkeypatch.setattr(retries, "FASTER", 1e9)
+    arguments = to_struct({"region": "us-east-1", **configured})
+    provider.Configure(provider_pb2.ConfigureRequest(args=arguments))
+    with pytest.raises(grpc.RpcError) as caught:
+        create(provider, INSTANCE, {"ami": "ami-1", "instanceType": "p4d.24xlarge"})
+    assert f"api error {code}: " in (caught.value.details() or "")
+    assert len(asked) == tries
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(0.0, "(0 s)"), (2.0, "(2 s)")])
+def test_a_creation_may_take_as_long_as_the_program_says(
+    provider: Any, monkeypatch: pytest.MonkeyPatch, asked: float, shown: str
+) -> None:
+    """Without `custom_timeouts` the real provider's own limit applies: ten minutes."""
+    monkeypatch.setattr("lab.provider.server.WAIT_S", 0.2)
+    monkeypatch.setattr(PlacementGroup, "create", lambda *_: "it")
+    monkeypatch.setattr(PlacementGroup, "complete", lambda *_: wait(lambda: False, "it to run"))
+    request = provider_pb2.CreateRequest(
+        urn=urn(GROUP),
+        properties=to_struct({"name": "it", "strategy": "cluster"}),
+        timeout=asked,
+    )
+    with pytest.raises(grpc.RpcError) as caught:
+        provider.Create(request)
+    assert f"timeout while waiting for it to run {shown}" in (caught.value.details() or "")

@@ -1,13 +1,31 @@
 """The user's AWS configuration, read as boto3 reads it."""
 
+import json
+import os
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha1
 from pathlib import Path
 
 import pytest
 
 from config.errors import CloudError
 from config.target import Target
-from infra.pulumi_engine.workspace import inherited_environment
-from provision.aws.account import credentials_source, profile_region, resolve_credentials
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.workspace import inherited_environment, workspace
+from lab.api import faults as table
+from provision.aws.account import (
+    credentials_end,
+    credentials_source,
+    expiry_warning,
+    profile_region,
+    resolve_credentials,
+)
+from provision.aws.clients import aws_errors, client
+from provision.aws.resources import find_all
+from tests.infra.region import child
+from tests.labs import KEY
 
 
 def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,13 +61,126 @@ def test_boto3_and_the_engine_get_the_same_credentials(profiles: Path) -> None:
     target = Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "research"})
     assert credentials_source(target) == "shared-credentials-file"
     whole = resolve_credentials(target)
-    assert dict(whole.environment) == {
+    assert whole.credentials is not None
+    assert whole.credentials() == {
         "AWS_ACCESS_KEY_ID": "AKIDRESEARCH",
         "AWS_SECRET_ACCESS_KEY": "hidden",
         "AWS_SESSION_TOKEN": "token",
     }
     assert resolve_credentials(whole) is whole
     assert "hidden" not in repr(whole)
+
+
+def test_keys_that_somebody_writes_into_the_file_count_from_the_next_use_on(
+    profiles: Path,
+) -> None:
+    whole = resolve_credentials(
+        Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "research"})
+    )
+    file = profiles / "AWS_SHARED_CREDENTIALS_FILE"
+    file.write_text(file.read_text().replace("hidden", "renewed"))
+    os.utime(file, ns=(1, 1))  # a clock may be too coarse to show the second writing
+    assert whole.credentials is not None
+    assert whole.credentials()["AWS_SECRET_ACCESS_KEY"] == "renewed"
+
+
+@pytest.fixture
+def short_lived(profiles: Path) -> Target:
+    """The target of a user whose credentials last a minute; each has the time of its issue."""
+    script = profiles / "sign-in"
+    script.write_text(
+        "import datetime, json, time\n"
+        "end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)\n"
+        f"print(json.dumps({{'Version': 1, 'AccessKeyId': {KEY.key_id!r},"
+        f" 'SecretAccessKey': {KEY.secret!r}, 'SessionToken': repr(time.time()),"
+        " 'Expiration': end.isoformat()}))\n"
+    )
+    (profiles / "AWS_CONFIG_FILE").write_text(
+        f"[profile short]\ncredential_process = {sys.executable} {script}\n"
+    )
+    return Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "short"})
+
+
+def test_each_start_of_the_engine_gets_renewed_credentials(short_lived: Target) -> None:
+    whole = resolve_credentials(short_lived)
+    engine = whole.state / "engine"
+    engine.write_text('#!/bin/sh\necho "$AWS_SESSION_TOKEN ${AWS_PROFILE-none}"\n')
+    engine.chmod(0o755)
+    place = workspace("demo", whole, Engine(engine, "v3.258.0", "path"))
+    run = place.pulumi_command.run
+    first, second = (run([], str(whole.state), place.env_vars).stdout.split() for _ in range(2))
+    assert float(first[0]) < float(second[0])
+    assert (first[1], second[1]) == ("none", "none")
+
+
+def test_credentials_that_expire_meanwhile_are_renewed_by_every_client(
+    short_lived: Target, tmp_path: Path
+) -> None:
+    faults = tmp_path / "faults.json"
+    with child("lab.api", "--faults", str(faults)) as (url, _):
+        whole = resolve_credentials(replace(short_lived, endpoint=url))
+        ec2 = client(whole, "ec2")
+        assert ec2.describe_vpcs()["Vpcs"] == []
+        assert whole.credentials is not None
+        old = replace(short_lived, endpoint=url, environment=whole.credentials())
+        table.write(faults, {"expired-token": table.parse("expired-token", ("1",))})
+        while (now := caught(old)) is None:  # for a second
+            assert ec2.describe_vpcs()["Vpcs"] == []
+        assert now.startswith("AWS refused DescribeVpcs: RequestExpired: Request has expired")
+        assert ec2.describe_vpcs()["Vpcs"] == []
+        assert find_all(whole, None) == []
+
+
+def caught(target: Target) -> str | None:
+    """The error of a request with the target's credentials; None if AWS answers it."""
+    try:
+        with aws_errors():
+            client(target, "ec2").describe_vpcs()
+    except CloudError as error:
+        return error.message
+    return None
+
+
+def test_a_warning_where_credentials_end_before_the_work(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target("aws", "us-east-1", profiles)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    assert expiry_warning(target, timedelta()) == ""
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", end.isoformat())
+    assert expiry_warning(target, timedelta()) == ""
+    said = expiry_warning(target, timedelta(hours=1))
+    assert said.startswith(
+        f"the AWS credentials end at {end:%Y-%m-%d %H:%M} UTC, and `up` may need"
+    )
+    assert said.endswith(": renew them first (`aws sso login`)")
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2026-01-01T00:00:00Z")
+    with pytest.raises(CloudError) as expired:
+        resolve_credentials(target)
+    assert (expired.value.message, expired.value.code) == (
+        "the AWS credentials have expired, and are the same after renewal",
+        "ExpiredToken",
+    )
+
+
+def test_the_end_of_a_sign_in_is_known_unless_it_renews_itself(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("provision.aws.account.SIGN_INS", profiles)
+    (profiles / "AWS_CONFIG_FILE").write_text(
+        "[profile work]\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = ml\n"
+        "[sso-session corp]\nsso_start_url = https://corp.awsapps.com/start\n"
+        "sso_region = us-east-1\n"
+    )
+    target = Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "work"})
+    token = {"accessToken": "a", "expiresAt": "2026-11-22T12:00:00Z"}
+    kept = profiles / f"{sha1(b'corp').hexdigest()}.json"
+    kept.write_text(json.dumps(token))
+    assert credentials_end(target) == datetime(2026, 11, 22, 12, tzinfo=UTC)
+    kept.write_text(json.dumps({**token, "refreshToken": "r"}))
+    assert credentials_end(target) is None
 
 
 def test_the_user_s_own_variables_cannot_contradict_given_keys(

@@ -11,11 +11,12 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import GpuctlError, InfraError
+from config.errors import GpuctlError, InfraError, InputError
 from config.progress import Progress, Reporter, silent
 from infra.fleet import Fleet
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
+from provision import up as life
 from provision.aws.resources import find
 from provision.down import down
 from provision.launch import claim
@@ -83,6 +84,18 @@ class Upped:
         ]
         answer = client(self.here.target).describe_instances(Filters=wanted)  # type: ignore[arg-type]
         return [one for r in answer["Reservations"] for one in r["Instances"]]
+
+    @property
+    def state(self) -> list[Any]:
+        """What Pulumi has stored of the cluster's resources."""
+        exported = Stack("demo", self.here.target, self.engine)._operations().export_stack()
+        return list((exported.deployment or {})["resources"])
+
+    @property
+    def provider(self) -> dict[str, Any]:
+        """The inputs of the provider with which the cluster was made."""
+        (found,) = [one for one in self.state if one["type"] == "pulumi:providers:aws"]
+        return dict(found["inputs"])
 
     @property
     def claims(self) -> list[Any]:
@@ -168,12 +181,44 @@ def test_a_second_up_claims_nothing_and_a_node_more_claims_one_where_the_others_
     first = {one["InstanceId"] for one in fleet.running}
     fleet.up(2)
     assert len(fleet.claims) == 1
+    assert "maxRetries" not in fleet.provider  # the capacity is there, but AWS throttles
+    limits = [one["customTimeouts"] for one in fleet.state if one["urn"].endswith("::node0")]
+    assert limits == [{"create": 1800, "delete": 1800}]  # the provider's own are 10 and 20 minutes
     fleet.here.capacity.unlink()  # every zone has room, but the cluster lies in one
     fleet.up(3)
     assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 1]
     assert {one["AvailabilityZone"] for one in fleet.claims} == {"us-east-1b"}
     assert len(fleet.running) == 3
     assert first < {one["InstanceId"] for one in fleet.running}
+
+
+def test_a_template_that_somebody_changed_replaces_no_fleet_unasked(fleet: Upped) -> None:
+    fleet.up(2)
+    target = fleet.here.target
+    made = record.read("demo", target)
+    assert made is not None
+    again = life.plan(made.resolved.cluster, target, silent)
+    again.check_replacement()
+    assert again.plan.is_empty
+    ec2 = client(target)
+    template = "gpuctl-demo-nodes"
+    versions = ec2.describe_launch_template_versions(LaunchTemplateName=template, Versions=["1"])
+    data: Any = dict(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"])
+    data["UserData"] = "IyEvYmluL3NoCg=="
+    ec2.create_launch_template_version(LaunchTemplateName=template, LaunchTemplateData=data)
+    ec2.modify_launch_template(LaunchTemplateName=template, DefaultVersion="2")
+    failed = life.plan(made.resolved.cluster, target, silent)
+    assert sorted(failed.replaced) == ["node0", "node1"]
+    failed.check_replacement()  # nobody knows what the last `up`, which did not succeed, has made
+    record.write(made.now("ready"), target)
+    with pytest.raises(InputError) as refused:
+        life.plan(made.resolved.cluster, target, silent).check_replacement()
+    assert str(refused.value) == (
+        "all nodes of demo would be replaced, but the cluster file has not changed what they depend"
+        " on (user data changed); somebody may have changed the launch template in AWS; --replace"
+        " replaces the nodes"
+    )
+    life.plan(made.resolved.cluster, target, silent, refresh=True).check_replacement()
 
 
 def test_more_nodes_than_there_is_room_for_touch_no_node_that_runs(fleet: Upped) -> None:
@@ -235,6 +280,7 @@ def test_spot_comes_whole_in_one_zone_and_leaves_nothing_in_others(fleet: Upped)
     room(fleet.here, 0, 1, 2)
     fleet.up(2, type="spot")
     assert fleet.zones == ["us-east-1a", "us-east-1b", "us-east-1c"]
+    assert fleet.provider["maxRetries"] == "5"  # 25 would try for 50 minutes in each zone on AWS
     assert [one["Placement"]["AvailabilityZone"] for one in fleet.running] == ["us-east-1c"] * 2
     assert {one["InstanceLifecycle"] for one in fleet.running} == {"spot"}
     assert fleet.claims == []

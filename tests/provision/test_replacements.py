@@ -6,7 +6,7 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from infra.pulumi_engine.changes import Change, Plan
-from provision.preflight.replacements import replacement_reasons
+from provision.preflight.replacements import is_unrequested, replacement_reasons
 
 INSTANCE = "aws:ec2/instance:Instance"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
@@ -134,3 +134,31 @@ def test_of_a_bastion_that_alone_counts_which_forces_it() -> None:
     assert replacement_reasons(plan, cluster(), cluster(), refresh=True)["bastion"] == (
         "--refresh: user data changed"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "details", "unrequested"),
+    [
+        ({}, (USER_DATA,), True),
+        ({}, (FORCED,), True),
+        ({}, (), True),
+        ({"nodes": 3}, (USER_DATA, NETWORK), True),
+        ({"setup": {"commands": ("true",)}}, (NETWORK,), True),
+        ({"setup": {"commands": ("true",)}}, (USER_DATA,), False),
+        ({"setup": {"commands": ("true",)}}, (USER_DATA, NETWORK), False),
+    ],
+)
+def test_a_replacement_of_all_nodes_that_no_field_asks_for(
+    changes: dict[str, Any], details: tuple[str, ...], unrequested: bool
+) -> None:
+    assert is_unrequested(replacing(*details), cluster(), cluster(**changes)) is unrequested
+
+
+def test_a_replacement_of_one_node_is_no_replacement_of_all() -> None:
+    one = Change("replace", INSTANCE, "node0", (FORCED,))
+    stays, new = Change("same", INSTANCE, "node1"), Change("create", INSTANCE, "node1")
+    assert not is_unrequested(Plan((one, stays)), cluster(), cluster())
+    assert is_unrequested(Plan((one, new)), cluster(), cluster())
+    assert not is_unrequested(Plan((new,)), cluster(), cluster())
+    bastion = Change("replace", INSTANCE, "bastion", ("ami: 1 -> 2",))
+    assert not is_unrequested(Plan((bastion, stays)), cluster(), cluster())

@@ -1,0 +1,50 @@
+"""The retries of the real AWS provider, in compressed time.
+
+Sources: `resolveRetryer` in hashicorp/aws-sdk-go-base's aws_config.go (`max_retries` is the number
+of attempts of aws-sdk-go-v2's standard retryer, without its token bucket), and
+internal/service/ec2/service_package.go in hashicorp/terraform-provider-aws, which adds
+InsufficientInstanceCapacity to what is retried. The pauses are random, at most 1, 2, 4 … seconds
+and 300 s: about 50 minutes for the default of 25 attempts
+(https://github.com/hashicorp/terraform-provider-aws/issues/43193). All read on 2026-11-22.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from config.catalogue.aws_codes import aws_code
+
+DEFAULT_ATTEMPTS = 25
+"""The provider's default of `max_retries`."""
+
+LONGEST_S = 300.0
+
+FASTER = 200.0
+"""A minute of the real provider's pauses is 0.3 s here."""
+
+_STATUSES = frozenset({500, 502, 503, 504})
+
+
+def retry_handler(attempts: int) -> Callable[..., float | None]:
+    """Return a handler of botocore's `needs-retry` for at most `attempts` tries of a request."""
+
+    def pause(attempts_made: int, response: Any, caught: Exception | None) -> float | None:
+        if attempts_made >= attempts or not (caught or _is_retried(response)):
+            return None
+        most = min(2.0 ** (attempts_made - 1), LONGEST_S)
+        return random.uniform(0, most) / FASTER  # noqa: S311  (no secret)
+
+    def handle(*, attempts: int, response: Any, caught_exception: Any, **_: Any) -> float | None:
+        return pause(attempts, response, caught_exception)
+
+    return handle
+
+
+def _is_retried(response: tuple[Any, Any] | None) -> bool:
+    if response is None:
+        return False
+    http, parsed = response
+    code = parsed.get("Error", {}).get("Code", "")
+    known = aws_code(code)
+    throttled = known is not None and known.repeat == "same"
+    return http.status_code in _STATUSES or throttled or code == "InsufficientInstanceCapacity"
