@@ -50,7 +50,7 @@ def list_faults(context: typer.Context) -> None:
 
 
 def _faults(now: "dict[str, tuple[str, ...]]", out: "Output") -> "Iterator[str]":
-    from lab.api.faults import FAULTS
+    from lab.fault_kinds import FAULTS
 
     rows = []
     for name, kind in FAULTS.items():
@@ -76,8 +76,8 @@ def set_fault(
 
     $ gpuctl lab fault set no-capacity us-east-1a
     """
-    from lab.api.faults import parse, write
-    from lab.fault_table import SLOW_NETWORK, read
+    from lab.fault_kinds import parse
+    from lab.fault_table import SLOW_NETWORK, read, write
     from lab.lifecycle import target
     from lab.machines.slow_network import limit_all
 
@@ -123,8 +123,7 @@ def clear_fault(
 
     $ gpuctl lab fault clear
     """
-    from lab.api.faults import write
-    from lab.fault_table import SLOW_NETWORK, read
+    from lab.fault_table import SLOW_NETWORK, read, write
     from lab.machines.slow_network import limit_all
 
     lab = session(context).chosen_lab

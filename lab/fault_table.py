@@ -1,9 +1,10 @@
 """The table of the faults that are set, for the lab's API and for its machines.
 
-`lab.api.faults` checks and writes it.
+`lab.fault_kinds` has the names and checks the arguments; `lab.api.faults` acts on them.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 PROVIDER = "provider"
@@ -26,3 +27,10 @@ def read(table: Path) -> dict[str, tuple[str, ...]]:
     except FileNotFoundError:
         return {}
     return {name: tuple(arguments) for name, arguments in json.loads(text).items()}
+
+
+def write(table: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
+    """Replace the set of faults; it applies from the next request on."""
+    temporary = table.with_suffix(".tmp")
+    temporary.write_text(json.dumps(faults, indent=2) + "\n")
+    temporary.replace(table)

@@ -85,7 +85,7 @@ class Places:
 
     @property
     def faults(self) -> Path:
-        """The table of faults: `lab.api.faults`."""
+        """The table of faults: `lab.fault_table`."""
         return self.runtime / "faults.json"
 
     @property

@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the lab's AWS API, without machines")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
     parser.add_argument("--capacity", type=Path, help="JSON table of capacity per zone and type")
-    parser.add_argument("--faults", type=Path, help="JSON table of what to refuse (lab.api.faults)")
+    parser.add_argument("--faults", type=Path, help="JSON table of faults (lab.fault_table)")
     arguments = parser.parse_args()
     try:
         key = AccessKey.from_environment()

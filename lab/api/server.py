@@ -140,7 +140,7 @@ class ApiServer:
 
     It answers only requests that `key` signed. With `machines` None, instances have no machines
     (for tests of the API alone). `capacity` is the file of `lab.api.region.CapacityTable`,
-    `faults` that of `lab.api.faults`. Public addresses come from `public_range`.
+    `faults` that of `lab.fault_kinds`. Public addresses come from `public_range`.
     """
 
     def __init__(

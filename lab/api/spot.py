@@ -15,7 +15,7 @@ from typing import Any
 from moto.core.responses import ActionResult
 from moto.ec2.utils import generic_filter
 
-from lab.api.faults import NOTICE_S
+from lab.fault_kinds import NOTICE_S
 
 log = logging.getLogger(__name__)
 

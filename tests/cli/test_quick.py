@@ -133,6 +133,12 @@ def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_
     assert imported & {"asyncssh", "pulumi_aws"} == set()
 
 
+@pytest.mark.parametrize("command", [["list"], ["set", "throttle", "3"], ["clear"]])
+def test_faults_are_set_without_the_labs_api(command: list[str], tmp_path: Path) -> None:
+    _, imported = modules(tmp_path, "lab", "fault", *command)
+    assert "moto" not in imported
+
+
 @pytest.mark.parametrize(
     ("words", "plain"),
     [

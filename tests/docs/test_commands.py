@@ -19,7 +19,7 @@ from botocore import xform_name
 
 from config.cluster.cluster_file import Cluster
 from config.loading.load import check, load_cluster, load_run
-from lab.api.faults import parse
+from lab.fault_kinds import parse
 from tests.docs.gpuctl_words import PLACEHOLDERS, complaints, parsed, spelled_out
 from tests.docs.pages import HOME, PAGES, Block, Command, blocks, commands, spans
 

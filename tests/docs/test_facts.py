@@ -17,7 +17,7 @@ from config.catalogue.instance_types import (
     catalogue,
     price_usd_h,
 )
-from lab.api.faults import FAULTS
+from lab.fault_kinds import FAULTS
 from tests.docs.pages import HOME, blocks
 
 SERVICES = {

@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 
 from config.errors import InputError
-from lab.api import faults
+from lab import fault_kinds, fault_table
 from lab.fault_table import OF_MACHINES, PROVIDER
 from tests.lab.world import World, refused, world
 from tests.labs import KEY
@@ -30,7 +30,7 @@ def told(region: World, tmp_path: Path) -> Told:
     """`told("capacity", "3")`: the region with that fault, and the bare text of none."""
 
     def tell(name: str, *arguments: str) -> World:
-        faults.write(tmp_path / "faults.json", {name: faults.parse(name, arguments)})
+        fault_table.write(tmp_path / "faults.json", {name: fault_kinds.parse(name, arguments)})
         return region
 
     return tell
@@ -204,24 +204,24 @@ WITHOUT_CODE = {
 """The faults that no error of the API shows."""
 
 
-@pytest.mark.parametrize("name", sorted({*faults.FAULTS} - WITHOUT_CODE))
+@pytest.mark.parametrize("name", sorted({*fault_kinds.FAULTS} - WITHOUT_CODE))
 def test_every_fault_has_a_code_in_the_table_of_errors(name: str) -> None:
     from config.catalogue.aws_codes import aws_code
 
-    assert aws_code(faults.FAULTS[name].code) is not None
+    assert aws_code(fault_kinds.FAULTS[name].code) is not None
 
 
 def test_a_fault_that_is_none_says_what_there_is() -> None:
     with pytest.raises(InputError, match=r"^the lab has no fault 'tea'; it knows no-capacity, "):
-        faults.parse("tea", ())
+        fault_kinds.parse("tea", ())
     with pytest.raises(InputError) as caught:
-        faults.parse("capacity", ("three",))
+        fault_kinds.parse("capacity", ("three",))
     assert str(caught.value) == (
         "fault capacity cannot be given 'three'; write `gpuctl lab fault set capacity N`: every"
         " zone has N instances of a type, and no more"
     )
     with pytest.raises(InputError, match="no-capacity ZONE…"):
-        faults.parse("no-capacity", ("us-east-1",))
+        fault_kinds.parse("no-capacity", ("us-east-1",))
 
 
 KINDS = {
@@ -264,7 +264,7 @@ def test_a_reservation_that_does_not_serve_is_there_while_the_fault_is(
     assert instances(region) == 0
     elsewhere: Any = region.client("ec2", "eu-west-1")
     assert elsewhere.describe_capacity_reservations()["CapacityReservations"] == []
-    faults.write(tmp_path / "faults.json", {})
+    fault_table.write(tmp_path / "faults.json", {})
     assert region.ec2.describe_capacity_reservations()["CapacityReservations"] == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from lab.api import faults
+from lab import fault_kinds, fault_table
 from lab.api.server import ApiServer
 from tests.lab.world import World
 from tests.labs import KEY
@@ -48,8 +48,8 @@ class Asked:
 
 
 def interrupt(folder: Path, seconds: int, *instances: str) -> None:
-    given = faults.parse("spot-interruption", (*instances, str(seconds)))
-    faults.write(folder / "faults.json", {"spot-interruption": given})
+    given = fault_kinds.parse("spot-interruption", (*instances, str(seconds)))
+    fault_table.write(folder / "faults.json", {"spot-interruption": given})
 
 
 def requests(region: World, **asked: Any) -> dict[str, Any]:

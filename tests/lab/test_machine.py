@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import LabError
-from lab.api import faults
+from lab import fault_table
 from lab.machines import cgroups, host_limits, slow_network, user_namespaces
 from lab.machines.machine import Machine, find_leader
 from lab.machines.machine_evidence import evidence
@@ -253,14 +253,14 @@ def test_a_slow_network_is_slow_at_once_and_after_a_reboot(machine: Booted, plac
 
     assert limits() == []
     instance_id = machine.machine.spec.instance_id
-    faults.write(places.faults, {"slow-network": (instance_id, "20mbit")})
+    fault_table.write(places.faults, {"slow-network": (instance_id, "20mbit")})
     slow_network.limit_all(places)
     assert limits() == ["20Mbit", "20Mbit"]
 
     reboot(machine)
     assert limits() == ["20Mbit", "20Mbit"]
 
-    faults.write(places.faults, {})
+    fault_table.write(places.faults, {})
     slow_network.limit_all(places)
     assert limits() == []
 

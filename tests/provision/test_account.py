@@ -14,7 +14,7 @@ from config.errors import CloudError
 from config.target import Target
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.workspace import inherited_environment, workspace
-from lab.api import faults as table
+from lab import fault_kinds, fault_table
 from provision.aws.account import (
     credentials_end,
     credentials_source,
@@ -123,7 +123,7 @@ def test_credentials_that_expire_meanwhile_are_renewed_by_every_client(
         assert ec2.describe_vpcs()["Vpcs"] == []
         assert whole.credentials is not None
         old = replace(short_lived, endpoint=url, environment=whole.credentials())
-        table.write(faults, {"expired-token": table.parse("expired-token", ("1",))})
+        fault_table.write(faults, {"expired-token": fault_kinds.parse("expired-token", ("1",))})
         while (now := caught(old)) is None:  # for a second
             assert ec2.describe_vpcs()["Vpcs"] == []
         assert now.startswith("AWS refused DescribeVpcs: RequestExpired: Request has expired")

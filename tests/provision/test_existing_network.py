@@ -11,7 +11,7 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import ExistingNetwork, Resolved
 from config.errors import GpuctlError, InputError
 from config.target import Target
-from lab.api import faults
+from lab import fault_table
 from provision.aws.clients import client
 from provision.costs.cost import access_prices
 from provision.preflight.preflight import resolve
@@ -235,7 +235,7 @@ def test_a_full_subnet_is_seen_before_the_launch(
     target: Target, theirs: SomebodysNetwork, table: Path
 ) -> None:
     nodes = theirs.private("10.40.1.0/24", theirs.nat(theirs.public("10.40.0.0/28")))
-    faults.write(table, {"no-free-address": ()})
+    fault_table.write(table, {"no-free-address": ()})
     assert complaints(target, {"subnet": nodes}) == [
         f"network.subnet: {nodes} has 0 free addresses, 2 nodes need 2; free some, name a larger"
         " subnet, or ask for fewer nodes",
@@ -253,7 +253,7 @@ def test_no_vpc_and_no_nat_address_are_counted(
         "vpc-limit": (str(len(theirs.ec2.describe_vpcs()["Vpcs"])),),
         "elastic-ip-limit": (str(len(theirs.ec2.describe_addresses()["Addresses"])),),
     }
-    faults.write(table, used)
+    fault_table.write(table, used)
     assert resolve(cluster({"subnet": nodes}), target).zone == A
     own = complaints(target, {})
     assert [line.partition(":")[0] for line in own] == ["Elastic IP addresses", "VPCs"]

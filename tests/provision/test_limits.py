@@ -13,7 +13,7 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Image, Resolved
 from config.errors import CloudError, GpuctlError, InputError
 from config.target import Target
-from lab.api import faults
+from lab import fault_kinds, fault_table
 from lab.api.quotas import QUOTAS
 from provision.aws import clients
 from provision.aws.instance_types import read_instance_type
@@ -61,7 +61,7 @@ def tell(region: tuple[Target, Path]) -> Tell:
     """`tell("capacity", "3")`: the region has that fault, and no other."""
 
     def set_fault(name: str, *arguments: str) -> None:
-        faults.write(region[1], {name: faults.parse(name, arguments)})
+        fault_table.write(region[1], {name: fault_kinds.parse(name, arguments)})
 
     return set_fault
 
@@ -119,7 +119,7 @@ def test_the_limits_of_addresses_vpcs_and_vcpus_come_at_once(
     region: tuple[Target, Path], target: Target
 ) -> None:
     limits = {name: ("0",) for name in ("vcpu-quota", "elastic-ip-limit", "vpc-limit")}
-    faults.write(region[1], limits)
+    fault_table.write(region[1], limits)
     lines = str(complaint(target, budget={"max_hourly": 100})).splitlines()
     assert [line.partition(":")[0] for line in lines] == [
         "vCPUs",
@@ -307,9 +307,9 @@ def test_what_runs_costs_what_its_plan_said(target: Target) -> None:
 
 
 def test_a_reservation_where_no_bastion_can_be(target: Target, region: tuple[Target, Path]) -> None:
-    reservation = faults.parse("reservation", ("taken", "p5.48xlarge", "2", "us-east-1a"))
-    no_bastion = faults.parse("not-offered", ("t3.small", "us-east-1a"))
-    faults.write(region[1], {"reservation": reservation, "not-offered": no_bastion})
+    reservation = fault_kinds.parse("reservation", ("taken", "p5.48xlarge", "2", "us-east-1a"))
+    no_bastion = fault_kinds.parse("not-offered", ("t3.small", "us-east-1a"))
+    fault_table.write(region[1], {"reservation": reservation, "not-offered": no_bastion})
     (capacity,) = ec2(target).describe_capacity_reservations()["CapacityReservations"]
     held = capacity["CapacityReservationId"]
     there = {"type": "reservation", "id": held}

@@ -8,7 +8,7 @@ import pytest
 
 from config.progress import Progress, silent
 from config.target import Target
-from lab.api import faults
+from lab import fault_table
 from nodes.inventory import Node
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
@@ -60,7 +60,7 @@ def test_without_the_permission_ranks_are_in_the_order_of_launch(
 ) -> None:
     world, target = region
     nodes = launched(world, 2)
-    faults.write(tmp_path / "faults.json", {"api-error": ("1", "UnauthorizedOperation")})
+    fault_table.write(tmp_path / "faults.json", {"api-error": ("1", "UnauthorizedOperation")})
     told: list[Progress] = []
     assert add_topology(client(target, "ec2"), "demo", nodes, told.append) == tuple(nodes)
     assert told[-1].state == "done"
