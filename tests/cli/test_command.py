@@ -74,7 +74,7 @@ def test_a_wheel_without_its_extra_says_which_to_install(tmp_path: Path) -> None
         "gpuctl.main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, "lab", "fault", "list", "--lab=t-down"],
+        [sys.executable, "-c", program, "lab", "start", "--lab=t-down"],
         cwd=ROOT, env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
