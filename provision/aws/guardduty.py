@@ -1,4 +1,4 @@
-"""What Amazon GuardDuty puts into a cluster's VPC: an endpoint, and its security group.
+"""Amazon GuardDuty's own resources in a cluster's VPC: an endpoint, and its security group.
 
 If an account monitors its instances at run time, GuardDuty creates them by itself when an instance
 starts, and leaves them there when it ends. AWS deletes neither the subnet nor the VPC around them.
