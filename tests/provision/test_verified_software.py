@@ -56,7 +56,13 @@ def keys() -> Iterator[Keys]:
     made = Keys()
     yield made
     subprocess.run(["gpgconf", "--homedir", str(made.home), "--kill", "all"], check=True)
-    shutil.rmtree(made.home)
+    shutil.rmtree(made.home, onerror=_ignore_missing)
+
+
+def _ignore_missing(_: object, path: str, error: tuple[type, BaseException, object]) -> None:
+    """Pass over a socket that gpg-agent, which ends meanwhile, has removed itself."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
 
 
 def efa_step(
