@@ -25,19 +25,16 @@ FASTER = 200.0
 _STATUSES = frozenset({500, 502, 503, 504})
 
 
-def retry_handler(attempts: int) -> Callable[..., float | None]:
-    """Return a handler of botocore's `needs-retry` for at most `attempts` tries of a request."""
+def retry_handler(most_attempts: int) -> Callable[..., float | None]:
+    """Return a handler of botocore's `needs-retry` for at most so many tries of a request."""
 
-    def pause(attempts_made: int, response: Any, caught: Exception | None) -> float | None:
-        if attempts_made >= attempts or not (caught or _is_retried(response)):
+    def pause(*, attempts: int, response: Any, caught_exception: Any, **_: Any) -> float | None:
+        if attempts >= most_attempts or not (caught_exception or _is_retried(response)):
             return None
-        most = min(2.0 ** (attempts_made - 1), LONGEST_S)
+        most = min(2.0 ** (attempts - 1), LONGEST_S)
         return random.uniform(0, most) / FASTER  # noqa: S311  (no secret)
 
-    def handle(*, attempts: int, response: Any, caught_exception: Any, **_: Any) -> float | None:
-        return pause(attempts, response, caught_exception)
-
-    return handle
+    return pause
 
 
 def _is_retried(response: tuple[Any, Any] | None) -> bool:
