@@ -20,10 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from engine.journal_copy import recorded_events
 from engine.launch_plan import LaunchPlan
 from engine.lines import WholeLines
 from engine.nccl_tests import TableParser
-from engine.record import recorded_events
 from engine.result import ResultCollector
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import ClusterArgument
-from cli.options import YesOption, output, session
+from cli.options import YesOption, chosen_target, output
 from config.errors import InputError, Interrupted, RunError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def bisect(
     from engine.bisect.rounds import MOST_NODES
     from provision.records.record import load_inventory
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     largest = _bytes(size)
     target = here.cluster_target(cluster)
     there = load_inventory(cluster, target)

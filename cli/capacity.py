@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def capacity(
     """
     from dataclasses import asdict
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     with out.progress() as view:
         here.ensure_lab(view)
     from provision.capacity import capacity as ask

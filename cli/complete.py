@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
+from cli.chosen_target import ChosenTarget
 from cli.options import Options
-from cli.session import Session
 from config.errors import InputError
 
 
@@ -55,6 +55,6 @@ def _state(context: typer.Context) -> Path:
     for level in reversed(levels):  # the last one on the line wins
         given.take(level.params)
     try:
-        return Session(given.places).state
+        return ChosenTarget(given.places).state
     except InputError:  # no lab can have that name
         return Path("/nowhere")

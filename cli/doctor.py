@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from cli.session import Session
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def doctor(context: typer.Context) -> None:
     $ gpuctl doctor --lab
     """
     out = output(context)
-    checks = list(_checks(session(context)))
+    checks = list(_checks(chosen_target(context)))
     out.show([asdict(check) for check in checks], _lines(checks, out))
     if any(check.remedy and check.needed for check in checks):
         raise typer.Exit(1)
@@ -53,7 +53,7 @@ def _lines(checks: list[Check], out: "Output") -> "Iterator[str]":
     yield from out.table(("", "CHECK", "FOUND"), rows)
 
 
-def _checks(here: "Session") -> "Iterator[Check]":
+def _checks(here: "ChosenTarget") -> "Iterator[Check]":
     yield from _engine()
     yield _backend(here)
     yield _credentials(here)
@@ -69,12 +69,12 @@ def _engine() -> "Iterator[Check]":
         yield Check(sighting.what, sighting.seen, sighting.remedy, needed=False)
 
 
-def _backend(here: "Session") -> Check:
+def _backend(here: "ChosenTarget") -> Check:
     where = here.backend or f"file://{here.state / 'pulumi'}"
     return Check("backend", where)
 
 
-def _credentials(here: "Session") -> Check:
+def _credentials(here: "ChosenTarget") -> Check:
     from config.errors import GpuctlError
 
     if here.lab:
@@ -89,7 +89,7 @@ def _credentials(here: "Session") -> Check:
     return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
 
 
-def _session_plugin(here: "Session") -> Check:
+def _session_plugin(here: "ChosenTarget") -> Check:
     """Check the Session Manager plugin, which only `network.access: ssm` needs."""
     import shutil
 
@@ -112,7 +112,7 @@ def _session_plugin(here: "Session") -> Check:
     return Check(name, f"{shutil.which(name)} {version}", needed=False)
 
 
-def _lab(here: "Session") -> "Iterator[Check]":
+def _lab(here: "ChosenTarget") -> "Iterator[Check]":
     from lab.lifecycle import status
     from lab.prerequisites import missing
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import ClusterArgument
-from cli.options import YesOption, output, session
+from cli.options import YesOption, chosen_target, output
 
 if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from cli.progress import ProgressView
-    from cli.session import Session
     from provision.down import Teardown
 
 
@@ -28,7 +28,7 @@ def down(
     $ gpuctl down demo
     $ gpuctl down demo --yes --json
     """
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     here.require_lab()
     which = f" {cluster_id}" if cluster_id else ""
     held = _holder_text(here, cluster, cluster_id, out)
@@ -41,7 +41,7 @@ def down(
     show(teardown, out)
 
 
-def _holder_text(here: "Session", cluster: str, cluster_id: str | None, out: "Output") -> str:
+def _holder_text(here: "ChosenTarget", cluster: str, cluster_id: str | None, out: "Output") -> str:
     """Return a text about the run that holds the cluster; empty where none is known."""
     from cli.held import describe, holder_of
     from provision.records.record import read
@@ -55,7 +55,7 @@ def _holder_text(here: "Session", cluster: str, cluster_id: str | None, out: "Ou
 
 
 def remove(
-    here: "Session", cluster: str, view: "ProgressView", cluster_id: str | None = None
+    here: "ChosenTarget", cluster: str, view: "ProgressView", cluster_id: str | None = None
 ) -> "Teardown":
     """Remove the cluster; record the runs that were still going on it as failed."""
     from engine.history import History

@@ -6,7 +6,7 @@ import typer
 
 from cli.answers import shell_line
 from cli.arguments import ClusterArgument
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -35,14 +35,14 @@ def exec_(
 
     from provision.records.record import load_inventory
 
-    target = session(context).cluster_target(cluster)
+    target = chosen_target(context).cluster_target(cluster)
     inventory = load_inventory(cluster, target)
     answers = asyncio.run(_ask(inventory, shell_line(command)))
     raise typer.Exit(_show(inventory, answers, output(context)))
 
 
 async def _ask(inventory: "Inventory", line: str) -> "dict[int, Completed | GpuctlError]":
-    from nodes.kept import connect
+    from nodes.kept_connections import connect
 
     async with connect(inventory) as connections:
         return await connections.run_each(inventory.nodes, line)

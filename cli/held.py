@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from cli.session import Session
     from engine.holder import Holder
 
 
-def holder_of(here: "Session", cluster: str, out: "Output") -> "Holder | None":
+def holder_of(here: "ChosenTarget", cluster: str, out: "Output") -> "Holder | None":
     """Return the run that holds the cluster, or None.
 
     A head that does not answer is a warning and None: it must not prevent removal of the rest.
@@ -30,7 +30,7 @@ def holder_of(here: "Session", cluster: str, out: "Output") -> "Holder | None":
         return None
 
 
-def describe(here: "Session", cluster: str, run: "Holder") -> str:
+def describe(here: "ChosenTarget", cluster: str, run: "Holder") -> str:
     """Say which run holds the cluster, since when, and whether this machine started it."""
     from engine.history import History
 
@@ -41,7 +41,7 @@ def describe(here: "Session", cluster: str, run: "Holder") -> str:
     return f"run {run.run_id} has been on cluster {cluster}{since}{whose}"
 
 
-def refuse_while_held(here: "Session", cluster: str, out: "Output") -> None:
+def refuse_while_held(here: "ChosenTarget", cluster: str, out: "Output") -> None:
     """Raise InputError if a run holds the cluster, which is about to be changed."""
     from config.errors import InputError
 

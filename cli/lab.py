@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import output, session
+from cli.options import chosen_target, output
 from cli.parser import Command, Group
 from config.errors import InputError
 
@@ -45,7 +45,7 @@ def list_faults(context: typer.Context) -> None:
     """
     from lab.fault_table import read
 
-    out, now = output(context), read(session(context).chosen_lab.faults)
+    out, now = output(context), read(chosen_target(context).chosen_lab.faults)
     out.show({name: list(arguments) for name, arguments in now.items()}, _faults(now, out))
 
 
@@ -81,10 +81,10 @@ def set_fault(
     from lab.lifecycle import target
     from lab.machines.slow_network import limit_all
 
-    lab, wanted = session(context).chosen_lab, tuple(arguments or ())
+    lab, wanted = chosen_target(context).chosen_lab, tuple(arguments or ())
     if name in ("spot-interruption", SLOW_NETWORK):
         _require(lab)
-        region = session(context).region or "us-east-1"
+        region = chosen_target(context).region or "us-east-1"
         wanted = _with_ids(name, wanted, target(lab, region))
     given = parse(name, wanted)
     _require(lab)
@@ -126,7 +126,7 @@ def clear_fault(
     from lab.fault_table import SLOW_NETWORK, read, write
     from lab.machines.slow_network import limit_all
 
-    lab = session(context).chosen_lab
+    lab = chosen_target(context).chosen_lab
     _require(lab)
     now = read(lab.faults)
     if unknown := sorted(set(names or ()) - set(now)):
@@ -156,7 +156,7 @@ def start(context: typer.Context) -> None:
     """
     from lab.lifecycle import start as start_lab
 
-    lab, out = session(context).chosen_lab, output(context)
+    lab, out = chosen_target(context).chosen_lab, output(context)
     with out.progress() as view:
         start_lab(lab, view.report)
     _show(lab, out)
@@ -177,7 +177,7 @@ def stop(
     from lab.lifecycle import present
     from lab.lifecycle import stop as stop_lab
 
-    lab, out = session(context).chosen_lab, output(context)
+    lab, out = chosen_target(context).chosen_lab, output(context)
     with out.progress() as view:
         for each in present() if every else (lab,):
             stop_lab(each, view.report)
@@ -196,7 +196,7 @@ def status(
     $ gpuctl lab status
     $ gpuctl lab status --leftovers --lab=b
     """
-    lab, out = session(context).chosen_lab, output(context)
+    lab, out = chosen_target(context).chosen_lab, output(context)
     if leftovers:
         from lab.leftovers import found
 

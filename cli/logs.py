@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import LatestRunArgument
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +35,11 @@ def logs(
     import asyncio
 
     from config.errors import InputError
+    from engine.journal_copy import recorded_events
     from engine.lines import WholeLines
-    from engine.record import recorded_events
     from engine.session import follow as follow_run
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     runs = here.state / "runs"
     entry = chosen_run(run, runs, out)
     if entry.is_over and not (runs / entry.run_id / "journal.jsonl").exists():

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.chosen_target import ChosenTarget
 from cli.output import Output
-from cli.session import Session
 
 if TYPE_CHECKING:
     from lab.places import Places
@@ -67,10 +67,10 @@ def options(context: typer.Context) -> Options:
     return context.find_root().ensure_object(Options)
 
 
-def session(context: typer.Context) -> Session:
+def chosen_target(context: typer.Context) -> ChosenTarget:
     """Return what the command acts on."""
     given = options(context)
-    return Session(given.places, given.region, given.profile, given.backend)
+    return ChosenTarget(given.places, given.region, given.profile, given.backend)
 
 
 def output(context: typer.Context) -> Output:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.arguments import FileArgument
-from cli.options import RefreshOption, output, session
+from cli.options import RefreshOption, chosen_target, output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = Fa
     $ gpuctl plan cluster.yaml
     $ gpuctl plan cluster.yaml --json | jq .hourly_usd
     """
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     cluster = cluster_of(file, out)
     with out.progress() as view:
         here.ensure_lab(view)

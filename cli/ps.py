@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import YesOption, output, session
+from cli.options import YesOption, chosen_target, output
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -35,7 +35,7 @@ def ps(
     from config.errors import InputError
     from engine.history import History
 
-    runs, out = session(context).state / "runs", output(context)
+    runs, out = chosen_target(context).state / "runs", output(context)
     with History(runs) as history:
         entries = history.runs()
     if prune:
@@ -82,7 +82,7 @@ def _prune(
     """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
     from cli.terminal import size
     from engine.agent.budget import AGE_S
-    from engine.kept import remove, runs_over_budget, stored_runs
+    from engine.journal_budget import remove, runs_over_budget, stored_runs
 
     kept = stored_runs(runs, entries)
     removed = runs_over_budget(kept, AGE_S if age_s is None else age_s)

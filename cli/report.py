@@ -7,7 +7,7 @@ import typer
 
 from cli.complete import runs as run_names
 from cli.logs import chosen_run
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
     from engine.history import RunRecord
@@ -46,7 +46,7 @@ def report(
 
     from cli.report_page import page
 
-    runs, out = session(context).state / "runs", output(context)
+    runs, out = chosen_target(context).state / "runs", output(context)
     names: list[str | None] = [*dict.fromkeys(run or [])] or [None]
     entries = [chosen_run(name, runs, out) for name in names]
     reports = [_report(entry, runs) for entry in entries]
@@ -62,7 +62,7 @@ def report(
 def _report(entry: "RunRecord", runs: Path) -> "Report":
     from engine.bisect.report import find
     from engine.history import History
-    from engine.record import recorded_events
+    from engine.journal_copy import recorded_events
     from engine.report import Report, pairs_in
     from engine.timeline import timeline
 

@@ -7,7 +7,7 @@ import typer
 
 from cli.arguments import LatestRunArgument
 from cli.logs import chosen_run
-from cli.options import output, session
+from cli.options import chosen_target, output
 from config.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def results(
     $ gpuctl results nccl-tests --json
     $ gpuctl results --compare nccl-tests-4f2a1c nccl-tests-e54e00
     """
-    runs, out = session(context).state / "runs", output(context)
+    runs, out = chosen_target(context).state / "runs", output(context)
     _require_one(
         {"--compare": compare, "--baseline": baseline, "--keep-baseline": keep_baseline}
         | {"--csv": csv, "--plot": plot, "--json": (csv or plot) and out.as_json}
@@ -131,7 +131,7 @@ def _keep(name: str, entry: "RunRecord", runs: "Path", out: "Output") -> None:
 
 def _show(entry: "RunRecord", runs: "Path", out: "Output") -> None:
     from engine.history import History
-    from engine.record import recorded_events
+    from engine.journal_copy import recorded_events
 
     with History(runs) as history:
         tables = history.tables(entry.run_id)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.complete import clusters
-from cli.options import output, session
+from cli.options import chosen_target, output
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
+    from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from cli.session import Session
     from config.loading.overrides import Overrides
     from config.run.run_file import Run
     from config.target import Target
@@ -82,7 +82,7 @@ def run(
     """
     from config.loading.overrides import Overrides
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     wanted = _load_run(file, Overrides(tuple(env or ()), nodes), on_stop, out)
     if no_image:
         wanted = wanted.model_copy(update={"image": None, "registry_auth": None})
@@ -146,7 +146,7 @@ def _read_inventory(path: Path) -> "Inventory":
         raise InputError(f"{path}: is not an inventory", hint) from error
 
 
-def _inventory(here: "Session", name: str | None) -> "Inventory":
+def _inventory(here: "ChosenTarget", name: str | None) -> "Inventory":
     """Return the inventory of the named cluster, by default of the only one."""
     from config.errors import InputError
     from provision.records.record import load_inventory, records
@@ -162,11 +162,11 @@ def _inventory(here: "Session", name: str | None) -> "Inventory":
     return load_inventory(name, here.cluster_target(name))
 
 
-def _run(here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output") -> int:
+def _run(here: "ChosenTarget", plan: "LaunchPlan", there: "Inventory", out: "Output") -> int:
     """Run the job, then keep or destroy the cluster; return the job's exit code."""
     from cli.lab_evidence import LabEvidence
     from cli.run_view import RunView
-    from engine.record import evidence_folder
+    from engine.journal_copy import evidence_folder
     from engine.secrets import resolve
     from engine.session import run as run_plan
 
@@ -211,7 +211,7 @@ def _remove_old_logs(runs: Path, out: "Output") -> None:
     """Remove logs of earlier runs beyond the budget; an error is only a warning."""
     from cli.terminal import size
     from engine.history import History
-    from engine.kept import remove, runs_over_budget, stored_runs
+    from engine.journal_budget import remove, runs_over_budget, stored_runs
 
     with History(runs) as history:
         removed = runs_over_budget(stored_runs(runs, history.runs()))
@@ -227,7 +227,7 @@ def _remove_old_logs(runs: Path, out: "Output") -> None:
 
 
 def _follow(
-    here: "Session",
+    here: "ChosenTarget",
     plan: "LaunchPlan",
     there: "Inventory",
     running: "Coroutine[Any, Any, RunResult]",
@@ -261,7 +261,7 @@ def _check_account(cluster: str, target: "Target") -> None:
 
 
 def _destroy_if_asked(
-    here: "Session", plan: "LaunchPlan", there: "Inventory", out: "Output"
+    here: "ChosenTarget", plan: "LaunchPlan", there: "Inventory", out: "Output"
 ) -> "Teardown | GpuctlError | None":
     """Remove the cluster if the run says so; return what was removed, or the error."""
     if plan.on_stop != "destroy":
@@ -291,7 +291,7 @@ def _pull_image(
     return pinned
 
 
-def _dashboard(here: "Session", plan: "LaunchPlan") -> str:
+def _dashboard(here: "ChosenTarget", plan: "LaunchPlan") -> str:
     """Return the dashboard's address and the command for a tunnel: nodes have no open port."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
@@ -308,7 +308,7 @@ def _record_cost(runs: Path, run_id: str, cost: float | None) -> None:
             history.set_cost(run_id, cost)
 
 
-def destroy(here: "Session", run_id: str, there: "Inventory", out: "Output") -> "Teardown":
+def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output") -> "Teardown":
     """Remove the cluster of a run that is over.
 
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cli.arguments import ClusterArgument, NodeArgument
-from cli.options import session
+from cli.options import chosen_target
 
 
 def ssh(
@@ -30,7 +30,7 @@ def ssh(
     from nodes.openssh import openssh_config
     from provision.records.record import load_inventory
 
-    target = session(context).cluster_target(cluster)
+    target = chosen_target(context).cluster_target(cluster)
     inventory = load_inventory(cluster, target)
     names = [n.name for n in inventory.nodes]
     if inventory.bastion is not None:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from cli.options import session
+from cli.options import chosen_target
 
 
 def ssm_proxy(context: typer.Context, instance: Annotated[str, typer.Argument()]) -> None:
     """Connect standard input and output with the ssh of an instance; this process becomes that."""
     from provision.setup.session_manager import become_session
 
-    become_session(instance, session(context).target())
+    become_session(instance, chosen_target(context).target())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.complete import clusters as known_clusters
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
     from provision.status import ClusterStatus
@@ -33,7 +33,7 @@ def status(
     from config.errors import InputError
     from provision.records.record import record_errors
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     found: tuple[ClusterStatus, ...] = ()
     if not here.is_lab_down():
         from provision.status import clusters

@@ -3,7 +3,7 @@
 import typer
 
 from cli.arguments import RunArgument
-from cli.options import output, session
+from cli.options import chosen_target, output
 
 
 def stop(context: typer.Context, run: RunArgument) -> None:
@@ -21,7 +21,7 @@ def stop(context: typer.Context, run: RunArgument) -> None:
     from engine.session import stop as stop_run
     from provision.records.record import load_inventory
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     runs = here.state / "runs"
     with History(runs) as history:
         entry = history.find(run)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import FileArgument
-from cli.options import RefreshOption, YesOption, output, session
+from cli.options import RefreshOption, YesOption, chosen_target, output
 from cli.plan import cluster_of, show
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def up(
     from cli.held import refuse_while_held
     from provision import up as life
 
-    here, out = session(context), output(context)
+    here, out = chosen_target(context), output(context)
     cluster = cluster_of(file, out)
     with out.progress() as view:
         here.ensure_lab(view)

@@ -16,7 +16,7 @@ from engine.agent.container import CHOOSE_RUNTIME
 from engine.launch_plan import ImagePlan, LaunchPlan
 from nodes.fanout import fold_answers, on_each
 from nodes.inventory import Inventory, Node
-from nodes.kept import KeptConnections, connect
+from nodes.kept_connections import KeptConnections, connect
 
 PULL_S = 3600
 """Seconds for a pull: 100 GB at 30 MB/s take as long."""

@@ -27,8 +27,8 @@ class Holder(Value):
 async def find_holder(inventory: Inventory) -> Holder | None:
     """Ask the head which run holds the cluster; return None if there is none.
 
-    Opens a new connection: nodes.kept would leave a broker behind, and callers ask before
-    they destroy the cluster. Raises NodeError if the head does not answer within ASK_S.
+    Opens a new connection: nodes.kept_connections would leave a broker behind, and callers ask
+    before they destroy the cluster. Raises NodeError if the head does not answer within ASK_S.
     """
     head = inventory.nodes[0]
     where = f"{head.name} ({head.private_ip})"

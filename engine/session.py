@@ -29,15 +29,15 @@ from engine.events import (
     parse_event,
 )
 from engine.history import History
+from engine.journal_copy import JournalCopy, evidence_folder, recorded_events, write_evidence
 from engine.kept_results import KeptResults
 from engine.launch_plan import LaunchPlan
 from engine.places import run_folder
-from engine.record import Record, evidence_folder, recorded_events, write_evidence
 from engine.result import ResultCollector, RunResult
 from engine.setting import setting
 from nodes.answers import Completed
 from nodes.inventory import Inventory
-from nodes.kept import KeptConnections, connect
+from nodes.kept_connections import KeptConnections, connect
 
 OnEvent = Callable[[Event], None]
 
@@ -152,7 +152,7 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
     ended = threading.Event()
 
     async def renew() -> None:
-        # not nodes.kept: its broker would outlive the cluster
+        # not nodes.kept_connections: its broker would outlive the cluster
         from nodes.ssh import connect as connect_anew
 
         while not ended.is_set():
@@ -204,7 +204,7 @@ class _Session:
         """Follow the run to its end, and store its tables, findings and result in the history."""
         with (
             History(self._runs) as history,
-            contextlib.closing(Record(self._runs, self._run_id)) as record,
+            contextlib.closing(JournalCopy(self._runs, self._run_id)) as record,
         ):
             for event in recorded_events(self._runs, self._run_id):
                 self._see(event, history)
@@ -275,7 +275,7 @@ class _Session:
         command = f"{{ {unpack}; }} < {archive}"
         return await connections.run(self._head, command, timeout=_CALL_S)
 
-    async def _follow_head(self, record: Record, history: History) -> RunResult:
+    async def _follow_head(self, record: JournalCopy, history: History) -> RunResult:
         """Follow the head's journal to the run's end; reconnect after lost connections."""
         heard, pause = time.monotonic(), 1.0
         while True:
@@ -317,7 +317,7 @@ class _Session:
         history.mark_lost(self._run_id, reason)
         return RunLost(f"run {self._run_id}: {reason}", hint)
 
-    async def _read_journal(self, record: Record, history: History) -> RunResult:
+    async def _read_journal(self, record: JournalCopy, history: History) -> RunResult:
         """Read the journal; return the run's result. NodeError if the connection breaks first."""
         command = _agent("follow", self._run_id, "--from", str(record.offset))
         async with (

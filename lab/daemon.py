@@ -59,7 +59,7 @@ def main() -> None:
     log.info("down")
 
 
-def _bring_up(lab: ExitStack, places: Places) -> state.Record:
+def _bring_up(lab: ExitStack, places: Places) -> state.LabRecord:
     """Start everything; `lab` takes it down again in reverse order."""
     network = Network.claim(places)
     lab.callback(network.down)
@@ -78,7 +78,7 @@ def _bring_up(lab: ExitStack, places: Places) -> state.Record:
     lab.callback(machines.close)
     metadata = MetadataServer(network.listen(METADATA_ADDRESS, 80), api.metadata)
     lab.callback(metadata.close)
-    record = state.Record(
+    record = state.LabRecord(
         pid=os.getpid(),
         api_url=api.url,
         provider_address=f"127.0.0.1:{_start_provider(lab, api, network, key)}",

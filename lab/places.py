@@ -65,7 +65,7 @@ class Places:
 
     @property
     def record(self) -> Path:
-        """The file with the running lab's `lab.state.Record`."""
+        """The file with the running lab's `lab.state.LabRecord`."""
         return self.runtime / "lab.json"
 
     @property

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from config.errors import LabError
-from lab.host import SEARCH_PATH
+from lab.host_commands import SEARCH_PATH
 from lab.machines import cgroups
 from lab.network import bridge
 

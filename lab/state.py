@@ -22,7 +22,7 @@ _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, p
 
 
 @dataclass(frozen=True)
-class Record:
+class LabRecord:
     """A lab that is ready. `since` is an ISO 8601 time in UTC; `key` signs requests to its API."""
 
     pid: int
@@ -32,7 +32,7 @@ class Record:
     key: AccessKey
 
 
-def publish(record: Record, places: Places) -> None:
+def publish(record: LabRecord, places: Places) -> None:
     """Write the record atomically, readable by its owner alone."""
     write_whole(places.record, json.dumps(asdict(record), indent=2) + "\n")
 
@@ -50,13 +50,13 @@ def daemon_pid(places: Places) -> int | None:
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
-def record(places: Places) -> Record | None:
+def record(places: Places) -> LabRecord | None:
     """Return the running lab's record; None if the lab is down."""
     if daemon_pid(places) is None:
         return None
     try:
         found = json.loads(places.record.read_text())
-        return Record(**{**found, "key": AccessKey(**found["key"])})
+        return LabRecord(**{**found, "key": AccessKey(**found["key"])})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 

@@ -21,9 +21,9 @@ import threading
 from pathlib import Path
 
 from engine.agent.enter import FAILED, SOCKET
+from engine.agent.event_stream import Message
 from engine.agent.host import Place
 from engine.agent.launcher import STOP_GRACE_S, ssh_to
-from engine.agent.report import Message
 
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 

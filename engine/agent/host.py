@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from typing import Any, Protocol
 
-from engine.agent.environment import login_environment
+from engine.agent.login_environment import login_environment
 
 
 class Place(Protocol):

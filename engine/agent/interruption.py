@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from engine.agent.report import Report
+from engine.agent.event_stream import EventStream
 
 METADATA = "169.254.169.254:80"
 LOOK_S = 5.0
@@ -57,7 +57,7 @@ class Metadata:
             connection.close()
 
 
-def watch(metadata: Metadata, report: Report) -> None:
+def watch(metadata: Metadata, report: EventStream) -> None:
     """Check for a notice every LOOK_S; send `node_interrupted` and return when there is one."""
     while True:
         try:

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from typing import IO
 
+from engine.agent.event_stream import EventStream
 from engine.agent.redaction import Redaction
-from engine.agent.report import Report
 
 PARTIAL_S = 1.0  # an unfinished line is sent after this time
 PIECE = 32 * 1024  # characters of one event at most
@@ -21,7 +21,7 @@ class Log:
     On a full disk the log ends, with an event that reports it; the events of output go on.
     """
 
-    def __init__(self, path: Path, report: Report) -> None:
+    def __init__(self, path: Path, report: EventStream) -> None:
         path.touch(mode=0o600)
         self._file = path.open("ab", buffering=0)
         self._name, self._ends = path.name, False

@@ -10,7 +10,7 @@ import os
 import threading
 from pathlib import Path
 
-from engine.agent.report import Report
+from engine.agent.event_stream import EventStream
 
 FIFO = "ranks"
 _DRAIN_S = 5.0
@@ -19,7 +19,7 @@ _DRAIN_S = 5.0
 class Ranks:
     """The FIFO in a run's folder. Each line `RANK SIZE` becomes an event `rank_started`."""
 
-    def __init__(self, folder: Path, report: Report) -> None:
+    def __init__(self, folder: Path, report: EventStream) -> None:
         self._path, self._report = folder / FIFO, report
         self._descriptor: int  # from `open` on
         self._reader = threading.Thread(target=self._read, daemon=True)

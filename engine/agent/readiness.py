@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.agent.event_stream import EventStream, Message
 from engine.agent.host import Place
-from engine.agent.report import Message, Report
 
 _PORT_S = 0.25  # between checks of a port
 _COMMAND_S = 1.0  # between runs of a command
@@ -36,7 +36,7 @@ class Probe:
         self._place, self._environment = place, environment
         self._is_running = is_running
 
-    def run(self, report: Report) -> None:
+    def run(self, report: EventStream) -> None:
         """Send `node_ready`, or `not_ready` after the time limit; neither if the job ends first."""
         deadline = time.monotonic() + self._timeout_s
         while self._is_running():

@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from engine.agent import evidence, heartbeat
+from engine.agent.case_progress import CaseProgress
 from engine.agent.heartbeat import HeartbeatServer, time_of_day
 from engine.agent.journal import Journal, Message
 from engine.agent.judge import Heard, Judge
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.nodes import Node, Nodes
-from engine.agent.progress import Progress
 from engine.agent.redaction import Redaction
 from engine.agent.states import (
     NODE_FAILED,
@@ -64,7 +64,7 @@ class Supervisor:
         self._journal, self._launcher = journal, launcher
         nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
-        self._judge, self._progress = Judge(plan), Progress(plan)
+        self._judge, self._progress = Judge(plan), CaseProgress(plan)
         self._workers = Workers(
             launcher, self._order, self._receive, lambda: bool(self._state.verdict)
         )

@@ -23,13 +23,13 @@ from engine.agent import table_json
 from engine.agent.budget import protect_folder, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
+from engine.agent.event_stream import EventStream, Message
 from engine.agent.heartbeat import HeartbeatClient
 from engine.agent.host import Host, Place
 from engine.agent.output import Log, pump
 from engine.agent.ranks import Ranks
 from engine.agent.readiness import Probe
 from engine.agent.redaction import Redaction
-from engine.agent.report import Message, Report
 
 HOSTFILE = "hostfile"
 DRAIN_S = 1.0  # time for output after the end of the job's bash
@@ -49,7 +49,7 @@ def work(folder: Path) -> int:
         return 1
     order = json.loads(line)
     heartbeats = HeartbeatClient(order["heartbeats"], order["node"]["rank"])
-    worker = Worker(folder, order, control, Report(sys.stdout.buffer), heartbeats)
+    worker = Worker(folder, order, control, EventStream(sys.stdout.buffer), heartbeats)
     signal.signal(signal.SIGTERM, lambda *_: worker.post({"do": "stop"}))
     return worker.run()
 
@@ -67,7 +67,7 @@ class Worker:
         folder: Path,
         order: Message,
         control: RawIOBase,
-        report: Report,
+        report: EventStream,
         heartbeats: HeartbeatClient,
     ) -> None:
         self._folder, self._order = folder, order

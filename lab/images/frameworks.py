@@ -11,7 +11,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from lab.host import call
+from lab.host_commands import call
 from lab.images.image_scratch import INSTALL, Build, build_in_scratch, run_inside
 from lab.images.wheels import ensure_wheels
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from config.errors import LabError
-from lab.host import ENVIRONMENT, call, succeeds
+from lab.host_commands import ENVIRONMENT, call, succeeds
 from lab.images import frameworks, image_recipes
 from lab.images.image_scratch import Build
 

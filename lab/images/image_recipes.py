@@ -12,7 +12,7 @@ from typing import get_args
 
 from config.errors import LabError
 from config.run.run_file import Collective
-from lab.host import ENVIRONMENT, call
+from lab.host_commands import ENVIRONMENT, call
 from lab.images import container_files, image_files
 from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scratch
 

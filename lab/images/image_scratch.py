@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import LabError
-from lab.host import SEARCH_PATH
+from lab.host_commands import SEARCH_PATH
 
 NETWORK_HINT = "check that this machine reaches its Debian mirror: `apt-get update`"
 

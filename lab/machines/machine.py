@@ -20,7 +20,7 @@ from pathlib import Path
 from config.catalogue.instance_types import catalogue
 from config.errors import LabError
 from lab.fault_table import read
-from lab.host import call, is_mounted, succeeds
+from lab.host_commands import call, is_mounted, succeeds
 from lab.images.image import Flavour, image_path
 from lab.machines import cgroups, slow_network, user_namespaces
 from lab.machines.host_limits import locked_memory

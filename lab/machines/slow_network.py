@@ -7,7 +7,7 @@ link, so the limit holds for sent and for received packets.
 import json
 
 from lab.fault_table import SLOW_NETWORK, read
-from lab.host import call, succeeds
+from lab.host_commands import call, succeeds
 from lab.machines import cgroups
 from lab.machines.machine_evidence import find_leader
 from lab.places import Places

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from config.errors import LabError
-from lab.host import call, succeeds
+from lab.host_commands import call, succeeds
 from lab.network import host_settings, slots
 from lab.network.namespaces import enter_namespace
 from lab.network.slots import EVERY_LAB, Slot

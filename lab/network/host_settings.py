@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import TypedDict
 
-from lab.host import call, is_mounted
+from lab.host_commands import call, is_mounted
 from lab.network import slots
 from lab.places import Places, everywhere, make_private
 

@@ -9,7 +9,7 @@ from cli.main import app
 from config.target import Target
 from engine.events import NodeReady, Output
 from engine.history import History
-from engine.record import Record
+from engine.journal_copy import JournalCopy
 from tests.engine.conftest import make_plan
 
 
@@ -20,7 +20,7 @@ def run_id(remembered: Target) -> str:
     with History(remembered.runs) as history:
         history.begin(plan)
         history.mark_lost(plan.run_id, "for the test")
-    record = Record(remembered.runs, plan.run_id)
+    record = JournalCopy(remembered.runs, plan.run_id)
     for rank, text in ((0, "one"), (1, "two"), (0, "three"), (1, "four")):
         record.append(NodeReady(time=1, rank=rank).model_dump_json())
         line = Output(time=1, rank=rank, stream="stdout", text=text, ends_line=True)

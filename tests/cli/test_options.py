@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli import quick
 from cli.main import app
-from cli.options import Options, output, session
+from cli.options import Options, chosen_target, output
 from cli.parser import Command, CommandForNode, CommandForNodes, Group
 from cli.words import own_words
 from tests.cli.test_command import gpuctl
@@ -195,7 +195,7 @@ def test_session_and_output_are_made_of_them(monkeypatch: pytest.MonkeyPatch) ->
     trial.callback()(app.registered_callback.callback)
 
     def look(context: typer.Context) -> None:
-        seen.append((session(context), output(context)))
+        seen.append((chosen_target(context), output(context)))
 
     trial.command("look", cls=Command)(look)
     words = "look --profile p --backend s3://b --region r --json --quiet --no-color --raw"
@@ -210,7 +210,7 @@ def test_session_and_output_are_made_of_them(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nothing_of_the_command_line_imports_in_a_circle() -> None:
-    """`cli.session` knows targets alone; nothing of `cli` imports the door in front of it."""
+    """`cli.chosen_target` knows targets alone; nothing of `cli` imports the door in front of it."""
     import ast
 
     import cli
@@ -225,7 +225,7 @@ def test_nothing_of_the_command_line_imports_in_a_circle() -> None:
         }
         for path in folder.glob("*.py")
     }
-    assert imports["cli.session"] == {"cli.progress"}, "for its type alone"
+    assert imports["cli.chosen_target"] == {"cli.progress"}, "for its type alone"
     assert not [name for name, found in imports.items() if "gpuctl" in found]
     known: set[str] = set()
     while ready := {name for name in imports.keys() - known if imports[name] <= known}:

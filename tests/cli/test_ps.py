@@ -11,12 +11,12 @@ from cli.main import app
 from cli.terminal import size
 from config.errors import InputError, RunError
 from config.target import Target
-from engine import kept
+from engine import journal_budget
 from engine.events import Output
 from engine.history import History
-from engine.kept import remove, stored_runs
+from engine.journal_budget import remove, stored_runs
+from engine.journal_copy import JournalCopy, write_evidence
 from engine.launch_plan import launch_plan
-from engine.record import Record, write_evidence
 from engine.result import RunResult
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.test_history import table
@@ -45,7 +45,7 @@ def earlier(target: Target, name: str, days: float, lines: int = 1) -> str:
                 ended=ended,
             )
         )
-    record = Record(target.runs, run_id)
+    record = JournalCopy(target.runs, run_id)
     for _ in range(lines):
         record.append(LINE)
     record.close()
@@ -56,7 +56,7 @@ def alive(target: Target) -> str:
     plan = launch_plan(make_run(name="alive"), make_inventory(2), "alive-000001")
     with History(target.runs) as history:
         history.begin(plan)
-    Record(target.runs, plan.run_id).close()
+    JournalCopy(target.runs, plan.run_id).close()
     return plan.run_id
 
 
@@ -98,7 +98,7 @@ def test_what_is_too_old_goes_and_its_results_stay(remembered: Target) -> None:
 def test_the_oldest_go_until_the_rest_is_not_too_much(
     remembered: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "SIZE", 1 << 20)
+    monkeypatch.setattr(journal_budget, "SIZE", 1 << 20)
     runs = [earlier(remembered, name, days, 100) for days, name in enumerate("abcd")]
     done = json.loads(prune("--yes", "--json").stdout)
     assert [part["run_id"] for part in done["removed"]] == [runs[3], runs[2]]
@@ -149,7 +149,7 @@ def test_a_folder_that_stays_is_told(remembered: Target, monkeypatch: pytest.Mon
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(kept, "shutil", SimpleNamespace(rmtree=refuse))
+    monkeypatch.setattr(journal_budget, "shutil", SimpleNamespace(rmtree=refuse))
     with History(remembered.runs) as history, pytest.raises(RunError) as refused:
         remove(stored_runs(remembered.runs, history.runs()))
     path = remembered.runs / old

@@ -22,8 +22,8 @@ from engine.bisect.rounds import Trial
 from engine.bisect.verdict import Measurement, suspects
 from engine.events import NodeExited, NodeStarted, RunFinished, RunNode, RunStarted
 from engine.history import History, KeptFinding, RunRecord
+from engine.journal_copy import JournalCopy
 from engine.nccl_tests import Facts, Row, Table, Timing
-from engine.record import Record
 from engine.report import Report, pairs_in
 from engine.setting import Setting
 from engine.timeline import Timeline
@@ -80,7 +80,7 @@ def keep(
             finding = KeptFinding(kind="network_seen", level="proof", rank=0, text=text)
             history.keep_finding(run_id, number, finding)
         history.finish(result(run_id).model_copy(update={"reason": reason}))
-    record = Record(runs, run_id)
+    record = JournalCopy(runs, run_id)
     nodes = tuple(
         RunNode(rank=rank, name=f"node{rank}", private_ip="", role="worker") for rank in (0, 1)
     )

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.chosen_target import ChosenTarget
 from cli.main import app
 from cli.run import _dashboard
-from cli.session import Session
 from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
 from config.target import Target
@@ -166,7 +166,7 @@ def test_the_jobs_exit_code_is_the_commands(
 def test_how_to_reach_rays_dashboard(lab: Places | None, options: str) -> None:
     run = Ray.model_validate({"type": "ray", "name": "job", "nodes": 2, "commands": ("x",)})
     plan = launch_plan(run, make_inventory(2), "job-000001")
-    assert _dashboard(Session(lab=lab), plan) == (
+    assert _dashboard(ChosenTarget(lab=lab), plan) == (
         "-- dashboard http://10.213.1.10:8265:"
         f" `gpuctl {options}ssh demo node0 -- -N -L 8265:10.213.1.10:8265`,"
         " then open http://localhost:8265"
@@ -190,7 +190,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The clusters that a command removed; its run's supervisor was told that somebody is there."""
     names: list[str] = []
 
-    def remove(here: Session, cluster: str, view: object) -> Teardown:
+    def remove(here: ChosenTarget, cluster: str, view: object) -> Teardown:
         names.append(cluster)
         return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
 
@@ -322,7 +322,7 @@ def test_logs_that_cannot_be_removed_fail_no_run(
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("engine.kept.shutil", SimpleNamespace(rmtree=refuse))
+    monkeypatch.setattr("engine.journal_budget.shutil", SimpleNamespace(rmtree=refuse))
     monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
     old = cluster.runs / earlier(cluster, "old", 31)
     done = gpuctl_run(SECRET)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.host import call
+from lab.host_commands import call
 from lab.machines import cgroups
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from config.run.run_file import NcclTests
-from engine.agent.progress import Progress
+from engine.agent.case_progress import CaseProgress
 from engine.cases import Case, binary_size, list_cases, size_flag
 from engine.events import Event, GateJudged, RunStarted, TableWritten
 from engine.gates import Sweep
@@ -138,7 +138,7 @@ def announced(number: int, time: float, rank: int = 0, stream: str = "stdout") -
 
 def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
     plan = planned(type="nccl-tests", sizes=("1M", "2M", "4M")).model_dump(mode="json")
-    progress = Progress(plan)
+    progress = CaseProgress(plan)
     assert progress.hear(announced(1, 100.0, rank=1)) is None
     assert progress.hear(announced(1, 100.0, stream="stderr")) is None
     title = "all_reduce {} MiB"
@@ -150,7 +150,7 @@ def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
     third = {"number": 3, "of": 3, "title": title.format(4), "left_s": 35.0}
     assert progress.hear(announced(3, 170.0)) == third
     assert progress.hear(announced(4, 170.0)) is None
-    assert Progress({**plan, "sweep": None}).hear(announced(1, 0.0)) is None
+    assert CaseProgress({**plan, "sweep": None}).hear(announced(1, 0.0)) is None
 
 
 def parsed(*more: Event) -> TableParser:

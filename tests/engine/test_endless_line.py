@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from engine.agent.event_stream import EventStream
 from engine.agent.output import PIECE, Log, pump
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.redaction import Redaction
-from engine.agent.report import Report
 from engine.events import Output
 from engine.lines import LONGEST, WholeLines
 from engine.nccl_tests import TableParser
@@ -27,7 +27,7 @@ MIB = 1 << 20
 SECRET = "hf_0123456789"
 
 
-class Readers(Report):
+class Readers(EventStream):
     """All that reads a run's output: on the head, and in the client that follows it."""
 
     def __init__(self) -> None:

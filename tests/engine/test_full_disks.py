@@ -14,10 +14,10 @@ import pytest
 
 from engine.agent import journal as journals
 from engine.agent.control import JOURNAL
+from engine.agent.event_stream import EventStream
 from engine.agent.journal import RESERVE, Journal
 from engine.agent.output import Log, pump
 from engine.agent.redaction import Redaction
-from engine.agent.report import Report
 from tests.engine.conftest import LocalCluster, make_plan
 
 FULL = "No space left on device"
@@ -117,7 +117,7 @@ def test_a_job_that_failed_says_so_first(cluster: LocalCluster, small: Path) -> 
 def test_a_log_that_has_no_room_ends_and_the_output_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rank-1.log").symlink_to("/dev/full")
     written = BytesIO()
-    report = Report(written)
+    report = EventStream(written)
     log = Log(tmp_path / "rank-1.log", report)
     read, write = os.pipe()
     with os.fdopen(read, "rb") as pipe:

@@ -14,9 +14,9 @@ from engine.cases import Case, list_cases
 from engine.events import GateJudged, RunFinished, RunStarted
 from engine.history import History, KeptFinding
 from engine.history_schema import RESULTS, RUNS
+from engine.journal_copy import JournalCopy, recorded_events
 from engine.kept_results import KeptResults
 from engine.nccl_tests import Facts, GateVerdict, Row, Table, Timing
-from engine.record import Record, recorded_events
 from engine.result import RunResult
 from tests.engine.conftest import make_plan
 
@@ -187,13 +187,13 @@ FINISHED = RunFinished(time=2, status="done", exit_code=0, first_failed_rank=Non
 
 def test_record_goes_on_where_it_was_torn(tmp_path: Path) -> None:
     first, last = STARTED.model_dump_json(), FINISHED.model_dump_json()
-    record = Record(tmp_path, "job-1")
+    record = JournalCopy(tmp_path, "job-1")
     record.append(first)
     record.close()
     path = tmp_path / "job-1" / "journal.jsonl"
     path.write_text(path.read_text() + last[:20])
     assert list(recorded_events(tmp_path, "job-1")) == [STARTED]
-    again, beside = Record(tmp_path, "job-1"), Record(tmp_path, "job-1")
+    again, beside = JournalCopy(tmp_path, "job-1"), JournalCopy(tmp_path, "job-1")
     assert again.offset == len(first) + 1
     for client in (again, beside):  # both follow, and write the same
         client.append(last)
@@ -204,7 +204,7 @@ def test_record_goes_on_where_it_was_torn(tmp_path: Path) -> None:
 
 
 def test_events_of_a_newer_agent_are_passed_over(tmp_path: Path) -> None:
-    record = Record(tmp_path, "job-1")
+    record = JournalCopy(tmp_path, "job-1")
     for line in (STARTED.model_dump_json(), '{"kind": "novelty", "time": 1}', "[]", "{}"):
         record.append(line)
     record.close()
@@ -212,7 +212,7 @@ def test_events_of_a_newer_agent_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_damaged_record_is_told_in_one_line(tmp_path: Path) -> None:
-    record = Record(tmp_path, "job-1")
+    record = JournalCopy(tmp_path, "job-1")
     record.append("{damaged")
     record.close()
     with pytest.raises(

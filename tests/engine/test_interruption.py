@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from engine.agent.event_stream import EventStream
 from engine.agent.interruption import Metadata, watch
-from engine.agent.report import Report
 from engine.events import NodeInterrupted
 from tests.engine.conftest import LocalCluster, make_plan
 
@@ -121,7 +121,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
 
     monkeypatch.setattr("engine.agent.interruption.time.sleep", look)
     written = BytesIO()
-    report = Report(written)
+    report = EventStream(written)
     watch(Metadata(service.address), report)
     report.close(lambda: True)
     (line,) = written.getvalue().splitlines()

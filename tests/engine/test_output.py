@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from engine.agent import output
+from engine.agent.event_stream import EventStream
 from engine.agent.output import Log, pump
 from engine.agent.redaction import Redaction
-from engine.agent.report import Report
 
 TOKEN = "hf_0123456789"
 PIECE = 32 * 1024  # characters of an event
 
 
-class Kept(Report):
+class Kept(EventStream):
     """Keeps output events where others send them."""
 
     def __init__(self) -> None:

@@ -20,9 +20,9 @@ from engine.agent import main as agent_main
 from engine.events import Event, Output
 from engine.history import History
 from engine.holder import Holder, find_holder
+from engine.journal_copy import evidence_folder, recorded_events
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
 from engine.places import run_folder
-from engine.record import evidence_folder, recorded_events
 from engine.session import ClusterBusy, RunGoesOn
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node

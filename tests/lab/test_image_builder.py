@@ -19,7 +19,7 @@ import pytest
 
 from config.errors import LabError
 from config.progress import Progress, silent
-from lab import host, leftovers
+from lab import host_commands, leftovers
 from lab.images import image, image_builder
 from tests.labs import lab_for
 
@@ -117,7 +117,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     path = f"{place.programs}:{os.environ['PATH']}"
     monkeypatch.setenv("XDG_CACHE_HOME", str(place.cache))
     monkeypatch.setenv("PATH", path)
-    variables = {**host.ENVIRONMENT, "XDG_CACHE_HOME": str(place.cache), "PATH": path}
+    variables = {**host_commands.ENVIRONMENT, "XDG_CACHE_HOME": str(place.cache), "PATH": path}
     monkeypatch.setattr(image_builder, "ENVIRONMENT", variables)
     image.image_path.cache_clear()
     place.mmdebstrap(_BUSY)

@@ -71,7 +71,7 @@ def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
         assert daemon.stdout is not None
         assert daemon.stdout.readline() == "held\n"
         assert state.record(places) is None  # it lives, and is not ready
-        record = state.Record(daemon.pid, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY)
+        record = state.LabRecord(daemon.pid, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY)
         state.publish(record, places)
         assert state.record(places) == record
         assert state.daemon_pid(places) == daemon.pid
@@ -83,7 +83,7 @@ def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
 
 def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Places) -> None:
     with state.hold_alive(places):
-        state.publish(state.Record(1, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY), places)
+        state.publish(state.LabRecord(1, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY), places)
         answer = subprocess.run(
             [sys.executable, "-c", READER, str(places.runtime.parent)],
             capture_output=True, text=True, check=True,

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from config.errors import LabError
-from lab.host import call
+from lab.host_commands import call
 from lab.network import bridge, host_settings
 from lab.network.bridge import METADATA_ADDRESS, Network
 from lab.network.slots import Slot

@@ -35,7 +35,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/engine/test_torn_lines.py",
     ),
     "engine/agent/gates.py": ("tests/engine/test_gates.py",),
-    "engine/agent/progress.py": ("tests/engine/test_cases.py",),
+    "engine/agent/case_progress.py": ("tests/engine/test_cases.py",),
     "engine/agent/table_json.py": _NUMBERS,
     "engine/agent/table_rows.py": _TABLES,
     "engine/agent/tables.py": _TABLES,

@@ -7,7 +7,7 @@ from engine.agent.pieces import Pieces
 from engine.agent.tables import CASE
 
 
-class Progress:
+class CaseProgress:
     """A reader of the lines that announce cases; `plan` is a LaunchPlan as JSON data."""
 
     def __init__(self, plan: Message) -> None:

@@ -5,8 +5,8 @@ import os
 import threading
 from typing import Any
 
-from engine.agent import report
-from engine.agent.report import Report
+from engine.agent import event_stream
+from engine.agent.event_stream import EventStream
 
 
 class Pipe:
@@ -15,7 +15,7 @@ class Pipe:
     def __init__(self) -> None:
         self._read, write = os.pipe()
         self.write = os.fdopen(write, "wb")
-        self.report = Report(self.write)
+        self.report = EventStream(self.write)
 
     def read_all(self, sender: threading.Thread) -> list[dict[str, Any]]:
         """What was sent; the report is closed when `sender` has ended."""
@@ -42,7 +42,7 @@ class Pipe:
 
 def test_a_jobs_end_is_not_lost_behind_output_that_waits() -> None:
     pipe = Pipe()
-    printed = [f"{number:0999}" for number in range(report._WAITING + 200)]
+    printed = [f"{number:0999}" for number in range(event_stream._WAITING + 200)]
 
     def print_all() -> None:
         for text in printed:

@@ -15,7 +15,7 @@ _WAITING = 1000  # events of output that are not sent yet; with more, the job ha
 _CHECK_S = 1.0  # interval at which `close` checks for a reader
 
 
-class Report:
+class EventStream:
     """A writer of events as JSON lines, in a separate thread: a stuck pipe blocks nobody else.
 
     Events of output wait while too many are unsent. All other events are accepted at once, so that

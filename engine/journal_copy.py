@@ -12,7 +12,7 @@ from config.errors import RunError
 from engine.events import Event, parse_event
 
 
-class Record:
+class JournalCopy:
     """The copy of one run's journal."""
 
     def __init__(self, runs: Path, run_id: str) -> None:

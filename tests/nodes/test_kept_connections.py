@@ -15,7 +15,7 @@ from config.errors import NodeError
 from nodes import dial
 from nodes.answers import Completed, Unreachable
 from nodes.inventory import Inventory
-from nodes.kept import KeptConnections, connect
+from nodes.kept_connections import KeptConnections, connect
 from nodes.keys import ensure_key
 from tests.nodes.conftest import Site
 
@@ -188,7 +188,7 @@ def test_nobody_reads_what_a_command_prints_whose_client_has_left(
     script = (
         "import asyncio, sys\n"
         "from nodes.inventory import Inventory\n"
-        "from nodes.kept import connect\n"
+        "from nodes.kept_connections import connect\n"
         "async def main():\n"
         "    there = Inventory.model_validate_json(sys.stdin.read())\n"
         "    async with connect(there) as nodes:\n"

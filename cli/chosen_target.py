@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session:
+class ChosenTarget:
     """The target that a command's options choose. `lab` is None for AWS."""
 
     lab: "Places | None" = None
