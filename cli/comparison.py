@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from engine.comparison import Change, Comparison
+    from engine.comparison import Comparison, MeasurementChange
     from engine.history import RunRecord
     from engine.measurements import Series
 
@@ -25,7 +25,7 @@ def comparison_lines(
         yield f"{word}: run {run.run_id}, {run.status}{reason}, {run.started:%Y-%m-%d %H:%M} UTC"
     for one in comparison.differences:
         yield f"Different {one.name}: {one.before or 'unknown'}, then {one.after or 'unknown'}"
-    of_series: dict[Series, list[Change]] = {}
+    of_series: dict[Series, list[MeasurementChange]] = {}
     for change in comparison.changes:
         of_series.setdefault(change.series, []).append(change)
     for series, changes in of_series.items():
@@ -46,7 +46,7 @@ def comparison_document(
     return {"before": before, "after": after, **counts, **comparison.model_dump(mode="json")}
 
 
-def _cells(change: "Change") -> tuple[str, ...]:
+def _cells(change: "MeasurementChange") -> tuple[str, ...]:
     before, after = change.before, change.after
     return (
         str(change.size),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import chosen_target, output
-from cli.parser import Command, Group
+from cli.parser import Command, CommandGroup
 from config.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lab.places import Places
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="The lab: an AWS region on this machine, to rehearse in.\n\n"
     "$ gpuctl lab start\n$ gpuctl lab status --lab=b",
     epilog="lab.md",
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 
 fault = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Faults, with which the lab answers AWS's errors, to rehearse failures.\n\n"
     "$ gpuctl lab fault list\n$ gpuctl lab fault set no-capacity us-east-1a",
     epilog="lab.md",

@@ -31,7 +31,7 @@ from cli import (
 )
 from cli.options import Options
 from cli.output import Output
-from cli.parser import Command, CommandForNode, CommandForNodes, Group
+from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
 from config.errors import GpuctlError, InvalidFiles
 from config.files import full_disks
 
@@ -43,7 +43,7 @@ _DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots ne
 
 app = typer.Typer(
     name="gpuctl",
-    cls=Group,
+    cls=CommandGroup,
     epilog="getting-started.md",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -78,7 +78,7 @@ class CommandForNodes(Command):
     arguments = 1
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands that takes the shared options."""
 
     def get_params(self, ctx: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import typer
 from cli.options import output
 
 
-class Kind(StrEnum):
+class FileKind(StrEnum):
     """The files that people write."""
 
     CLUSTER = "cluster"
@@ -17,7 +17,7 @@ class Kind(StrEnum):
 
 def schema(
     context: typer.Context,
-    kind: Annotated[Kind, typer.Argument(metavar="cluster|run", help="Which file's schema.")],
+    kind: Annotated[FileKind, typer.Argument(metavar="cluster|run", help="Which file's schema.")],
 ) -> None:
     """Print the JSON Schema of cluster or run files.
 

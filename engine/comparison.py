@@ -18,7 +18,7 @@ LEAST_NOISE = 0.01
 """Two repeats may agree by chance: a smaller change than this is never marked."""
 
 
-class Change(Value):
+class MeasurementChange(Value):
     """The change of one measurement.
 
     `change` is that of the speed: -0.2 means that data move 20 % slower. It is computed from
@@ -47,7 +47,7 @@ class Difference(Value):
 class Comparison(Value):
     """All measurements that both runs have, those that one of them lacks, and different facts."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[MeasurementChange, ...]
     only_before: int
     only_after: int
     differences: tuple[Difference, ...]
@@ -78,14 +78,16 @@ def _count(all_of: Measurements) -> int:
     return sum(map(len, all_of.values()))
 
 
-def _change(series: Series, point: tuple[int, Half], before: Figures, after: Figures) -> Change:
+def _change(
+    series: Series, point: tuple[int, Half], before: Figures, after: Figures
+) -> MeasurementChange:
     change = before.time_us / after.time_us - 1
     noise = max(_noise(before), _noise(after))
     mark: Literal["slower", "faster", "same"] = "slower" if change < 0 else "faster"
     if abs(change) <= noise:
         mark = "same"
     size, half = point
-    return Change(
+    return MeasurementChange(
         series=series, size=size, half=half, before=before, after=after,
         change=change, noise=noise, mark=mark,
     )  # fmt: skip

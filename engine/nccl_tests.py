@@ -10,9 +10,8 @@ from pydantic import Field
 
 from config.models import Value
 from engine.agent.table_json import merge, read
-from engine.agent.table_rows import Row as ReadRow
-from engine.agent.tables import Table as ReadTable
-from engine.agent.tables import TableReader
+from engine.agent.table_rows import ReadRow
+from engine.agent.tables import ReadTable, TableReader
 from engine.cases import Case
 from engine.events import Event, GateJudged, Output, RunFinished, RunStarted, TableWritten
 from engine.lines import WholeLines

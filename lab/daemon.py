@@ -23,7 +23,7 @@ from lab.access_key import AccessKey
 from lab.api.machines import BootedMachines
 from lab.api.metadata import MetadataServer
 from lab.api.server import ApiServer
-from lab.network.bridge import METADATA_ADDRESS, Network
+from lab.network.bridge import METADATA_ADDRESS, LabNetwork
 from lab.places import Places
 
 PROVIDER_SECONDS = 5.0
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _bring_up(lab: ExitStack, places: Places) -> state.LabRecord:
     """Start everything; `lab` takes it down again in reverse order."""
-    network = Network.claim(places)
+    network = LabNetwork.claim(places)
     lab.callback(network.down)
     network.up()
     machines = BootedMachines(network)
@@ -90,7 +90,7 @@ def _bring_up(lab: ExitStack, places: Places) -> state.LabRecord:
     return record
 
 
-def _start_provider(lab: ExitStack, api: ApiServer, network: Network, key: AccessKey) -> int:
+def _start_provider(lab: ExitStack, api: ApiServer, network: LabNetwork, key: AccessKey) -> int:
     """Start the Pulumi provider; return its port on loopback, which is guarded before."""
     with socket.socket() as held:
         # The provider shares the port with us (gRPC sets this option), and nobody else can take it.

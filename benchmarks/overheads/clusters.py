@@ -20,7 +20,7 @@ from infra.pulumi_engine.installation import find_engine
 from lab import leftovers
 from lab.amis import flavour
 from lab.machines.machine import Machine, MachineSpec
-from lab.network.bridge import Network
+from lab.network.bridge import LabNetwork
 from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
 from nodes.keys import ensure_key
@@ -101,7 +101,7 @@ def up_rows() -> Iterator[Row]:
 
 def boot_alone(specs: list[MachineSpec], key: Path) -> float:
     """Boot the machines at once in the lab's network; the seconds until cloud-init is done."""
-    network = Network.claim(LAB)
+    network = LabNetwork.claim(LAB)
     machines = [Machine(spec, LAB) for spec in specs]
     try:
         network.up()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.agent.journal import Message
-from engine.agent.table_rows import Row
-from engine.agent.tables import Table
+from engine.agent.table_rows import ReadRow
+from engine.agent.tables import ReadTable
 
 STAND_IN = "CPU stand-in: says nothing of a GPU"
 
@@ -33,7 +33,7 @@ class Gates:
         self._figures: dict[tuple[int, int], float] = {}  # by case and size of a gate
         self._has_news = False
 
-    def see(self, table: Table) -> None:
+    def see(self, table: ReadTable) -> None:
         """Note the figures of a table's rows for the gates of its case."""
         for gate in self._open:
             if table.case in gate["cases"]:
@@ -75,7 +75,7 @@ class Gates:
         return GateVerdict(passed, text, gate, busbw)
 
 
-def _figure(rows: list[Row], size: int) -> float | None:
+def _figure(rows: list[ReadRow], size: int) -> float | None:
     """Return the bus bandwidth at a size, out-of-place if that was printed.
 
     A program rounds a size down to whole elements for every rank; the next smaller size is at most

@@ -38,7 +38,7 @@ _LOWEST = -20  # nice's most favourable value
 _INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
 
 
-class Watch:
+class SilenceWatch:
     """A watch for silent peers. The caller passes all times, in seconds of one clock.
 
     If the caller itself was stopped (more than STALL_S between two calls), that time does not count
@@ -234,7 +234,7 @@ class _Answerer:
     ) -> None:
         self._key, self._heard, self._ranks = key, heard, ranks
         self._beats, self._reports = beats, to
-        self._watch = Watch(SILENCE_S)
+        self._watch = SilenceWatch(SILENCE_S)
         for rank in range(ranks):  # those that an earlier process has recorded
             if self._entry(rank)[1]:
                 self._watch.hear(rank, time.monotonic())
@@ -282,7 +282,7 @@ class _Asker:
     def __init__(self, to: dict[str, Any], rank: int, reports: socket.socket) -> None:
         self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
         self._rank, self._reports = rank, reports
-        self._watch = Watch(to["silence_s"])
+        self._watch = SilenceWatch(to["silence_s"])
         self._newest = 0
         self._beats = _socket()
         _close_all_but(self._beats, reports)

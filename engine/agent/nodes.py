@@ -13,7 +13,7 @@ ENDED = ("exited", "gone")
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeState:
     """A node of the run. Phases: launching, prepared, started, ready, exited, gone.
 
     `processes` is the number of ranks that a launcher must start here, 0 if gpuctl does not check
@@ -39,14 +39,14 @@ class Node:
 class Nodes:
     """All nodes in rank order."""
 
-    _nodes: tuple[Node, ...]
+    _nodes: tuple[NodeState, ...]
     processes: int  # ranks of all nodes, as planned
     has_workers: bool  # nodes with the role worker
     running_workers: int  # those of them that have not ended
     _phases: dict[str, int] = field(hash=False)
 
     @classmethod
-    def of(cls, nodes: tuple[Node, ...]) -> Nodes:
+    def of(cls, nodes: tuple[NodeState, ...]) -> Nodes:
         """Return the nodes with their counts."""
         phases: dict[str, int] = {}
         for node in nodes:
@@ -59,17 +59,17 @@ class Nodes:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[NodeState]:
         return iter(self._nodes)
 
-    def __getitem__(self, rank: int) -> Node:
+    def __getitem__(self, rank: int) -> NodeState:
         return self._nodes[rank]
 
     def count(self, *phases: str) -> int:
         """Return how many nodes are in one of the phases."""
         return sum(self._phases.get(phase, 0) for phase in phases)
 
-    def replace_node(self, rank: int, node: Node) -> Nodes:
+    def replace_node(self, rank: int, node: NodeState) -> Nodes:
         """Return the nodes with another node at `rank`."""
         before, phases = self._nodes[rank], self._phases
         if node.phase != before.phase:

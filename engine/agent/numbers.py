@@ -9,8 +9,8 @@ from engine.agent.findings import Finding, hosts_of
 from engine.agent.gates import Gates
 from engine.agent.journal import Message
 from engine.agent.table_json import merge, read
-from engine.agent.table_rows import Half, Row
-from engine.agent.tables import Table, TableReader, TestFailure
+from engine.agent.table_rows import Half, ReadRow
+from engine.agent.tables import ReadTable, TableReader, TestFailure
 
 WRONG = "wrong data: "
 
@@ -83,7 +83,7 @@ class Numbers:
             table.rows.clear()
         return found
 
-    def _ended(self, table: Table) -> list[Finding]:
+    def _ended(self, table: ReadTable) -> list[Finding]:
         where, found = self._where(table), []
         if table.is_judged:
             return []
@@ -111,7 +111,7 @@ class Numbers:
         self._reported.update(new)
         return new
 
-    def _wrong(self, table: Table) -> list[Finding]:
+    def _wrong(self, table: ReadTable) -> list[Finding]:
         found = []
         for row in table.rows[-1:] if not table.has_footer else table.rows:
             for half, name in ((row.out_of_place, "out-of-place"), (row.in_place, "in-place")):
@@ -136,7 +136,7 @@ class Numbers:
             found.append(self._fault(table.printed_on, text))
         return found
 
-    def _is_wrong(self, table: Table, row: Row, half: Half | None) -> bool:
+    def _is_wrong(self, table: ReadTable, row: ReadRow, half: Half | None) -> bool:
         if half is None or not half.wrong or not table.is_checked:
             return False
         # A row joined from torn pieces counts only if the footer agrees.
@@ -148,7 +148,7 @@ class Numbers:
         self._failed_tests.add(fault)
         return fault
 
-    def _where(self, table: Table) -> str:
+    def _where(self, table: ReadTable) -> str:
         where = f"{table.collective} on {self._names[table.printed_on]}"
         return f"{where}, case {table.case} of {self._cases}" if self._cases > 1 else where
 
@@ -173,7 +173,7 @@ def _values(count: int | None) -> str:
     return "1 wrong value" if count == 1 else f"{count} wrong values"
 
 
-def _test(row: Row) -> str:
+def _test(row: ReadRow) -> str:
     of = [row.dtype]
     if row.redop not in (None, "none"):
         of.append(str(row.redop))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.agent.nodes import ENDED, Node, Nodes
+from engine.agent.nodes import ENDED, Nodes, NodeState
 
 ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as in a shutdown
 TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached
@@ -357,5 +357,5 @@ def _stop_all(state: State) -> Decision:
     return state, tuple(Stop(rank) for rank in due)
 
 
-def _replace_node(state: State, rank: int, node: Node) -> State:
+def _replace_node(state: State, rank: int, node: NodeState) -> State:
     return replace(state, nodes=state.nodes.replace_node(rank, node))

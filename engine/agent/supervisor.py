@@ -19,7 +19,7 @@ from engine.agent.heartbeat import HeartbeatServer, time_of_day
 from engine.agent.journal import Journal, Message
 from engine.agent.judge import Heard, Judge
 from engine.agent.launcher import STOP_GRACE_S, Launcher
-from engine.agent.nodes import Node, Nodes
+from engine.agent.nodes import Nodes, NodeState
 from engine.agent.redaction import Redaction
 from engine.agent.states import (
     NODE_FAILED,
@@ -62,7 +62,7 @@ class Supervisor:
     ) -> None:
         self._plan, self._secrets = plan, secrets
         self._journal, self._launcher = journal, launcher
-        nodes = tuple(Node(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
+        nodes = tuple(NodeState(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
         self._state = State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
         self._judge, self._progress = Judge(plan), CaseProgress(plan)
         self._workers = Workers(

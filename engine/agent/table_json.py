@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.agent.table_rows import Half, Row
-from engine.agent.tables import Table, TableRank, nccl_version
+from engine.agent.table_rows import Half, ReadRow
+from engine.agent.tables import ReadTable, TableRank, nccl_version
 
 _NAME = re.compile(r"nccl-tests-(\d+)-\w+\.json")
 _MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text
@@ -51,11 +51,11 @@ def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def read(document: dict[str, Any], printed_on: int, case: int = 0) -> Table:
+def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
     """Return the table of a case's document; ValueError, KeyError or TypeError for other ones."""
     config = document["config"]
     factor = "step_factor" in config
-    table = Table(printed_on, case, program=Path(document["args"][0]).name)
+    table = ReadTable(printed_on, case, program=Path(document["args"][0]).name)
     table.nccl = nccl_version(int(document["nccl_version"]))
     table.flags = {
         "threads": config["nthreads"],
@@ -90,8 +90,8 @@ def read(document: dict[str, Any], printed_on: int, case: int = 0) -> Table:
     return table
 
 
-def _row(one: dict[str, Any]) -> Row:
-    return Row(
+def _row(one: dict[str, Any]) -> ReadRow:
+    return ReadRow(
         size=int(one["size"]),
         count=int(one["count"]),
         dtype=str(one["type"]),
@@ -116,7 +116,7 @@ def _half(row: dict[str, Any], name: str) -> Half | None:
     )
 
 
-def merge(tables: list[Table], document: Table) -> Table:
+def merge(tables: list[ReadTable], document: ReadTable) -> ReadTable:
     """Merge a document's table into the one from the text, or append it; return the table."""
     key = (document.case, document.program, False)
     same = (table for table in tables if (table.case, table.program, table.has_json) == key)

@@ -63,7 +63,7 @@ class Half:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReadRow:
     """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
 
     `redop` and `root` are None if the table has no such column; `at` is the time that `-S` adds.
@@ -99,7 +99,7 @@ class Fragment:
     size: int
     text: str
 
-    def add(self, text: str, shape: Shape) -> Row | None:
+    def add(self, text: str, shape: Shape) -> ReadRow | None:
         """Return the row if `text` completes it, else None; ignore other output."""
         more = _MORE.match(text)
         if more is None or not more[0].strip():
@@ -123,7 +123,7 @@ def strip_prefix(text: str) -> str:
     return text
 
 
-def parse_row(text: str, shape: Shape = Shape()) -> Row | None:
+def parse_row(text: str, shape: Shape = Shape()) -> ReadRow | None:
     """Return the row at the end of `text`, or None."""
     for head in _HEAD.finditer(text):
         row = _row(head, text[head.end() :], shape)
@@ -138,7 +138,7 @@ def parse_fragment(text: str) -> Fragment | None:
     return Fragment(int(begun[1]), begun[0]) if begun else None
 
 
-def _row(head: re.Match[str], rest: str, shape: Shape) -> Row | None:
+def _row(head: re.Match[str], rest: str, shape: Shape) -> ReadRow | None:
     stamp = _STAMP.search(rest)
     if stamp:
         rest = rest[: stamp.start()]
@@ -159,7 +159,7 @@ def _row(head: re.Match[str], rest: str, shape: Shape) -> Row | None:
         return None
     if halves is None:
         return None
-    return Row(size, count, dtype, redop, root, *halves, at=stamp[1] if stamp else "")
+    return ReadRow(size, count, dtype, redop, root, *halves, at=stamp[1] if stamp else "")
 
 
 def _is_consistent(size: int, count: int, dtype: str) -> bool:

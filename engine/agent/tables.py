@@ -10,7 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from engine.agent.table_rows import Fragment, Row, Shape, parse_fragment, parse_row, strip_prefix
+from engine.agent.table_rows import (
+    Fragment,
+    ReadRow,
+    Shape,
+    parse_fragment,
+    parse_row,
+    strip_prefix,
+)
 
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
@@ -60,7 +67,7 @@ class TableRank:
 
 
 @dataclass
-class Table:
+class ReadTable:
     """One table; `printed_on` is the rank of the node that printed it.
 
     `flags` are the header's numbers by name (min_bytes, max_bytes, step, factor, warmup,
@@ -81,7 +88,7 @@ class Table:
     flags: dict[str, int] = field(default_factory=dict)
     ranks: list[TableRank] = field(default_factory=list)
     shape: Shape = field(default_factory=Shape)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ReadRow] = field(default_factory=list)
     out_of_bounds: int | None = None
     average_busbw: float | None = None
     too_slow: bool = False  # NCCL_TESTS_MIN_BW was not reached
@@ -154,7 +161,7 @@ class Table:
         return self.torn_size if self.torn_size is not None else sizes[min(found, len(sizes) - 1)]
 
 
-def _same_test(row: Row, other: Row) -> bool:
+def _same_test(row: ReadRow, other: ReadRow) -> bool:
     return (row.dtype, row.redop, row.root) == (other.dtype, other.redop, other.root)
 
 
@@ -170,7 +177,7 @@ class TestFailure:
 class _Stream:
     """The state of one stream of a node's output."""
 
-    table: Table | None = None
+    table: ReadTable | None = None
     fragment: Fragment | None = None
     nccl: str = ""
     plugin: str = ""
@@ -185,13 +192,13 @@ class TableReader:
     """
 
     def __init__(self, programs: tuple[str, ...] = ()) -> None:
-        self.tables: list[Table] = []
+        self.tables: list[ReadTable] = []
         self.failures: list[TestFailure] = []
         self._programs = programs
         self._case = 0
         self._streams: dict[tuple[int, str], _Stream] = {}
 
-    def feed(self, rank: int, stream: str, text: str, time: float = 0.0) -> Table | None:
+    def feed(self, rank: int, stream: str, text: str, time: float = 0.0) -> ReadTable | None:
         """Return the table to which the line of node `rank` belongs; None if it belongs to none."""
         here = self._streams.setdefault((rank, stream), _Stream())
         if here.fragment is None and not _WORTH.search(text):
@@ -220,7 +227,7 @@ class TableReader:
                 if here.table is not None and not getattr(here.table, name):
                     setattr(here.table, name, getattr(here, name))
 
-    def _header(self, here: _Stream, rank: int, text: str, time: float) -> Table | None:
+    def _header(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
         table = here.table
         versions, starting, flags = (
             pattern.match(text) for pattern in (_VERSIONS, _STARTING, _FLAGS)
@@ -247,9 +254,9 @@ class TableReader:
             self._note(table, text)
         return table
 
-    def _begin(self, here: _Stream, rank: int, time: float) -> Table:
+    def _begin(self, here: _Stream, rank: int, time: float) -> ReadTable:
         here.fragment = None
-        here.table = Table(rank, self._case, self._program(), begun=time)
+        here.table = ReadTable(rank, self._case, self._program(), begun=time)
         here.table.nccl, here.table.plugin, here.table.driver = here.nccl, here.plugin, here.driver
         self.tables.append(here.table)
         return here.table
@@ -261,7 +268,7 @@ class TableReader:
         place = self._case - 1 if self._case else len(self.tables)
         return self._programs[place] if place < len(self._programs) else ""
 
-    def _note(self, table: Table, text: str) -> None:
+    def _note(self, table: ReadTable, text: str) -> None:
         """Read a comment line within a table."""
         listed = _RANK.match(text)
         if listed:
@@ -290,7 +297,7 @@ class TableReader:
             elif pattern is _CONCLUDED:
                 table.program = found[1]
 
-    def _body(self, here: _Stream, rank: int, text: str, time: float) -> Table | None:
+    def _body(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
         table = here.table
         shape = Shape() if table is None else table.shape
         row = parse_row(text, shape)

@@ -10,7 +10,7 @@ from config.errors import RunError
 from config.files import write_whole
 from config.models import Value
 from engine.bisect.launch import NAME
-from engine.bisect.verdict import Evidence, How, Measurement, Suspect, best, node_speeds
+from engine.bisect.verdict import How, Measurement, SpeedEvidence, Suspect, best, node_speeds
 from engine.history import RunRecord
 
 FOLDER = "bisects"
@@ -121,7 +121,7 @@ def _is_ring(one: Measurement) -> bool:
     return one.trial.collective == "all_reduce"
 
 
-def _speeds(one: Evidence) -> str:
+def _speeds(one: SpeedEvidence) -> str:
     return f"{one.gbps:.3g} of {one.usual:.3g} GB/s"
 
 

@@ -36,7 +36,7 @@ class Measurement(Value):
     error: str = ""
 
 
-class Evidence(Value):
+class SpeedEvidence(Value):
     """One comparison: the speed, and the usual one. `nodes` of a pair are sender and receiver."""
 
     how: How
@@ -54,7 +54,7 @@ class Suspect(Value):
     """A node, or a pair of nodes, that is slower than the others, with the evidence."""
 
     nodes: tuple[int, ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[SpeedEvidence, ...]
 
     @property
     def shortfall(self) -> float:
@@ -67,14 +67,14 @@ def suspects(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
 
     Speeds in pairs are compared from 3 nodes on: two nodes have one pair.
     """
-    found: dict[tuple[int, ...], list[Evidence]] = {}
+    found: dict[tuple[int, ...], list[SpeedEvidence]] = {}
     speeds = node_speeds(measured)
     in_pairs = _compare_pairs(measured, speeds)
     far = _far([one.gbps / one.usual for one in in_pairs])
     for how, of_nodes in speeds.items():
         usual = median(of_nodes.values()) if of_nodes else 0.0
         for node, speed in of_nodes.items():
-            one = Evidence(how=how, nodes=(node,), gbps=speed, usual=usual)
+            one = SpeedEvidence(how=how, nodes=(node,), gbps=speed, usual=usual)
             if one.shortfall > far:
                 found.setdefault(one.nodes, []).append(one)
     slow = {node for nodes in found for node in nodes}
@@ -140,14 +140,14 @@ def best(measured: Iterable[Measurement]) -> dict[tuple[int, ...], float]:
 
 def _compare_pairs(
     measured: Sequence[Measurement], speeds: Mapping[How, Mapping[int, float]]
-) -> list[Evidence]:
+) -> list[SpeedEvidence]:
     """Return each pair's speed next to what sender and receiver both reach with others."""
     found = []
     for (sender, receiver), speed in pair_speeds(measured).items() if speeds["sender"] else ():
         usual = min(speeds["sender"][sender], speeds["receiver"][receiver])
         if usual:
             nodes = (sender, receiver)
-            found.append(Evidence(how="pair", nodes=nodes, gbps=speed, usual=usual))
+            found.append(SpeedEvidence(how="pair", nodes=nodes, gbps=speed, usual=usual))
     return found
 
 

@@ -8,7 +8,7 @@ from config.catalogue.instance_types import catalogue
 from config.run.run_file import PresetName, Run
 from engine.network import settings
 from engine.network.promise import NetworkPlan, Transport
-from engine.network.settings import HCAS, INTERFACE, BadSetting, Setting
+from engine.network.settings import HCAS, INTERFACE, BadSetting, PresetVariable
 from nodes.inventory import Inventory, Node
 
 
@@ -50,7 +50,7 @@ class Preset:
     name: PresetName
     title: str
     promises: Transport | Literal[""]
-    settings: tuple[Setting, ...]
+    settings: tuple[PresetVariable, ...]
     unwise: tuple[BadSetting, ...]
     needs: NodeNeeds | None = None
 
@@ -194,7 +194,7 @@ def _is_examined(node: Node) -> bool:
     return bool(node.software or node.efa or node.hcas)
 
 
-def _value(setting: Setting, needs: NodeNeeds | None, nodes: Sequence[Node]) -> str:
+def _value(setting: PresetVariable, needs: NodeNeeds | None, nodes: Sequence[Node]) -> str:
     """Return the setting's value on these nodes; empty if the setting does not apply."""
     if setting.value == INTERFACE:
         return _common(node.interface for node in nodes)

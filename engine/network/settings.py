@@ -23,7 +23,7 @@ HCAS = "the node's devices"
 
 
 @dataclass(frozen=True)
-class Setting:
+class PresetVariable:
     """A variable of a preset, for the instance types of `families`; for all types if empty."""
 
     name: str
@@ -45,29 +45,29 @@ class BadSetting:
     values: tuple[str, ...] = ()
 
 
-_LINES = Setting(
+_LINES = PresetVariable(
     "NCCL_DEBUG", "INFO", "NCCL prints which network it uses; these lines are the proof",
     ANY, NCCL_DOCS,
 )  # fmt: skip
-_SOCKETS = Setting(
+_SOCKETS = PresetVariable(
     "NCCL_SOCKET_IFNAME", "^docker,lo,veth",
     "ranks find each other by an address that other nodes can reach; excluded names, because"
     " interfaces have different names on different types and images",
     ANY, NCCL_TESTS,
 )  # fmt: skip
-_GLOO = Setting(
+_GLOO = PresetVariable(
     "GLOO_SOCKET_IFNAME", INTERFACE,
     "Gloo has no exclusions and uses the address of the host name: on many images 127.0.1.1,"
     " which other nodes cannot reach",
     ANY, "TI-ONE sets it too; what Gloo does is from memory",
 )  # fmt: skip
-_HCA = Setting(
+_HCA = PresetVariable(
     "NCCL_IB_HCA", HCAS, "NCCL does not use devices of another link layer (storage)",
     ANY, NCCL_DOCS,
 )  # fmt: skip
 
 HCC_SETTINGS = tuple(
-    Setting(name, value, reason, versions, TI_ONE)
+    PresetVariable(name, value, reason, versions, TI_ONE)
     for name, value, reason, versions in (
         ("NCCL_IB_GID_INDEX", "3", "the GID of RoCE v2 over IPv4 there", ANY),
         ("NCCL_IB_SL", "3", "the lossless service level of the fabric", ANY),
@@ -98,22 +98,22 @@ EFA_SETTINGS = (
     _LINES,
     _SOCKETS,
     _GLOO,
-    Setting(
+    PresetVariable(
         "FI_EFA_USE_HUGE_PAGE", "0",
         "fork() of a process with huge pages fails with ENOMEM (PyTorch's data loaders)",
         "libfabric with EFA, all", CHEATSHEET,
     ),
-    Setting(
+    PresetVariable(
         "NCCL_SHM_USE_CUDA_MEMCPY", "1",
         "transfers between GPUs of one node through the host's memory are twice as fast",
         "NCCL 2.12 and later (from memory)", EFA_TABLE, ("g5", "g6"),
     ),
-    Setting(
+    PresetVariable(
         "NCCL_MNNVL_ENABLE", "1", "GPUs of one UltraServer reach each other by NVLink",
         "NCCL 2.21 and later (from memory)",
         "awsome-distributed-ai, its manifest for GB200, 2026-11-20", ("p6e-gb200",),
     ),
-    Setting(
+    PresetVariable(
         "NCCL_NVLS_ENABLE", "1", "reductions are done in the NVLink switch",
         "NCCL 2.18.5 and later", "awsome-distributed-ai, its manifest for GB200, 2026-11-20",
         ("p6e-gb200",),
@@ -124,7 +124,7 @@ VERBS_SETTINGS = (_LINES, _SOCKETS, _GLOO, _HCA)
 """The variables of InfiniBand and RoCE."""
 
 SOCKET_SETTINGS = (
-    Setting(
+    PresetVariable(
         "NCCL_NET", "Socket", "NCCL uses sockets even if the node has a faster network",
         ANY, NCCL_DOCS,
     ),

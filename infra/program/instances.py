@@ -8,13 +8,13 @@ from pulumi_aws import ec2
 from config.cluster.resolved import Interface, Resolved
 from infra.program.node_role import instance_profile
 from infra.program.security_groups import Access
-from infra.program.shared_storage import Storage
+from infra.program.shared_storage import SharedStorage
 from infra.program.tags import Named
 from infra.program.user_data import encode, insert_mount_source
-from infra.program.vpc import Network
+from infra.program.vpc import VpcIds
 
 
-def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | None:
+def bastion(network: VpcIds, access: Access, named: Named) -> ec2.Instance | None:
     """Create the bastion, the public machine through which people reach the nodes, if any."""
     resolved = named.resolved
     if access.bastion is None:
@@ -45,7 +45,7 @@ def bastion(network: Network, access: Access, named: Named) -> ec2.Instance | No
 
 
 def nodes(
-    network: Network, access: Access, named: Named, storage: Storage | None = None
+    network: VpcIds, access: Access, named: Named, storage: SharedStorage | None = None
 ) -> tuple[ec2.Instance, ...]:
     """Create one instance per node, and return them in rank order.
 
@@ -128,7 +128,7 @@ def _primary_interface(node: ec2.Instance, named: Named) -> pulumi.Output[str]:
 
 
 def _template(
-    network: Network, access: Access, named: Named, storage: Storage | None
+    network: VpcIds, access: Access, named: Named, storage: SharedStorage | None
 ) -> ec2.LaunchTemplate:
     resolved = named.resolved
     volume = resolved.cluster.storage.root
@@ -179,7 +179,7 @@ def _profile(named: Named) -> ec2.LaunchTemplateIamInstanceProfileArgs | None:
     return None if profile is None else ec2.LaunchTemplateIamInstanceProfileArgs(name=profile.name)
 
 
-def _user_data(resolved: Resolved, storage: Storage | None) -> pulumi.Input[str]:
+def _user_data(resolved: Resolved, storage: SharedStorage | None) -> pulumi.Input[str]:
     """Return the nodes' user data; with the source of the shared file system once it is known."""
     text, sent = resolved.user_data, resolved.sent
     if storage is None:
@@ -188,7 +188,7 @@ def _user_data(resolved: Resolved, storage: Storage | None) -> pulumi.Input[str]
 
 
 def _interfaces(
-    layout: tuple[Interface, ...], network: Network, groups: Sequence[pulumi.Input[str]]
+    layout: tuple[Interface, ...], network: VpcIds, groups: Sequence[pulumi.Input[str]]
 ) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
     return [
         ec2.LaunchTemplateNetworkInterfaceArgs(

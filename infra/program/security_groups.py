@@ -6,7 +6,7 @@ from pulumi_aws import ec2
 
 from config.cluster.resolved import Resolved
 from infra.program.tags import Named
-from infra.program.vpc import Network
+from infra.program.vpc import VpcIds
 
 _WORLD = "0.0.0.0/0"
 
@@ -20,7 +20,7 @@ class Access:
     key: ec2.KeyPair
 
 
-def access(network: Network, named: Named) -> Access:
+def access(network: VpcIds, named: Named) -> Access:
     """Create the security groups and the key pair.
 
     The bastion accepts ssh from the caller's range, and the nodes accept it from the bastion.
@@ -81,7 +81,7 @@ def _ssh_rules(
     return "ssh from the bastion", [_ssh("ssh from the bastion", security_groups=[bastion.id])]
 
 
-def _bastion(network: Network, named: Named) -> ec2.SecurityGroup:
+def _bastion(network: VpcIds, named: Named) -> ec2.SecurityGroup:
     resolved = named.resolved
     return ec2.SecurityGroup(
         "bastion",

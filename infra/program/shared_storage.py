@@ -7,7 +7,7 @@ from pulumi_aws import ec2, efs, fsx
 
 from config.cluster.cluster_file import Shared
 from infra.program.tags import Named
-from infra.program.vpc import Network
+from infra.program.vpc import VpcIds
 
 PORTS = {"efs": ((2049, 2049),), "fsx-lustre": ((988, 988), (1018, 1023))}
 """TCP ports: EFS User Guide, "Using VPC security groups"; FSx for Lustre User Guide, "File system
@@ -20,7 +20,7 @@ LUSTRE = "2.15"
 
 
 @dataclass(frozen=True)
-class Storage:
+class SharedStorage:
     """A shared file system: the group `members` may reach it, and nodes mount `source`.
 
     Nodes boot while its mount target is created, and mount it as soon as they can reach it.
@@ -30,18 +30,18 @@ class Storage:
     source: pulumi.Output[str]
 
 
-def storage(network: Network, named: Named) -> Storage | None:
+def storage(network: VpcIds, named: Named) -> SharedStorage | None:
     """Create the file system of the cluster file, reachable from the nodes' subnet; or None."""
     shared = named.resolved.cluster.storage.shared
     if shared is None:
         return None
     members = _members(shared, network, named)
     if shared.type == "efs":
-        return Storage(members, _efs(members, network, named))
-    return Storage(members, _lustre(shared, members, network, named))
+        return SharedStorage(members, _efs(members, network, named))
+    return SharedStorage(members, _lustre(shared, members, network, named))
 
 
-def _members(shared: Shared, network: Network, named: Named) -> ec2.SecurityGroup:
+def _members(shared: Shared, network: VpcIds, named: Named) -> ec2.SecurityGroup:
     """Create a group for the nodes and the file system, whose members reach each other's ports.
 
     Lustre's servers also open connections to their clients and to each other.
@@ -68,7 +68,7 @@ def _members(shared: Shared, network: Network, named: Named) -> ec2.SecurityGrou
     )
 
 
-def _efs(members: ec2.SecurityGroup, network: Network, named: Named) -> pulumi.Output[str]:
+def _efs(members: ec2.SecurityGroup, network: VpcIds, named: Named) -> pulumi.Output[str]:
     """Create an encrypted EFS with elastic throughput and a mount target in the nodes' subnet."""
     files = efs.FileSystem(
         "shared",
@@ -91,7 +91,7 @@ def _efs(members: ec2.SecurityGroup, network: Network, named: Named) -> pulumi.O
 
 
 def _lustre(
-    shared: Shared, members: ec2.SecurityGroup, network: Network, named: Named
+    shared: Shared, members: ec2.SecurityGroup, network: VpcIds, named: Named
 ) -> pulumi.Output[str]:
     """Create an FSx for Lustre in the nodes' subnet; another size replaces it."""
     deployment = shared.deployment or "scratch"

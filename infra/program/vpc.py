@@ -16,7 +16,7 @@ from infra.program.tags import Named
 
 
 @dataclass(frozen=True)
-class Network:
+class VpcIds:
     """The ids of a VPC, of the nodes' subnet in it, and of the bastion's, which may be the same.
 
     A subnet reaches the internet when all resources of its `_ready` exist; the tuple is empty in an
@@ -30,12 +30,12 @@ class Network:
     nodes_ready: tuple[pulumi.Resource, ...] = ()
 
 
-def network(named: Named) -> Network:
+def network(named: Named) -> VpcIds:
     """Return the existing network, or create the VPC, its subnets and its routes."""
     existing = named.resolved.existing_network
     if existing is not None:
         nodes = existing.subnets[named.resolved.zone]
-        return Network(existing.vpc, existing.bastion_subnet, nodes)
+        return VpcIds(existing.vpc, existing.bastion_subnet, nodes)
     cidr = named.resolved.cluster.network.cidr
     vpc = ec2.Vpc(
         "vpc",
@@ -59,12 +59,12 @@ def network(named: Named) -> Network:
     public_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
     public_ready = _routed("public", public, public_route, vpc, named)
     if is_direct:
-        return Network(vpc.id, public.id, public.id, (public_ready,), (public_ready,))
+        return VpcIds(vpc.id, public.id, public.id, (public_ready,), (public_ready,))
     private = _subnet("private", str(ranges.private), vpc, named)
     nat = _nat(public, internet, public_ready, named)
     private_route = ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
     private_ready = _routed("private", private, private_route, vpc, named)
-    return Network(vpc.id, public.id, private.id, (public_ready,), (private_ready,))
+    return VpcIds(vpc.id, public.id, private.id, (public_ready,), (private_ready,))
 
 
 def _nat(

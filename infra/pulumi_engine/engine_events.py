@@ -22,7 +22,7 @@ _WORDS: Mapping[str, str] = {
 _STACK = "pulumi:pulumi:Stack"
 
 
-class Watch:
+class EventWatch:
     """A handler of the Pulumi engine's events: it reports each resource, and keeps the failures.
 
     `outputs` are the stack's, complete when an update has succeeded. The Pulumi engine sends its

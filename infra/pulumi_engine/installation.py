@@ -43,7 +43,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Finding:
+class EngineFinding:
     """One line of `gpuctl doctor`; `remedy` is empty if all is well."""
 
     what: str
@@ -166,7 +166,7 @@ def engine_version(path: Path) -> str | None:
     return answer.removeprefix("v") if _VERSION_TEXT.fullmatch(answer) else None
 
 
-def findings() -> tuple[Finding, ...]:
+def findings() -> tuple[EngineFinding, ...]:
     """Return the state of the Pulumi engine and of Go here; change and download nothing."""
     pulumi, go = shutil.which("pulumi"), shutil.which("go")
     version = engine_version(Path(pulumi)) if pulumi else None
@@ -176,15 +176,17 @@ def findings() -> tuple[Finding, ...]:
     go_version = version_of(Path(go)) if go else None
     fetch = f"gpuctl downloads Go {GO_VERSION} if it must build the Pulumi engine"
     return (
-        Finding(
+        EngineFinding(
             "pulumi on PATH",
             f"{pulumi} {version or '(not Pulumi)'}" if pulumi else "none",
             ""
             if fits(version) or not pulumi
             else f"upgrade it to >= {VERSION}, or ignore it: gpuctl installs its own",
         ),
-        Finding("pulumi in the cache", f"{_cached_path()} {held}" if held else "none", install),
-        Finding(
+        EngineFinding(
+            "pulumi in the cache", f"{_cached_path()} {held}" if held else "none", install
+        ),
+        EngineFinding(
             "go",
             f"{go} {go_version or '(not Go)'}" if go else "none",
             ""

@@ -18,7 +18,7 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.program.cluster_program import OUTPUT, first_step, load_classes, program
 from infra.pulumi_engine.changes import Plan, is_cloud, plan_of
-from infra.pulumi_engine.engine_events import Watch
+from infra.pulumi_engine.engine_events import EventWatch
 from infra.pulumi_engine.failures import DamagedState, Failure, PlanViolated, complaint, error
 from infra.pulumi_engine.inline_program import inline_program
 from infra.pulumi_engine.plan_file import is_within, planned_operations
@@ -77,7 +77,7 @@ class Stack:
         The Pulumi engine reads what exists while the caller resolves the cluster and then passes it
         to that function. Without that call the Pulumi engine is stopped, and nothing is planned.
         """
-        watch, wanted = Watch("preview"), Future[Resolved]()
+        watch, wanted = EventWatch("preview"), Future[Resolved]()
         operations = self._operations()
         kept = folder(self.name, self._target)
         for old in kept.glob("*.plan.json"):
@@ -125,7 +125,7 @@ class Stack:
 
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
         """Create only the placement group, if the cluster has one, for a new stack."""
-        watch = Watch("resources", report)
+        watch = EventWatch("resources", report)
         with self._errors(watch), inline_program(first_step(resolved)) as build:
             operations = self._operations()
             self._in_stack(lambda: operations.up(program=build, show_secrets=False, on_event=watch))
@@ -157,7 +157,7 @@ class Stack:
 
     def _update(self, resolved: Resolved, report: Reporter, plan: str | None = None) -> Fleet:
         """Carry out `plan`, or what is to do now; return the fleet."""
-        watch = Watch("resources", report)
+        watch = EventWatch("resources", report)
         is_spot = resolved.cluster.capacity.type == "spot"
         with self._errors(watch), inline_program(program(resolved)) as build:
             operations = self._operations()
@@ -180,7 +180,7 @@ class Stack:
         are dropped from the state. Resources that a killed engine was creating are not in the
         state; gpuctl finds them by their tags.
         """
-        watch = Watch("destroy", report)
+        watch = EventWatch("destroy", report)
         with self._errors(watch):
             operations = self._operations()
             try:
@@ -201,7 +201,7 @@ class Stack:
 
     def fleet(self) -> Fleet | None:
         """Return the fleet of the last complete `up`; None without one, or after `destroy`."""
-        with self._errors(Watch("fleet")):
+        with self._errors(EventWatch("fleet")):
             try:
                 outputs = self._operations().workspace.stack_outputs(self.name)
             except StackNotFoundError:
@@ -210,13 +210,13 @@ class Stack:
 
     def exists(self) -> bool:
         """Return whether Pulumi knows a resource of the cluster."""
-        with self._errors(Watch("exists")):
+        with self._errors(EventWatch("exists")):
             return bool(self._resources())
 
     def remove(self) -> None:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
         try:
-            with self._errors(Watch("remove")), suppress(StackNotFoundError):  # as wanted
+            with self._errors(EventWatch("remove")), suppress(StackNotFoundError):  # as wanted
                 self._operations().workspace.remove_stack(self.name)
         except DamagedState:
             remove_state(self.name, self._target)
@@ -288,7 +288,7 @@ class Stack:
             return operate()
 
     @contextmanager
-    def _errors(self, watch: Watch) -> Iterator[None]:
+    def _errors(self, watch: EventWatch) -> Iterator[None]:
         """Convert the Pulumi engine's errors to InfraError, and Ctrl-C to Interrupted."""
         try:
             yield

@@ -24,7 +24,7 @@ _ROUNDING = timedelta(seconds=2)  # both times are in whole seconds
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """The process that a lock names."""
 
     user: str
@@ -70,10 +70,10 @@ class Holder:
         return f"{self.user}@{self.host} (pid {self.pid}) since {self.since}"
 
 
-def holders(message: str) -> tuple[Holder, ...]:
+def holders(message: str) -> tuple[LockHolder, ...]:
     """Return the holders of the locks that the Pulumi engine's error names."""
     return tuple(
-        Holder(match["user"], match["host"], int(match["pid"]), match["at"])
+        LockHolder(match["user"], match["host"], int(match["pid"]), match["at"])
         for match in _HOLDER.finditer(message)
     )
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from config.errors import LabError
 from lab.machines.machine import Machine, MachineSpec
-from lab.network.bridge import Network
+from lab.network.bridge import LabNetwork
 from lab.places import make_private
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class BootedMachines:
     Boots, power-offs and removals run in a bounded pool, each after the machine's boot.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: LabNetwork) -> None:
         self._places = network.places
         self._pool = ThreadPoolExecutor(BOOTS_AT_ONCE, thread_name_prefix="machine")
         self._machines: dict[str, Machine] = {}

@@ -52,7 +52,7 @@ _RESOLVER_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.c
 
 
 @dataclass(frozen=True)
-class Network:
+class LabNetwork:
     """The network of one lab, up or not."""
 
     places: Places
@@ -310,10 +310,10 @@ table ip {self.places.table} {{
 """
 
 
-def of(places: Places) -> Network | None:
+def of(places: Places) -> LabNetwork | None:
     """Return the lab's network, up or left by a crash; None where a lab never had one."""
     slot = slots.held(places)
-    return Network(places, slot) if slot else None
+    return LabNetwork(places, slot) if slot else None
 
 
 def is_up(places: Places) -> bool:

@@ -25,14 +25,14 @@ _BASTION = "bastion_user_data"
 
 
 @dataclass(frozen=True)
-class Template:
+class PinnedTemplate:
     """The nodes' launch template in AWS; `user_data` is in base64."""
 
     hop_limit: int
     user_data: str
 
 
-def launch_template(ec2: "EC2Client", before: Resolved | None) -> Template | None:
+def launch_template(ec2: "EC2Client", before: Resolved | None) -> PinnedTemplate | None:
     """Return the nodes' launch template from AWS if the record lacks a part of it, else None.
 
     The record lacks a part after the first `up`, and if an early gpuctl wrote it. The result is
@@ -49,7 +49,7 @@ def launch_template(ec2: "EC2Client", before: Resolved | None) -> Template | Non
             LaunchTemplateId=ours[0], Versions=["$Default"]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     options = found.get("MetadataOptions", {})
-    return Template(int(options.get("HttpPutResponseHopLimit", 1)), found.get("UserData", ""))
+    return PinnedTemplate(int(options.get("HttpPutResponseHopLimit", 1)), found.get("UserData", ""))
 
 
 def machine_fields(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def machine_fields(cluster: Cluster, instance: InstanceType, key: str) -> dict[s
 
 
 def keep_launch_fields(
-    wanted: Resolved, before: Resolved, template: Template | None, *, refresh: bool
+    wanted: Resolved, before: Resolved, template: PinnedTemplate | None, *, refresh: bool
 ) -> Resolved:
     """Return `wanted` with the launch settings of the existing machines, unless `refresh`.
 

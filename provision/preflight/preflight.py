@@ -36,7 +36,7 @@ from provision.preflight.existing_network import (
     choose_subnets,
 )
 from provision.preflight.launch_pins import (
-    Template,
+    PinnedTemplate,
     keep_launch_fields,
     machine_fields,
 )
@@ -62,7 +62,7 @@ class _Answers:
     instance: InstanceType
     node_price: Price
     bastion_price: Price
-    launched: Template | None
+    launched: PinnedTemplate | None
     reservation: Reservation | None
     zones: tuple[str, ...]
     image: Image

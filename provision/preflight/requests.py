@@ -14,7 +14,7 @@ from provision.aws.instance_types import instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image, image_id
 from provision.costs.prices import Price, price
 from provision.preflight.existing_network import Found, find_network
-from provision.preflight.launch_pins import Template, launch_template
+from provision.preflight.launch_pins import PinnedTemplate, launch_template
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
 from provision.preflight.reservations import find_reservation
 from provision.preflight.ssh_access import needed_elastic_ips, ssh_source_range
@@ -38,7 +38,7 @@ class Requests:
     network: Future[Found | None]
     elastic_ips: Future[None]
     vpcs: Future[None]
-    template: Future[Template | None]
+    template: Future[PinnedTemplate | None]
     price: Future[Price]
     bastion_price: Future[Price]
     clients: Clients

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from cli import quick
 from cli.main import app
 from cli.options import Options, chosen_target, output
-from cli.parser import Command, CommandForNode, CommandForNodes, Group
+from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
 from cli.words import own_words
 from tests.cli.test_command import gpuctl
 
@@ -19,7 +19,7 @@ from tests.cli.test_command import gpuctl
 def heard(*words: str) -> tuple[Options, list[str]]:
     """What a command of each kind hears of the shared options, and its own words."""
     parsed: list[tuple[Options, list[str]]] = []
-    trial = typer.Typer(cls=Group, rich_markup_mode=None)
+    trial = typer.Typer(cls=CommandGroup, rich_markup_mode=None)
     # the root's options are those of `gpuctl` itself
     assert app.registered_callback is not None
     assert app.registered_callback.callback is not None
@@ -189,7 +189,7 @@ def test_a_command_of_a_group_takes_them_at_every_place(tmp_path: Path) -> None:
 
 def test_session_and_output_are_made_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    trial = typer.Typer(cls=Group, rich_markup_mode=None)
+    trial = typer.Typer(cls=CommandGroup, rich_markup_mode=None)
     assert app.registered_callback is not None
     assert app.registered_callback.callback is not None
     trial.callback()(app.registered_callback.callback)

@@ -49,11 +49,11 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
     from lab import leftovers
     from lab.images import image
     from lab.machines.machine import Machine, MachineSpec
-    from lab.network.bridge import Network
+    from lab.network.bridge import LabNetwork
 
     places = lab_for("engine")
     leftovers.clear(places)
-    network = Network.claim(places)
+    network = LabNetwork.claim(places)
     public = str(network.slot.public_range[11])
 
     client = ensure_key(folder / "id_ed25519", "client")

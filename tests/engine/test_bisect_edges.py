@@ -19,8 +19,8 @@ from engine.bisect.report import (
 )
 from engine.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
 from engine.bisect.verdict import (
-    Evidence,
     Measurement,
+    SpeedEvidence,
     Suspect,
     confirmed,
     next_round,
@@ -113,7 +113,7 @@ def test_a_pair_is_slow_beyond_a_fifth_in_one_direction(speed: float, named: boo
     found = suspects(pairs_of(4, n03=speed))
     assert [one.nodes for one in found] == ([(0, 3)] if named else [])
     for one in found:
-        assert one.evidence == (Evidence(how="pair", nodes=(0, 3), gbps=speed, usual=40),)
+        assert one.evidence == (SpeedEvidence(how="pair", nodes=(0, 3), gbps=speed, usual=40),)
 
 
 WAYS = [
@@ -202,16 +202,16 @@ def test_a_pair_counts_only_if_it_was_measured_again_and_is_still_slow() -> None
 
 
 def test_the_shortfall_of_a_suspect_is_its_largest() -> None:
-    half = Evidence(how="sender", nodes=(0,), gbps=20, usual=40)
-    third = Evidence(how="receiver", nodes=(0,), gbps=30, usual=40)
+    half = SpeedEvidence(how="sender", nodes=(0,), gbps=20, usual=40)
+    third = SpeedEvidence(how="receiver", nodes=(0,), gbps=30, usual=40)
     assert (half.shortfall, third.shortfall) == (0.5, 0.25)
     assert Suspect(nodes=(0,), evidence=(third, half)).shortfall == 0.5
-    assert Evidence(how="alone", nodes=(0,), gbps=0, usual=0).shortfall == 0
+    assert SpeedEvidence(how="alone", nodes=(0,), gbps=0, usual=0).shortfall == 0
 
 
 def test_lines_name_who_was_measured_and_how() -> None:
     def suspect(*hows: str) -> Suspect:
-        ways = tuple(Evidence(how=how, nodes=(2,), gbps=9.876, usual=40) for how in hows)  # type: ignore[arg-type]
+        ways = tuple(SpeedEvidence(how=how, nodes=(2,), gbps=9.876, usual=40) for how in hows)  # type: ignore[arg-type]
         return Suspect(nodes=(2,), evidence=ways)
 
     speeds = "9.88 of 40 GB/s"

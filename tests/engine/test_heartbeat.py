@@ -21,7 +21,7 @@ from engine.agent.heartbeat import (
     STALL_S,
     HeartbeatClient,
     HeartbeatServer,
-    Watch,
+    SilenceWatch,
     seal,
     unseal,
 )
@@ -33,7 +33,7 @@ STEPS = st.lists(st.tuples(st.floats(0.01, STALL_S), st.booleans()), max_size=20
 
 @given(STEPS)
 def test_a_peer_is_silent_after_the_bound_and_never_before(steps: list[tuple[float, bool]]) -> None:
-    watch, now, heard = Watch(SILENCE_S), 0.0, 0.0
+    watch, now, heard = SilenceWatch(SILENCE_S), 0.0, 0.0
     watch.hear(7, now)
     for seconds, hears in steps:
         now += seconds
@@ -53,7 +53,7 @@ def test_what_stands_still_itself_takes_nobody_for_silent(
     steps: list[tuple[float, bool]], still: float
 ) -> None:
     """After a pause of our own a peer has as much time left as it had before."""
-    watches = Watch(SILENCE_S), Watch(SILENCE_S)
+    watches = SilenceWatch(SILENCE_S), SilenceWatch(SILENCE_S)
     now, pause = 0.0, 0.0
     for watch in watches:
         watch.hear(0, 0.0)
@@ -70,7 +70,7 @@ def test_what_stands_still_itself_takes_nobody_for_silent(
 
 
 def test_the_time_of_a_silence_is_returned_when_it_ends() -> None:
-    watch = Watch(SILENCE_S)
+    watch = SilenceWatch(SILENCE_S)
     assert watch.hear(1, 0.0) == 0
     assert [watch.look(float(second)) for second in range(1, 9)] == [[]] * 8
     assert watch.hear(1, 8.0) == 8

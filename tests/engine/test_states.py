@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.nodes import Node, Nodes
+from engine.agent.nodes import Nodes, NodeState
 from engine.agent.states import (
     Action,
     DurationOver,
@@ -33,7 +33,7 @@ from engine.agent.states import (
 def make_state(
     count: int, order: str = "any", criteria: str = "all-done", processes: int = 0
 ) -> State:
-    nodes = tuple(Node(f"node{i}", processes=processes) for i in range(count))
+    nodes = tuple(NodeState(f"node{i}", processes=processes) for i in range(count))
     return State(order, criteria, Nodes.of(nodes))
 
 
@@ -192,7 +192,7 @@ def test_the_heads_end_is_a_stop_unless_aws_takes_it_back() -> None:
 
 def launching(processes: int = 8) -> State:
     """A launcher runs on node0, its ranks shall be on node0 and node1."""
-    nodes = tuple(Node(f"node{i}", "worker" if i else "launcher", processes) for i in range(2))
+    nodes = tuple(NodeState(f"node{i}", "worker" if i else "launcher", processes) for i in range(2))
     state = State("workers-first", "master-done", Nodes.of(nodes))
     return feed(state, Prepared(0), Prepared(1), Ready(1), Ready(0))[0]
 
@@ -273,7 +273,7 @@ def test_a_fault_of_the_network_fails_the_run_also_late() -> None:
 
 def test_workers_done_ends_the_parameter_servers() -> None:
     roles = ("ps", "worker", "worker")
-    nodes = tuple(Node(f"node{i}", role) for i, role in enumerate(roles))
+    nodes = tuple(NodeState(f"node{i}", role) for i, role in enumerate(roles))
     state = State("any", "workers-done", Nodes.of(nodes))
     state, _ = feed(state, *map(Prepared, range(3)), *map(Ready, range(3)), Exited(1, 0))
     assert state.verdict is None
@@ -311,7 +311,7 @@ def test_what_ends_a_run_alone(event: Event, verdict: tuple[str, int, int | None
 def test_a_node_that_ends_well_leaves_the_others(
     roles: tuple[str, ...], order: str, criteria: str, events: list[Event]
 ) -> None:
-    nodes = Nodes.of(tuple(Node(f"node{rank}", role) for rank, role in enumerate(roles)))
+    nodes = Nodes.of(tuple(NodeState(f"node{rank}", role) for rank, role in enumerate(roles)))
     state, _ = feed(State(order, criteria, nodes), Prepared(0), Prepared(1), *events)
     assert state.verdict is None
 

@@ -8,8 +8,8 @@ import pytest
 
 from engine.agent import table_json
 from engine.agent.numbers import size_text
-from engine.agent.table_rows import Half, Row, Shape, parse_fragment, parse_row
-from engine.agent.tables import Table, TableReader, nccl_version
+from engine.agent.table_rows import Half, ReadRow, Shape, parse_fragment, parse_row
+from engine.agent.tables import ReadTable, TableReader, nccl_version
 from tests.engine.test_numbers import COLUMNS, FLAGS, document, row, table
 
 
@@ -53,7 +53,7 @@ def test_versions_of_nccl(code: int, version: str) -> None:
     ],
 )
 def test_sizes_that_a_header_announces(flags: dict[str, int], sizes: list[int] | None) -> None:
-    assert Table(0, flags=flags).sizes() == sizes
+    assert ReadTable(0, flags=flags).sizes() == sizes
 
 
 HEAD = "  16   4   float   sum   -1"
@@ -122,13 +122,13 @@ def test_a_row_that_is_torn_tells_its_size() -> None:
     assert parse_fragment("node0:1:2 [0] NCCL INFO") is None
 
 
-def read(text: str) -> Row:
+def read(text: str) -> ReadRow:
     found = parse_row(text, WRONG)
     assert found is not None
     return found
 
 
-def tables(*lines: str, programs: tuple[str, ...] = ()) -> list[Table]:
+def tables(*lines: str, programs: tuple[str, ...] = ()) -> list[ReadTable]:
     reader = TableReader(programs)
     for line in lines:
         reader.feed(0, "stdout", line, 7.0)

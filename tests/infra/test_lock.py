@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.pulumi_engine.stack_lock import Holder, _elapsed, holders
+from infra.pulumi_engine.stack_lock import LockHolder, _elapsed, holders
 
 COMPLAINT = (
     "error: the stack is currently locked by 1 lock(s). Either wait for the other process(es) to"
@@ -41,7 +41,7 @@ def engine(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]
         process.wait()
 
 
-def holder_of(process: subprocess.Popen[bytes], since: datetime) -> Holder:
+def holder_of(process: subprocess.Popen[bytes], since: datetime) -> LockHolder:
     at = since.isoformat(timespec="seconds").replace("+00:00", "Z")
     complaint = COMPLAINT.format(host=socket.gethostname(), pid=process.pid)
     [holder] = holders(complaint.replace("2026-11-20T19:44:33Z", at))

@@ -13,7 +13,7 @@ from config.progress import silent
 from lab import leftovers
 from lab.images import image
 from lab.machines.machine import Machine, MachineSpec
-from lab.network.bridge import Network
+from lab.network.bridge import LabNetwork
 from lab.network.slots import Slot
 from lab.places import Places
 from tests.labs import lab_for
@@ -72,10 +72,10 @@ def places() -> Places:
 
 
 @pytest.fixture(scope="module")
-def lab_network(places: Places) -> Iterator[Network]:
+def lab_network(places: Places) -> Iterator[LabNetwork]:
     """The lab's network with one VPC and two subnets."""
     leftovers.clear(places)
-    network = Network.claim(places)
+    network = LabNetwork.claim(places)
     try:
         network.up()
         network.add_vpc(VPC)
@@ -94,7 +94,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def boot(lab_network: Network, key: Path) -> Iterator[Boot]:
+def boot(lab_network: LabNetwork, key: Path) -> Iterator[Boot]:
     """`boot("stock", "10.213.0.4")`: boots at once, is removed after the module."""
     machines: list[Booted] = []
 

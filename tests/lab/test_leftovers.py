@@ -12,7 +12,7 @@ from lab import leftovers
 from lab.images import image
 from lab.machines import cgroups
 from lab.network import bridge
-from lab.network.bridge import Network
+from lab.network.bridge import LabNetwork
 from lab.places import Places, images
 from tests.lab.host import on_its_own_host
 from tests.labs import lab_for
@@ -23,11 +23,11 @@ CRASHES = """
 import sys
 from pathlib import Path
 from lab.machines.machine import Machine
-from lab.network.bridge import Network
+from lab.network.bridge import LabNetwork
 from lab.places import Places
 from tests.lab.conftest import spec
 
-network = Network.claim(Places(sys.argv[2]))
+network = LabNetwork.claim(Places(sys.argv[2]))
 network.up()
 network.add_vpc("10.213.0.0/16")
 network.add_subnet("10.213.0.0/24")
@@ -102,8 +102,8 @@ def test_a_killed_lab_is_cleared(key: Path, cache: None) -> None:
 def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
     before = FORWARD.read_text()
     places = Places("b")
-    code = "from lab.network.bridge import Network; from lab.places import Places;"
-    crashes = f"{code} Network.claim(Places('b')).up(); import os; os.kill(os.getpid(), 9)"
+    code = "from lab.network.bridge import LabNetwork; from lab.places import Places;"
+    crashes = f"{code} LabNetwork.claim(Places('b')).up(); import os; os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", crashes], check=False)
     assert FORWARD.read_text() == "1\n"
     assert "changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances" in leftovers.found(
@@ -112,4 +112,4 @@ def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
     leftovers.clear(places)
     assert FORWARD.read_text() == before
     assert leftovers.found(places) == ()
-    assert Network.claim(Places("c")).slot.number == 1  # its addresses are free again
+    assert LabNetwork.claim(Places("c")).slot.number == 1  # its addresses are free again

@@ -11,7 +11,7 @@ from lab import fault_table
 from lab.machines import cgroups, host_limits, slow_network, user_namespaces
 from lab.machines.machine import Machine, find_leader
 from lab.machines.machine_evidence import evidence
-from lab.network.bridge import Network
+from lab.network.bridge import LabNetwork
 from lab.network.slots import Slot
 from lab.places import Places
 from tests.lab.conftest import Boot, Booted, spec
@@ -111,7 +111,9 @@ def test_the_machine_knows_its_own_name(machine: Booted) -> None:
     assert machine.output("getent hosts ip-10-213-0-4").split()[0] == "127.0.1.1"
 
 
-def test_it_has_the_addresses_that_the_api_reports(machine: Booted, lab_network: Network) -> None:
+def test_it_has_the_addresses_that_the_api_reports(
+    machine: Booted, lab_network: LabNetwork
+) -> None:
     shown = machine.output("ip -4 -oneline address show dev host0")
     assert "10.213.0.4/24" in shown
     assert f"{lab_network.slot.public_range[4]}/32" in shown
@@ -214,7 +216,7 @@ def test_private_addresses_are_unreachable_from_the_host(machine: Booted) -> Non
     assert "No route to host" in shown.stderr
 
 
-def test_public_addresses_come_and_go(machine: Booted, lab_network: Network) -> None:
+def test_public_addresses_come_and_go(machine: Booted, lab_network: LabNetwork) -> None:
     address = str(lab_network.slot.public_range[771])
     machine.machine.add_public_ip(address)
     assert f"{address}/32" in machine.output("ip -4 -oneline address show dev host0")

@@ -11,7 +11,7 @@ import pytest
 from config.errors import LabError
 from lab.host_commands import call
 from lab.network import bridge, host_settings
-from lab.network.bridge import METADATA_ADDRESS, Network
+from lab.network.bridge import METADATA_ADDRESS, LabNetwork
 from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
 from tests.lab.host import NOBODY, connects_as, on_its_own_host
@@ -27,11 +27,11 @@ PLACES, SLOT = Places(DEFAULT), Slot(0)
 
 
 @pytest.fixture
-def up() -> Iterator[Network]:
+def up() -> Iterator[LabNetwork]:
     """The network of this worker's lab."""
     places = lab_for("net")
     bridge.clear(places)
-    made = Network.claim(places)
+    made = LabNetwork.claim(places)
     made.up()
     yield made
     made.down()
@@ -55,7 +55,7 @@ def test_resolvers_are_those_that_others_can_ask(
 @on_its_own_host
 def test_down_puts_the_host_back() -> None:
     before = _host()
-    made = Network.claim(PLACES)
+    made = LabNetwork.claim(PLACES)
     made.up()
     made.add_vpc("10.213.0.0/16")
     made.add_subnet("10.213.0.0/24")
@@ -71,7 +71,7 @@ def test_down_puts_the_host_back() -> None:
 def test_the_last_lab_puts_the_host_back() -> None:
     FORWARD.write_text("0\n")
     before = _host()
-    first, second = (Network.claim(Places(name)) for name in (DEFAULT, "b"))
+    first, second = (LabNetwork.claim(Places(name)) for name in (DEFAULT, "b"))
     for one in (first, second):
         one.up()
         one.add_vpc("10.213.0.0/16")
@@ -93,7 +93,7 @@ def test_the_last_lab_puts_the_host_back() -> None:
 def test_forwarding_stays_on_for_others_who_came_while_the_lab_was_up() -> None:
     for kind in (("bridge",), ("veth", "peer", "name", "other")):
         FORWARD.write_text("0\n")
-        made = Network.claim(PLACES)
+        made = LabNetwork.claim(PLACES)
         made.up()
         call("ip", "link", "add", "name", "docker0", "type", *kind)
         made.down()
@@ -130,7 +130,7 @@ def test_only_a_limit_that_a_lab_raised_is_lowered_and_by_the_last_one() -> None
 @on_its_own_host
 def test_a_host_that_forwarded_nothing_forwards_for_every_lab_and_for_nobody_else() -> None:
     FORWARD.write_text("0\n")
-    labs = [Network.claim(Places(name)) for name in (DEFAULT, "b")]
+    labs = [LabNetwork.claim(Places(name)) for name in (DEFAULT, "b")]
     for one in labs:
         one.up()
     _add_neighbours("outside", "stranger")
@@ -149,7 +149,7 @@ def test_a_host_that_forwarded_nothing_forwards_for_every_lab_and_for_nobody_els
 @on_its_own_host
 def test_neighbours_of_the_host_reach_no_address_of_the_lab() -> None:
     call("ip", "link", "set", "lo", "up")
-    made = Network.claim(PLACES)
+    made = LabNetwork.claim(PLACES)
     made.up()
     _add_neighbours("outside")
     host, machine = SLOT.host_address, str(SLOT.public_range[4])
@@ -166,7 +166,7 @@ def test_neighbours_of_the_host_reach_no_address_of_the_lab() -> None:
 @pytest.mark.lab
 @on_its_own_host
 def test_machines_reach_no_service_of_the_host() -> None:
-    made = Network.claim(PLACES)
+    made = LabNetwork.claim(PLACES)
     made.up()
     _add_neighbours("outside")
     for address in (SLOT.host_address, "203.0.113.1"):
@@ -178,7 +178,7 @@ def test_machines_reach_no_service_of_the_host() -> None:
 @on_its_own_host
 def test_other_users_of_the_host_reach_no_guarded_port_and_no_machine() -> None:
     call("ip", "link", "set", "lo", "up")
-    made = Network.claim(PLACES)
+    made = LabNetwork.claim(PLACES)
     made.up()
     made.guard(5001)
     machine = str(SLOT.public_range[4])
@@ -193,7 +193,7 @@ def test_other_users_of_the_host_reach_no_guarded_port_and_no_machine() -> None:
 
 
 @pytest.mark.lab
-def test_ranges_of_the_lab_never_leave_the_host(up: Network) -> None:
+def test_ranges_of_the_lab_never_leave_the_host(up: LabNetwork) -> None:
     up.add_vpc("10.213.0.0/16")
     for address in ("10.213.0.4", "10.213.255.254", "198.19.255.1"):
         assert _host_route(address) == "RTNETLINK answers: No route to host"
@@ -206,7 +206,7 @@ def test_ranges_of_the_lab_never_leave_the_host(up: Network) -> None:
 
 
 @pytest.mark.lab
-def test_a_vpc_does_not_take_a_range_in_use(up: Network) -> None:
+def test_a_vpc_does_not_take_a_range_in_use(up: LabNetwork) -> None:
     up.add_vpc("10.213.0.0/16")
     with pytest.raises(LabError) as overlap:
         up.add_vpc("10.213.128.0/17")
@@ -221,7 +221,7 @@ def test_a_vpc_does_not_take_a_range_in_use(up: Network) -> None:
 
 
 @pytest.mark.lab
-def test_every_subnet_has_its_gateway_on_the_bridge(up: Network) -> None:
+def test_every_subnet_has_its_gateway_on_the_bridge(up: LabNetwork) -> None:
     up.add_vpc("10.213.0.0/16")
     up.add_subnet("10.213.0.0/24")
     up.add_subnet("10.213.16.0/20")
@@ -232,7 +232,7 @@ def test_every_subnet_has_its_gateway_on_the_bridge(up: Network) -> None:
 
 
 @pytest.mark.lab
-def test_what_neighbours_say_to_each_other_passes_no_packet_filter(up: Network) -> None:
+def test_what_neighbours_say_to_each_other_passes_no_packet_filter(up: LabNetwork) -> None:
     for packets in ("iptables", "ip6tables", "arptables"):
         # -e: a kernel without br_netfilter lacks the setting, and never filters on a bridge
         setting = ("sysctl", "-n", "-e", f"net.bridge.bridge-nf-call-{packets}")
@@ -244,10 +244,10 @@ def test_what_neighbours_say_to_each_other_passes_no_packet_filter(up: Network) 
 def test_a_network_that_fails_to_come_up_leaves_nothing() -> None:
     before = _host()
     with (
-        mock.patch.object(Network, "_inside_rules", lambda _: "no such rule"),
+        mock.patch.object(LabNetwork, "_inside_rules", lambda _: "no such rule"),
         pytest.raises(LabError, match="nft -f -` failed with exit code 1"),
     ):
-        Network.claim(PLACES).up()
+        LabNetwork.claim(PLACES).up()
     assert bridge.traces(PLACES) == ()
     assert _host() == before
 
@@ -268,7 +268,7 @@ def _host_route(address: str) -> str:
     return (done.stdout or done.stderr).strip()
 
 
-def _own_routes(of: Network) -> list[str]:
+def _own_routes(of: LabNetwork) -> list[str]:
     shown = call("ip", "-json", "route", "show", "proto", of.slot.route_protocol)
     return sorted(route["dst"] for route in json.loads(shown))
 
@@ -318,13 +318,13 @@ def _connects(name: str, to: str, port: int) -> bool:
     return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
-def _gateways(of: Network) -> list[str]:
+def _gateways(of: LabNetwork) -> list[str]:
     shown = call("ip", "-n", of.places.namespace, "-4", "-oneline", "address", "show", "dev", "br0")
     return [line.split()[3] for line in shown.splitlines()]
 
 
 @pytest.mark.lab
-def test_the_metadata_address_answers_inside_the_lab_and_not_on_the_host(up: Network) -> None:
+def test_the_metadata_address_answers_inside_the_lab_and_not_on_the_host(up: LabNetwork) -> None:
     with up.listen(METADATA_ADDRESS, 80):
         # Nobody connects from here: where this is a cloud's machine, its own service would answer.
         assert "FEA9FEA9:0050" not in Path("/proc/net/tcp").read_text()
