@@ -11,7 +11,14 @@ from datetime import UTC, datetime
 
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
-from lab.fault_table import CLOUD_INIT, FABRIC_MANAGER, PROVIDER, ROOT_LOGIN, SLOW_NETWORK
+from lab.fault_table import (
+    CLOUD_INIT,
+    FABRIC_MANAGER,
+    PROVIDER,
+    ROOT_LOGIN,
+    SLOW_BOOT,
+    SLOW_NETWORK,
+)
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
@@ -88,6 +95,11 @@ FAULTS: Mapping[str, FaultKind] = {
         "ZONE…", rf"{ZONE[1:-1]}( {ZONE[1:-1]})*", "",
         "a new capacity reservation in these zones is pending for a second, and failed after that",
     ),
+    "consistency": FaultKind(
+        "SECONDS", _NUMBER, "",
+        "EC2 knows a new instance, subnet, group … only SECONDS after its creation: until then it"
+        " refuses the id, and no list has it",
+    ),
     "expired-token": FaultKind(
         "SECONDS", _NUMBER, "ExpiredToken",
         "credentials that were issued before SECONDS from now have expired then",
@@ -120,6 +132,11 @@ FAULTS: Mapping[str, FaultKind] = {
     ),
     ROOT_LOGIN: FaultKind(
         "off", "off", "", "sshd of machines launched from now on refuses root (PermitRootLogin no)"
+    ),
+    SLOW_BOOT: FaultKind(
+        "SECONDS", _NUMBER, "",
+        "machines launched from now on need SECONDS more until cloud-init begins, at each boot;"
+        " EC2 calls them running meanwhile",
     ),
     FABRIC_MANAGER: FaultKind(
         "late SECONDS", f"late {_NUMBER}", "",

@@ -14,9 +14,10 @@ SLOW_NETWORK = "slow-network"
 """The fault that running machines read: the ids of the slow ones, and their rate."""
 
 CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER = "cloud-init", "root-login", "nvidia-fabricmanager"
+SLOW_BOOT = "slow-boot"
 """Faults of machines that are launched while they are set (`lab.machines.image_faults`)."""
 
-OF_MACHINES = frozenset((SLOW_NETWORK, CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER))
+OF_MACHINES = frozenset((SLOW_NETWORK, CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER, SLOW_BOOT))
 """Faults that the API never shows."""
 
 

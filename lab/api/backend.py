@@ -19,6 +19,7 @@ from lab.api.errors import Refusal, bad_combination, in_use
 from lab.api.instances import Instance
 from lab.api.interfaces import NetworkInterface
 from lab.api.placement_groups import PlacementGroups
+from lab.api.propagation import Propagation
 from lab.api.region import Lab
 from lab.api.spot import SpotInstances
 
@@ -54,6 +55,7 @@ class LabBackend(
     def __init__(self, region_name: str, account_id: str) -> None:
         self.placement_groups = {}
         self.capacity_reservations, self.capacity_block_offerings = {}, {}
+        self.propagation = Propagation()
         super().__init__(region_name, account_id)
         for everything in (
             self.vpcs,

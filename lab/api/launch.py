@@ -16,7 +16,7 @@ from lab.api.capacity_reservations import insufficient_capacity, reservation_of,
 from lab.api.errors import Refusal, bad_combination, bad_value
 from lab.api.interfaces import InterfaceRequest
 from lab.api.quotas import check_vcpus
-from lab.api.sessions import profile_of
+from lab.api.sessions import check_profile
 
 USER_DATA_LIMIT = 16384
 """Bytes, before base64 (EC2 User Guide, "Work with instance user data", read 2026-11-20)."""
@@ -205,7 +205,7 @@ def _check_zone(launch: ResolvedLaunch) -> None:
 def _check_references(backend: Any, launch: ResolvedLaunch) -> None:
     if launch.placement_group:
         _check_strategy(backend.placement_group(launch.placement_group), launch.instance_type)
-    profile_of(backend.account_id, launch.parameters.get("IamInstanceProfile"))
+    check_profile(backend.account_id, launch.parameters.get("IamInstanceProfile"))
     key = launch.parameters.get("KeyName")
     if key and key not in backend.key_pairs:
         raise Refusal("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")

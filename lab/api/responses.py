@@ -45,7 +45,7 @@ class LabResponse(
             try:
                 self.ec2_backend.lab.faults.on_call()
                 self.ec2_backend.sync_fault_reservations()
-                return super().call_action()
+                return self._call_consistently()
             except Refusal as refusal:
                 return self._refuse(refusal)
             except NotImplementedError as error:
@@ -57,6 +57,16 @@ class LabResponse(
                 return self._refuse(
                     ServerFault("InternalError", "The lab failed; see its log, daemon.log.")
                 )
+
+    def _call_consistently(self) -> Any:
+        """Return moto's answer as a part of EC2 gives it that does not know new resources yet."""
+        propagation, action = self.ec2_backend.propagation, self._get_action()
+        delay = self.ec2_backend.lab.faults.number("consistency") or 0
+        if delay:
+            propagation.check(action, self._get_params(), delay)
+        status, headers, body = super().call_action()
+        propagation.record(action, self._get_params(), body)
+        return status, headers, propagation.without_young(action, body, delay) if delay else body
 
     def _refuse(self, refusal: Refusal) -> Any:
         status, headers, body = self.serialized(ActionResult(refusal))

@@ -25,6 +25,11 @@ from lab.api.errors import Refusal, bad_value
 
 MANAGED_POLICY = "AmazonSSMManagedInstanceCore"
 DOCUMENT = "AWS-StartSSHSession"
+
+IAM_DELAY_S = 1.0
+"""How long EC2 refuses a new instance profile. On AWS it is about ten seconds, says
+internal/service/ec2/ec2_instance.go of hashicorp/terraform-provider-aws (2026-11-23), whose
+provider repeats such a launch for two minutes."""
 _NEEDED = (
     "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",
@@ -60,11 +65,22 @@ def profile_of(account: str, wanted: dict[str, Any] | None) -> Any | None:
     name = wanted.get("Name") or str(wanted.get("Arn")).rpartition("/")[2]
     known = iam_backends[account]["aws"].instance_profiles
     if name not in known:
-        raise bad_value(
-            f"Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
-            " Profile name"
-        )
+        raise _unknown_profile(name)
     return known[name]
+
+
+def check_profile(account: str, wanted: dict[str, Any] | None) -> None:
+    """Refuse a launch with an unknown profile, or with one that EC2 does not know yet."""
+    profile = profile_of(account, wanted)
+    if profile and (utcnow() - profile.create_date).total_seconds() < IAM_DELAY_S:
+        raise _unknown_profile(profile.name)
+
+
+def _unknown_profile(name: str) -> Refusal:
+    return bad_value(
+        f"Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
+        " Profile name"
+    )
 
 
 class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto is untyped here

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lab.fault_table import CLOUD_INIT, FABRIC_MANAGER, ROOT_LOGIN
+from lab.fault_table import CLOUD_INIT, FABRIC_MANAGER, ROOT_LOGIN, SLOW_BOOT
 
 BOOTED = "etc/gpuctl-lab/instance-type.json"
 """A file that the lab writes when a machine boots: its age is that of the boot."""
@@ -73,8 +73,15 @@ def _late_fabric_manager(_: str, seconds: str) -> FaultyFile:
     return FaultyFile("etc/systemd/system/nvidia-fabricmanager.service.d/late.conf", text)
 
 
+def _slow_boot(seconds: str) -> FaultyFile:
+    """Return a setting that delays cloud-init, and with it network, ssh and the host keys."""
+    text = f"[Service]\nExecStartPre=/bin/sleep {seconds}\nTimeoutStartSec=infinity\n"
+    return FaultyFile("etc/systemd/system/cloud-init-local.service.d/slow.conf", text)
+
+
 _FILES: Mapping[str, Callable[..., FaultyFile]] = {
     CLOUD_INIT: _old_cloud_init,
     ROOT_LOGIN: _no_root_login,
     FABRIC_MANAGER: _late_fabric_manager,
+    SLOW_BOOT: _slow_boot,
 }

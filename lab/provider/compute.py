@@ -4,9 +4,13 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from lab.provider.resource import (
+    IAM_PROPAGATION_S,
     Resource,
     first,
+    is_new_profile,
     tag_specifications,
     tags_of,
     wait,
@@ -127,8 +131,22 @@ class Instance(Resource):
             request["BlockDeviceMappings"] = [
                 {"DeviceName": image["RootDeviceName"], "Ebs": _upper(root)}
             ]
-        launched = self.ec2.run_instances(MinCount=1, MaxCount=1, **request)
-        return launched["Instances"][0]["InstanceId"]
+        launched: list[Any] = []
+
+        def launch() -> bool:
+            try:
+                launched.append(self.ec2.run_instances(MinCount=1, MaxCount=1, **request))
+            except ClientError as error:
+                if not is_new_profile(error):
+                    raise
+            return bool(launched)
+
+        wait(launch, "EC2 to know the instance profile", IAM_PROPAGATION_S)
+        return str(launched[0]["Instances"][0]["InstanceId"])
+
+    def is_known(self, resource_id: str, inputs: Properties) -> bool:
+        """Return whether EC2 knows the instance, also one that ended at once."""
+        return self._describe(resource_id) is not None
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
         """Wait until the instance runs."""

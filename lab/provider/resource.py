@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 WAIT_S = 600.0
 """The time limit for a creation or deletion: the real provider's for the creation of instances."""
 
+PROPAGATION_S = 300.0
+"""The longest time for which a new resource may be unknown to EC2: `ec2PropagationTimeout` of
+hashicorp/terraform-provider-aws, internal/service/ec2/consts.go (2026-11-23)."""
+
+IAM_PROPAGATION_S = 120.0
+"""The longest time for which EC2 may not know a new instance profile or its role:
+`iamPropagationTimeout`, in the same file (2026-11-23)."""
+
 limit_s: ContextVar[float] = ContextVar("limit_s", default=WAIT_S)
 """The time limit of the current call: WAIT_S, or what the program set (`custom_timeouts`)."""
 
@@ -57,6 +65,14 @@ class Resource(ABC):
     @abstractmethod
     def create(self, inputs: Properties) -> str:
         """Create the resource and return its id, without waiting for anything."""
+
+    def is_known(self, resource_id: str, inputs: Properties) -> bool:
+        """Return whether EC2 knows the new resource by now.
+
+        The real provider asks after each creation, by the resource's waiter or by
+        `RetryWhenNewResourceNotFound`.
+        """
+        return self.read(resource_id, inputs) is not None
 
     def complete(self, resource_id: str, inputs: Properties) -> None:  # noqa: B027 most need nothing
         """Set the rest of the inputs on a new resource, and wait until it is ready."""
@@ -110,6 +126,16 @@ def is_gone(error: ClientError) -> bool:
     return "NotFound" in code or code in ("InvalidPlacementGroup.Unknown", "NoSuchEntity")
 
 
+def is_new_profile(error: ClientError) -> bool:
+    """Return whether EC2 refuses a launch because it does not know a new profile or its role yet.
+
+    Source: `resourceInstanceCreate` of hashicorp/terraform-provider-aws (2026-11-23).
+    """
+    text = str(error.response.get("Error", {}).get("Message", ""))
+    new = "Invalid IAM Instance Profile" in text or " has no associated IAM Roles" in text
+    return new and code_of(error) == "InvalidParameterValue"
+
+
 def first(describe: Callable[[], Sequence[Any]]) -> Any | None:
     """Return the first item of `describe`; None if there is none or AWS reports it as gone."""
     try:
@@ -121,9 +147,12 @@ def first(describe: Callable[[], Sequence[Any]]) -> Any | None:
     return found[0] if found else None
 
 
-def wait(done: Callable[[], bool], what: str) -> None:
-    """Wait until `done` returns True; TimeoutError with `what` after `limit_s` seconds."""
-    limit = limit_s.get()
+def wait(done: Callable[[], bool], what: str, limit: float | None = None) -> None:
+    """Wait until `done` returns True; TimeoutError with `what` after `limit` seconds.
+
+    Without `limit` it is that of the current call, `limit_s`.
+    """
+    limit = limit_s.get() if limit is None else limit
     end = time.monotonic() + limit
     while not done():
         if time.monotonic() > end:

@@ -18,7 +18,15 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 from lab.fault_table import PROVIDER, read
 from lab.provider.difference import Difference, differences
 from lab.provider.functions import NETWORK_INTERFACE, network_interface
-from lab.provider.resource import WAIT_S, Resource, code_of, is_gone, limit_s
+from lab.provider.resource import (
+    PROPAGATION_S,
+    WAIT_S,
+    Resource,
+    code_of,
+    is_gone,
+    limit_s,
+    wait,
+)
 from lab.provider.retries import DEFAULT_ATTEMPTS, retry_handler
 from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
@@ -161,6 +169,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         except _FAILURES as error:
             _fail(context, f"creating {kind.title}: {_text(error)}")
         try:
+            wait(
+                lambda: kind.is_known(resource_id, inputs),
+                f"EC2 to know {kind.title} ({resource_id})",
+                PROPAGATION_S,
+            )
             kind.complete(resource_id, inputs)
             properties = kind.read(resource_id, inputs)
         except _FAILURES as error:

@@ -254,6 +254,10 @@ class NatGateway(Resource):
         )
         return made["NatGateway"]["NatGatewayId"]
 
+    def is_known(self, resource_id: str, inputs: Properties) -> bool:
+        """Return whether EC2 knows the gateway, also one that failed."""
+        return self._describe(resource_id) is not None
+
     def complete(self, resource_id: str, inputs: Properties) -> None:
         """Wait until it is available."""
         wait(lambda: self._state(resource_id) == "available", "the NAT gateway to be available")

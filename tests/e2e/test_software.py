@@ -57,20 +57,22 @@ def test_a_stock_image_builds_the_tests_and_a_second_boot_changes_nothing(
 def test_a_node_that_is_not_as_its_type_fails_up_with_what_was_expected(
     gpuctl: Gpuctl, tmp_path: Path
 ) -> None:
-    """On images that refuse root, with an old cloud-init and a fabric manager that is late."""
+    """On slow images that refuse root, with an old cloud-init and a late fabric manager."""
     files = {"/etc/gpuctl-lab/faults.json": '{"gpus": 7, "efa": 3}'}
     faulty = [  # the machines have the faults: without them these commands would end the set-up
         "! cloud-init status --format json",
         "grep -rqx 'PermitRootLogin no' /etc/ssh/sshd_config.d",
         "grep -q 'instances finished' /etc/systemd/system/nvidia-fabricmanager.service.d/late.conf",
+        "systemctl show -p ExecStartPre cloud-init-local | grep -q 'sleep 10 ; .*status=0'",
     ]
     changes = {"image": "dlami-al2023", "setup": {"files": files, "commands": faulty}}
     file = cluster_file(tmp_path, "short", nodes=2, **changes)
-    late = "nvidia-fabricmanager"
-    for fault in (("cloud-init", "22.2.2"), ("root-login", "off"), (late, "late", "30")):
+    late, slow = "nvidia-fabricmanager", "slow-boot"
+    old = ("cloud-init", "22.2.2")
+    for fault in (old, ("root-login", "off"), (late, "late", "30"), (slow, "10")):
         gpuctl("lab", "fault", "set", *fault)
     output = gpuctl("--lab", "up", str(file), "--yes", code=1)
-    gpuctl("lab", "fault", "clear", "cloud-init", "root-login", late)
+    gpuctl("lab", "fault", "clear", "cloud-init", "root-login", late, slow)
     for node in ("node0", "node1"):
         lines = [line for line in output.splitlines() if f"{node} (" in line]
         assert any("GPUs: expected 8, actual 7" in line for line in lines), output

@@ -71,6 +71,11 @@ class Region:
     api_pid: int
     capacity: Path
 
+    @property
+    def faults(self) -> Path:
+        """The lab's table of faults, read at each request; without the file there are none."""
+        return self.capacity.with_name("faults.json")
+
     @contextmanager
     def silent(self) -> Iterator[None]:
         """The API accepts requests and answers none until the end of this."""
@@ -136,7 +141,13 @@ def region(state: Path) -> Iterator[Region]:
     """A fresh region with nothing in it, in processes of its own."""
     capacity = state / "capacity.json"
     with (
-        child("lab.api", "--capacity", str(capacity)) as (url, api_pid),
+        child(
+            "lab.api",
+            "--capacity",
+            str(capacity),
+            "--faults",
+            str(capacity.with_name("faults.json")),
+        ) as (url, api_pid),
         child("lab.provider", "--endpoint", url) as (port, _),
     ):
         yield Region(_target(state, url, port), api_pid, capacity)

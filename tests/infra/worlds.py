@@ -1,9 +1,9 @@
 """Regions one after the other in one process, which imports moto or Pulumi's provider once.
 
 `python -m tests.infra.worlds api` or `provider`. Each line on standard input ends what serves and
-begins another: a fresh and empty region whose capacity table is the file of that name, or a
-provider for the endpoint of that name. The answer is a line too: a URL, or a port. An empty line
-only ends what serves.
+begins another: a fresh and empty region whose capacity table is the file of that name, with
+`faults.json` next to it as its table of faults, or a provider for the endpoint of that name. The
+answer is a line too: a URL, or a port. An empty line only ends what serves.
 """
 
 import sys
@@ -19,7 +19,9 @@ def _api(capacity: str, there: ExitStack) -> str:
     from lab.api.server import ApiServer
 
     key = AccessKey.from_environment()
-    return there.enter_context(ApiServer(key, capacity=Path(capacity))).url
+    table = Path(capacity)
+    faults = table.with_name("faults.json")
+    return there.enter_context(ApiServer(key, capacity=table, faults=faults)).url
 
 
 def _provider(endpoint: str, there: ExitStack) -> str:

@@ -197,6 +197,7 @@ def test_prices_in_the_shape_of_the_price_list(region: World) -> None:
 WITHOUT_CODE = {
     "claim-failed",
     "claim-pending",
+    "consistency",
     "console-late",
     "vpc-endpoint",
     PROVIDER,

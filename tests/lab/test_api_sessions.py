@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra.program import node_role
+from lab.api import sessions
 from tests.lab.world import World, refused, world
 
 POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
@@ -15,7 +16,9 @@ SSH: Any = {"DocumentName": "AWS-StartSSHSession", "Parameters": {"portNumber": 
 
 
 @pytest.fixture
-def here() -> Iterator[World]:
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A region in which EC2 knows a new instance profile at once."""
+    monkeypatch.setattr(sessions, "IAM_DELAY_S", 0.0)
     with world() as made:
         yield made
 
@@ -67,6 +70,21 @@ def test_a_profile_that_does_not_exist_is_refused_at_the_launch(here: World) -> 
         " Profile name",
     ):
         here.run(IamInstanceProfile={"Name": "nobody"})
+
+
+def test_a_profile_made_just_now_is_refused_as_one_that_does_not_exist(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "IAM_DELAY_S", 600.0)
+    made = profile(here, "new")
+    with refused(
+        "InvalidParameterValue",
+        "Value (new) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
+        " Profile name",
+    ):
+        here.run(**made)
+    monkeypatch.setattr(sessions, "IAM_DELAY_S", 0.0)
+    assert len(here.run(**made)) == 1
 
 
 def test_no_other_document_and_no_other_policy_is_known(here: World) -> None:

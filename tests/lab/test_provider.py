@@ -3,6 +3,8 @@
 How it does with the engine is in tests/infra/test_stack.py.
 """
 
+import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from lab.api.backend import LabBackend
+from lab.api.errors import bad_value
 from lab.api.faults import failure
 from lab.api.server import ApiServer
 from lab.provider import retries
@@ -34,8 +37,13 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 @pytest.fixture
-def api() -> Iterator[ApiServer]:
-    with ApiServer(KEY) as server:
+def faults(tmp_path: Path) -> Path:
+    return tmp_path / "faults.json"
+
+
+@pytest.fixture
+def api(faults: Path) -> Iterator[ApiServer]:
+    with ApiServer(KEY, faults=faults) as server:
         yield server
 
 
@@ -140,6 +148,34 @@ def test_created_read_and_deleted(provider: Any) -> None:
     delete(provider, VPC, rid, state)
     assert read(provider, VPC, rid, state) == ("", {})
     delete(provider, VPC, rid, state)  # gone already is no failure
+
+
+def test_a_new_resource_is_used_only_when_ec2_knows_it(provider: Any, faults: Path) -> None:
+    """Without the wait, the first change of the new VPC, group or address is refused."""
+    faults.write_text(json.dumps({"consistency": ["1"]}))
+    vpc, state = create(provider, VPC, {"cidrBlock": "10.7.0.0/16", "enableDnsHostnames": True})
+    assert state["enableDnsHostnames"] is True
+    rule = {"protocol": "tcp", "fromPort": 22, "toPort": 22, "cidrBlocks": ["198.18.0.9/32"]}
+    inputs = {"name": "g", "description": "d", "vpcId": vpc, "ingress": [rule]}
+    assert create(provider, SECURITY_GROUP, inputs)[1]["ingress"] == [rule]
+    gateway = "aws:ec2/internetGateway:InternetGateway"
+    assert create(provider, gateway, {"vpcId": vpc})[1]["vpcId"] == vpc
+    template = {"name": "t", "instanceType": "p4d.24xlarge", "imageId": "ami-1"}
+    assert create(provider, TEMPLATE, template)[1]["latestVersion"] == 1
+
+
+def test_a_new_resource_that_ec2_does_not_know_in_time_fails_and_is_kept(
+    provider: Any, faults: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.provider.server.PROPAGATION_S", 0.0)
+    faults.write_text(json.dumps({"consistency": ["600"]}))
+    with pytest.raises(grpc.RpcError) as refused:
+        create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
+    assert re.fullmatch(
+        r"creating EC2 VPC \((vpc-[0-9a-f]+)\): timeout while waiting for EC2 to know EC2 VPC"
+        r" \(\1\) \(0 s\)",
+        refused.value.details() or "",
+    )
 
 
 def test_diff_names_paths_and_replacements(provider: Any) -> None:
@@ -280,6 +316,31 @@ def test_what_the_real_provider_repeats_is_repeated_as_often(
     assert len(asked) == tries
 
 
+@pytest.mark.parametrize(
+    ("text", "tries"),
+    [
+        ("Value (n) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
+         " name", 3),
+        ("IAM Instance Profile 'n' has no associated IAM Roles", 3),
+        ("Invalid value 'z9' for InstanceType.", 1),
+    ],
+)  # fmt: skip
+def test_a_launch_is_repeated_while_its_profile_is_new(
+    provider: Any, monkeypatch: pytest.MonkeyPatch, text: str, tries: int
+) -> None:
+    """IAM's changes reach EC2 after about ten seconds; the real provider repeats the launch."""
+    asked: list[str] = []
+
+    def refuse(*_: Any) -> None:
+        asked.append(text)
+        raise bad_value(text if len(asked) < 3 else "another reason")
+
+    monkeypatch.setattr(LabBackend, "launch", refuse)
+    with pytest.raises(grpc.RpcError):
+        create(provider, INSTANCE, {"ami": "ami-1", "instanceType": "p4d.24xlarge"})
+    assert len(asked) == tries
+
+
 @pytest.mark.parametrize(("asked", "shown"), [(0.0, "(0 s)"), (2.0, "(2 s)")])
 def test_a_creation_may_take_as_long_as_the_program_says(
     provider: Any, monkeypatch: pytest.MonkeyPatch, asked: float, shown: str
@@ -287,6 +348,7 @@ def test_a_creation_may_take_as_long_as_the_program_says(
     """Without `custom_timeouts` the real provider's own limit applies: ten minutes."""
     monkeypatch.setattr("lab.provider.server.WAIT_S", 0.2)
     monkeypatch.setattr(PlacementGroup, "create", lambda *_: "it")
+    monkeypatch.setattr(PlacementGroup, "is_known", lambda *_: True)
     monkeypatch.setattr(PlacementGroup, "complete", lambda *_: wait(lambda: False, "it to run"))
     request = provider_pb2.CreateRequest(
         urn=urn(GROUP),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from config.cluster.cluster_file import Cluster
 from config.errors import InputError, NodeError
@@ -69,8 +70,18 @@ def instances(region: str) -> tuple[str, str]:
         "MinCount": 1,
         "MaxCount": 1,
     }
-    reached = ec2.run_instances(**launch, IamInstanceProfile={"Name": name})["Instances"][0]
+    (reached,) = run_with_profile(ec2, **launch, IamInstanceProfile={"Name": name})
     return reached["InstanceId"], ec2.run_instances(**launch)["Instances"][0]["InstanceId"]
+
+
+def run_with_profile(ec2: Any, **launch: Any) -> Any:
+    """Launch an instance as soon as EC2 knows its new profile."""
+    while True:
+        try:
+            return ec2.run_instances(**launch)["Instances"]
+        except ClientError as error:
+            if "Invalid IAM Instance Profile name" not in str(error):
+                raise
 
 
 def cluster(**network: Any) -> Cluster:
