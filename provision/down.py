@@ -1,5 +1,6 @@
 """The way of `gpuctl down`: remove a cluster completely, whatever state it is in."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,6 +25,11 @@ from provision.costs.cost import spent_usd
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, forget, read, records, unknown_cluster, write
 from provision.removal.sweep import sweep
+
+SETTLE_S = 15.0
+"""The time in which EC2's lists get to know a resource whose creation a killed command requested.
+AWS promises no time, and advises to ask from seconds to five minutes later
+(https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html, 2026-11-23)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,13 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         collect = _collector(removed, report)
         killed = record is None or record.status in ("creating", "destroying")
         killed = killed or any(KINDS[one.kind].service == "guardduty" for one in existing)
+        # An `up` that was killed just now: EC2 may not list its last resources yet.
+        settled = time.monotonic() + (SETTLE_S if record and record.status == "creating" else 0)
         _destroy(stack, lambda: sweep(target, name, cluster_id, collect), collect, killed)
+        if (left := settled - time.monotonic()) > 0:
+            time.sleep(left)
+        # Also a Pulumi engine that outlived its client may have created a resource until now.
+        sweep(target, name, cluster_id, collect)
         stack.remove()
         now = datetime.now(UTC)
         forget(name, target)
@@ -137,8 +149,6 @@ def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, ki
         sweep_all()
         with suppress(DamagedState):  # the sweep has removed everything by its tags
             stack.destroy(silent)
-    # A Pulumi engine that outlived its client may have created a resource until now.
-    sweep_all()
 
 
 def _collector(removed: list[str], report: Reporter) -> Reporter:

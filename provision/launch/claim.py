@@ -39,6 +39,13 @@ It is shorter than HELD, so that the machines still have time to start in the cl
 POLL_S = 2.0
 """The pause between two requests for the state of a claim that is pending."""
 
+KNOWN_WITHIN_S = 120.0
+"""The longest wait until EC2 knows a placement group or a reservation that it has just created. AWS
+advises to wait from seconds to five minutes
+(https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html, 2026-11-23)."""
+
+_UNKNOWN = "InvalidCapacityReservationId.NotFound"
+
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 60.0
 """The pauses between two rounds through the zones while `capacity.wait` runs."""
 
@@ -70,17 +77,19 @@ def may_succeed_elsewhere(error: GpuctlError) -> bool:
 
 @contextmanager
 def claim_capacity(
-    resolved: Resolved, count: int, target: Target, report: Reporter
+    resolved: Resolved, count: int, target: Target, report: Reporter, *, has_group: bool = False
 ) -> Iterator[Claim]:
     """Reserve `count` instances in the first zone that has them, until the block ends.
 
-    The reservation is active, and in the cluster's placement group, if that exists. When the block
-    ends, gpuctl cancels the reservation; instances that run in it keep running. Raises NoCapacity
-    with each zone's refusal when `capacity.wait` is over.
+    The reservation is active, and in the cluster's placement group, if that exists. With
+    `has_group` it exists, and gpuctl waits until EC2 lists it: instances that start in the group
+    use no reservation outside of it. When the block ends, gpuctl cancels the reservation; instances
+    that run in it keep running. Raises NoCapacity with each zone's refusal when `capacity.wait` is
+    over.
     """
     # boto3 must not retry: AWS answers HTTP 500 when the zone is full.
     once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
-    group = _group(ec2, resolved)
+    group = _await_group(ec2, resolved) if has_group else _group(ec2, resolved)
 
     def claim(zone: str) -> Claim:
         made = _claim(once, resolved, count, zone, group)
@@ -210,20 +219,43 @@ def _state(ec2: "EC2Client", claim: Claim) -> str:
         with aws_errors():
             answer = ec2.describe_capacity_reservations(CapacityReservationIds=[claim.id])
     except CloudError as error:
-        if error.code != "InvalidCapacityReservationId.NotFound":
+        if error.code != _UNKNOWN:
             raise
         return "pending"
     return str(answer["CapacityReservations"][0]["State"])
 
 
 def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
-    """Cancel the reservation; report a failure only, because the reservation ends by itself."""
-    try:
-        with aws_errors():
-            ec2.cancel_capacity_reservation(CapacityReservationId=claim.id)
-    except CloudError as error:
-        detail = f"not cancelled ({error.code}): it ends by itself"
-        report(Progress("capacity", claim.id, "failed", detail))
+    """Cancel the reservation; report a failure only, because the reservation ends by itself.
+
+    A part of EC2 may not know a new reservation yet: it bills, although EC2 does not find it.
+    """
+    end = time.monotonic() + KNOWN_WITHIN_S
+    while True:
+        try:
+            with aws_errors():
+                ec2.cancel_capacity_reservation(CapacityReservationId=claim.id)
+        except CloudError as error:
+            if error.code == _UNKNOWN and time.monotonic() < end:
+                time.sleep(POLL_S)
+                continue
+            detail = f"not cancelled ({error.code}): it ends by itself"
+            report(Progress("capacity", claim.id, "failed", detail))
+        return
+
+
+def _await_group(ec2: "EC2Client", resolved: Resolved) -> str:
+    """Return the ARN of the cluster's new placement group as soon as EC2 lists it."""
+    end = time.monotonic() + KNOWN_WITHIN_S
+    while (group := _group(ec2, resolved)) is None:
+        if time.monotonic() > end:
+            raise CloudError(
+                f"EC2 does not list the placement group of cluster '{resolved.cluster.name}'"
+                f" {KNOWN_WITHIN_S:.0f} s after its creation",
+                "repeat `gpuctl up` later",
+            )
+        time.sleep(POLL_S)
+    return group
 
 
 def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:

@@ -54,7 +54,8 @@ class FleetLaunch:
             if kind == "on-demand" and self._new_nodes:
                 if is_new:
                     self.stack.begin(self.resolved, report)
-                return self._launch_claimed(report)
+                grouped = is_new and self.resolved.cluster.placement.strategy != "none"
+                return self._launch_claimed(report, has_group=grouped)
             return self._launch(self.resolved, report)
         except Interrupted:
             raise  # the Pulumi engine finished its current steps; the same command continues
@@ -77,9 +78,10 @@ class FleetLaunch:
     def _request(self) -> str:
         return f"{len(self._new_nodes)} x {self.resolved.instance_type.name}"
 
-    def _launch_claimed(self, report: Reporter) -> Fleet:
+    def _launch_claimed(self, report: Reporter, *, has_group: bool) -> Fleet:
         """Reserve capacity for all new nodes, then launch them."""
-        with claim_capacity(self.resolved, len(self._new_nodes), self.target, report) as claim:
+        wanted, count = self.resolved, len(self._new_nodes)
+        with claim_capacity(wanted, count, self.target, report, has_group=has_group) as claim:
             placed = self._in_zone(claim.zone)
             self.on_zone(placed)
             return self._launch(placed, report)

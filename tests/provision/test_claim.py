@@ -111,6 +111,57 @@ def test_a_claim_that_stays_pending_ends_up(
     ]
 
 
+def test_a_claim_is_in_the_new_placement_group_also_before_ec2_lists_it(
+    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instances that start in the group would not use a claim outside of it."""
+    monkeypatch.setattr(claim, "POLL_S", 0.05)
+    wanted = cluster(there)
+    faults.write_text(json.dumps({"consistency": ["1"]}))
+    tags = [{"Key": key, "Value": value} for key, value in wanted.tags.items()]
+    group = client(there).create_placement_group(
+        GroupName="gpuctl-demo",
+        Strategy="cluster",
+        TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],  # type: ignore[list-item]
+    )["PlacementGroup"]
+    with claim_capacity(wanted, 2, there, silent, has_group=True):
+        (held,) = reservations(there)
+        assert held["PlacementGroupArn"] == group["GroupArn"]
+
+
+def test_a_placement_group_that_ec2_never_lists_is_reported(
+    there: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "KNOWN_WITHIN_S", -1.0)
+    with (
+        pytest.raises(CloudError) as caught,
+        claim_capacity(cluster(there), 2, there, silent, has_group=True),
+    ):
+        raise AssertionError("there is no group")
+    assert str(caught.value) == (
+        "EC2 does not list the placement group of cluster 'demo' -1 s after its creation; repeat"
+        " `gpuctl up` later"
+    )
+    assert reservations(there) == []
+
+
+def test_a_claim_that_ec2_does_not_know_yet_is_cancelled_all_the_same(
+    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "POLL_S", 0.05)
+    wanted = cluster(there)
+    faults.write_text(json.dumps({"consistency": ["1"]}))
+
+    def interrupt(progress: Progress) -> None:
+        if progress.state == "running":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), claim_capacity(wanted, 2, there, interrupt):
+        raise AssertionError("the claim is pending")
+    faults.unlink()
+    assert [held["State"] for held in reservations(there)] == ["cancelled"]
+
+
 def test_every_state_of_a_reservation_is_one_that_exists_or_one_that_is_gone() -> None:
     """A state that botocore learns fails here, until somebody decides what it is."""
     states = set(client_model("CapacityReservationState"))
