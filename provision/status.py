@@ -20,6 +20,7 @@ from provision.aws.resources import (
 )
 from provision.aws.spot_notices import TAKEN_BACK, notices
 from provision.costs.cost import price_of, spent_usd
+from provision.launch.claim import ENDED_WITHIN
 from provision.records.cluster_lock import is_locked
 from provision.records.record import ClusterRecord, records
 
@@ -168,7 +169,7 @@ def status_of(
     state, problems = _judge(name, record, nodes, existing, busy)
     if taken_back is None and any(map(_is_spot, existing)):
         problems += (_UNKNOWN,)
-    problems += _interruptions(nodes)
+    problems += _interruptions(nodes) + (() if busy else _claims(name, existing))
     begun = min((resource.since for resource in resources if resource.since), default=None)
     since = record.created if record else begun
     marked = next((r for r in resources if r.cluster_id), None)
@@ -243,6 +244,25 @@ def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
         for node in nodes
         if node.interrupted_at is not None
     )
+
+
+def _claims(name: str, existing: Sequence[Resource]) -> tuple[str, ...]:
+    """Return a line for each claim that a killed `up` left: AWS bills what it reserves."""
+    return tuple(
+        f"{one.id} reserves {one.attributes['TotalInstanceCount']} x"
+        f" {one.attributes['InstanceType']}, which bill until it ends by itself{_until(one)};"
+        f" `gpuctl down {name}` cancels it at once"
+        for one in existing
+        if one.kind == "capacity reservation"
+    )
+
+
+def _until(claim: Resource) -> str:
+    end = claim.attributes.get("EndDate")
+    if not isinstance(end, datetime):
+        return ""
+    latest = (end + ENDED_WITHIN).astimezone(UTC)
+    return f", at the latest at {latest:%H:%M} UTC"
 
 
 def _nodes(

@@ -49,6 +49,8 @@ class Resource(ABC):
     """Outputs that are unknown until the resource exists."""
     renewed: ClassVar[frozenset[str]] = frozenset()
     """Outputs that are unknown until a change in place is done."""
+    in_use_s: ClassVar[float] = 0.0
+    """How long the real provider repeats the removal of a resource that another one uses."""
     service: ClassVar[str] = "ec2"
     """boto3's name of the AWS service that the type belongs to."""
     ec2: "EC2Client"

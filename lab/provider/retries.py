@@ -9,10 +9,14 @@ and 300 s: about 50 minutes for the default of 25 attempts
 """
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from config.catalogue.aws_codes import aws_code
+from lab.provider.resource import code_of
 
 DEFAULT_ATTEMPTS = 25
 """The provider's default of `max_retries`."""
@@ -21,6 +25,13 @@ LONGEST_S = 300.0
 
 FASTER = 200.0
 """A minute of the real provider's pauses is 0.3 s here."""
+
+_PAUSE_S = 0.1
+
+IN_USE = frozenset({"DependencyViolation", "InvalidGroup.InUse"})
+"""The codes after which the real provider repeats the removal of a VPC, subnet, security group or
+internet gateway, for `Resource.in_use_s` (hashicorp/terraform-provider-aws, internal/service/ec2:
+vpc_.go, vpc_subnet.go, vpc_security_group.go, vpc_internet_gateway.go, 2026-11-23)."""
 
 _STATUSES = frozenset({500, 502, 503, 504})
 
@@ -35,6 +46,18 @@ def retry_handler(most_attempts: int) -> Callable[..., float | None]:
         return random.uniform(0, most) / FASTER  # noqa: S311  (no secret)
 
     return pause
+
+
+def repeat_while_used(delete: Callable[[], None], seconds: float) -> None:
+    """Call `delete` until no other resource uses its target, for so many of AWS's seconds."""
+    end = time.monotonic() + seconds / FASTER
+    while True:
+        try:
+            return delete()
+        except ClientError as error:
+            if code_of(error) not in IN_USE or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def _is_retried(response: tuple[Any, Any] | None) -> bool:

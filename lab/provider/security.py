@@ -19,6 +19,7 @@ class SecurityGroup(Resource):
 
     token = "aws:ec2/securityGroup:SecurityGroup"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Security Group"
+    in_use_s = 900.0
     required = frozenset({"name", "vpcId"})
     replacing = frozenset({"name", "description", "vpcId"})
     updating = frozenset({"ingress", "egress", "tags"})

@@ -27,7 +27,7 @@ from lab.provider.resource import (
     limit_s,
     wait,
 )
-from lab.provider.retries import DEFAULT_ATTEMPTS, retry_handler
+from lab.provider.retries import DEFAULT_ATTEMPTS, repeat_while_used, retry_handler
 from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
 
@@ -220,8 +220,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Delete the resource; succeed if it is gone already."""
         kind = self._type(request.urn, context)
         limit_s.set(request.timeout or WAIT_S)
+        state = from_struct(request.properties)
         try:
-            kind.delete(request.id, from_struct(request.properties))
+            repeat_while_used(lambda: kind.delete(request.id, state), kind.in_use_s)
         except _FAILURES as error:
             if not (isinstance(error, ClientError) and is_gone(error)):
                 _fail(context, f"deleting {kind.title} ({request.id}): {_text(error)}")

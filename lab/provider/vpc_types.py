@@ -23,6 +23,7 @@ class Vpc(Resource):
 
     token = "aws:ec2/vpc:Vpc"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 VPC"
+    in_use_s = 300.0
     required = frozenset({"cidrBlock"})
     replacing = frozenset({"cidrBlock"})
     updating = frozenset({"enableDnsSupport", "enableDnsHostnames", "tags"})
@@ -76,6 +77,7 @@ class Subnet(Resource):
 
     token = "aws:ec2/subnet:Subnet"  # noqa: S105
     title = "EC2 Subnet"
+    in_use_s = 1200.0
     required = frozenset({"vpcId", "cidrBlock"})
     replacing = frozenset({"vpcId", "cidrBlock", "availabilityZone"})
     updating = frozenset({"mapPublicIpOnLaunch", "tags"})
@@ -133,6 +135,7 @@ class InternetGateway(Resource):
 
     token = "aws:ec2/internetGateway:InternetGateway"  # noqa: S105
     title = "EC2 Internet Gateway"
+    in_use_s = 1200.0
     updating = frozenset({"vpcId", "tags"})
     computed = frozenset({"arn"})
 

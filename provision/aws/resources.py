@@ -112,7 +112,8 @@ class Resource:
     def since(self) -> datetime | None:
         """The time of its creation, or None if AWS does not report it."""
         found = self.attributes
-        since = found.get("LaunchTime") or found.get("CreateTime") or found.get("CreationTime")
+        names = ("LaunchTime", "CreateTime", "CreateDate", "CreationTime")
+        since = next((found[name] for name in names if found.get(name)), None)
         return since if isinstance(since, datetime) else None
 
 

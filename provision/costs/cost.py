@@ -49,19 +49,30 @@ def price_of(resource: Resource, planned: Resolved | None = None) -> float | Non
     """Return a resource's dollars per hour; 0 if AWS does not bill it by the hour, None if unknown.
 
     An instance of the planned type has the price of the plan. A public address is part of the price
-    of the instance or NAT gateway that has it.
+    of the instance or NAT gateway that has it. A capacity reservation has the price of those of its
+    instances that do not run
+    (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-pricing-billing.html,
+    2026-11-23).
     """
     if resource.kind == "NAT gateway":
         return NAT_PRICE_USD_H + PUBLIC_IPV4_PRICE_USD_H
+    if resource.kind == "capacity reservation":
+        unused = int(resource.attributes.get("AvailableInstanceCount", 0))
+        price = _type_price(resource, planned)
+        return 0.0 if not unused else None if price is None else unused * price
     if resource.kind != "instance":
         return 0.0
-    name = str(resource.attributes.get("InstanceType", ""))
-    price = price_usd_h(name)
-    if planned is not None and planned.instance_type.name == name:
-        price = planned.instance_type.price_usd_h
+    price = _type_price(resource, planned)
     if price is not None and resource.attributes.get("PublicIpAddress"):
         price += PUBLIC_IPV4_PRICE_USD_H
     return price
+
+
+def _type_price(resource: Resource, planned: Resolved | None) -> float | None:
+    name = str(resource.attributes.get("InstanceType", ""))
+    if planned is not None and planned.instance_type.name == name:
+        return planned.instance_type.price_usd_h
+    return price_usd_h(name)
 
 
 def spent_usd(

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 HELD = timedelta(minutes=20)
-"""A claim ends this long after its creation, even if nobody cancels it. AWS ends it "within an hour
-from the specified time" (CreateCapacityReservation's reference, EndDate, 2026-11-20)."""
+"""A claim has its end this long after its creation, even if nobody cancels it."""
+
+ENDED_WITHIN = timedelta(hours=1)
+"""AWS ends a reservation "within an hour from the specified time" (CreateCapacityReservation's
+reference, EndDate, 2026-11-20)."""
 
 ACTIVE_WITHIN_S = 600.0
 """The longest wait for a claim to become active. AWS: "it can take up to 5 minutes for the state of

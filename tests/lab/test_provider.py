@@ -18,7 +18,7 @@ import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from lab.api.backend import LabBackend
-from lab.api.errors import bad_value
+from lab.api.errors import bad_value, in_use
 from lab.api.faults import failure
 from lab.api.server import ApiServer
 from lab.provider import retries
@@ -339,6 +339,38 @@ def test_a_launch_is_repeated_while_its_profile_is_new(
     with pytest.raises(grpc.RpcError):
         create(provider, INSTANCE, {"ami": "ami-1", "instanceType": "p4d.24xlarge"})
     assert len(asked) == tries
+
+
+def test_a_removal_is_repeated_while_another_resource_uses_the_target(
+    provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rid, state = create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
+    asked: list[str] = []
+    remove = LabBackend.delete_vpc
+
+    def used(self: LabBackend, vpc_id: str) -> Any:
+        asked.append(vpc_id)
+        if len(asked) < 3:
+            raise in_use("the VPC has dependencies")
+        return remove(self, vpc_id)
+
+    monkeypatch.setattr(LabBackend, "delete_vpc", used)
+    delete(provider, VPC, rid, state)
+    assert (len(asked), read(provider, VPC, rid, state)) == (3, ("", {}))
+
+
+def test_a_removal_is_given_up_while_the_target_stays_in_use(
+    provider: Any, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "FASTER", 1e9)
+    rid, state = create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
+    boto3_client(api).create_security_group(GroupName="g", Description="d", VpcId=rid)
+    with pytest.raises(grpc.RpcError) as refused:
+        delete(provider, VPC, rid, state)
+    assert refused.value.details() == (
+        f"deleting EC2 VPC ({rid}): operation error EC2: DeleteVpc, api error DependencyViolation:"
+        f" The vpc '{rid}' has dependencies and cannot be deleted."
+    )
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(0.0, "(0 s)"), (2.0, "(2 s)")])

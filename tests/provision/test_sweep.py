@@ -32,6 +32,17 @@ MADE = set(KINDS) - {ENDPOINT, GROUP}
 """What GuardDuty makes is in test_guardduty."""
 
 
+def claim_problem(ec2: "EC2Client") -> str:
+    """What status says about the reservation of the cluster demo, which has an end."""
+    mine: Any = [{"Name": "tag:gpuctl:cluster", "Values": ["demo"]}]
+    claims = ec2.describe_capacity_reservations(Filters=mine)["CapacityReservations"]
+    (left,) = [one for one in claims if one["State"] == "active"]
+    return (
+        f"{left['CapacityReservationId']} reserves 2 x p4d.24xlarge, which bill until it ends by"
+        " itself, at the latest at 11:30 UTC; `gpuctl down demo` cancels it at once"
+    )
+
+
 def tagged(kind: str, cluster: str, name: str = "") -> list[Any]:
     tags = [{"Key": "gpuctl:cluster", "Value": cluster}, {"Key": "Name", "Value": name or cluster}]
     return [{"ResourceType": kind, "Tags": tags}]
@@ -72,6 +83,8 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
         AvailabilityZone="us-east-1a",
         InstanceCount=2,
         InstanceMatchCriteria="targeted",
+        EndDateType="limited",
+        EndDate=datetime(2099, 11, 20, 10, 30, tzinfo=UTC),
         TagSpecifications=tagged("capacity-reservation", name),
     )
     for node in nodes:
@@ -221,12 +234,15 @@ def test_status_tells_what_exists_without_a_record(
     (status,) = clusters(empty_region)
     assert (status.name, status.region, status.state) == ("demo", "us-east-1", "orphaned")
     assert [(n.name, n.state) for n in status.nodes] == [("node0", "running"), ("node1", "running")]
-    assert status.hourly_usd == pytest.approx(3 * 21.957642 + 0.045 + 0.005)
+    assert status.hourly_usd == pytest.approx(5 * 21.957642 + 0.045 + 0.005)  # 2 of the claim
     assert status.spent_usd is not None
     assert 0 < status.spent_usd < 10
     assert any(other.startswith("VPC vpc-") for other in status.others)
     assert {f"EFS file system {files}", f"FSx file system {lustre}"} <= set(status.others)
-    assert status.problems == ("this machine has no record of it; `gpuctl down demo` removes it",)
+    assert status.problems == (
+        "this machine has no record of it; `gpuctl down demo` removes it",
+        claim_problem(ec2),
+    )
 
 
 def test_status_joins_records_with_what_exists(
@@ -239,7 +255,7 @@ def test_status_joins_records_with_what_exists(
     time.sleep(max(0.0, (created - datetime.now(UTC)).total_seconds()))
     assert make_cluster(ec2, ami, "demo", nodes=("node0", "node1", "bastion")) != earlier
     (status,) = clusters(empty_region)
-    assert (status.state, status.problems) == ("ready", ())
+    assert (status.state, status.problems) == ("ready", (claim_problem(ec2),))
     node1 = status.nodes[1].instance_id
 
     ec2.terminate_instances(InstanceIds=[node1])
@@ -248,8 +264,9 @@ def test_status_joins_records_with_what_exists(
     )
     (status,) = clusters(empty_region)
     assert [n.state for n in status.nodes] == ["running", "terminated"]
-    assert status.problems == ("node1 is terminated; `gpuctl up` replaces it",)
-    assert status.hourly_usd == pytest.approx(2 * 21.957642 + 0.045 + 0.005)
+    lost = "node1 is terminated; `gpuctl up` replaces it"
+    assert status.problems == (lost, claim_problem(ec2))
+    assert status.hourly_usd == pytest.approx(4 * 21.957642 + 0.045 + 0.005)
 
 
 def test_status_tells_that_a_command_was_killed(
@@ -261,7 +278,8 @@ def test_status_tells_that_a_command_was_killed(
     make_cluster(ec2, ami, "demo")
     (status,) = clusters(empty_region)
     assert status.state == "failed"
-    assert status.problems == ("`gpuctl up` was killed; repeat it; `gpuctl down demo` removes it",)
+    killed = "`gpuctl up` was killed; repeat it; `gpuctl down demo` removes it"
+    assert status.problems == (killed, claim_problem(ec2))
 
 
 def test_nothing_is_told_where_nothing_exists(empty_region: Target) -> None:
