@@ -81,14 +81,12 @@ class Propagation:
         for text in _texts(named):
             if (kind := self._young(delay).get(text)) and not kind.name:
                 raise _unknown(kind, text)
+        if action.startswith(("Create", "Import")):
+            return  # its name is a new one
         for kind in _KINDS:
-            if kind.name and action in (
-                kind.listed_by,
-                kind.listed_by.replace("Describe", "Delete"),
-            ):
-                for name in _texts([named.get(kind.name), named.get(f"{kind.name}s")]):
-                    if f"{kind.noun} {name}" in self._young(delay):
-                        raise _unknown(kind, name)
+            for name in _texts([named.get(kind.name), named.get(f"{kind.name}s")]):
+                if f"{kind.noun} {name}" in self._young(delay):
+                    raise _unknown(kind, name)
 
     def record(self, action: str, parameters: Mapping[str, Any], body: str) -> None:
         """Record what the answer `body` says to have been created."""

@@ -11,9 +11,10 @@ if [ -z "$gpuctl_chosen" ]; then
   exit 1
 fi
 gpuctl_install "$gpuctl_chosen"
-# Blackwell's switches are managed through InfiniBand, which a cloud kernel does not have by itself.
+# Blackwell's switches are managed through InfiniBand. Ubuntu's kernels for AWS have its module in
+# linux-modules, which is always installed, and do not load it by themselves.
 if [ -n "$gpuctl_nvlink5" ]; then
-  gpuctl_install "linux-modules-extra-$(uname -r)" infiniband-diags nvlsm
+  gpuctl_install infiniband-diags nvlsm
   echo ib_umad > /etc/modules-load.d/gpuctl.conf
   modprobe ib_umad
 fi
