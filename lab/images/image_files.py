@@ -87,11 +87,12 @@ mpi_yield_when_idle = 1
     "opt/amazon/efa/lib/libfabric.so.1": """\
 This is the lab's: there is no EFA here for libfabric to use.
 """,
-    "opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so": """\
-This is the lab's: there is no EFA here for NCCL to use.
-""",
     **container_files.FILES,
 }
+
+_PLUGIN = ("opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", "/usr/lib/gpuctl-lab/sched_yield.so")
+"""The place of NCCL's plugin for EFA, and a library of the stock image that stands in for it: the
+checks of a node load it."""
 
 
 def stock_parts() -> tuple[str, ...]:
@@ -104,7 +105,7 @@ def stock_parts() -> tuple[str, ...]:
 def software_parts() -> tuple[str, ...]:
     """Return all that determines a dlami image in addition to stock and its packages."""
     tools = (path + (_STAND_INS / name).read_text() for name, path in _TOOLS.items())
-    return (str(_SOFTWARE_FILES), *container_files.MASKED, *tools)
+    return (str(_SOFTWARE_FILES), *_PLUGIN, *container_files.MASKED, *tools)
 
 
 def write_mmdebstrap_files(folder: Path) -> tuple[Path, Path]:
@@ -130,6 +131,9 @@ def install(root: Path) -> None:
 def install_software_settings(root: Path) -> None:
     """Write the dlami image's settings and its stand-ins for tools of GPUs and EFA to `root`."""
     _write(root, _SOFTWARE_FILES)
+    plugin, library = _PLUGIN
+    (root / plugin).parent.mkdir(parents=True)
+    (root / plugin).symlink_to(library)
     for name, path in _TOOLS.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_STAND_INS / name, root / path)

@@ -122,7 +122,7 @@ def test_a_claim_is_in_the_new_placement_group_also_before_ec2_lists_it(
     group = client(there).create_placement_group(
         GroupName="gpuctl-demo",
         Strategy="cluster",
-        TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],  # type: ignore[list-item]
+        TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],  # type: ignore[misc]
     )["PlacementGroup"]
     with claim_capacity(wanted, 2, there, silent, has_group=True):
         (held,) = reservations(there)

@@ -5,6 +5,7 @@ import gzip
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from email.message import Message
 from pathlib import Path
@@ -325,6 +326,13 @@ def test_open_mpi_of_another_version_is_refused(sandbox: Sandbox) -> None:
 
 
 STAND_INS = Path(__file__).parents[2] / "lab/images/stand_ins"
+PLUGIN = "opt/amazon/ofi-nccl/lib/libnccl-net.so"
+
+
+def a_library() -> str:
+    """The path of libc, which can be loaded."""
+    loaded = Path("/proc/self/maps").read_text().split()
+    return next(word for word in loaded if "/libc.so" in word)
 
 
 def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> list[str]:
@@ -341,9 +349,13 @@ def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> lis
         (sandbox.bin / name).chmod(0o755)
     sandbox.program("sleep", "true")
     sandbox.program("mountpoint", "true")
-    for path in ("opt/amazon/ofi-nccl/lib/libnccl-net.so", "root/nccl-tests/build/all_reduce_perf"):
-        (sandbox.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (sandbox.root / path).touch(mode=0o755)
+    sandbox.program("python3", f'exec {sys.executable} "$@"')
+    test, plugin = (sandbox.root / path for path in ("root/nccl-tests/build", PLUGIN))
+    test.mkdir(parents=True, exist_ok=True)
+    (test / "all_reduce_perf").touch(mode=0o755)
+    if not plugin.exists():
+        plugin.parent.mkdir(parents=True)
+        plugin.symlink_to(a_library())
     (sandbox.root / "opt/amazon/efa_installed_packages").write_text(
         "# EFA installer version: 1.50.0\nlibfabric\n"
     )
@@ -364,7 +376,7 @@ def test_a_good_node_passes_every_check(sandbox: Sandbox) -> None:
         "ok: nccl-tests: present",
         "ok: libraries of nccl-tests: found",
         "ok: EFA devices: 4",
-        "ok: NCCL plugin for EFA: present",
+        "ok: NCCL plugin for EFA: loads",
         "ok: Open MPI: 4",
         "ok: /scratch: mounted",
     ]
@@ -401,6 +413,16 @@ def test_a_fault_is_told_with_what_is_expected(
     sandbox: Sandbox, faults: dict[str, object], expected: list[str]
 ) -> None:
     assert [line for line in checked(sandbox, faults) if line.startswith("failed")] == expected
+
+
+def test_a_plugin_that_cannot_be_loaded_fails_the_check(sandbox: Sandbox) -> None:
+    """NCCL loads its plugin with dlopen; without it a job would use sockets."""
+    plugin = sandbox.root / PLUGIN
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("no library")
+    assert [line for line in checked(sandbox, {}) if line.startswith("failed")] == [
+        f"failed: NCCL plugin for EFA: expected loads, actual OSError: {plugin}: file too short"
+    ]
 
 
 LDD = """\

@@ -70,7 +70,13 @@ if [ "$gpuctl_efa_count" -gt 0 ]; then
     gpuctl_check 'EFA installer' "$gpuctl_efa" "$gpuctl_seen"
   fi
   gpuctl_seen=$(find /opt/amazon/ofi-nccl -name 'libnccl-net*.so*' 2> /dev/null | head -n 1)
-  gpuctl_check 'NCCL plugin for EFA' present "${gpuctl_seen:+present}"
+  if [ -n "$gpuctl_seen" ]; then
+    # NCCL loads it with dlopen, which ldd of nccl-tests does not show.
+    gpuctl_error=$(bash -lc 'python3 -c "import ctypes, sys; ctypes.CDLL(sys.argv[1])" "$0"' \
+      "$gpuctl_seen" 2>&1 | tail -n 1)
+    gpuctl_seen=${gpuctl_error:-loads}
+  fi
+  gpuctl_check 'NCCL plugin for EFA' loads "$gpuctl_seen"
 fi
 gpuctl_seen=$(mpirun --version 2> /dev/null | sed -n 's/.*(Open MPI) \([0-9]*\)\..*/\1/p')
 gpuctl_check 'Open MPI' "${gpuctl_openmpi:-${gpuctl_seen:-4 or 5}}" "$gpuctl_seen"
