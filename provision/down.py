@@ -26,7 +26,7 @@ from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, forget, read, records, unknown_cluster, write
 from provision.removal.sweep import sweep
 
-SETTLE_S = 15.0
+SETTLE_S = 10.0
 """The time in which EC2's lists get to know a resource whose creation a killed command requested.
 AWS promises no time, and advises to ask from seconds to five minutes later
 (https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html, 2026-11-23)."""

@@ -118,11 +118,11 @@ def test_a_claim_is_in_the_new_placement_group_also_before_ec2_lists_it(
     monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted = cluster(there)
     faults.write_text(json.dumps({"consistency": ["1"]}))
-    tags = [{"Key": key, "Value": value} for key, value in wanted.tags.items()]
+    tags: Any = [{"Key": key, "Value": value} for key, value in wanted.tags.items()]
     group = client(there).create_placement_group(
         GroupName="gpuctl-demo",
         Strategy="cluster",
-        TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],  # type: ignore[misc]
+        TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],
     )["PlacementGroup"]
     with claim_capacity(wanted, 2, there, silent, has_group=True):
         (held,) = reservations(there)
