@@ -35,6 +35,28 @@ def known(faults: Path) -> None:
     faults.unlink()
 
 
+def one_of_each(region: World, faults: Path) -> dict[str, str]:
+    """A resource of each kind; EC2 knows none of them any more."""
+    ec2 = region.ec2
+    known(faults)
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    table = ec2.create_route_table(VpcId=region.vpc)["RouteTable"]["RouteTableId"]
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    nat = ec2.create_nat_gateway(SubnetId=region.subnet, AllocationId=address)["NatGateway"]
+    ec2.import_key_pair(KeyName="key", PublicKeyMaterial=PUBLIC_KEY.encode())
+    ec2.create_placement_group(GroupName="near", Strategy="cluster")
+    claim = ec2.create_capacity_reservation(
+        InstanceType="p4d.24xlarge",
+        InstancePlatform="Linux/UNIX",
+        AvailabilityZone="us-east-1a",
+        InstanceCount=1,
+    )["CapacityReservation"]["CapacityReservationId"]
+    made = {"gateway": gateway, "table": table, "address": address, "nat": nat["NatGatewayId"]}
+    made |= {"template": region.template(), "claim": claim}
+    faults.write_text(json.dumps({"consistency": ["600"]}))
+    return made
+
+
 def test_a_new_instance_is_unknown_and_runs_on(region: World, faults: Path) -> None:
     """AWS: a TerminateInstances that is refused in this way leaves the instance running."""
     known(faults)
@@ -57,47 +79,37 @@ def test_a_new_instance_is_unknown_and_runs_on(region: World, faults: Path) -> N
     assert len(region.ec2.describe_volumes()["Volumes"]) == 1
 
 
-def test_what_is_younger_than_the_delay_is_unknown_by_the_code_of_its_kind(
+def test_what_is_younger_than_the_delay_is_refused_by_the_code_of_its_kind(
     region: World, faults: Path
 ) -> None:
-    ec2, vpc = region.ec2, region.vpc
-    known(faults)
-    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
-    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
-    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
-    nat = ec2.create_nat_gateway(SubnetId=region.subnet, AllocationId=address)["NatGateway"]
-    ec2.import_key_pair(KeyName="key", PublicKeyMaterial=PUBLIC_KEY.encode())
-    ec2.create_placement_group(GroupName="near", Strategy="cluster")
-    template = region.template()
-    claim = ec2.create_capacity_reservation(
-        InstanceType="p4d.24xlarge",
-        InstancePlatform="Linux/UNIX",
-        AvailabilityZone="us-east-1a",
-        InstanceCount=1,
-    )["CapacityReservation"]["CapacityReservationId"]
-    faults.write_text(json.dumps({"consistency": ["600"]}))
+    ec2, made = region.ec2, one_of_each(region, faults)
     asked: dict[str, Callable[[], Any]] = {
-        "InvalidVpcID.NotFound": lambda: ec2.create_subnet(VpcId=vpc, CidrBlock="10.213.32.0/24"),
+        "InvalidVpcID.NotFound": lambda: ec2.create_subnet(
+            VpcId=region.vpc, CidrBlock="10.213.32.0/24"
+        ),
         "InvalidSubnetID.NotFound": lambda: ec2.describe_subnets(SubnetIds=[region.subnet]),
         "InvalidGroup.NotFound": lambda: ec2.describe_security_groups(GroupIds=[region.group]),
         "InvalidInternetGatewayID.NotFound": lambda: ec2.describe_internet_gateways(
-            InternetGatewayIds=[gateway]
+            InternetGatewayIds=[made["gateway"]]
         ),
-        "InvalidRouteTableID.NotFound": lambda: ec2.delete_route_table(RouteTableId=table),
-        "InvalidAllocationID.NotFound": lambda: ec2.release_address(AllocationId=address),
-        "NatGatewayNotFound": lambda: ec2.describe_nat_gateways(
-            NatGatewayIds=[nat["NatGatewayId"]]
-        ),
+        "InvalidRouteTableID.NotFound": lambda: ec2.delete_route_table(RouteTableId=made["table"]),
+        "InvalidAllocationID.NotFound": lambda: ec2.release_address(AllocationId=made["address"]),
+        "NatGatewayNotFound": lambda: ec2.describe_nat_gateways(NatGatewayIds=[made["nat"]]),
         "InvalidKeyPair.NotFound": lambda: ec2.describe_key_pairs(KeyNames=["key"]),
         "InvalidPlacementGroup.Unknown": lambda: ec2.delete_placement_group(GroupName="near"),
         "InvalidLaunchTemplateId.NotFound": lambda: ec2.describe_launch_template_versions(
-            LaunchTemplateId=template
+            LaunchTemplateId=made["template"]
         ),
         "InvalidCapacityReservationId.NotFound": lambda: ec2.cancel_capacity_reservation(
-            CapacityReservationId=claim
+            CapacityReservationId=made["claim"]
         ),
     }
     assert {code: code_of(ask) for code, ask in asked.items()} == {code: code for code in asked}
+
+
+def test_what_is_younger_than_the_delay_is_in_no_list(region: World, faults: Path) -> None:
+    ec2 = region.ec2
+    one_of_each(region, faults)
     listed = {
         "Vpcs": ec2.describe_vpcs,
         "Subnets": ec2.describe_subnets,
