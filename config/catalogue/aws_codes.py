@@ -128,7 +128,7 @@ AWS_CODES: dict[str, AwsCode] = {
     "InvalidInstanceID.NotFound": AwsCode(
         "An instance that AWS does not know.",
         "no",
-        "it is gone: `gpuctl status` lists what is left",
+        "it is gone, or a few seconds old: `gpuctl status` lists what exists",
     ),
     "DependencyViolation": AwsCode(
         "Something else still needs what is to be removed.",
