@@ -18,11 +18,13 @@ _PUBLIC_SOURCES = (
 _FILES = {
     # The data source is the machine's seed. Without the list, ds-identify and cloud-init search the
     # network for a metadata service. Hosts: Open MPI hangs if a machine's name does not resolve.
+    # No machine has a boot loader to configure.
     "etc/cloud/cloud.cfg.d/90_lab.cfg": """\
 datasource_list: [NoCloud, None]
 locale: false
 manage_etc_hosts: true
 ssh_genkeytypes: [ed25519, ecdsa]
+grub_dpkg: {enabled: false}
 apt:
   preserve_sources_list: true
 """,

@@ -137,6 +137,7 @@ def test_an_image_has_no_identity_and_what_its_flavour_promises(flavour: image.F
     assert not (root / "etc/hostname").exists()
     assert (root / "usr/bin/cloud-init").exists()
     assert not (root / "usr/bin/gcc").exists()
+    assert list((root / "usr/lib/python3/dist-packages/cloudinit").glob("__pycache__/stages.*"))
     assert (root / "usr/src/nccl-tests/Makefile").exists()
     assert (root / "usr/bin/nvidia-smi").exists() == (flavour == "dlami")
     tests = root / "root/nccl-tests/build"
