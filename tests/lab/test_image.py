@@ -105,11 +105,19 @@ def test_the_hosts_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         "https://download.docker.com/linux/debian/ bookworm stable\n"
         "http://apt.postgresql.org/pub/repos/apt/ bookworm-pgdg main\n"
     )
-    monkeypatch.setattr(image_files, "_apt", lambda *argv: listed)
+    asked: list[str] = []
+
+    def apt(*argv: str) -> str:
+        asked.extend(argv)
+        return listed
+
+    monkeypatch.setattr(image_files, "_apt", apt)
     assert image_files._host_sources() == (
         "Types: deb\nURIs: http://mirror.example/debian/\nSuites: bookworm\nComponents: main\n"
         "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
     )
+    # every command of the lab asks: reading all lists of packages would take half a second
+    assert "--option=Dir::State::lists=/dev/null" in asked
 
 
 def test_the_public_mirror_is_used_on_other_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
