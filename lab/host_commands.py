@@ -9,8 +9,17 @@ from config.errors import LabError
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 """The search path for commands, with root's folders, which `su` leaves out."""
 
-ENVIRONMENT = {**os.environ, "PATH": SEARCH_PATH, "LC_ALL": "C.UTF-8"}
-"""The environment of the host's commands: their messages are in English."""
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+    "PATH": SEARCH_PATH,
+    "LC_ALL": "C.UTF-8",
+}
+"""The environment of the host's commands: their messages are in English.
+
+Some of them run an image's Python, so this process's settings of Python are left out. With
+PYTHONPYCACHEPREFIX, Debian's packages would put their compiled modules where no machine finds them,
+and each boot would compile cloud-init again.
+"""
 
 
 def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:

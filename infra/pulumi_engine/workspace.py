@@ -222,6 +222,9 @@ def _environment(target: Target) -> dict[str, str]:
             )
         environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
         environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
+        # A seventh of the engine's CPU time goes into Go's garbage collection, for 10 MB of memory.
+        # The provider of AWS, a child of the engine, is larger: it keeps Go's default.
+        environment["GOGC"] = "400"
     return environment
 
 

@@ -57,7 +57,7 @@ def build_image(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=ENVIRONMENT,
+        env={**os.environ, **ENVIRONMENT},  # this Python's settings included
         cwd=Path(__file__).parents[2],  # where `lab` is found, installed or not
         pass_fds=(lock.fileno(),),
         start_new_session=True,  # Ctrl-C on the terminal ends this process, which closes the pipe

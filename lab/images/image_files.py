@@ -18,11 +18,13 @@ _PUBLIC_SOURCES = (
 _FILES = {
     # The data source is the machine's seed. Without the list, ds-identify and cloud-init search the
     # network for a metadata service. Hosts: Open MPI hangs if a machine's name does not resolve.
+    # No machine has a boot loader to configure.
     "etc/cloud/cloud.cfg.d/90_lab.cfg": """\
 datasource_list: [NoCloud, None]
 locale: false
 manage_etc_hosts: true
 ssh_genkeytypes: [ed25519, ecdsa]
+grub_dpkg: {enabled: false}
 apt:
   preserve_sources_list: true
 """,
@@ -153,7 +155,10 @@ def _host_certificates() -> list[Path]:
 
 def _host_sources() -> str:
     """Return the host's mirror of Debian 12 if it has one, else the public one (deb822)."""
-    shown = _apt("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)")
+    # The sources alone are asked for. With the lists of packages apt would read 60000 of them.
+    options = ("--no-release-info", "--option=Dir::State::lists=/dev/null")
+    wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    shown = _apt("apt-get", "indextargets", *options, "--format", wanted)
     suites = {suite for _, suite in _PUBLIC_SOURCES}
     words = [line.split() for line in shown.splitlines()]
     found = {(w[0], w[1]) for w in words if len(w) == 3 and w[1] in suites and w[2] == "main"}

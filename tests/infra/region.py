@@ -65,16 +65,12 @@ def _running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 @dataclass(frozen=True)
 class Region:
-    """A region of a test's own. `capacity` is the lab's table of it, read at each launch."""
+    """A region of a test's own. `capacity` and `faults` are tables that the lab reads each time."""
 
     target: Target
     api_pid: int
     capacity: Path
-
-    @property
-    def faults(self) -> Path:
-        """The lab's table of faults, read at each request; without the file there are none."""
-        return self.capacity.with_name("faults.json")
+    faults: Path
 
     @contextmanager
     def silent(self) -> Iterator[None]:
@@ -101,20 +97,27 @@ class Worlds:
         self._running.close()
 
     @contextmanager
-    def api(self, capacity: Path) -> Iterator[tuple[str, int]]:
-        """Serve an empty region: its URL, and the pid of what serves it."""
-        with self._serving("api", str(capacity)) as url:
+    def api(self, state: Path) -> Iterator[tuple[str, int]]:
+        """Serve an empty region: its URL, and the pid of what serves it.
+
+        Its tables are `capacity.json` and `faults.json` in the folder.
+        """
+        tables = {table: str(state / f"{table}.json") for table in ("capacity", "faults")}
+        with self._serving("api", tables) as url:
             yield url, self._processes["api"].pid
 
     @contextmanager
     def region(self, state: Path) -> Iterator[Region]:
         """Serve an empty region and its provider."""
-        capacity = state / "capacity.json"
-        with self.api(capacity) as (url, pid), self._serving("provider", url) as port:
-            yield Region(_target(state, url, port), pid, capacity)
+        faults = state / "faults.json"
+        with (
+            self.api(state) as (url, pid),
+            self._serving("provider", {"endpoint": url, "faults": str(faults)}) as port,
+        ):
+            yield Region(_target(state, url, port), pid, state / "capacity.json", faults)
 
     @contextmanager
-    def _serving(self, kind: str, wanted: str) -> Iterator[str]:
+    def _serving(self, kind: str, wanted: dict[str, str]) -> Iterator[str]:
         if kind not in self._processes:
             self._processes[kind] = self._running.enter_context(
                 _running("tests.infra.worlds", kind)
@@ -123,13 +126,13 @@ class Worlds:
         try:
             yield answer
         finally:
-            self._ask(kind, "")
+            self._ask(kind, None)
 
-    def _ask(self, kind: str, wanted: str) -> str:
+    def _ask(self, kind: str, wanted: dict[str, str] | None) -> str:
         process = self._processes[kind]
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(f"{wanted}\n")
+        process.stdin.write(f"{json.dumps(wanted)}\n")
         process.stdin.flush()
         answer = process.stdout.readline()
         assert answer, f"tests.infra.worlds {kind} has ended"
@@ -139,18 +142,18 @@ class Worlds:
 @contextmanager
 def region(state: Path) -> Iterator[Region]:
     """A fresh region with nothing in it, in processes of its own."""
-    capacity = state / "capacity.json"
+    capacity, faults = state / "capacity.json", state / "faults.json"
     with (
         child(
             "lab.api",
             "--capacity",
             str(capacity),
             "--faults",
-            str(capacity.with_name("faults.json")),
+            str(faults),
         ) as (url, api_pid),
         child("lab.provider", "--endpoint", url) as (port, _),
     ):
-        yield Region(_target(state, url, port), api_pid, capacity)
+        yield Region(_target(state, url, port), api_pid, capacity, faults)
 
 
 def _target(state: Path, url: str, port: str) -> Target:

@@ -1,7 +1,6 @@
 """What a person approved is carried out, also where the engine sees other values than planned."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,31 +11,19 @@ from infra.pulumi_engine.failures import PlanViolated
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.plan_file import is_within, planned_operations
 from infra.pulumi_engine.stack import Stack
-from tests.infra.region import CREDENTIALS, child, client, resolved
+from tests.infra.region import Region, client, resolved
 
 SAME = "a new plan has the same operations"
 
 
 @pytest.fixture
-def faults(tmp_path: Path) -> Path:
-    return tmp_path / "faults.json"
+def faults(here: Region) -> Path:
+    return here.faults
 
 
 @pytest.fixture
-def there(tmp_path: Path, faults: Path) -> Iterator[Target]:
-    with (
-        child("lab.api") as (url, _),
-        child("lab.provider", "--endpoint", url, "--faults", str(faults)) as (port, _),
-    ):
-        yield Target(
-            "test",
-            "us-east-1",
-            tmp_path,
-            endpoint=url,
-            environment=CREDENTIALS,
-            provider_address=f"127.0.0.1:{port}",
-            caller_address="198.18.255.1",
-        )
+def there(here: Region) -> Target:
+    return here.target
 
 
 @pytest.mark.engine

@@ -298,12 +298,8 @@ def test_a_second_cluster_of_the_name_is_refused(
     here: Region, stack: Stack, engine: Engine, tmp_path: Path
 ) -> None:
     stack.up(demo(here))
-    elsewhere = Region(
-        target=type(here.target)(**{**vars(here.target), "state": tmp_path / "elsewhere"}),
-        api_pid=here.api_pid,
-        capacity=here.capacity,
-    )
-    other = Stack("demo", elsewhere.target, engine)
+    elsewhere = replace(here.target, state=tmp_path / "elsewhere")
+    other = Stack("demo", elsewhere, engine)
     with pytest.raises(InfraError, match="a cluster of this name already exists"):
         other.up(demo(here))
     other.destroy()

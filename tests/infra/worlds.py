@@ -1,33 +1,33 @@
 """Regions one after the other in one process, which imports moto or Pulumi's provider once.
 
 `python -m tests.infra.worlds api` or `provider`. Each line on standard input ends what serves and
-begins another: a fresh and empty region whose capacity table is the file of that name, with
-`faults.json` next to it as its table of faults, or a provider for the endpoint of that name. The
-answer is a line too: a URL, or a port. An empty line only ends what serves.
+begins another: a fresh and empty region, or a provider for an endpoint. The line has the options
+of `lab.api` or `lab.provider` as JSON, its answer is a URL or a port. `null` only ends what serves.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-Begin = Callable[[str, ExitStack], str]
+Begin = Callable[[dict[str, Any], ExitStack], str]
 
 
-def _api(capacity: str, there: ExitStack) -> str:
+def _api(wanted: dict[str, Any], there: ExitStack) -> str:
     from lab.access_key import AccessKey
     from lab.api.server import ApiServer
 
     key = AccessKey.from_environment()
-    table = Path(capacity)
-    faults = table.with_name("faults.json")
-    return there.enter_context(ApiServer(key, capacity=table, faults=faults)).url
+    capacity, faults = Path(wanted["capacity"]), Path(wanted["faults"])
+    return there.enter_context(ApiServer(key, capacity=capacity, faults=faults)).url
 
 
-def _provider(endpoint: str, there: ExitStack) -> str:
+def _provider(wanted: dict[str, Any], there: ExitStack) -> str:
     from lab.provider.server import serve
 
-    server, port = serve(endpoint)
+    server, port = serve(wanted["endpoint"], faults=Path(wanted["faults"]))
     there.callback(lambda: server.stop(grace=None).wait())
     return str(port)
 
@@ -38,7 +38,7 @@ def main() -> None:
     with ExitStack() as there:
         for line in sys.stdin:
             there.close()
-            wanted = line.rstrip("\n")
+            wanted = json.loads(line)
             sys.stdout.write(f"{begin(wanted, there) if wanted else ''}\n")
             sys.stdout.flush()
 

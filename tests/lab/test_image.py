@@ -105,11 +105,19 @@ def test_the_hosts_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         "https://download.docker.com/linux/debian/ bookworm stable\n"
         "http://apt.postgresql.org/pub/repos/apt/ bookworm-pgdg main\n"
     )
-    monkeypatch.setattr(image_files, "_apt", lambda *argv: listed)
+    asked: list[str] = []
+
+    def apt(*argv: str) -> str:
+        asked.extend(argv)
+        return listed
+
+    monkeypatch.setattr(image_files, "_apt", apt)
     assert image_files._host_sources() == (
         "Types: deb\nURIs: http://mirror.example/debian/\nSuites: bookworm\nComponents: main\n"
         "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
     )
+    # every command of the lab asks: reading all lists of packages would take half a second
+    assert "--option=Dir::State::lists=/dev/null" in asked
 
 
 def test_the_public_mirror_is_used_on_other_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +145,7 @@ def test_an_image_has_no_identity_and_what_its_flavour_promises(flavour: image.F
     assert not (root / "etc/hostname").exists()
     assert (root / "usr/bin/cloud-init").exists()
     assert not (root / "usr/bin/gcc").exists()
+    assert list((root / "usr/lib/python3/dist-packages/cloudinit").glob("__pycache__/stages.*"))
     assert (root / "usr/src/nccl-tests/Makefile").exists()
     assert (root / "usr/bin/nvidia-smi").exists() == (flavour == "dlami")
     tests = root / "root/nccl-tests/build"

@@ -37,5 +37,5 @@ def target(asked_only: str, tmp_path: Path) -> Target:
 @pytest.fixture
 def empty_region(tmp_path: Path, worlds: Worlds) -> Iterator[Target]:  # noqa: F811
     """A region of the test's own, with nothing in it."""
-    with worlds.api(tmp_path / "capacity.json") as (url, _):
+    with worlds.api(tmp_path) as (url, _):
         yield _target(url, tmp_path)

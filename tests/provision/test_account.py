@@ -24,7 +24,7 @@ from provision.aws.account import (
 )
 from provision.aws.clients import aws_errors, client
 from provision.aws.resources import find_all
-from tests.infra.region import child
+from tests.infra.region import Worlds
 from tests.labs import KEY
 
 
@@ -114,10 +114,10 @@ def test_each_start_of_the_engine_gets_renewed_credentials(short_lived: Target) 
 
 
 def test_credentials_that_expire_meanwhile_are_renewed_by_every_client(
-    short_lived: Target, tmp_path: Path
+    short_lived: Target, tmp_path: Path, worlds: Worlds
 ) -> None:
     faults = tmp_path / "faults.json"
-    with child("lab.api", "--faults", str(faults)) as (url, _):
+    with worlds.api(tmp_path) as (url, _):
         whole = resolve_credentials(replace(short_lived, endpoint=url))
         ec2 = client(whole, "ec2")
         assert ec2.describe_vpcs()["Vpcs"] == []

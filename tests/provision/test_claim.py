@@ -17,7 +17,7 @@ from provision.aws.clients import ATTEMPTS
 from provision.aws.resources import KINDS
 from provision.launch import claim
 from provision.launch.claim import NoCapacity, claim_capacity, try_zones
-from tests.infra.region import CREDENTIALS, child, client, resolved
+from tests.infra.region import CREDENTIALS, Worlds, client, resolved
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -30,8 +30,8 @@ def faults(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def there(tmp_path: Path, faults: Path) -> Iterator[Target]:
-    with child("lab.api", "--faults", str(faults)) as (url, _):
+def there(tmp_path: Path, worlds: Worlds) -> Iterator[Target]:
+    with worlds.api(tmp_path) as (url, _):
         yield Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
 
 

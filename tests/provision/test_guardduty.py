@@ -14,13 +14,13 @@ from provision.aws.guardduty import delete_endpoints
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.removal.sweep import sweep
-from tests.infra.region import CREDENTIALS, child
+from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_sweep import make_cluster
 
 
-def test_its_endpoint_and_group_are_removed_before_the_vpc(tmp_path: Path) -> None:
+def test_its_endpoint_and_group_are_removed_before_the_vpc(tmp_path: Path, worlds: Worlds) -> None:
     faults = tmp_path / "faults.json"
-    with child("lab.api", "--faults", str(faults)) as (url, _):
+    with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
         ec2 = client(there, "ec2")
         faults.write_text(json.dumps({"vpc-endpoint": ["by", "guardduty"]}))

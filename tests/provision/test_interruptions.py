@@ -12,7 +12,7 @@ from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.spot_notices import notices
 from provision.records import record
 from provision.status import clusters
-from tests.infra.region import CREDENTIALS, child
+from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_record import CREATED, a_record
 from tests.provision.test_sweep import tagged
 
@@ -20,9 +20,11 @@ ZONE = "us-east-1a"
 BEFORE = CREATED - timedelta(days=365)
 
 
-def test_status_tells_what_aws_takes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_tells_what_aws_takes_back(
+    tmp_path: Path, worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     faults = tmp_path / "faults.json"
-    with child("lab.api", "--faults", str(faults)) as (url, _):
+    with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
         ec2 = client(there, "ec2")
         vpc = ec2.create_vpc(CidrBlock="10.213.0.0/16")["Vpc"]["VpcId"]

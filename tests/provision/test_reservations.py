@@ -13,14 +13,14 @@ from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
 from provision.preflight.reservations import find_reservation
-from tests.infra.region import CREDENTIALS, child
+from tests.infra.region import CREDENTIALS, Worlds
 
 P4D = "p4d.24xlarge"
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Iterator[Target]:
-    with child("lab.api") as (url, _):
+def there(tmp_path: Path, worlds: Worlds) -> Iterator[Target]:
+    with worlds.api(tmp_path) as (url, _):
         yield Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
 
 

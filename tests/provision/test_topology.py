@@ -12,13 +12,13 @@ from lab import fault_table
 from nodes.inventory import Node
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
-from tests.infra.region import CREDENTIALS, child
+from tests.infra.region import CREDENTIALS, Worlds
 from tests.lab.world import World
 
 
 @pytest.fixture
-def region(tmp_path: Path) -> Iterator[tuple[World, Target]]:
-    with child("lab.api", "--faults", str(tmp_path / "faults.json")) as (url, _):
+def region(tmp_path: Path, worlds: Worlds) -> Iterator[tuple[World, Target]]:
+    with worlds.api(tmp_path) as (url, _):
         yield World(url), Target("test", "us-east-1", tmp_path, url, environment=CREDENTIALS)
 
 
