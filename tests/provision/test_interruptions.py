@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +17,9 @@ from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_record import CREATED, a_record
 from tests.provision.test_sweep import tagged
 
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
 ZONE = "us-east-1a"
 BEFORE = CREATED - timedelta(days=365)
 
@@ -27,18 +31,7 @@ def test_status_tells_what_aws_takes_back(
     with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
         ec2 = client(there, "ec2")
-        vpc = ec2.create_vpc(CidrBlock="10.213.0.0/16")["Vpc"]["VpcId"]
-        made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.213.0.0/24", AvailabilityZone=ZONE)
-        subnet = made["Subnet"]["SubnetId"]
-        ami = image_id(client(there, "ssm"), BASTION_IMAGE)
-        ids = [
-            ec2.run_instances(
-                ImageId=ami, InstanceType="p4d.24xlarge", MinCount=1, MaxCount=1, SubnetId=subnet,
-                InstanceMarketOptions={"MarketType": "spot"},
-                TagSpecifications=tagged("instance", "demo", f"demo-node{rank}"),
-            )["Instances"][0]["InstanceId"]
-            for rank in (0, 1)
-        ]  # fmt: skip
+        ids = spot_nodes(there, ec2)
         record.write(a_record().now("ready").model_copy(update={"created": BEFORE}), there)
         assert clusters(there)[0].problems == ()
 
@@ -72,3 +65,19 @@ def test_status_tells_what_aws_takes_back(
             "gpuctl may not read AWS's notices to spot instances;"
             " allow ec2:DescribeSpotInstanceRequests"
         )
+
+
+def spot_nodes(there: Target, ec2: "EC2Client") -> list[str]:
+    """Launch two spot nodes of cluster `demo`; return their ids."""
+    vpc = ec2.create_vpc(CidrBlock="10.213.0.0/16")["Vpc"]["VpcId"]
+    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.213.0.0/24", AvailabilityZone=ZONE)
+    subnet = made["Subnet"]["SubnetId"]
+    ami = image_id(client(there, "ssm"), BASTION_IMAGE)
+    return [
+        ec2.run_instances(
+            ImageId=ami, InstanceType="p4d.24xlarge", MinCount=1, MaxCount=1, SubnetId=subnet,
+            InstanceMarketOptions={"MarketType": "spot"},
+            TagSpecifications=tagged("instance", "demo", f"demo-node{rank}"),
+        )["Instances"][0]["InstanceId"]
+        for rank in (0, 1)
+    ]  # fmt: skip
