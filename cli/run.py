@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from config.loading.overrides import Overrides
     from config.run.run_file import Run
     from config.target import Target
     from engine.events import Event
@@ -60,6 +59,10 @@ _Secret = Annotated[
     typer.Option(metavar="NAME", help="Allow the run this credential of your environment."),
 ]
 
+_Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse unknown keys in dstack's files too.")
+]
+
 
 def run(
     context: typer.Context,
@@ -72,6 +75,7 @@ def run(
     inventory: _Inventory = None,
     no_image: _NoImage = False,
     secret: _Secret = None,
+    strict: _Strict = False,
 ) -> None:
     """Run a job on a cluster and follow it to its end.
 
@@ -80,12 +84,13 @@ def run(
     $ gpuctl run train.yaml
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
     """
+    from config.loading.load import load_run
     from config.loading.overrides import Overrides
 
     here, out = chosen_target(context), output(context)
-    wanted = _load_run(file, Overrides(tuple(env or ()), nodes), on_stop, out)
-    if no_image:
-        wanted = wanted.model_copy(update={"image": None, "registry_auth": None})
+    overrides = Overrides(tuple(env or ()), nodes)
+    wanted = load_run(file, overrides, out.complain, is_strict=strict)
+    wanted = _changed(wanted, on_stop, no_image=no_image)
     if inventory is not None and not dry_run:
         from config.errors import InputError
 
@@ -105,7 +110,7 @@ def run(
         show(plan, out)
         return
     _confirm_credentials(plan, secret or (), out)
-    raise typer.Exit(_run(here, plan, there, out))
+    raise typer.Exit(_run(here, wanted, plan, there, out))
 
 
 def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
@@ -118,17 +123,18 @@ def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "O
             out.confirm(question, option=f"--secret {name}")
 
 
-def _load_run(file: Path, overrides: "Overrides", on_stop: str | None, out: "Output") -> "Run":
-    """Return the run of the file with what the command line overrides; report its warnings."""
+def _changed(wanted: "Run", on_stop: str | None, *, no_image: bool) -> "Run":
+    """Return the run with what the command line overrides."""
     from config.errors import InputError
-    from config.loading.load import load_run
 
-    wanted = load_run(file, overrides, out.complain)
-    if on_stop is None:
-        return wanted
-    if on_stop not in {"keep", "destroy"}:
-        raise InputError(f"--on-stop is '{on_stop}'", "keep and destroy are allowed")
-    return wanted.model_copy(update={"on_stop": on_stop})
+    changes: dict[str, Any] = {}
+    if no_image:
+        changes |= {"image": None, "registry_auth": None, "privileged": False, "volumes": ()}
+    if on_stop is not None:
+        if on_stop not in {"keep", "destroy"}:
+            raise InputError(f"--on-stop is '{on_stop}'", "keep and destroy are allowed")
+        changes["on_stop"] = on_stop
+    return wanted.model_copy(update=changes)
 
 
 def _read_inventory(path: Path) -> "Inventory":
@@ -162,7 +168,9 @@ def _inventory(here: "ChosenTarget", name: str | None) -> "Inventory":
     return load_inventory(name, here.cluster_target(name))
 
 
-def _run(here: "ChosenTarget", plan: "LaunchPlan", there: "Inventory", out: "Output") -> int:
+def _run(
+    here: "ChosenTarget", wanted: "Run", plan: "LaunchPlan", there: "Inventory", out: "Output"
+) -> int:
     """Run the job, then keep or destroy the cluster; return the job's exit code."""
     from cli.lab_evidence import LabEvidence
     from cli.run_view import RunView
@@ -171,7 +179,7 @@ def _run(here: "ChosenTarget", plan: "LaunchPlan", there: "Inventory", out: "Out
     from engine.session import run as run_plan
 
     target = here.cluster_target(there.cluster)
-    values = resolve(plan)
+    values = resolve(plan, wanted)
     if plan.on_stop == "destroy":
         _check_account(there.cluster, target)
     plan = _pull_image(plan, there, values, out)

@@ -14,6 +14,9 @@ def validate(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Cluster and run files, manifests.")
     ],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Unknown keys in dstack's files are errors too.")
+    ] = False,
 ) -> None:
     """Check cluster and run files, before anything costs.
 
@@ -26,7 +29,7 @@ def validate(
     from config.loading.load import check
 
     out = output(context)
-    found = {path: check(path) for path in files}
+    found = {path: check(path, is_strict=strict) for path in files}
     errors = [one for complaints in found.values() for one in complaints if one.severity == "error"]
     if out.as_json:
         document = [

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from config.models import Value
+from config.run.env import Secret
 from config.run.run_file import NcclTests, Run, StartupOrder
 from engine.environment import node_environment, variables_of
 from engine.gates import Sweep, plan_sweep
@@ -20,8 +21,12 @@ from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
 from engine.order import order_nodes
 from engine.places import run_folder
+from engine.requirements import unchecked
 from engine.rules import Situation, check
 from nodes.inventory import Inventory
+
+WRITTEN_PASSWORD = "registry_auth.password"  # noqa: S105  a name
+"""Stands for a secret's name where the run file has the password itself; no secret is called so."""
 
 
 class ImagePlan(Value):
@@ -30,6 +35,8 @@ class ImagePlan(Value):
     `id` is the hash of the image, with which the nodes start it; empty until they have pulled it.
     `digest` (`sha256:…`) is the image's name in the registry, None for an image without a registry.
     `username` and `password_secret` (a secret's name) are for private registries, else empty.
+    `privileged`: the container has all devices. `volumes` are the node's folders and their places
+    in the container (`/data:/data`).
     """
 
     reference: str
@@ -37,6 +44,8 @@ class ImagePlan(Value):
     digest: str | None = None
     username: str = ""
     password_secret: str = ""
+    privileged: bool = False
+    volumes: tuple[str, ...] = ()
 
 
 class NodePlan(Value):
@@ -133,7 +142,11 @@ def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
         dashboard=launch.dashboard,
         programs=tuple(case.program for case in launch.cases) or _programs(run),
         sweep=sweep,
-        warnings=(*warnings(preset, _own_names(run)), *unknown),
+        warnings=(
+            *warnings(preset, _own_names(run)),
+            *unknown,
+            *unchecked(run, inventory),
+        ),
     )
 
 
@@ -186,5 +199,11 @@ def _image(run: Run) -> ImagePlan | None:
     return ImagePlan(
         reference=run.image,
         username=auth.username if auth else "",
-        password_secret=auth.password.secret if auth else "",
+        password_secret=_password_secret(auth.password) if auth else "",
+        privileged=run.privileged,
+        volumes=run.volumes,
     )
+
+
+def _password_secret(password: str | Secret) -> str:
+    return WRITTEN_PASSWORD if isinstance(password, str) else password.secret

@@ -12,6 +12,7 @@ from config.errors import InputError
 from config.run.run_file import Mpirun, NcclTests, Run
 from engine.modes.job import Variables, node_range
 from engine.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
+from engine.requirements import misfits
 from nodes.inventory import Inventory, Node
 from nodes.names import fold
 
@@ -166,6 +167,15 @@ def _values_fit(situation: Situation) -> Iterator[Violation]:
             )
 
 
+def _requirements_fulfilled(situation: Situation) -> Iterator[Violation]:
+    run, inventory = situation.run, situation.inventory
+    for one in misfits(run, inventory, situation.nodes):
+        cluster = f"cluster {inventory.cluster} ({inventory.instance_type})"
+        yield Violation(
+            f"run {run.name} asks for {one.wanted}, {cluster} has {one.actual}", one.remedy
+        )
+
+
 def _has(nodes: list[Node]) -> str:
     return "has" if len(nodes) == 1 else "have"
 
@@ -176,6 +186,12 @@ RULES = (
         "A launcher with fewer hosts than planned hangs, or runs a smaller job than requested.",
         "Lower `nodes` (or the least of `nnodes`), or bring up a larger cluster.",
         _enough_nodes,
+    ),
+    Rule(
+        "The cluster is what `requires` (in dstack's files `resources` and others) asks for.",
+        "A job for other GPUs, or for more memory, fails after minutes that are paid for.",
+        "Run it on a cluster that has it, or change what it asks for.",
+        _requirements_fulfilled,
     ),
     Rule(
         "`procs_per_node` and `gpus_per_node` are at most the number of GPUs of each node that has"

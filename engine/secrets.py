@@ -6,7 +6,8 @@ from pathlib import Path
 
 from config.errors import InputError
 from config.folders import config_home
-from engine.launch_plan import LaunchPlan
+from config.run.run_file import Run
+from engine.launch_plan import WRITTEN_PASSWORD, LaunchPlan
 
 CREDENTIALS = re.compile(
     r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|PULUMI|TF|VAULT|SSH|GPG|KUBE|DOCKER|DATABASE)_.*"
@@ -26,13 +27,18 @@ def credentials(plan: LaunchPlan) -> tuple[str, ...]:
     return tuple(name for name in wanted if CREDENTIALS.fullmatch(name))
 
 
-def resolve(plan: LaunchPlan) -> dict[str, str]:
+def resolve(plan: LaunchPlan, run: Run | None = None) -> dict[str, str]:
     """Return the value of every secret that the plan names, also the image's password.
 
     A value is from this process's environment, else from the file `secrets/NAME` in config_home().
-    Raises InputError if neither exists, or if other users have access to the file.
+    The password may be in the run file itself, `run`. Raises InputError if a value is in neither,
+    or if other users have access to the file.
     """
-    return {name: look_up(name) for name in _names(plan)}
+    found = {name: look_up(name) for name in _names(plan) if name != WRITTEN_PASSWORD}
+    auth = run.registry_auth if run else None
+    if auth is not None and isinstance(auth.password, str):
+        found[WRITTEN_PASSWORD] = auth.password
+    return found
 
 
 def _names(plan: LaunchPlan) -> list[str]:

@@ -44,7 +44,7 @@ CODES: dict[str, Code] = {
     "E205": Code("Not an IPv4 range, or one of the wrong size.", "cidr: 10.0.0.0/8"),
     "E206": Code("A tag key that AWS or gpuctl uses itself.", "aws:owner: me"),
     "E207": Code(
-        "An `env` entry that names no variable, or one that is set already.", "- NCCL_DEBUG"
+        "An `env` entry that names no variable, or one that is set already.", "- NCCL DEBUG=INFO"
     ),
     "E208": Code("A zone that is not in the region.", "zones: [eu-west-1a]"),
     "E209": Code("A version of software that the image cannot have.", "driver: '580'"),
@@ -98,6 +98,8 @@ CODES: dict[str, Code] = {
     ),
     "E224": Code("A manifest of a kind that gpuctl does not run.", "kind: PyTorchJob"),
     "E225": Code("A part of a manifest that gpuctl cannot carry out.", "initContainers: …"),
+    "E226": Code("A part of a dstack task that gpuctl cannot carry out.", "gpu: MI300X:8"),
+    "E227": Code("A file of dstack that is no task.", "type: service"),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
@@ -107,5 +109,10 @@ CODES: dict[str, Code] = {
         "p5f.48xlarge",
         "It may be a typing mistake, or newer than the catalogue.",
         "Compare it with the nearest names; a type that EC2 offers works.",
+    ),
+    "W206": Code("A key of a dstack task that gpuctl leaves out.", "retry: true"),
+    "W207": Code(
+        "A key of a dstack task that dstack has not either; with `--strict` it is E101.",
+        "comands: […]",
     ),
 }

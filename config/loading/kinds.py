@@ -4,9 +4,16 @@ from difflib import get_close_matches
 from typing import Any, Literal
 
 from config.cluster.cluster_file import Cluster
+from config.dstack import is_dstack
 from config.run.run_file import RUN_TYPES
+from config.yaml.marked_yaml import Document
 
-Kind = Literal["cluster", "run", "manifest"]
+Kind = Literal["cluster", "run", "manifest", "dstack"]
+
+
+def kind_of_document(document: Document) -> Kind | None:
+    """Return the kind of the file: dstack's by its name or keys, any other by its keys alone."""
+    return "dstack" if is_dstack(document) else kind_of(document.data)
 
 
 def kind_of(data: Any) -> Kind | None:

@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from config.cluster.cluster_file import Cluster
 from config.cluster.cluster_rules import ambiguous_faults, cluster_faults
 from config.diagnostic import Diagnostic
+from config.dstack import run_file as run_file_of_dstack
+from config.dstack import strict
 from config.errors import InvalidFiles
 from config.findings import Fault
-from config.loading.kinds import Kind, kind_of
+from config.loading.kinds import Kind, kind_of_document
 from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
 from config.loading.templates import resolve_template
@@ -43,12 +45,23 @@ def load_cluster(path: Path, warn: Warn = _ignore) -> Cluster:
     return _load(path, "cluster", _cluster, warn)
 
 
-def load_run(path: Path, overrides: Overrides = _NO_OVERRIDES, warn: Warn = _ignore) -> Run:
-    """Return the run that the file describes, one of RUN_TYPES; the rest is as for a cluster."""
-    return _load(path, "run", partial(_run, overrides=overrides), warn)
+def load_run(
+    path: Path,
+    overrides: Overrides = _NO_OVERRIDES,
+    warn: Warn = _ignore,
+    *,
+    is_strict: bool = False,
+) -> Run:
+    """Return the run that the file describes, one of RUN_TYPES; the rest is as for a cluster.
+
+    With `is_strict` unknown keys are errors in dstack's files too.
+    """
+    return _load(path, "run", partial(_run, overrides=overrides, is_strict=is_strict), warn)
 
 
-def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic, ...]:
+def check(
+    path: Path, overrides: Overrides = _NO_OVERRIDES, *, is_strict: bool = False
+) -> tuple[Diagnostic, ...]:
     """Return every diagnostic about a cluster or run file, in file order; empty for a good one.
 
     The kind of the file is derived from its keys. Codes with E are errors, with W warnings; a file
@@ -56,11 +69,11 @@ def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic,
     """
     document, diagnostics = read_file(path)
     if document is not None:
-        kind = kind_of(document.data)
+        kind = kind_of_document(document)
         if kind is None:
             diagnostics.append(_kindless(document))
         else:
-            run = partial(_run, overrides=overrides)
+            run = partial(_run, overrides=overrides, is_strict=is_strict)
             diagnostics += (_cluster if kind == "cluster" else run)(document)[1]
     return tuple(sorted(diagnostics))
 
@@ -94,10 +107,13 @@ def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
     return _validated(document, Cluster, document.data, cluster_faults(document.data))
 
 
-def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Diagnostic]]:
+def _run(
+    document: Document, overrides: Overrides, *, is_strict: bool
+) -> tuple[Run | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
-    is_manifest = kind_of(document.data) == "manifest"
-    whole, diagnostics = run_file(document) if is_manifest else resolve_template(document)
+    convert = _CONVERSIONS.get(kind_of_document(document) or "run", resolve_template)
+    whole, diagnostics = convert(document)
+    diagnostics = [strict(one) if is_strict else one for one in diagnostics]
     if whole is None:
         return None, diagnostics
     whole = overrides.applied(whole)
@@ -106,6 +122,13 @@ def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Dia
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
     run, found = _validated(whole, RUN_TYPES[name], data, run_faults(whole.data, name))
     return run, diagnostics + found
+
+
+_CONVERSIONS: dict[str, Callable[[Document], tuple[Document | None, list[Diagnostic]]]] = {
+    "manifest": run_file,
+    "dstack": run_file_of_dstack,
+}
+"""The functions that make run files of other tools' files; templates are resolved in ours."""
 
 
 def _validated(
@@ -141,10 +164,11 @@ def _kindless(document: Document) -> Diagnostic:
 
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
     """Return the only diagnostic about a file that was given to the wrong command, or None."""
-    kind = kind_of(document.data)
-    if kind is None or kind == wanted or (kind == "manifest" and wanted == "run"):
+    kind = kind_of_document(document)
+    if kind is None or kind == wanted or (kind in _CONVERSIONS and wanted == "run"):
         return None
     message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
+    message = "this is a task of dstack" if kind == "dstack" else message
     hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
     return document.locate(Fault("E107", message, hint))
 

@@ -23,7 +23,10 @@ from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
 
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
-_BRANCHES = (TEXT_TAG, SECRET_TAG, run_file.REFERENCE_TAG, run_file.GATES_TAG)
+_BRANCHES = (
+    *(TEXT_TAG, SECRET_TAG, run_file.REFERENCE_TAG, run_file.GATES_TAG),
+    *(run_file.WRITTEN_TAG, run_file.NAMED_TAG),
+)
 _FORMS = cluster_file.FORMS | run_file.FORMS
 
 
@@ -58,7 +61,8 @@ class _Place:
     def actual(self) -> str:
         """The value as a person would write it, or `***` if it may be a secret by mistake."""
         field = _field_at(self.model, self.at)
-        if (field and field.annotation is Secret) or _model_at(self.model, self.at[:-1]) is Secret:
+        kinds = _branches(field.annotation) if field else ()
+        if Secret in kinds or _model_at(self.model, self.at[:-1]) is Secret:
             return "***"
         return describe_value(self.details["input"], self.document.text_at(self.at))
 

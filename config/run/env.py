@@ -32,13 +32,17 @@ class Secret(Model):
 
 
 def _env_mapping(value: Any) -> Any:
-    """Return a mapping for dstack's list of `NAME=value`; pydantic reports any other value."""
+    """Return a mapping for dstack's list; pydantic reports any other value.
+
+    `NAME=value` is a text, a bare `NAME` the secret of that name.
+    """
     if not isinstance(value, (list, tuple)):
         return value
     faults = tuple(_list_faults(value))
     if faults:
         raise refusal(*faults)
-    return {name: text for name, _, text in (entry.partition("=") for entry in value)}
+    parts = (entry.partition("=") for entry in value)
+    return {name: text if equals else {"secret": name} for name, equals, text in parts}
 
 
 def _kind_of_value(value: Any) -> str:
@@ -68,10 +72,8 @@ def _list_faults(entries: list[Any] | tuple[Any, ...]) -> Iterator[Fault]:
                 "E207", "the entry is not NAME=value", "write NAME=value in quotes", (index,)
             )
             continue
-        name, equals, _ = entry.partition("=")
-        if not equals:
-            yield Fault("E207", f"'{name}' has no '='", "write NAME=value", (index,))
-        elif wrong := _wrong_name(name):
+        name = entry.partition("=")[0]
+        if wrong := _wrong_name(name):
             yield Fault("E207", f"'{name}' {wrong[0]}", wrong[1], (index,))
         elif name in seen:
             first = f"env[{seen[name]}]"
@@ -113,10 +115,10 @@ Env = Annotated[
                 },
                 {
                     "type": "array",
-                    "items": {"type": "string", "pattern": f"^{NAME_FORM}="},
+                    "items": {"type": "string", "pattern": f"^{NAME_FORM}(=|$)"},
                 },
             ]
         }
     ),
 ]
-"""Variables and their text; written as a mapping or as a list of `NAME=value`."""
+"""Variables and their text; written as a mapping or as a list of `NAME=value` and `NAME`."""

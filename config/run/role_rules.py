@@ -57,8 +57,9 @@ def _roles(data: Data) -> Roles:
 def _names(roles: Roles, run_type: str) -> Iterator[Fault]:
     allowed = RUN_TYPES[run_type].ROLES
     if run_type != "ray":
-        for name in roles:
-            if name not in allowed:
+        for name, role in roles.items():
+            is_group = run_type == "task" and "nodes" in role and re.fullmatch(NAME, name)
+            if name not in allowed and not is_group:
                 message = f"type {run_type} has no role '{name}'"
                 yield Fault("E219", message, names_hint(name, allowed), ("roles", name), True)
         return

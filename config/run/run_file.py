@@ -7,10 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
-from config.cluster.cluster_file import Command, Name
+from config.cluster.cluster_file import Command
 from config.duration import Duration
 from config.models import Model
-from config.run.env import NAME_FORM, Env, EnvName, Secret, SweptText
+from config.run.env import NAME_FORM, Env, EnvName, EnvText, Secret, SweptText
+from config.run.requirements import REQUIREMENT_FORMS, Requires
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
@@ -48,13 +49,18 @@ NNODES = r"^[1-9][0-9]{0,2}\.\.[1-9][0-9]{0,2}$"
 SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
 AT_LEAST = r"^>= ?[0-9]{1,6}(\.[0-9]{1,6})?$"
 MOST_NODES = 512
+RUN_NAME = r"^[a-z][a-z0-9-]{0,40}$"
+MOUNT = r"^/[^:\x00]*:/[^:\x00]*$"
 TEMPLATE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 FORMS = {
+    RUN_NAME: "lower-case letters, digits and hyphens, at most 41, with a letter first",
+    MOUNT: "a folder of the node and its place in the container: /data:/data",
     TEMPLATE: "the name of a template: letters, digits, '.', '_' and '-'",
     NNODES: "from how many nodes to how many, such as 2..4",
     SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
     AT_LEAST: "the lowest bandwidth in GB/s, such as '>= 380'",
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
+    **REQUIREMENT_FORMS,
 }
 """The patterns of a run file in words, without those that it shares with the cluster file."""
 
@@ -101,11 +107,24 @@ class Role(Model):
     )
 
 
+def _kind_of_password(value: Any) -> str:
+    return WRITTEN_TAG if isinstance(value, str) else NAMED_TAG
+
+
+WRITTEN_TAG, NAMED_TAG = "[written]", "[named]"
+Password = Annotated[
+    Annotated[EnvText, Field(min_length=1), Tag(WRITTEN_TAG)] | Annotated[Secret, Tag(NAMED_TAG)],
+    Discriminator(_kind_of_password),
+]
+
+
 class RegistryAuth(Model):
     """The account that pulls the image from a private registry."""
 
     username: str = Field(min_length=1, description="The user.")
-    password: Secret = Field(description="The password or token, as a secret.")
+    password: Password = Field(
+        description="The password or token, as a secret; its text in the file is for dstack's."
+    )
 
 
 class Placement(Model):
@@ -135,7 +154,7 @@ class Run(Model):
         description="Name of a template: a run file that this one overrides.",
     )
     type: str = Field(description="What starts the processes.")
-    name: Name = Field(description="The run's name.")
+    name: Annotated[str, Field(pattern=RUN_NAME)] = Field(description="The run's name.")
     nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="How many nodes it needs.")
     roles: dict[str, Role] = Field(
         default={}, description="What differs between nodes, by the role's name."
@@ -148,10 +167,20 @@ class Run(Model):
     registry_auth: RegistryAuth | None = Field(
         default=None, description="Who pulls the image from a private registry."
     )
+    privileged: bool = Field(
+        default=False, description="Whether the container has all devices of its node."
+    )
+    volumes: tuple[Annotated[str, Field(pattern=MOUNT)], ...] = Field(
+        default=(),
+        description="Folders of the node in the container: `/data:/data`; made if missing.",
+    )
     env: Env = Field(
         default={},
         description="Environment of every process: a mapping, or a list of K=V; a value may be"
-        " `{secret: NAME}`.",
+        " `{secret: NAME}`, which a bare NAME in the list means too.",
+    )
+    requires: Requires | None = Field(
+        default=None, description="What the nodes must be; compared before anything runs."
     )
     network: NetworkName = Field(
         default="auto", description="The network preset; `auto` goes by the nodes' hardware."

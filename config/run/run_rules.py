@@ -69,10 +69,11 @@ def _names(env: Any) -> Iterator[tuple[str, str | int]]:
 
 
 def _without_effect(data: Data) -> Iterator[Fault]:
-    if "registry_auth" in data and data.get("image") is None:
-        message = "'registry_auth' has no effect: there is no 'image'"
-        hint = "remove it, or write the image that is pulled"
-        yield Fault("E223", message, hint, ("registry_auth",), on_key=True)
+    for key in ("registry_auth", "privileged", "volumes"):
+        if data.get(key) and data.get("image") is None:
+            message = f"'{key}' has no effect: there is no 'image'"
+            hint = "remove it, or write the image that is pulled"
+            yield Fault("E223", message, hint, (key,), on_key=True)
     if data.get("verify") == "require" and data.get("network") in ("tcp", "none"):
         message = f"'verify' is require, but 'network' is {data['network']}, which is no RDMA"
         yield Fault("E223", message, "remove one of them", ("verify",))

@@ -8,6 +8,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.yaml.marked_yaml import TEXT, Document, document_of, is_null
 
+_MAPPING = "tag:yaml.org,2002:map"
+
 
 def merge_documents(over: Document, base: Document) -> Document:
     """Return `base` with the values of `over`: mappings merge by key, other values replace.
@@ -45,7 +47,7 @@ def _entries(node: MappingNode) -> dict[str, tuple[Node, Node]]:
 
 
 def _as_mapping(node: Node) -> Node:
-    """Return a list of NAME=value as a mapping; any other node, or a wrong list, unchanged."""
+    """Return a list of NAME=value and NAME as a mapping; any other node unchanged."""
     if not isinstance(node, SequenceNode):
         return node
     entries: dict[str, tuple[Node, Node]] = {}
@@ -53,8 +55,12 @@ def _as_mapping(node: Node) -> Node:
         if not isinstance(item, ScalarNode):
             return node
         name, equals, text = item.value.partition("=")
-        if not equals or name in entries:
+        if name in entries:
             return node
         marks = item.start_mark, item.end_mark
-        entries[name] = ScalarNode(TEXT, name, *marks), ScalarNode(TEXT, text, *marks)
+        value: Node = ScalarNode(TEXT, text, *marks)
+        if not equals:
+            pair = ScalarNode(TEXT, "secret", *marks), ScalarNode(TEXT, name, *marks)
+            value = MappingNode(_MAPPING, [pair], *marks)
+        entries[name] = ScalarNode(TEXT, name, *marks), value
     return MappingNode(node.tag, [*entries.values()], node.start_mark, node.end_mark)

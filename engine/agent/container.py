@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 from pathlib import Path
@@ -88,6 +89,7 @@ class Container:
         self._descriptors.append(self._namespace)
         for name, _, value in (pair.partition("=") for pair in json.loads(pairs) or ()):
             self._environment[name] = value
+        self._environment |= self._image_environment()
 
     def environment(self) -> dict[str, str]:
         """Return the image's environment, with variables that point launchers to gpuctl's agent.
@@ -149,7 +151,26 @@ class Container:
             options.append(f"--device={_INFINIBAND}")
         for path in (str(self._folder), *data_folders(Path("/proc/self/mounts").read_bytes())):
             options.append(f"--volume={path}:{path}")
-        return options
+        if self._image.get("privileged"):
+            options.append("--privileged")
+        return [*options, *(f"--volume={volume}" for volume in self._volumes())]
+
+    def _volumes(self) -> list[str]:
+        """Return the run's own volumes; make the folders that the node lacks: podman does not."""
+        volumes: list[str] = self._image.get("volumes") or []
+        for volume in volumes:
+            Path(volume.partition(":")[0]).mkdir(parents=True, exist_ok=True)
+        return volumes
+
+    def _image_environment(self) -> dict[str, str]:
+        """Return the variables with what the image would do by itself: its folder, its command."""
+        answer = self._call("image", "inspect", "--format={{json .Config}}", self._image["id"])
+        config = json.loads(answer)
+        words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+        return {
+            "GPUCTL_IMAGE_FOLDER": config.get("WorkingDir") or "/",
+            "GPUCTL_IMAGE_COMMAND": shlex.join(words),
+        }
 
     def _call(self, *arguments: str) -> str:
         """Run a command of the runtime; return its output, or raise OSError with its last line."""

@@ -3,26 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config.catalogue.instance_types import catalogue
+from config.catalogue.instance_types import COMPUTE_CAPABILITY, catalogue
 from config.cluster.resolved import InstanceType, Interface
-
-COMPUTE_CAPABILITY = {
-    "T4": "75",
-    "A100": "80",
-    "A10G": "86",
-    "L4": "89",
-    "L40S": "89",
-    "H100": "90",
-    "H200": "90",
-    "B200": "100",
-    "GB200": "100",
-    "B300": "103",
-    "RTX PRO 4500": "120",
-    "RTX PRO Server 6000": "120",
-}
-"""NVIDIA's architecture per GPU, as nvcc numbers it: https://developer.nvidia.com/cuda-gpus and
-ADAI's nccl-tests.Dockerfile (2026-11-20; the last two from memory). V100 is not here: the open
-kernel modules need Turing or newer, and CUDA 13 has left it out."""
 
 
 @dataclass(frozen=True)
