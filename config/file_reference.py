@@ -1,4 +1,4 @@
-"""The generated halves of docs/cluster-file.md, run-file.md, diagnostics.md and errors.md.
+"""The generated halves of docs: cluster-file.md, run-file.md, diagnostics.md, errors.md, dstack.md.
 
 `python -m config.file_reference` writes them from the models and the tables of codes; a test fails
 if a page differs. The part of a page above the marker is written by hand and kept.
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue.aws_codes import errors_reference
+from config.dstack.keys import ANSWERS, KEYS, TYPES
 from config.loading.codes import CODES
+from config.run.requirements import COUNTS, ONE_SIZE, SIZES
 from config.run.run_file import RUN_TYPES, SIZE, Run
 from config.schema import json_schema
 
 MARKER = "<!-- Below: written by `python -m config.file_reference`. -->\n"
 DOCS = Path(__file__).parents[1] / "docs"
+_PATTERNS = {SIZE: "size", ONE_SIZE: "size", COUNTS: "range", SIZES: "range of sizes"}
 _WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
 
 
@@ -56,6 +59,20 @@ def codes_reference() -> str:
     )
 
 
+def dstack_reference() -> str:
+    """Return what each answer to a key of dstack's task means, every key, and the other types."""
+    answers = [f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()]
+    keys = [f"| `{key.name}` | *{key.answer}* | {key.text} |" for key in KEYS]
+    types = [f"| `{name}` | {instead} |" for name, instead in TYPES.items()]
+    return "\n".join(
+        [
+            *("## Every key", "", "| gpuctl | |", "| --- | --- |", *answers, ""),
+            *("| key | gpuctl | how, or why not |", "| --- | --- | --- |", *keys, ""),
+            *("## Other types", "", "| `type` | instead |", "| --- | --- |", *types, ""),
+        ]
+    )
+
+
 def pages() -> dict[Path, str]:
     """Return each page's path and its generated half."""
     return {
@@ -63,6 +80,7 @@ def pages() -> dict[Path, str]:
         DOCS / "run-file.md": run_reference(),
         DOCS / "diagnostics.md": codes_reference(),
         DOCS / "errors.md": errors_reference(),
+        DOCS / "dstack.md": dstack_reference(),
     }
 
 
@@ -128,8 +146,8 @@ def _kinds(field: dict[str, Any]) -> Iterator[str]:
             yield from _kinds(branch)
     elif 0 < len(allowed) <= 9:
         yield " or ".join(f"`{value}`" for value in allowed)
-    elif field.get("pattern") == SIZE:
-        yield "size"
+    elif field.get("pattern") in _PATTERNS:
+        yield _PATTERNS[field["pattern"]]
     elif field.get("type") == "integer":
         yield f"{field['minimum']} to {field['maximum']}"
     elif field.get("type") == "number":

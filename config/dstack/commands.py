@@ -71,7 +71,6 @@ fi
 IMAGE_COMMAND = 'eval "exec $GPUCTL_IMAGE_COMMAND"'
 """Runs the image's entrypoint and command; the worker sets the variable (engine/agent)."""
 
-_IMAGE_FOLDER = 'cd -- "${GPUCTL_IMAGE_FOLDER:-.}" || exit\n'
 _ROOT = ("", "root", "0", "0:0", "root:root", "0:root", "root:0")
 _NAMES_UV = re.compile(r"(^|[\s;&|(])(uv|pip3?)(\s|$)", re.MULTILINE)
 
@@ -194,11 +193,10 @@ def _as_user(user: str, texts: Sequence[str]) -> str:
 
 
 def _change_folder(around: Surroundings) -> str:
-    """Return the lines that go to the task's folder; the image's folder is the default."""
+    """Return the line that goes to the task's folder, from the image's or the home."""
     if not around.folder:
-        return _IMAGE_FOLDER if around.has_image else ""
+        return ""
     folder = shlex.quote(around.folder)
     if around.folder == "~" or around.folder.startswith("~/"):
         folder = f'"$HOME"{shlex.quote(around.folder[1:])}' if around.folder[1:] else '"$HOME"'
-    here = _IMAGE_FOLDER if around.has_image and not around.folder.startswith(("/", "~")) else ""
-    return f"{here}mkdir -p -- {folder} && cd -- {folder} || exit\n"
+    return f"mkdir -p -- {folder} && cd -- {folder} || exit\n"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from config.manifests import run_file
 from config.models import Model
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
-from config.run.run_rules import run_faults
+from config.run.run_rules import own_file_faults, run_faults
 from config.yaml.marked_yaml import Document, read_file
 
 M = TypeVar("M", bound=Model)
@@ -111,7 +112,8 @@ def _run(
     document: Document, overrides: Overrides, *, is_strict: bool
 ) -> tuple[Run | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
-    convert = _CONVERSIONS.get(kind_of_document(document) or "run", resolve_template)
+    kind = kind_of_document(document) or "run"
+    convert = _CONVERSIONS.get(kind, resolve_template)
     whole, diagnostics = convert(document)
     diagnostics = [strict(one) if is_strict else one for one in diagnostics]
     if whole is None:
@@ -120,7 +122,9 @@ def _run(
     name = _run_type(whole.data)
     # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
-    run, found = _validated(whole, RUN_TYPES[name], data, run_faults(whole.data, name))
+    own = () if kind == "dstack" else own_file_faults(whole.data)
+    faults = chain(run_faults(whole.data, name), own)
+    run, found = _validated(whole, RUN_TYPES[name], data, faults)
     return run, diagnostics + found
 
 

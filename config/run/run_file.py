@@ -115,6 +115,7 @@ WRITTEN_TAG, NAMED_TAG = "[written]", "[named]"
 Password = Annotated[
     Annotated[EnvText, Field(min_length=1), Tag(WRITTEN_TAG)] | Annotated[Secret, Tag(NAMED_TAG)],
     Discriminator(_kind_of_password),
+    WithJsonSchema(Secret.model_json_schema()),
 ]
 
 
@@ -122,9 +123,7 @@ class RegistryAuth(Model):
     """The account that pulls the image from a private registry."""
 
     username: str = Field(min_length=1, description="The user.")
-    password: Password = Field(
-        description="The password or token, as a secret; its text in the file is for dstack's."
-    )
+    password: Password = Field(description="The password or token, as a secret: `{secret: NAME}`.")
 
 
 class Placement(Model):

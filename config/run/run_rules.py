@@ -28,6 +28,15 @@ def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
         yield from sweep_faults(data)
 
 
+def own_file_faults(data: Data) -> Iterator[Fault]:
+    """Yield the faults of gpuctl's own files in what files of other tools may have."""
+    auth = data.get("registry_auth")
+    if isinstance(auth, dict) and isinstance(auth.get("password"), str):
+        message = "'registry_auth.password' is ***, must be a mapping"
+        hint = "write {secret: NAME} for the secret of that name"
+        yield Fault("E103", message, hint, ("registry_auth", "password"))
+
+
 def _type(data: Data) -> Iterator[Fault]:
     """Yield the fault in `type`. The model cannot report it, because `type` chooses the model."""
     allowed = tuple(RUN_TYPES)

@@ -55,11 +55,12 @@ def _as_mapping(node: Node) -> Node:
         if not isinstance(item, ScalarNode):
             return node
         name, equals, text = item.value.partition("=")
-        if name in entries:
+        is_secret = not equals and name.isascii() and name.isidentifier()
+        if name in entries or not (equals or is_secret):
             return node
         marks = item.start_mark, item.end_mark
         value: Node = ScalarNode(TEXT, text, *marks)
-        if not equals:
+        if is_secret:
             pair = ScalarNode(TEXT, "secret", *marks), ScalarNode(TEXT, name, *marks)
             value = MappingNode(_MAPPING, [pair], *marks)
         entries[name] = ScalarNode(TEXT, name, *marks), value

@@ -68,7 +68,14 @@ def test_a_role_that_sets_the_variable_gets_the_new_value(tmp_path: Path) -> Non
                 "use letters, digits and _, with no digit first"
             ],
         ),
-        (("A=1", "B"), None, ["--env:2:1: E207 env[1]: 'B' has no '='; write NAME=value"]),
+        (
+            ("A=1", "B-"),
+            None,
+            [
+                "--env:2:1: E207 env[1]: 'B-' names no variable; "
+                "use letters, digits and _, with no digit first"
+            ],
+        ),
         ((), "0", ["--nodes:1:1: E202 'nodes' is 0, below 1; use 1 to 512"]),
         (
             (),

@@ -82,7 +82,7 @@ def test_good_run_lines(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["env: [A]", "env: {1A: x}", "env: {A: true}", "max_duration: 90", "type: service"]
+    "line", ["env: [A-]", "env: {1A: x}", "env: {A: true}", "max_duration: 90", "type: service"]
 )
 def test_bad_run_lines(line: str) -> None:
     text = RUN.replace("type: task\n", "") if line.startswith("type") else RUN
