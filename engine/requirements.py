@@ -43,7 +43,10 @@ def misfits(run: Run, inventory: Inventory, nodes: Sequence[Node]) -> Iterator[M
     entry = catalogue().get(inventory.instance_type)
     gpus = min((node.gpus for node in nodes), default=0)
     if needs.gpus and not _has(needs.gpus, gpus):
-        yield Misfit(f"{needs.gpus} GPUs on a node", _count(gpus, "GPU"))
+        remedy = _ANOTHER
+        if gpus > (least := int(parse_range(needs.gpus)[0])):
+            remedy = f"write {least}.. if the job can use all, or run it on another cluster"
+        yield Misfit(f"{needs.gpus} GPUs on a node", _count(gpus, "GPU"), remedy)
     if entry is not None:
         yield from _gpu(needs, entry)
         yield from _machine(needs, entry)
