@@ -40,7 +40,7 @@ def requires(reading: Reading, resources: tuple[Path, ...]) -> dict[str, Any]:
     if price is not None:
         found["max_price"] = Placed(price, ("max_price",))
     _backends(reading)
-    fleets = [reading.text(at) or reading.text((*at, "name")) for at in _entries(reading, "fleets")]
+    fleets = [_fleet(reading, at) for at in _entries(reading, "fleets")]
     if fleets:
         found["clusters"] = Placed([name.rpartition("/")[2] for name in fleets], ("fleets",))
     return found
@@ -169,6 +169,10 @@ def _backends(reading: Reading) -> None:
     if names and "aws" not in names:
         why = f"is {', '.join(names)}"
         reading.refuse(("backends",), why, "gpuctl rents on AWS alone: remove it, or add aws")
+
+
+def _fleet(reading: Reading, at: Path) -> str:
+    return reading.text((*at, "name") if isinstance(reading.get(at), dict) else at)
 
 
 def _entries(reading: Reading, key: str) -> list[Path]:

@@ -19,6 +19,7 @@ from config.yaml.hints import describe_value
 _ORDERS = ("any", "master-first", "workers-first")
 _CRITERIA = ("all-done", "master-done")
 _GROUP = ("name", "nodes", "resources", "commands", "ports")
+_NOTHING = (None, False, (), {})
 _GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
@@ -60,7 +61,7 @@ def _report_keys(reading: Reading) -> None:
         if row is None and key not in OURS_ALONE:
             message = f"unknown key '{key}', which dstack has not either"
             reading.complain("W207", message, _nearest(key), (key,), on_key=True)
-        elif row is not None and row.answer in ("leaves out", "not yet") and value is not None:
+        elif row is not None and row.answer in ("leaves out", "not yet") and value not in _NOTHING:
             reading.leave_out(key)
     if reading.flag(("dstack",)):
         reading.refuse(("dstack",), "is true", "gpuctl has no server that a run could ask")
@@ -80,7 +81,7 @@ def _name(reading: Reading) -> Placed:
     if not name:
         file = FilePath(reading.document.file)
         stem = re.sub(r"(\.?dstack)?\.ya?ml$", "", file.name) or file.absolute().parent.name
-        name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-0123456789")[:41].rstrip("-")
+        name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).lstrip("-0123456789")[:41].rstrip("-")
         return Placed(name or "task", ())
     if not re.fullmatch(RUN_NAME, name):
         message = f"'name' is {describe_value(name)}"
@@ -136,12 +137,10 @@ def _groups(reading: Reading, around: Surroundings, name: str) -> dict[str, Any]
             message = f"'{path_text((*at, 'commands'))}' is missing"
             reading.complain("E102", message, "add it, or an 'image' for all groups", at)
         own = {"commands": Placed(texts, (*at, "commands"))}
-        rest = size
+        role = _role(reading, at, str(index), roles)
         if index == 0:
             roles["master"] = own
-            rest -= 1
-        if rest:
-            role = _role(reading, at, str(index), roles)
+        if rest := size - (index == 0):
             roles[role] = {"nodes": Placed(rest, (*at, "nodes")), **own}
     first = roles.get("master", {}).get("commands")
     return {

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from config.cluster import cluster_file
+from config.dstack.keys import DSTACKS_ALONE
 from config.findings import REFUSED, Fault, Path, path_text
 from config.run import run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
@@ -81,6 +82,8 @@ def _unknown(place: _Place) -> Iterator[Fault]:
     others = [name for name, model in run_file.RUN_TYPES.items() if key in model.model_fields]
     if key == "<<":
         hint = "gpuctl reads no merge keys: write the keys out"
+    elif key in DSTACKS_ALONE and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
+        hint = "dstack's tasks have it: docs/dstack.md"
     elif others and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
         hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
     yield Fault("E101", f"unknown key {quote(key)}", hint, place.at, on_key=True)

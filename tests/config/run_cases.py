@@ -251,6 +251,20 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         TASK + "nodes: 2\nroles: {worker: {nodes: 0}}\n",
         ["5:25: E202 'roles.worker.nodes' is 0, below 1; use 1 to 512"],
     ),
+    (TASK + "nodes: 4\nroles: {big: {nodes: 2}, worker: {commands: [w]}}\n", []),
+    (
+        TASK + "privileged: true\nvolumes: ['/a:/b', data]\nrequires: {gpus: many, memory: 1}\n",
+        [
+            "4:1: E223 'privileged' has no effect: there is no 'image'; remove it, or write the"
+            " image that is pulled",
+            "5:1: E223 'volumes' has no effect: there is no 'image'; remove it, or write the image"
+            " that is pulled",
+            "5:20: E203 'volumes[1]' is 'data'; write a folder of the node and its place in the"
+            " container: /data:/data",
+            "6:18: E203 'requires.gpus' is 'many'; write a number or a range: 8, 2..8, 2.. or ..8",
+            "6:32: E103 'requires.memory' is the number 1, must be text; quote it: '1'",
+        ],
+    ),
     (NCCL + "min_bytes: 1024K\nmax_bytes: 1M\n", []),
     (NCCL + "min_bytes: 1024M\nmax_bytes: 1G\n", []),
     (NCCL + "min_bytes: 1024\nmax_bytes: 1K\n", []),

@@ -1,5 +1,6 @@
 """Programs in a container: their environment, streams and end, and the container's own."""
 
+import json
 import os
 import shutil
 import signal
@@ -76,6 +77,41 @@ def test_a_program_has_the_containers_files_and_is_the_workers_child(box: Contai
     space, parent = told.decode().split()
     assert space != str(Path("/proc/self/ns/mnt").readlink())
     assert int(parent) == os.getpid()
+
+
+def test_a_container_has_the_devices_and_folders_that_the_run_asks_for(
+    folder: Path, tmp_path: Path
+) -> None:
+    volumes = [f"{tmp_path}/new/data:/data", f"{tmp_path}:/here"]
+    made = Container({"id": "0a1b", "privileged": True, "volumes": volumes}, folder, 13)
+    made.prepare()
+    made.end()
+    (started,) = (call for call in calls() if f"=gpuctl-{folder.name}-13 " in call)
+    assert f" --privileged --volume={volumes[0]} --volume={volumes[1]} 0a1b -c " in started
+    assert (tmp_path / "new" / "data").is_dir()
+
+
+def test_the_image_says_where_programs_begin_and_what_it_would_run(
+    folder: Path, tmp_path: Path
+) -> None:
+    config = {"WorkingDir": str(tmp_path), "Entrypoint": ["/a b"], "Cmd": ["c", "$d"]}
+    known = Path(os.environ["PODMAN"], "config.json")
+    known.write_text(json.dumps(config))
+    made = Container({"id": "0a1b"}, folder, 14)
+    try:
+        made.prepare()
+        environment = made.environment()
+        assert environment["GPUCTL_IMAGE_COMMAND"] == "'/a b' c '$d'"
+        assert output(made, environment, "pwd").decode() == f"{tmp_path}\n"
+    finally:
+        made.end()
+        known.unlink()
+
+
+def test_an_image_without_a_folder_begins_in_the_home(box: Container) -> None:
+    environment = box.environment()
+    assert (environment["GPUCTL_IMAGE_FOLDER"], environment["GPUCTL_IMAGE_COMMAND"]) == ("", "")
+    assert output(box, {**environment, "HOME": "/usr"}, "pwd") == b"/usr\n"
 
 
 def test_the_images_environment_is_there_and_leads_launchers_to_the_agent(

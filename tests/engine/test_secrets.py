@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from config.errors import InputError
-from engine.launch_plan import ImagePlan, LaunchPlan
+from engine.launch_plan import ImagePlan, LaunchPlan, launch_plan
 from engine.secrets import credentials, resolve
-from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run
 
 VALUE = "geheim-0123456789"
 
@@ -55,6 +55,15 @@ def test_a_registry_s_password_is_one_too(folder: Path) -> None:
     keep(folder, VALUE.encode())
     image = ImagePlan(reference="a/b", username="me", password_secret="MY_TOKEN")
     assert resolve(make_plan().model_copy(update={"image": image})) == {"MY_TOKEN": VALUE}
+
+
+def test_a_registry_s_password_may_be_in_the_file_and_is_in_no_plan(folder: Path) -> None:
+    auth = {"username": "me", "password": "hunter2"}
+    run = make_run(image="a/b", registry_auth=auth)
+    plan = launch_plan(run, make_inventory(2), "job-000001")
+    assert "hunter2" not in plan.model_dump_json()
+    assert plan.image is not None
+    assert resolve(plan, run) == {plan.image.password_secret: "hunter2"}
 
 
 def test_a_run_without_secrets_needs_none(folder: Path) -> None:
