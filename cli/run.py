@@ -95,7 +95,7 @@ def run(
         from config.errors import InputError
 
         raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
-    there = _read_inventory(inventory) if inventory else _inventory(here, cluster)
+    there = _read_inventory(inventory) if inventory else _inventory(here, cluster, wanted)
     from engine.launch_plan import launch_plan, new_run_id
 
     plan = launch_plan(wanted, there, new_run_id(wanted.name))
@@ -152,14 +152,16 @@ def _read_inventory(path: Path) -> "Inventory":
         raise InputError(f"{path}: is not an inventory", hint) from error
 
 
-def _inventory(here: "ChosenTarget", name: str | None) -> "Inventory":
-    """Return the inventory of the named cluster, by default of the only one."""
+def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run") -> "Inventory":
+    """Return the inventory of the named cluster, by default of the run file's or the only one."""
     from config.errors import InputError
     from provision.records.record import load_inventory, records
 
     here.require_lab()
     if name is None:
         known = [record.name for record in records(here.remembered())]
+        named = [one for one in wanted.requires.clusters if one in known] if wanted.requires else []
+        known = named[:1] or known
         if len(known) != 1:
             which = f"there are several: {', '.join(known)}" if known else "there is no cluster"
             hint = "name one with --cluster" if known else "make one with `gpuctl up FILE`"

@@ -47,6 +47,7 @@ def misfits(run: Run, inventory: Inventory, nodes: Sequence[Node]) -> Iterator[M
         if gpus > (least := int(parse_range(needs.gpus)[0])):
             remedy = f"write {least}.. if the job can use all, or run it on another cluster"
         yield Misfit(f"{needs.gpus} GPUs on a node", _count(gpus, "GPU"), remedy)
+    yield from _disk(needs, entry, inventory)
     if entry is not None:
         yield from _gpu(needs, entry)
         yield from _machine(needs, entry)
@@ -69,7 +70,7 @@ def unchecked(run: Run, inventory: Inventory) -> tuple[str, ...]:
     elif needs.max_price is not None and _price_is_open(needs.max_price, inventory):
         kind = inventory.instance_type
         found.append(f"max price is not compared: what spot {kind} costs today is not known")
-    return tuple(found)
+    return (*found, *_disk_warning(needs, inventory))
 
 
 def _place(needs: Requires, inventory: Inventory) -> Iterator[Misfit]:
@@ -123,6 +124,27 @@ def _machine(needs: Requires, entry: CatalogueEntry) -> Iterator[Misfit]:
     if needs.shm_size and parse_range(needs.shm_size)[0] > memory / 2:
         remedy = "lower it: /dev/shm has half of a node's memory"
         yield Misfit(f"{needs.shm_size} of shared memory", f"{memory / 2:g}GB", remedy)
+
+
+def _disk(needs: Requires, entry: CatalogueEntry | None, inventory: Inventory) -> Iterator[Misfit]:
+    largest = max(inventory.root_gib, entry.local_nvme_gb if entry else 0)
+    if needs.disk and inventory.root_gib and parse_range(needs.disk)[0] > largest:
+        remedy = "raise `storage.root.gib` of the cluster file"
+        yield Misfit(f"{needs.disk} of disk on a node", f"{largest}GB", remedy)
+
+
+def _disk_warning(needs: Requires, inventory: Inventory) -> Iterator[str]:
+    """Yield a warning if the root volume is unknown, or smaller than what the run asks for."""
+    if needs.disk is None or parse_range(needs.disk)[0] <= inventory.root_gib:
+        return
+    entry = catalogue().get(inventory.instance_type)
+    if not inventory.root_gib:
+        yield f"disk is not compared: the size of cluster {inventory.cluster}'s disks is not known"
+    elif entry and parse_range(needs.disk)[0] <= entry.local_nvme_gb:
+        yield (
+            f"{needs.disk} of disk are on the nodes' own NVMe disks alone"
+            f" ({entry.local_nvme_gb}GB), the root volume has {inventory.root_gib}GB"
+        )
 
 
 def _price(needs: Requires, entry: CatalogueEntry, inventory: Inventory) -> Iterator[Misfit]:

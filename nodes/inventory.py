@@ -53,7 +53,8 @@ class Inventory(Value):
     `folder` holds `id_ed25519` (the client's key) and `known_hosts` (pinned host keys of bastion
     and nodes). ssh logs in to nodes as `user`, through the bastion if there is one. `is_spot`: AWS
     may reclaim the nodes. `proxy` is a command that, followed by a node's instance id, becomes a
-    connection to the node's ssh; it is empty if nodes are reached by their addresses.
+    connection to the node's ssh; it is empty if nodes are reached by their addresses. `root_gib` is
+    the size of a node's root volume, 0 if unknown.
     """
 
     cluster: str
@@ -65,6 +66,7 @@ class Inventory(Value):
     nodes: tuple[Node, ...]
     folder: Path
     is_spot: bool = False
+    root_gib: int = 0
     proxy: tuple[str, ...] = ()
 
     @property

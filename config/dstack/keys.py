@@ -52,7 +52,7 @@ KEYS = (
     Key("startup_order", "does", "the same three orders"),
     Key("stop_criteria", "does", "the same two criteria"),
     Key("max_duration", "does", "every form: `3600`, `90m`, `1w`, `off`"),
-    Key("resources", "checks", "`gpu`, `cpu`, `memory`, `shm_size`; see below"),
+    Key("resources", "checks", "`gpu`, `cpu`, `memory`, `shm_size`, `disk`; see above"),
     Key("instance_types", "checks", "the cluster's type is one of them"),
     Key("regions", "checks", "the cluster is in one of them"),
     Key("availability_zones", "checks", "the cluster is in one of them"),

@@ -10,7 +10,7 @@ from typing import Any
 from config.catalogue.instance_types import catalogue
 from config.cluster.cluster_file import REGION, ZONE
 from config.dstack.reading import Reading
-from config.findings import Path, path_text
+from config.findings import Path
 from config.manifests.converted import Placed
 from config.run.requirements import parse_range, plain_gpu
 
@@ -51,7 +51,7 @@ def _merged(reading: Reading, one: dict[str, Any], other: dict[str, Any]) -> dic
     merged = {**one, **other}
     for key in one.keys() & other.keys():
         before, value = one[key].value, other[key].value
-        if key in ("cpus", "memory", "shm_size"):
+        if key in ("cpus", "memory", "shm_size", "disk"):
             merged[key] = max(one[key], other[key], key=lambda need: parse_range(need.value))
         elif before != value:
             why = f"asks for {_words(value)}, another group for {_words(before)}"
@@ -73,10 +73,9 @@ def _resources(reading: Reading, at: Path) -> dict[str, Any]:
     if shm_size:
         found["shm_size"] = Placed(shm_size, (*at, "shm_size"))
     disk = (*at, "disk", "size") if isinstance(reading.get((*at, "disk")), dict) else (*at, "disk")
-    if reading.sizes(disk):
-        why = "is left out: a node has the disks of its cluster (`storage` of the cluster file)"
-        message = f"'{path_text((*at, 'disk'))}' {why}"
-        reading.complain("W206", message, "see that they suffice", (*at, "disk"), on_key=True)
+    size = reading.sizes(disk)
+    if size:
+        found["disk"] = Placed(_at_least(size), disk)
     return found
 
 

@@ -19,7 +19,7 @@ from config.yaml.hints import describe_value
 _ORDERS = ("any", "master-first", "workers-first")
 _CRITERIA = ("all-done", "master-done")
 _GROUP = ("name", "nodes", "resources", "commands", "ports")
-_NOTHING = (None, False, (), {})
+_NOTHING: tuple[Any, ...] = (None, False, (), {})
 _GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 

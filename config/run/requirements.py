@@ -84,6 +84,9 @@ class Requires(Model):
     shm_size: Annotated[str, Field(pattern=ONE_SIZE)] | None = Field(
         default=None, description="Shared memory; a node has half of its memory as `/dev/shm`."
     )
+    disk: Sizes | None = Field(
+        default=None, description="Root volume of a node, or its NVMe disks, with a warning."
+    )
     instance_types: Names = Field(default=(), description="Instance types, one of them.")
     regions: tuple[Annotated[str, Field(pattern=REGION)], ...] = Field(
         default=(), description="Regions, one of them."

@@ -110,6 +110,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
         ),
         folder=folder,
         is_spot=resolved.cluster.capacity.type == "spot",
+        root_gib=resolved.cluster.storage.root.gib,
     )
 
 

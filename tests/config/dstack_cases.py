@@ -101,8 +101,6 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         [
             "4:21: E203 'resources.memory' is 'lots'; write a size or a range of sizes: "
             "80GB, 40GB..80GB, 40GB.. or ..80GB",
-            "4:27: W206 'resources.disk' is left out: a node has the disks of its cluster "
-            "(`storage` of the cluster file); see that they suffice",
         ],
     ),
     (

@@ -28,15 +28,17 @@ def task(folder: Path, text: str, name: str = "t.dstack.yml") -> Task:
     return run
 
 
-def found(folder: Path, text: str, name: str = "t.dstack.yml", **options: bool) -> list[Diagnostic]:
+def found(
+    folder: Path, text: str, name: str = "t.dstack.yml", *, is_strict: bool = False
+) -> list[Diagnostic]:
     file = folder / name
     file.write_text(text)
-    return list(check(file, **options))
+    return list(check(file, is_strict=is_strict))
 
 
-def texts(folder: Path, text: str, name: str = "t.dstack.yml", **options: bool) -> list[str]:
+def texts(folder: Path, text: str, name: str = "t.dstack.yml") -> list[str]:
     start = f"{folder / name}:"
-    return [str(one).removeprefix(start) for one in found(folder, text, name, **options)]
+    return [str(one).removeprefix(start) for one in found(folder, text, name)]
 
 
 @pytest.mark.parametrize(("text", "expected"), DSTACK_CASES)
@@ -307,6 +309,8 @@ def test_registry_auth(tmp_path: Path, password: str, expected: str | Secret) ->
         ("cpu: {arch: x86, count: 4}", {"arch": "x86_64", "cpus": "4.."}),
         ("cpu: {min: 2}", {"cpus": "2.."}),
         ("memory: 512MB..1TB", {"memory": "512MB..1TB"}),
+        ("disk: 500GB", {"disk": "500GB.."}),
+        ("disk: {size: 1TB..}", {"disk": "1TB.."}),
     ],
 )  # fmt: skip
 def test_resources(tmp_path: Path, text: str, expected: dict[str, Any]) -> None:

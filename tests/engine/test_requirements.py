@@ -150,6 +150,22 @@ def test_a_type_without_gpus() -> None:
     )
 
 
+def test_the_disk_is_the_root_volume_or_nvme() -> None:
+    there = cluster(root_gib=200)
+    assert (refusal(there, disk="200GB.."), warnings(there, disk="200GB..")) == ("", ())
+    assert warnings(there, disk="500GB..") == (
+        "500GB.. of disk are on the nodes' own NVMe disks alone (8000GB), the root volume has"
+        " 200GB",
+    )
+    assert refusal(there, disk="10TB..") == (
+        "asks for 10TB.. of disk on a node, cluster demo (p4d.24xlarge) has 8000GB; raise"
+        " `storage.root.gib` of the cluster file"
+    )
+    assert warnings(cluster(), disk="10GB..") == (
+        "disk is not compared: the size of cluster demo's disks is not known",
+    )
+
+
 def test_an_unknown_type_is_not_compared() -> None:
     assert warnings(cluster("p9.48xlarge"), gpu=("X1",), gpus=8, memory="1TB..", max_price=1.0) == (
         "not compared, p9.48xlarge is not in the catalogue: gpu, memory, max price",
