@@ -175,6 +175,7 @@ def _run(
 ) -> int:
     """Run the job, then keep or destroy the cluster; return the job's exit code."""
     from cli.lab_evidence import LabEvidence
+    from cli.ports import forwarded
     from cli.run_view import RunView
     from engine.journal_copy import evidence_folder
     from engine.secrets import resolve
@@ -198,7 +199,8 @@ def _run(
 
     _remove_old_logs(target.runs, out)
     running = run_plan(plan, there, target.runs, see, values)
-    result = _follow(here, plan, there, running, out)
+    with forwarded(wanted.ports, there, plan.nodes[0].name, out):
+        result = _follow(here, plan, there, running, out)
     try:
         if lab is not None:
             lab.wait()

@@ -11,13 +11,14 @@ from typing import Any
 from config.catalogue.aws_codes import errors_reference
 from config.dstack.keys import ANSWERS, KEYS, TYPES
 from config.loading.codes import CODES
+from config.run.container import PORT
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
 from config.run.run_file import RUN_TYPES, SIZE, Run
 from config.schema import json_schema
 
 MARKER = "<!-- Below: written by `python -m config.file_reference`. -->\n"
 DOCS = Path(__file__).parents[1] / "docs"
-_PATTERNS = {SIZE: "size", ONE_SIZE: "size", COUNTS: "range", SIZES: "range of sizes"}
+_PATTERNS = {PORT: "port", SIZE: "size", ONE_SIZE: "size", COUNTS: "range", SIZES: "range of sizes"}
 _WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
 
 

@@ -10,7 +10,8 @@ from config.dstack.reading import Reading
 from config.dstack.references import Reference, secret_text
 from config.findings import Path, path_text
 from config.manifests.converted import Placed
-from config.run.run_file import FORMS, MOUNT
+from config.run.container import MOUNT
+from config.run.run_file import FORMS
 from config.yaml.hints import describe_value
 
 _OTHERS_IMAGES = re.compile(r"(^|[/:._-])(rocm|tpu|habana|gaudi|neuronx?)([/:._-]|[0-9]|$)", re.I)

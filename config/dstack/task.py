@@ -19,6 +19,7 @@ from config.yaml.hints import describe_value
 _ORDERS = ("any", "master-first", "workers-first")
 _CRITERIA = ("all-done", "master-done")
 _GROUP = ("name", "nodes", "resources", "commands", "ports")
+_FIRST_PORTS: Path = ("groups", 0, "ports")
 _NOTHING: tuple[Any, ...] = (None, False, (), {})
 _GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
@@ -45,6 +46,7 @@ def task(reading: Reading) -> dict[str, Any]:
     needed = requires(reading, resources)
     run |= {"requires": needed} if needed else {}
     run |= _conditions(reading)
+    run |= _ports(reading, ("ports",) if reading.get(("groups",)) is None else _FIRST_PORTS)
     _missing_commands(reading, run)
     return run | {key: Placed(reading.get((key,)), (key,)) for key in _ours(reading)}
 
@@ -107,6 +109,20 @@ def _conditions(reading: Reading) -> dict[str, Any]:
     return found
 
 
+def _ports(reading: Reading, at: Path) -> dict[str, Any]:
+    """Return the ports in gpuctl's form."""
+    found = []
+    for index in range(len(reading.entries(at))):
+        entry: Path = (*at, index)
+        if isinstance(reading.get(entry), dict):
+            reading.unknown_keys(entry, ("local_port", "container_port"))
+            here, there = (reading.text((*entry, key)) for key in ("local_port", "container_port"))
+            found.append(Placed(f"{here or '*'}:{there}", entry))
+        else:
+            found.append(Placed(reading.text(entry), entry))
+    return {"ports": Placed(found, at)} if found else {}
+
+
 def _missing_commands(reading: Reading, run: dict[str, Any]) -> None:
     if "commands" not in run and reading.get(("groups",)) is None and not reading.is_refused:
         message = "'commands' is missing, and there is no 'image' whose command could run"
@@ -128,9 +144,9 @@ def _groups(reading: Reading, around: Surroundings, name: str) -> dict[str, Any]
     for index, size in enumerate(sizes):
         at: Path = ("groups", index)
         reading.unknown_keys(at, _GROUP)
-        if reading.get((*at, "ports")) is not None:
-            message = f"'{path_text((*at, 'ports'))}' is left out: {TABLE['ports'].text}"
-            hint = "remove it if the job does not need it"
+        if index and reading.get((*at, "ports")) not in _NOTHING:
+            message = f"'{path_text((*at, 'ports'))}' is left out: only node 0's are forwarded"
+            hint = "`gpuctl ssh CLUSTER NODE -- -N -L PORT:localhost:PORT` forwards others"
             reading.complain("W206", message, hint, (*at, "ports"), on_key=True)
         texts = commands(reading, (*at, "commands"), around, sizes, name)
         if not texts:

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from config.cluster.cluster_file import Command
 from config.duration import Duration
 from config.models import Model
-from config.run.env import NAME_FORM, Env, EnvName, EnvText, Secret, SweptText
+from config.run.container import CONTAINER_FORMS, Port, RegistryAuth, Volume, number_text
+from config.run.env import NAME_FORM, Env, EnvName, SweptText
 from config.run.requirements import REQUIREMENT_FORMS, Requires
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
@@ -50,30 +51,24 @@ SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
 AT_LEAST = r"^>= ?[0-9]{1,6}(\.[0-9]{1,6})?$"
 MOST_NODES = 512
 RUN_NAME = r"^[a-z][a-z0-9-]{0,40}$"
-MOUNT = r"^/[^:\x00]*:/[^:\x00]*$"
 TEMPLATE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 FORMS = {
     RUN_NAME: "lower-case letters, digits and hyphens, at most 41, with a letter first",
-    MOUNT: "a folder of the node and its place in the container: /data:/data",
     TEMPLATE: "the name of a template: letters, digits, '.', '_' and '-'",
     NNODES: "from how many nodes to how many, such as 2..4",
     SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
     AT_LEAST: "the lowest bandwidth in GB/s, such as '>= 380'",
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
+    **CONTAINER_FORMS,
     **REQUIREMENT_FORMS,
 }
 """The patterns of a run file in words, without those that it shares with the cluster file."""
 
 
-def _size_text(value: Any) -> Any:
-    """Return a plain number of bytes as text: it may be written without quotes."""
-    return str(value) if type(value) is int else value
-
-
 Size = Annotated[
     str,
     Field(pattern=SIZE),
-    BeforeValidator(_size_text),
+    BeforeValidator(number_text),
     WithJsonSchema({"type": ["string", "integer"], "minimum": 1, "pattern": SIZE}),
 ]
 ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]
@@ -105,25 +100,6 @@ class Role(Model):
     commands: Commands | None = Field(
         default=None, min_length=1, description="Commands instead of the run's `commands`."
     )
-
-
-def _kind_of_password(value: Any) -> str:
-    return WRITTEN_TAG if isinstance(value, str) else NAMED_TAG
-
-
-WRITTEN_TAG, NAMED_TAG = "[written]", "[named]"
-Password = Annotated[
-    Annotated[EnvText, Field(min_length=1), Tag(WRITTEN_TAG)] | Annotated[Secret, Tag(NAMED_TAG)],
-    Discriminator(_kind_of_password),
-    WithJsonSchema(Secret.model_json_schema()),
-]
-
-
-class RegistryAuth(Model):
-    """The account that pulls the image from a private registry."""
-
-    username: str = Field(min_length=1, description="The user.")
-    password: Password = Field(description="The password or token, as a secret: `{secret: NAME}`.")
 
 
 class Placement(Model):
@@ -169,7 +145,7 @@ class Run(Model):
     privileged: bool = Field(
         default=False, description="Whether the container has all devices of its node."
     )
-    volumes: tuple[Annotated[str, Field(pattern=MOUNT)], ...] = Field(
+    volumes: tuple[Volume, ...] = Field(
         default=(),
         description="Folders of the node in the container: `/data:/data`; made if missing.",
     )
@@ -178,9 +154,11 @@ class Run(Model):
         description="Environment of every process: a mapping, or a list of K=V; a value may be"
         " `{secret: NAME}`, which a bare NAME in the list means too.",
     )
-    requires: Requires | None = Field(
-        default=None, description="What the nodes must be; compared before anything runs."
+    ports: tuple[Port, ...] = Field(
+        default=(),
+        description="Ports of node 0 on this machine while `run` follows: `8000`, `80:8000`.",
     )
+    requires: Requires | None = Field(default=None, description="What the nodes must be.")
     network: NetworkName = Field(
         default="auto", description="The network preset; `auto` goes by the nodes' hardware."
     )

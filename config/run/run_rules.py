@@ -22,6 +22,7 @@ def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
     yield from _owned_names(data, run_type)
     yield from role_faults(data, run_type)
     yield from _without_effect(data)
+    yield from _ports(data)
     if run_type == "torchrun":
         yield from _elastic(data)
     if run_type == "nccl-tests":
@@ -86,6 +87,16 @@ def _without_effect(data: Data) -> Iterator[Fault]:
     if data.get("verify") == "require" and data.get("network") in ("tcp", "none"):
         message = f"'verify' is require, but 'network' is {data['network']}, which is no RDMA"
         yield Fault("E223", message, "remove one of them", ("verify",))
+
+
+def _ports(data: Data) -> Iterator[Fault]:
+    """Yield a fault for each port that does not exist."""
+    ports = data.get("ports")
+    for index, port in enumerate(ports if isinstance(ports, tuple) else ()):
+        numbers = [int(part) for part in str(port).split(":") if part.isdecimal()]
+        if any(not 1 <= number <= 65535 for number in numbers):
+            message = f"'ports[{index}]' is {describe_value(port)}, which is no port"
+            yield Fault("E202", message, "use 1 to 65535", ("ports", index))
 
 
 def _elastic(data: Data) -> Iterator[Fault]:

@@ -60,8 +60,6 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "ports: [8000]\ntags: {a: b}\nschedule: {cron: '0 0 * * *'}\n",
         [
-            "4:1: W206 'ports' is left out: `gpuctl ssh CLUSTER node0 -- -N -L "
-            "PORT:localhost:PORT` forwards; remove it if the job does not need it",
             "5:1: W206 'tags' is left out: it belongs to a cluster, and tags of AWS's "
             "resources are in the cluster file; remove it if the job does not need it",
             "6:1: W206 'schedule' is left out: runs start when `gpuctl run` is called: use "
@@ -281,6 +279,26 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
             "which gpuctl cannot replace; there is no such node in `groups`",
             "4:38: E226 'groups[1].resources.gpu' asks for H200, another group for H100; all "
             "nodes of a cluster are of one instance type",
+        ],
+    ),
+    (
+        "type: task\nports: [0]\ngroups:\n  - {commands: [a]}\n  - {commands: [b], ports: [1]}\n",
+        [
+            "2:1: E223 'ports' and 'groups' exclude each other; remove it, or write it into the"
+            " groups",
+            "5:21: W206 'groups[1].ports' is left out: only node 0's are forwarded; `gpuctl ssh"
+            " CLUSTER NODE -- -N -L PORT:localhost:PORT` forwards others",
+        ],
+    ),
+    (
+        TASK + "ports: [99999, a, '80:b', '*:0']\nregions: [us-east-1]\n",
+        [
+            "4:9: E202 'ports[0]' is '99999', which is no port; use 1 to 65535",
+            "4:16: E203 'ports[1]' is 'a'; write a port of node 0, or one here and one there: 8000,"
+            " 80:8000, *:8000 (any free one)",
+            "4:19: E203 'ports[2]' is '80:b'; write a port of node 0, or one here and one there:"
+            " 8000, 80:8000, *:8000 (any free one)",
+            "4:27: E202 'ports[3]' is '*:0', which is no port; use 1 to 65535",
         ],
     ),
     (

@@ -335,6 +335,13 @@ def test_what_a_profile_asks_for(tmp_path: Path) -> None:
     )
 
 
+def test_ports(tmp_path: Path) -> None:
+    text = "ports: [8000, '80:8001', '*:8002', {container_port: 8003}]\n"
+    assert task(tmp_path, TASK + text).ports == ("8000", "80:8001", "*:8002", "*:8003")
+    group = "type: task\ngroups: [{nodes: 2, commands: [a], ports: [9000]}]\n"
+    assert task(tmp_path, group).ports == ("9000",)
+
+
 def test_groups_are_roles(tmp_path: Path) -> None:
     text = (
         "type: task\nname: t\nenv: [A=1]\ngroups:\n"

@@ -14,6 +14,7 @@ STAND_INS = {
     "job.yaml": "stacks/nccl-tests.yaml",
     "nccl-tests.yaml": "stacks/nccl-tests.yaml",
     "run.yaml": "stacks/nccl-tests.yaml",
+    "train.dstack.yml": "stacks/nccl-tests.dstack.yaml",
 }
 """Files that pages name without showing them: any file of that kind."""
 
