@@ -174,8 +174,8 @@ def _run(
     here: "ChosenTarget", wanted: "Run", plan: "LaunchPlan", there: "Inventory", out: "Output"
 ) -> int:
     """Run the job, then keep or destroy the cluster; return the job's exit code."""
+    from cli.forwarded_ports import forwarded
     from cli.lab_evidence import LabEvidence
-    from cli.ports import forwarded
     from cli.run_view import RunView
     from engine.journal_copy import evidence_folder
     from engine.secrets import resolve

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue.aws_codes import errors_reference
-from config.dstack.keys import ANSWERS, KEYS, TYPES
+from config.dstack.dstack_keys import ANSWERS, KEYS, TYPES
 from config.loading.codes import CODES
-from config.run.container import PORT
+from config.run.container_fields import PORT
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
 from config.run.run_file import RUN_TYPES, SIZE, Run
 from config.schema import json_schema

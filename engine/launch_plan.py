@@ -21,12 +21,12 @@ from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
 from engine.order import order_nodes
 from engine.places import run_folder
-from engine.requirements import unchecked
+from engine.requirement_check import unchecked
 from engine.rules import Situation, check
 from nodes.inventory import Inventory
 
 WRITTEN_PASSWORD = "registry_auth.password"  # noqa: S105  a name
-"""Stands for a secret's name where the run file has the password itself; no secret is called so."""
+"""In the place of a secret's name if the run file has the password; no secret has this name."""
 
 
 class ImagePlan(Value):

@@ -12,7 +12,7 @@ from config.errors import InputError
 from config.run.run_file import Mpirun, NcclTests, Run
 from engine.modes.job import Variables, node_range
 from engine.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
-from engine.requirements import misfits
+from engine.requirement_check import misfits
 from nodes.inventory import Inventory, Node
 from nodes.names import fold
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from config.diagnostic import Diagnostic
-from config.dstack.keys import DSTACKS_ALONE, TYPES
+from config.dstack.dstack_keys import DSTACKS_ALONE, TYPES
+from config.dstack.dstack_task import task
 from config.dstack.reading import Reading
-from config.dstack.task import task
 from config.findings import Fault
 from config.manifests.converted import document_with
 from config.yaml.marked_yaml import Document

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from config.dstack.keys import TABLE
+from config.dstack.dstack_keys import TABLE
 from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest

@@ -16,9 +16,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from config.cluster import cluster_file
-from config.dstack.keys import DSTACKS_ALONE
+from config.dstack.dstack_keys import DSTACKS_ALONE
 from config.findings import REFUSED, Fault, Path, path_text
-from config.run import container, run_file
+from config.run import container_fields, run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
 from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
@@ -26,7 +26,7 @@ from config.yaml.marked_yaml import Document
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
 _BRANCHES = (
     *(TEXT_TAG, SECRET_TAG, run_file.REFERENCE_TAG, run_file.GATES_TAG),
-    *(container.WRITTEN_TAG, container.NAMED_TAG),
+    *(container_fields.WRITTEN_TAG, container_fields.NAMED_TAG),
 )
 _FORMS = cluster_file.FORMS | run_file.FORMS
 

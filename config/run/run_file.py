@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from config.cluster.cluster_file import Command
 from config.duration import Duration
 from config.models import Model
-from config.run.container import CONTAINER_FORMS, Port, RegistryAuth, Volume, number_text
+from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume, number_text
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
 from config.run.requirements import REQUIREMENT_FORMS, Requires
 

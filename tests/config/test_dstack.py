@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.diagnostic import Diagnostic
-from config.dstack.keys import KEYS, TABLE
+from config.dstack.dstack_keys import KEYS, TABLE
 from config.dstack.references import Reference, split_text
 from config.errors import InvalidFiles
 from config.loading.load import check, load_cluster, load_run

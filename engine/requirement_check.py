@@ -1,4 +1,4 @@
-"""`requires` of a run compared with the cluster: what does not fit, and what cannot be compared.
+"""`requires` of a run compared with the cluster: what does not fit, and warnings.
 
 EC2 reports the memory of some GPUs below the number in their name (22.4 GB for an A10G of 24 GB),
 so a GPU counts as one of up to 8 % more.

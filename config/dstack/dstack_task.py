@@ -6,11 +6,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from config.dstack.commands import Surroundings, commands, surroundings
-from config.dstack.container import image, volume_links
-from config.dstack.environment import environment
-from config.dstack.keys import OURS_ALONE, TABLE
+from config.dstack.dstack_keys import OURS_ALONE, TABLE
 from config.dstack.reading import Reading
-from config.dstack.resources import RESOURCES, requires
+from config.dstack.task_env import environment
+from config.dstack.task_image import image, volume_links
+from config.dstack.task_resources import RESOURCES, requires
 from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.run.run_file import FORMS, RUN_NAME
@@ -176,5 +176,5 @@ def _role(reading: Reading, at: Path, default: str, roles: dict[str, Any]) -> st
     role = f"group-{name}" if name[:1].isdigit() or name == "master" else name
     if role in roles:
         message = f"'{path_text((*at, 'name'))}' is {describe_value(name)} again"
-        reading.complain("E203", message, "give each group a name of its own", (*at, "name"))
+        reading.complain("E203", message, "give each group another name", (*at, "name"))
     return role

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.forwarded_ports import forwarded
 from cli.output import Output
-from cli.ports import forwarded
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory
 
