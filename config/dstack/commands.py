@@ -68,7 +68,7 @@ if ! docker info >/dev/null 2>&1; then
   exit 127
 fi
 """
-IMAGE_COMMAND = 'eval "exec $GPUCTL_IMAGE_COMMAND"'
+IMAGE_COMMAND = 'eval "exec ${GPUCTL_IMAGE_COMMAND:?there is no image, or it has no command}"'
 """Runs the image's entrypoint and command; the worker sets the variable (engine/agent)."""
 
 _ROOT = ("", "root", "0", "0:0", "root:root", "0:root", "root:0")

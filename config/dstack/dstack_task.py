@@ -60,7 +60,9 @@ def _report_keys(reading: Reading) -> None:
     """Report the keys that have no effect, and those that nobody knows."""
     for key, value in reading.mapping(()).items():
         row = TABLE.get(key)
-        if row is None and key not in OURS_ALONE:
+        if key == "<<":
+            reading.refuse((key,), "merges keys, which gpuctl does not", "write the keys out")
+        elif row is None and key not in OURS_ALONE:
             message = f"unknown key '{key}', which dstack has not either"
             reading.complain("W207", message, _nearest(key), (key,), on_key=True)
         elif row is not None and row.answer in ("leaves out", "not yet") and value not in _NOTHING:

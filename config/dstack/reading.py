@@ -131,7 +131,9 @@ class Reading(Manifest):
     def unknown_keys(self, at: Path, known: Sequence[str]) -> None:
         """Warn of keys of the mapping that dstack does not have there either."""
         for key in self.mapping(at):
-            if key not in known:
+            if key == "<<":
+                self.refuse((*at, key), "merges keys, which gpuctl does not", "write the keys out")
+            elif key not in known:
                 message = f"unknown key '{path_text((*at, key))}', which dstack has not either"
                 self.complain("W207", message, names_hint(key, known), (*at, key), on_key=True)
 

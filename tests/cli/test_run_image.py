@@ -19,6 +19,8 @@ def test_no_image_leaves_the_files_image_out(tmp_path: Path) -> None:
         "digest": None,
         "username": "",
         "password_secret": "",
+        "privileged": False,
+        "volumes": [],
     }
     without = json.loads(gpuctl(*arguments, "--no-image", home=tmp_path).stdout)
     assert without["image"] is None

@@ -302,6 +302,13 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
+        TASK + "<<: {nodes: 2}\nresources: {<<: {gpu: 8}}\n",
+        [
+            "4:5: E226 '<<' merges keys, which gpuctl does not; write the keys out",
+            "5:17: E226 'resources.<<' merges keys, which gpuctl does not; write the keys out",
+        ],
+    ),
+    (
         "type: service\nport: 80\n",
         [
             "1:7: E227 'type' is service: gpuctl runs dstack's tasks alone; gpuctl serves no "

@@ -206,7 +206,10 @@ def test_run_name_and_arguments(tmp_path: Path) -> None:
 
 
 def test_an_image_without_commands_runs_its_own(tmp_path: Path) -> None:
-    assert task(tmp_path, IMAGE).commands == ('eval "exec $GPUCTL_IMAGE_COMMAND"',)
+    run = task(tmp_path, IMAGE)
+    assert run_script(run, GPUCTL_IMAGE_COMMAND="echo 'a  b' \\$c") == ["a  b $c"]
+    (line,) = run_script(run)
+    assert line.endswith("there is no image, or it has no command")
 
 
 def test_an_entrypoint_gets_the_commands_as_arguments(tmp_path: Path) -> None:
