@@ -38,7 +38,11 @@ def run_reference() -> str:
         shared = {key: branch["properties"][key] for key in Run.model_fields}
         common["properties"] = {**shared, "type": schema["properties"]["type"]}
         own = {
-            "properties": {k: f for k, f in branch["properties"].items() if k not in shared},
+            "properties": {
+                key: field
+                for key, field in branch["properties"].items()
+                if key in model.model_fields and key not in shared
+            },
             "required": branch["anyOf"][0]["required"],
         }
         parts += [f"## `type: {name}`\n\n{branch['description']}\n", _table(own)]

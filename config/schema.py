@@ -6,8 +6,9 @@ from pydantic.json_schema import models_json_schema
 
 from config.catalogue.instance_types import INSTANCE_TYPE, catalogue
 from config.cluster.cluster_file import Cluster
+from config.dstack.dstack_keys import KEYS
 from config.models import Model
-from config.run.run_file import RUN_TYPES, Run
+from config.run.run_file import RUN_TYPES, Run, Task
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -47,6 +48,9 @@ def _run_schema() -> dict[str, Any]:
         branch = schema["$defs"][model.__name__]
         _describe(branch, model)
         branch["anyOf"] = [{"required": branch.pop("required")}, {"required": ["extends"]}]
+    task = schema["$defs"][Task.__name__]["properties"]
+    for key in KEYS:
+        task.setdefault(key.name, {"description": f"As in dstack's tasks: {key.text}."})
     written = {"required": ["type"]}
     return {
         "type": "object",

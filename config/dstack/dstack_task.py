@@ -28,14 +28,18 @@ def task(reading: Reading) -> dict[str, Any]:
     """Return the run file of dstack's task."""
     _report_keys(reading)
     name = _name(reading)
-    run: dict[str, Any] = {"type": "task", "name": name}
+    run: dict[str, Any] = {"type": "task"}
+    extends = reading.get(("extends",)) is not None
+    if not extends or name.at:
+        run["name"] = name
     env, exports = environment(reading)
     links = volume_links(reading)
     around = surroundings(reading, [*exports, *links])
     run |= image(reading)
     run |= {"env": env} if env else {}
     if reading.get(("groups",)) is None:
-        run["nodes"] = Placed(reading.whole(("nodes",), default=1), ("nodes",))
+        if reading.get(("nodes",)) is not None:
+            run["nodes"] = Placed(reading.whole(("nodes",), default=1), ("nodes",))
         found = commands(reading, ("commands",), around, (), name.value)
         run |= {"commands": Placed(found, ("commands",))} if found else {}
         resources: tuple[Path, ...] = (("resources",),)
@@ -47,13 +51,15 @@ def task(reading: Reading) -> dict[str, Any]:
     run |= {"requires": needed} if needed else {}
     run |= _conditions(reading)
     run |= _ports(reading, ("ports",) if reading.get(("groups",)) is None else _FIRST_PORTS)
-    _missing_commands(reading, run)
+    if not extends:
+        _missing_commands(reading, run)
     return run | {key: Placed(reading.get((key,)), (key,)) for key in _ours(reading)}
 
 
 def _ours(reading: Reading) -> list[str]:
     """Return the keys that gpuctl alone has and the file has too."""
-    return [key for key in reading.mapping(()) if key in OURS_ALONE]
+    written = reading.mapping(())
+    return [key for key in written if key in OURS_ALONE and written[key] is not None]
 
 
 def _report_keys(reading: Reading) -> None:

@@ -115,6 +115,9 @@ def _run(
     kind = kind_of_document(document) or "run"
     convert = _CONVERSIONS.get(kind, resolve_template)
     whole, diagnostics = convert(document)
+    if kind == "dstack" and whole is not None:
+        whole, found = resolve_template(whole)
+        diagnostics += found
     diagnostics = [strict(one) if is_strict else one for one in diagnostics]
     if whole is None:
         return None, diagnostics

@@ -104,6 +104,16 @@ def test_gpuctls_own_keys_work_in_dstacks_files(tmp_path: Path) -> None:
     assert (run.on_stop, run.network, run.ready.port) == ("destroy", "tcp", 80)
 
 
+def test_a_task_may_extend_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    templates = tmp_path / "gpuctl" / "templates"
+    templates.mkdir(parents=True)
+    (templates / "base.yaml").write_text(TASK.replace("name: t", "name: base\nnodes: 3"))
+    run = task(tmp_path, "type: task\nextends: base\nverify: null\nresources: {gpu: 8}\n")
+    assert (run.name, run.nodes, run.commands) == ("base", 3, ("hostname",))
+    assert run.requires == Requires(gpus="8")
+
+
 @pytest.mark.parametrize(
     ("written", "seconds"),
     [

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from config.dstack.dstack_keys import TABLE
 from config.loading.kinds import kind_of
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import RUN_TYPES, Task
@@ -29,6 +30,11 @@ def test_every_stack_is_valid_for_gpuctl_and_for_editors(stack: Path) -> None:
     assert kind in ("cluster", "run")
     (load_cluster if kind == "cluster" else load_run)(stack)
     assert is_valid(kind, stack.read_text())
+
+
+def test_editors_know_the_keys_of_dstacks_tasks() -> None:
+    assert is_valid("run", f"{RUN}resources: {{gpu: 8}}\nretry: true\n")
+    assert not is_valid("run", f"{RUN}colour: red\n")
 
 
 def test_the_seed_is_kept_unmodified() -> None:
@@ -124,7 +130,9 @@ def test_the_run_schema_has_a_branch_for_every_type() -> None:
     schema = json_schema("run")
     assert schema["properties"]["type"]["enum"] == list(RUN_TYPES)
     for model in RUN_TYPES.values():
-        assert set(schema["$defs"][model.__name__]["properties"]) == set(model.model_fields)
+        of_dstack = set(TABLE) if model is Task else set()
+        keys = set(model.model_fields) | of_dstack
+        assert set(schema["$defs"][model.__name__]["properties"]) == keys
 
 
 def test_every_key_of_every_mapping_is_described() -> None:
