@@ -168,7 +168,8 @@ class Container:
         config = json.loads(answer)
         words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
         return {
-            "GPUCTL_IMAGE_FOLDER": config.get("WorkingDir") or "",
+            # Builders write `/` for an image without a folder.
+            "GPUCTL_IMAGE_FOLDER": (config.get("WorkingDir") or "").rstrip("/"),
             "GPUCTL_IMAGE_COMMAND": shlex.join(words),
         }
 

@@ -1,5 +1,6 @@
 """dstack's tasks: the run file that each becomes, and what is said about it."""
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -404,6 +405,17 @@ def test_the_environment_is_activated(tmp_path: Path) -> None:
         "activated",
         "here",
     ]
+
+
+def test_the_uv_of_nodes_is_ours(tmp_path: Path) -> None:
+    (first,) = task(tmp_path, TASK + "python: 3.12\n").commands
+    ours = (Path(__file__).parents[2] / "scripts" / "uv.txt").read_text()
+    assert [f"sha256:{digest}" in ours for digest in re.findall(r"gpuctl_sum=(\w+)", first)] == [
+        True,
+        True,
+    ]
+    versions = set(re.findall(r"uv-([0-9.]+[0-9])", first))
+    assert [f"uv=={version} " in ours for version in versions] == [True]
 
 
 def test_nvcc_must_be_on_the_node(tmp_path: Path) -> None:
