@@ -103,4 +103,13 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
             "volcano",
         )
     },
+    **{
+        f"config/dstack/{name}.py": ("tests/config/test_dstack.py",)
+        for name in (
+            *("__init__", "commands", "dstack_task", "reading", "references", "task_env"),
+            *("task_image", "task_resources"),
+        )
+    },
+    "config/run/requirements.py": ("tests/engine/test_requirement_check.py",),
+    "engine/requirement_check.py": ("tests/engine/test_requirement_check.py",),
 }
