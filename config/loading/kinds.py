@@ -1,11 +1,13 @@
 """The kind of a file, derived from its keys, because no file states its kind."""
 
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Literal
 
 from config.cluster.cluster_file import Cluster
 from config.run.run_file import RUN_TYPES
 
+_MOST_KEYS = 100  # a file with more top keys is neither
 Kind = Literal["cluster", "run", "manifest"]
 
 
@@ -20,7 +22,10 @@ def kind_of(data: Any) -> Kind | None:
         return "manifest"
     cluster = set(Cluster.model_fields)
     run = {key for model in RUN_TYPES.values() for key in model.model_fields}
-    meant = [get_close_matches(key, cluster | run, n=1, cutoff=0.75) for key in data]
+    meant = [
+        [key] if key in cluster | run else get_close_matches(key, cluster | run, n=1, cutoff=0.75)
+        for key in islice(data, _MOST_KEYS)
+    ]
     of_cluster = sum(not run.issuperset(keys) for keys in meant)
     of_run = sum(not cluster.issuperset(keys) for keys in meant)
     if of_cluster == of_run:

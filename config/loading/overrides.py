@@ -7,7 +7,8 @@ from typing import Any
 from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
+from config.yaml.composing import PLAIN
+from config.yaml.marked_yaml import TEXT, Document, document_of
 from config.yaml.merge import merge_documents
 
 

@@ -12,7 +12,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
 from config.findings import Path
-from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
+from config.yaml.composing import PLAIN
+from config.yaml.marked_yaml import TEXT, Document, document_of
 
 
 @dataclass(frozen=True)

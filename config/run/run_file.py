@@ -11,6 +11,7 @@ from config.cluster.cluster_file import Command, Name
 from config.duration import Duration
 from config.models import Model
 from config.run.env import NAME_FORM, Env, EnvName, Secret, SweptText
+from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
@@ -54,6 +55,7 @@ FORMS = {
     NNODES: "from how many nodes to how many, such as 2..4",
     SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
     AT_LEAST: "the lowest bandwidth in GB/s, such as '>= 380'",
+    IMAGE_REFERENCE: IMAGE_FORM,
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
 }
 """The patterns of a run file in words, without those that it shares with the cluster file."""
@@ -140,9 +142,8 @@ class Run(Model):
     roles: dict[str, Role] = Field(
         default={}, description="What differs between nodes, by the role's name."
     )
-    image: str | None = Field(
+    image: ImageName | None = Field(
         default=None,
-        min_length=1,
         description="Container image in which the commands run, on every node.",
     )
     registry_auth: RegistryAuth | None = Field(
