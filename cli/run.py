@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.complete import clusters
-from cli.options import chosen_target, output
+from cli.options import RuntimesOption, SetOption, chosen_target, output
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def run(
     cluster: _Cluster = None,
     env: _Env = None,
     nodes: _Nodes = None,
+    set_: SetOption = None,
+    runtimes: RuntimesOption = None,
     on_stop: _OnStop = None,
     dry_run: _DryRun = False,
     inventory: _Inventory = None,
@@ -81,9 +83,11 @@ def run(
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
     """
     from config.loading.overrides import Overrides
+    from config.manifests.given import Given
 
     here, out = chosen_target(context), output(context)
-    wanted = _load_run(file, Overrides(tuple(env or ()), nodes), on_stop, out)
+    given = Given(tuple(set_ or ()), runtimes)
+    wanted = _load_run(file, Overrides(tuple(env or ()), nodes, given), on_stop, out)
     if no_image:
         wanted = wanted.model_copy(update={"image": None, "registry_auth": None})
     if inventory is not None and not dry_run:

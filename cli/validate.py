@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import output
+from cli.options import RuntimesOption, SetOption, output
 from config.errors import InvalidFiles
 
 
@@ -14,6 +14,8 @@ def validate(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="Cluster and run files, manifests.")
     ],
+    set_: SetOption = None,
+    runtimes: RuntimesOption = None,
 ) -> None:
     """Check cluster and run files, before anything costs.
 
@@ -24,9 +26,12 @@ def validate(
     $ gpuctl validate *.yaml --json
     """
     from config.loading.load import check
+    from config.loading.overrides import Overrides
+    from config.manifests.given import Given
 
     out = output(context)
-    found = {path: check(path) for path in files}
+    overrides = Overrides(manifest=Given(tuple(set_ or ()), runtimes))
+    found = {path: check(path, overrides) for path in files}
     errors = [one for complaints in found.values() for one in complaints if one.severity == "error"]
     if out.as_json:
         document = [

@@ -100,10 +100,12 @@ CODES: dict[str, Code] = {
     "E224": Code("A manifest of a kind that gpuctl does not run.", "kind: PyTorchJob"),
     "E225": Code("A part of a manifest that gpuctl cannot carry out.", "initContainers: …"),
     "E226": Code("A placeholder that nobody has filled in.", "image: <account>.dkr.ecr…"),
+    "E227": Code("A placeholder of envsubst without a value.", "image: ${IMAGE}"),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),
+    "W206": Code("A value of `--set` that fills in nothing.", "--set IMGAE=x"),
     "W205": Code(
         "A type with accelerators that gpuctl's catalogue does not have.",
         "p5f.48xlarge",

@@ -18,11 +18,12 @@ from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
 from config.loading.templates import resolve_template
 from config.manifests import run_file
+from config.manifests.stream import read_job
 from config.models import Model
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
 from config.run.run_rules import run_faults
-from config.yaml.marked_yaml import Document, read_file
+from config.yaml.marked_yaml import Document
 
 M = TypeVar("M", bound=Model)
 
@@ -54,7 +55,7 @@ def check(path: Path, overrides: Overrides = _NO_OVERRIDES) -> tuple[Diagnostic,
     The kind of the file is derived from its keys. Codes with E are errors, with W warnings; a file
     with only warnings is valid. Raises InputError for a file that cannot be read.
     """
-    document, diagnostics = read_file(path)
+    document, diagnostics = read_job(path)
     if document is not None:
         kind = kind_of(document.data)
         if kind is None:
@@ -71,7 +72,7 @@ def _load(
     model_of: Callable[[Document], tuple[M | None, list[Diagnostic]]],
     warn: Warn,
 ) -> M:
-    document, diagnostics = read_file(path)
+    document, diagnostics = read_job(path)
     model = None
     if document is not None:
         if other := _other_kind(document, kind):
@@ -97,7 +98,10 @@ def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
 def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
     is_manifest = kind_of(document.data) == "manifest"
-    whole, diagnostics = run_file(document) if is_manifest else resolve_template(document)
+    if is_manifest:
+        whole, diagnostics = run_file(document, overrides.manifest)
+    else:
+        whole, diagnostics = resolve_template(document)
     if whole is None:
         return None, diagnostics
     whole = overrides.applied(whole)

@@ -7,6 +7,7 @@ from typing import Any
 from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from config.manifests.given import NOTHING_GIVEN, Given
 from config.yaml.composing import PLAIN
 from config.yaml.marked_yaml import TEXT, Document, document_of
 from config.yaml.merge import merge_documents
@@ -14,7 +15,7 @@ from config.yaml.merge import merge_documents
 
 @dataclass(frozen=True)
 class Overrides:
-    """`env`: each NAME=VALUE; `nodes`: a number, as written.
+    """`env`: each NAME=VALUE; `nodes`: a number, as written; `manifest`: what a manifest needs.
 
     Complaints about them are located in `--env` (the line is its number on the command line) and
     `--nodes`.
@@ -22,6 +23,7 @@ class Overrides:
 
     env: tuple[str, ...] = ()
     nodes: str | None = None
+    manifest: Given = NOTHING_GIVEN
 
     def applied(self, document: Document) -> Document:
         """Return the document with these values instead of the file's; of a NAME the last wins.

@@ -14,6 +14,8 @@ from typing import Any
 from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
+from config.manifests.placeholders import is_own_secret
+from config.run.image_reference import image_faults
 
 _KNOWN = {
     *("name", "image", "command", "args", "env", "workingDir"),
@@ -83,6 +85,8 @@ def container_of_pod(manifest: Manifest, template: Path) -> Container:
 def container_at(manifest: Manifest, at: Path) -> Container:
     """Return the container at a path."""
     image = manifest.text((*at, "image"))
+    if image:
+        manifest.faults += image_faults(image, (*at, "image"))
     command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
     return Container(
         at=at,
@@ -115,6 +119,8 @@ def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
         if not name:
             message = f"'{path_text((*entry, 'name'))}' is missing"
             manifest.complain("E102", message, "name the variable", entry)
+        elif is_own_secret(name, manifest.get((*entry, "value"))):
+            found[name] = Placed({"secret": name}, entry)
         elif manifest.get((*entry, "valueFrom")) is None:
             found[name] = Placed(_value(manifest, entry, found), entry)
         elif manifest.get((*entry, "valueFrom", "secretKeyRef")) is None:

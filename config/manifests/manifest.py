@@ -6,8 +6,10 @@ from typing import Any
 
 from config.cluster.cluster_file import FORMS, NAME
 from config.cluster.cluster_rules import ambiguous_faults
+from config.diagnostic import Diagnostic
 from config.findings import Fault, Path, path_text
 from config.manifests.converted import Placed
+from config.manifests.given import Given
 from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
 
@@ -30,17 +32,22 @@ _WHY_IGNORED = {
 """The reason why a run ignores a key."""
 
 
+_LONGEST_S = 999_999 * 60  # a run file has at most six digits
+
+
 class Manifest:
-    """A manifest's values by their paths; `faults` are those of the values read so far."""
+    """A manifest's values by their paths; `faults` are those of the values read so far.
 
-    def __init__(self, document: Document) -> None:
+    `diagnostics` are about this manifest and those that it uses, and `placeholders` are the names
+    of envsubst in all of them.
+    """
+
+    def __init__(self, document: Document, given: Given) -> None:
         self.document = document
+        self.given = given
         self.faults: list[Fault] = []
-
-    @property
-    def is_refused(self) -> bool:
-        """Return whether the manifest has an error, and not only warnings."""
-        return any(fault.code.startswith("E") for fault in self.faults)
+        self.diagnostics: list[Diagnostic] = []
+        self.placeholders: set[str] = set()
 
     def complain(
         self, code: str, message: str, hint: str, at: Path, *, on_key: bool = False
@@ -78,7 +85,7 @@ class Manifest:
         """Return the entries of a list of texts."""
         return tuple(self.text((*at, index)) for index in range(len(self.entries(at))))
 
-    def whole(self, at: Path, default: int, least: int = 1) -> int:
+    def whole(self, at: Path, default: int, least: int = 1, most: int = 10**17) -> int:
         """Return the whole number; `default` if there is none."""
         value = self.get(at)
         if value is None:
@@ -89,6 +96,10 @@ class Manifest:
         if value < least:
             message = f"'{path_text(at)}' is {value}, below {least}"
             self.complain("E202", message, f"use {least} or more", at)
+            return default
+        if value > most:
+            message = f"'{path_text(at)}' is {value}, above {most}"
+            self.complain("E202", message, f"use {least} to {most}", at)
             return default
         return value
 
@@ -161,7 +172,7 @@ class Manifest:
 
     def deadline(self, at: Path) -> dict[str, Any]:
         """Return a run's `max_duration` for a number of seconds, in minutes above 6 digits."""
-        seconds = self.whole(at, default=0)
+        seconds = self.whole(at, default=0, most=_LONGEST_S)
         text = f"{seconds}s" if seconds < 10**6 else f"{-(-seconds // 60)}m"
         return {"max_duration": Placed(text, at)} if seconds else {}
 

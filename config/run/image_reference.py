@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from config.findings import Fault
+from config.findings import Fault, Path, path_text
 from config.yaml.hints import quote
 
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -31,12 +31,21 @@ _PLACEHOLDER = re.compile(
 _ECR = re.compile(r"([^/]*)\.dkr\.ecr(-fips)?\.([^/.]*)\.amazonaws\.com")
 
 
-def image_faults(data: Any) -> Iterator[Fault]:
+def placeholder_faults(image: Any, at: Path) -> Iterator[Fault]:
     """Yield the fault of an image that still has a placeholder in its name."""
-    image = data.get("image")
     if isinstance(image, str) and (placeholder := _placeholder(image)):
-        message = f"'image' is {quote(image)}, in which {quote(placeholder)} is not filled in"
-        yield Fault("E226", message, "write your own value there", ("image",))
+        actual = f"'{path_text(at)}' is {quote(image)}"
+        message = f"{actual}, in which {quote(placeholder)} is not filled in"
+        yield Fault("E226", message, "write your own value there", at)
+
+
+def image_faults(image: str, at: Path) -> Iterator[Fault]:
+    """Yield the fault of a text that is no image's name."""
+    faults = list(placeholder_faults(image, at))
+    if not faults and not re.fullmatch(IMAGE_REFERENCE.strip("^$"), image):
+        message = f"'{path_text(at)}' is {quote(image)}"
+        faults.append(Fault("E203", message, f"write {IMAGE_FORM}", at))
+    yield from faults
 
 
 def _placeholder(image: str) -> str:

@@ -84,7 +84,7 @@ class _Composing(Reader, Scanner, Parser, Composer, Resolver):
 
     @property
     def next_mark(self) -> Mark:
-        """Where the next value or document begins."""
+        """Return where the next value or document begins."""
         mark: Mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         return mark
 

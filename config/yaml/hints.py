@@ -6,17 +6,16 @@ from typing import Any
 
 _LONGEST_QUOTE = 40
 _LONGEST_NAME = 100  # difflib's time grows with the square of it
-_LONGEST_LIST = 200
 
 
-def names_hint(name: str, allowed: Iterable[str]) -> str:
-    """Return the nearest allowed name, or as many of them as fit in a line."""
+def names_hint(name: str, allowed: Iterable[str], most: int = 200) -> str:
+    """Return the nearest allowed name, or as many of them as `most` characters have."""
     names = tuple(allowed)
     near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=0.6)
     if near:
         return f"did you mean '{near[0]}'?"
     shown = list(names)
-    while len(", ".join(shown)) > _LONGEST_LIST:
+    while len(", ".join(shown)) > most:
         shown.pop()
     more = f" and {len(names) - len(shown)} more" if names[len(shown) :] else ""
     return f"allowed here: {', '.join(shown)}{more}"

@@ -7,7 +7,7 @@ a boolean or null.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,7 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.diagnostic import Diagnostic
 from config.errors import InputError
-from config.findings import Fault, Path
+from config.findings import Fault, Path, path_text
 from config.yaml.composing import MOST_VALUES, PLAIN, STANDARD_TAG, TAGS, compose, too_large
 from config.yaml.hints import quote, shorten
 
@@ -46,6 +46,10 @@ class Document:
     root: Node
     begins: tuple[int, int] = (1, 1)
     """Line and column of the document's `---`, or of its first line."""
+    beside: tuple["Document", ...] = ()
+    """The other documents of its file."""
+    sources: Mapping[Path, Path] = field(default_factory=dict)
+    """The path of the value in the file that became the value here, if paths changed."""
     _entries: dict[int, dict[str, tuple[Node, Node]]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -59,7 +63,17 @@ class Document:
     def locate(self, fault: Fault) -> Diagnostic:
         """Return the diagnostic for a fault, with file, line and column."""
         place = self.position(fault.at, on_key=fault.on_key)
-        return Diagnostic(*place, fault.code, fault.message, fault.hint)
+        return Diagnostic(*place, fault.code, self._in_words_of_file(fault), fault.hint)
+
+    def _in_words_of_file(self, fault: Fault) -> str:
+        """Return the fault's message with the path that the value has in the file."""
+        for end in range(len(fault.at), 0, -1):
+            if source := self.sources.get(fault.at[:end]):
+                here, there = fault.at, (*source, *fault.at[end:])
+                message = fault.message.replace(f"'{path_text(here)}'", f"'{path_text(there)}'")
+                parent, container = f"'{path_text(here[:-1])}'", f"'{path_text(there[:-1])}'"
+                return message.replace(parent, container)
+        return fault.message
 
     def position(self, path: Path, *, on_key: bool) -> tuple[str, int, int]:
         """Return file, line and column, from 1, of the value at `path`, or of its key.

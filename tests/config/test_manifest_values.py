@@ -13,7 +13,10 @@ from tests.config.test_manifests import complaints, open_mpi, written
 @pytest.mark.parametrize(
     ("runtime", "image"),
     [
-        ("torch-distributed", "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"),
+        ("torch-distributed", "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
+        ("mlx-distributed", "ghcr.io/kubeflow/trainer/mlx-runtime"),
+        ("jax-distributed", "nvcr.io/nvidia/jax:25.10-py3"),
+        ("xgboost-distributed", "ghcr.io/kubeflow/trainer/xgboost-runtime"),
         ("deepspeed-distributed", "ghcr.io/kubeflow/trainer/deepspeed-runtime"),
         ("mpi-distributed", "mpioperator/mpi-pi:openmpi"),
     ],
@@ -67,16 +70,23 @@ def test_plugin_mpi_names_the_master_in_one_word_or_in_two(tmp_path: Path) -> No
 
 
 ONE_TASK = VOLCANO[: VOLCANO.index("    - name: two")]
-TOO_MANY = "E202 'nodes' is 600, above 512; use 1 to 512"
+TOO_MANY = "is 600, above 512; use 1 to 512"
+MPI_WORKERS = "E202 'spec.mpiReplicaSpecs.Worker.replicas'"
 
 
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        (MPIJOB.replace("replicas: 2", "replicas: 600"), [f"12:17: {TOO_MANY}"]),
-        (TRAINJOB + "    numNodes: 600\n", [f"8:15: {TOO_MANY}"]),
-        (VOLCANO.replace("replicas: 2", "replicas: 600"), [f"9:17: {TOO_MANY}"]),
-        (ONE_TASK.replace("- name: one", "- replicas: 600"), [f"6:17: {TOO_MANY}"]),
+        (MPIJOB.replace("replicas: 2", "replicas: 600"), [f"12:17: {MPI_WORKERS} {TOO_MANY}"]),
+        (TRAINJOB + "    numNodes: 600\n", [f"8:15: E202 'spec.trainer.numNodes' {TOO_MANY}"]),
+        (
+            VOLCANO.replace("replicas: 2", "replicas: 600"),
+            [f"9:17: E202 'spec.tasks[1].replicas' {TOO_MANY}"],
+        ),
+        (
+            ONE_TASK.replace("- name: one", "- replicas: 600"),
+            [f"6:17: E202 'spec.tasks[0].replicas' {TOO_MANY}"],
+        ),
         (
             MPIJOB.replace("replicas: 2", "replicas: x"),
             [

@@ -22,7 +22,7 @@ from config.run.run_file import Run, Task
 from config.yaml.marked_yaml import read_yaml
 from engine.script import job_script
 from tests import golden
-from tests.config.manifest_cases import MANIFEST_CASES
+from tests.config.manifest_cases import MANIFEST_CASES, NEAR_MISSES
 from tests.config.manifest_texts import (
     ALL_KEYS_OF_A_POD,
     ALL_KEYS_OF_MPIJOB,
@@ -346,6 +346,13 @@ def test_words_reach_the_program_as_kubernetes_gives_them(words: list[str], valu
 @pytest.mark.parametrize(("text", "lines"), MANIFEST_CASES)
 def test_complaints(tmp_path: Path, text: str, lines: list[str]) -> None:
     assert complaints(tmp_path, text) == lines
+
+
+@pytest.mark.parametrize(("text", "line"), NEAR_MISSES)
+def test_a_near_miss_is_an_error_that_names_the_field(tmp_path: Path, text: str, line: str) -> None:
+    assert line in complaints(tmp_path, text)
+    with pytest.raises(InvalidFiles):
+        load_run(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("text", [MPIJOB, TRAINJOB, VOLCANO])
