@@ -24,6 +24,7 @@ Framework = Literal["torch", "mpi", "jax", "xgboost", "plain"]
 _NAME = ("spec", "runtimeRef", "name")
 _POLICY = ("spec", "mlPolicy")
 _JOBS = ("spec", "template", "spec", "replicatedJobs")
+_INSTEAD_OF_FLUX = "use a runtime of torch, mpi, jax or xgboost"
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
@@ -78,7 +79,10 @@ def find_runtime(manifest: Manifest) -> Runtime:
         named.append(str(own_name))
     if name in _OF_KUBEFLOW:
         return _OF_KUBEFLOW[name]
-    if name in _WITH_INITIALIZERS:
+    if "flux" in name:
+        message = f"runtime {quote(name)} is one of Flux, and gpuctl starts no Flux broker"
+        manifest.complain("E225", message, _INSTEAD_OF_FLUX, _NAME)
+    elif name in _WITH_INITIALIZERS:
         _refuse_initializers(manifest, name)
     elif name:
         _report_unknown(manifest, name, [*named, *_OF_KUBEFLOW])
@@ -138,8 +142,7 @@ def _read(own: Manifest) -> Runtime:
 def _framework(own: Manifest, policy: dict[str, Any]) -> Framework:
     if "flux" in policy:
         message = "'spec.mlPolicy.flux' cannot be carried out: gpuctl starts no Flux broker"
-        hint = "use a runtime of torch, mpi, jax or xgboost"
-        own.complain("E225", message, hint, (*_POLICY, "flux"), on_key=True)
+        own.complain("E225", message, _INSTEAD_OF_FLUX, (*_POLICY, "flux"), on_key=True)
     names: tuple[Framework, ...] = ("torch", "mpi", "jax", "xgboost")
     return next((name for name in names if name in policy), "plain")
 

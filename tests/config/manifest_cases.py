@@ -202,9 +202,9 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
-        VOLCANO.replace("spec:\n  tasks", "spec:\n  plugins: {pytorch: []}\n  tasks"),
+        VOLCANO.replace("spec:\n  tasks", "spec:\n  plugins: {pytorh: []}\n  tasks"),
         [
-            "5:13: E225 plugin 'pytorch' cannot be carried out; allowed here: svc, ssh, env, mpi",
+            "5:13: E225 plugin 'pytorh' cannot be carried out; did you mean 'pytorch'?",
         ],
     ),
     (
@@ -213,8 +213,16 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         ),
         [
             "6:7: E225 no task is there once: one has 2 replicas; write replicas: 1 for the master",
-            "11:48: E225 task two does more than wait for mpirun (in sshd); write a run file:"
-            " `roles` have separate commands",
+        ],
+    ),
+    (
+        VOLCANO.replace("sshd, -D", "./serve").replace(
+            "- name: two",
+            "- name: two\n      policies: [{event: TaskCompleted, action: CompleteJob}]",
+        ),
+        [
+            "9:7: E225 task two completes the job, while one may run on; write a run file of"
+            " `type: ps-worker`, whose servers end with the workers"
         ],
     ),
     (

@@ -82,8 +82,8 @@ def lines(folder: Path, text: str, *placeholders: str, runtimes: Path | None = N
         (
             MPIJOB + "---\n" + VOLCANO,
             [
-                "17:1: E224 the file has two jobs, MPIJob 'pi' and Job 'hello'; write one job into a"
-                " file"
+                "17:1: E224 the file has two jobs, MPIJob 'pi' and Job 'hello'; write one job into"
+                " a file"
             ],
         ),
         (

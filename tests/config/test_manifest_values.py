@@ -69,6 +69,7 @@ def test_plugin_mpi_names_the_master_in_one_word_or_in_two(tmp_path: Path) -> No
         ]
 
 
+ONE_COMPLETES = "- name: one\n      policies: [{event: TaskCompleted, action: CompleteJob}]"
 ONE_TASK = VOLCANO[: VOLCANO.index("    - name: two")]
 TOO_MANY = "is 600, above 512; use 1 to 512"
 MPI_WORKERS = "E202 'spec.mpiReplicaSpecs.Worker.replicas'"
@@ -121,6 +122,33 @@ def test_a_wrong_number_or_name_is_told_where_the_manifest_has_it(
     tmp_path: Path, text: str, lines: list[str]
 ) -> None:
     assert complaints(tmp_path, text) == lines
+
+
+WORKERS_OF_TORCH = VOLCANO.replace("sshd, -D", "train").replace(
+    "spec:\n  tasks", "spec:\n  plugins: {pytorch: [--master=one, --port=3000]}\n  tasks"
+)
+
+
+def test_a_master_and_workers_with_commands_of_their_own(tmp_path: Path) -> None:
+    text = WORKERS_OF_TORCH.replace("- name: one", ONE_COMPLETES)
+    run = load_run(written(tmp_path, text))
+    assert isinstance(run, Task)
+    assert (run.nodes, run.stop_criteria) == (3, "master-done")
+    master, worker = (run.roles[role].commands or () for role in ("master", "worker"))
+    assert (master[-1], worker[-1]) == ("mpirun x", "train")
+    assert master[1:5] == (
+        'printf %s "$GPUCTL_MASTER_NODE_IP" >/etc/volcano/one.host && export'
+        " VC_ONE_HOSTS=\"$(tr '\\n' , </etc/volcano/one.host)\" VC_ONE_NUM=1",
+        'printf %s "$(tail -n +2 <<<"$GPUCTL_NODES_IPS")" >/etc/volcano/two.host && export'
+        " VC_TWO_HOSTS=\"$(tr '\\n' , </etc/volcano/two.host)\" VC_TWO_NUM=2",
+        'export MASTER_ADDR="$GPUCTL_MASTER_NODE_IP" MASTER_PORT=3000'
+        ' WORLD_SIZE="$GPUCTL_NODES_NUM" RANK="$GPUCTL_NODE_RANK"',
+        "export VC_TASK_INDEX=$((0)) VK_TASK_INDEX=$((0))",
+    )
+    assert worker[4] == (
+        "export VC_TASK_INDEX=$((GPUCTL_NODE_RANK - 1)) VK_TASK_INDEX=$((GPUCTL_NODE_RANK - 1))"
+    )
+    assert load_run(written(tmp_path, WORKERS_OF_TORCH)).stop_criteria == "all-done"
 
 
 def test_a_task_without_a_name_has_its_number(tmp_path: Path) -> None:
