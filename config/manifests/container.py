@@ -29,6 +29,13 @@ _POD_KNOWN = {
     *("hostNetwork", "hostIPC", "hostPID", "hostname", "subdomain", "dnsPolicy", "schedulerName"),
     *("automountServiceAccountToken", "enableServiceLinks"),
 }
+_ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
+_ENTRYPOINT_AND_COMMAND = (
+    'test -n "$GPUCTL_IMAGE_ENTRYPOINT$GPUCTL_IMAGE_COMMAND" ||'
+    ' { echo "gpuctl: the manifest and its image have no command" >&2; exit 127; }\n'
+    'eval "$GPUCTL_IMAGE_ENTRYPOINT $GPUCTL_IMAGE_COMMAND"'
+)
+"""What an image would start; without an image (`--no-image`) the variables are empty."""
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 
 
@@ -36,13 +43,15 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 class Container:
     """The values of a container. `env` has text, or a run file's `{secret: NAME}`.
 
-    `words` are its command and arguments, as they are written; `at` is its path.
+    `command` and `args` are as they are written; `at` is its path. Without a command the image's
+    entrypoint runs.
     """
 
     at: Path
     image: Placed | None
     env: dict[str, Placed]
-    words: tuple[str, ...]
+    command: tuple[str, ...]
+    args: tuple[str, ...]
     folder: str
 
     def commands(self, known: Collection[str]) -> list[str]:
@@ -52,7 +61,15 @@ class Container:
         """
         names = {*self.env, *known}
         line = " ".join(_bash_word(word, names) for word in self.words)
+        if not self.command:
+            # An image's entrypoint gets the arguments, or else the image's own command.
+            line = f"set -- {line}\n{_ENTRYPOINT}" if line else _ENTRYPOINT_AND_COMMAND
         return [f"cd -- {shlex.quote(self.folder)}", line] if self.folder else [line]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return command and arguments."""
+        return self.command + self.args
 
     @property
     def only_waits(self) -> bool:
@@ -92,21 +109,17 @@ def container_at(manifest: Manifest, at: Path) -> Container:
         at=at,
         image=Placed(image, (*at, "image")) if image else None,
         env=_environment(manifest, (*at, "env")),
-        words=command + arguments,
+        command=command,
+        args=arguments,
         folder=manifest.text((*at, "workingDir")),
     )
 
 
 def require_command(manifest: Manifest, container: Container) -> None:
-    """Report a missing command: an image's entrypoint is not called."""
-    if not container.words:
-        message = f"'{path_text((*container.at, 'command'))}' is missing"
-        hint = "add it: what the image itself would start is not known before it is pulled"
-        manifest.complain("E102", message, hint, container.at)
-    arguments = (*container.at, "args")
-    if manifest.get(arguments) and not manifest.get((*container.at, "command")):
-        message = f"'{path_text(arguments)}' is run as the command: no image's entrypoint is called"
-        manifest.complain("W204", message, "write 'command' too", arguments, on_key=True)
+    """Report a container that starts nothing: it has neither a command nor an image."""
+    if not container.words and container.image is None:
+        message = f"'{path_text((*container.at, 'command'))}' is missing, and there is no image"
+        manifest.complain("E102", message, "add the command", container.at)
 
 
 def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:

@@ -42,8 +42,10 @@ class Runtime:
     implementation: str = "OpenMPI"
 
 
-def _own(framework: Framework, image: str, nodes: int = 1, words: tuple[str, ...] = ()) -> Runtime:
-    container = Container(_NAME, Placed(image, _NAME), {}, words, "")
+def _own(
+    framework: Framework, image: str, nodes: int = 1, command: tuple[str, ...] = ()
+) -> Runtime:
+    container = Container(_NAME, Placed(image, _NAME), {}, command, (), "")
     return Runtime(framework, nodes, container)
 
 
@@ -54,7 +56,7 @@ _OF_KUBEFLOW = {
     "jax-distributed": _own("jax", "nvcr.io/nvidia/jax:25.10-py3"),
     "xgboost-distributed": _own("xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime"),
     "mpi-distributed": _own(
-        "mpi", "mpioperator/mpi-pi:openmpi", nodes=2, words=("mpirun", "/home/mpiuser/pi")
+        "mpi", "mpioperator/mpi-pi:openmpi", nodes=2, command=("mpirun", "/home/mpiuser/pi")
     ),
 }
 _WITH_INITIALIZERS = (
@@ -86,7 +88,7 @@ def find_runtime(manifest: Manifest) -> Runtime:
         _refuse_initializers(manifest, name)
     elif name:
         _report_unknown(manifest, name, [*named, *_OF_KUBEFLOW])
-    return _own("torch", "unknown", words=("unknown",))  # no message about what it lacks
+    return _own("torch", "unknown", command=("unknown",))  # no message about what it lacks
 
 
 def _documents(manifest: Manifest) -> Iterator[Document]:

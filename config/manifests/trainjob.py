@@ -79,7 +79,8 @@ def _trainer(manifest: Manifest, runtime: Runtime) -> Container:
     return replace(
         own,
         image=own.image or base.image,
-        words=own.words or base.words,
+        command=own.command or base.command,
+        args=own.args or base.args,
         env=base.env | own.env,
         folder=base.folder,
     )

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import stat
 import subprocess
 from pathlib import Path
@@ -88,10 +89,15 @@ class Container:
         self._descriptors.append(self._namespace)
         for name, _, value in (pair.partition("=") for pair in json.loads(pairs) or ()):
             self._environment[name] = value
+        own = "--format=[{{json .Config.Entrypoint}},{{json .Config.Cmd}}]"
+        words = json.loads(self._call("image", "inspect", own, self._image["id"]))
+        self._environment["GPUCTL_IMAGE_ENTRYPOINT"] = _quoted(words[0])
+        self._environment["GPUCTL_IMAGE_COMMAND"] = _quoted(words[1])
 
     def environment(self) -> dict[str, str]:
         """Return the image's environment, with variables that point launchers to gpuctl's agent.
 
+        GPUCTL_IMAGE_ENTRYPOINT and GPUCTL_IMAGE_COMMAND are what the image would start, as bash.
         It is not from a login shell: Debian's /etc/profile would override the image's PATH.
         """
         agent = str(self._folder / "bin" / "ssh")
@@ -176,6 +182,10 @@ class Container:
             reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
             raise OSError(f"`{program} {arguments[0]}` failed: {reason}")
         return done.stdout.strip()
+
+
+def _quoted(words: list[str] | None) -> str:
+    return " ".join(shlex.quote(word) for word in words or ())
 
 
 def data_folders(mounts: bytes) -> list[str]:

@@ -1,5 +1,7 @@
 """What a manifest's numbers and names become in the run file."""
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -155,3 +157,38 @@ def test_a_task_without_a_name_has_its_number(tmp_path: Path) -> None:
     run = load_run(written(tmp_path, ONE_TASK.replace("- name: one\n      template", "- template")))
     assert isinstance(run, Task)
     assert ">/etc/volcano/default0.host && export VC_DEFAULT0_HOSTS=" in run.commands[1]
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "command", "output"),
+    [
+        ("", "", "a b $X\n"),
+        ("printf '%s,' 'x y'", "unused", "x y,a b,$X,"),
+    ],
+)
+def test_arguments_alone_go_to_the_images_entrypoint(
+    tmp_path: Path, entrypoint: str, command: str, output: str
+) -> None:
+    args = "['a b', '$X']" if entrypoint else "[echo, 'a b', '$X']"
+    run = load_run(written(tmp_path, TRAINJOB.replace("command: [train]", f"args: {args}")))
+    assert isinstance(run, Task)
+    assert ran(run.commands[-1], entrypoint, command).stdout == output
+
+
+def test_without_arguments_the_image_runs_its_own_command(tmp_path: Path) -> None:
+    run = load_run(written(tmp_path, TRAINJOB.replace("command: [train]", "numNodes: 1")))
+    assert isinstance(run, Task)
+    assert ran(run.commands[-1], "printf '%s,'", "'a b' c").stdout == "a b,c,"
+    done = ran(run.commands[-1], "", "")
+    assert (done.returncode, done.stderr) == (
+        127,
+        "gpuctl: the manifest and its image have no command\n",
+    )
+
+
+def ran(line: str, entrypoint: str, command: str) -> "subprocess.CompletedProcess[str]":
+    image = {"GPUCTL_IMAGE_ENTRYPOINT": entrypoint, "GPUCTL_IMAGE_COMMAND": command}
+    env = {**os.environ, **image}
+    return subprocess.run(
+        ["bash", "-c", line], env=env, capture_output=True, text=True, check=False
+    )

@@ -111,7 +111,10 @@ def test_mpijob_whose_launcher_is_a_worker() -> None:
         "HYDRA_HOST_FILE": "/etc/mpi/hostfile",
     }
     assert run.roles["worker"].env == {"ONLY_ON": "workers", "K_MPI_JOB_ROLE": "worker"}
-    assert run.commands[-1] == "mpirun -n 8 /home/mpiuser/pi"
+    # It has arguments alone, which go to the image's entrypoint.
+    assert run.commands[-1] == (
+        'set -- mpirun -n 8 /home/mpiuser/pi\neval "$GPUCTL_IMAGE_ENTRYPOINT \\"\\$@\\""'
+    )
 
 
 def test_mpijob_for_intel_mpi(tmp_path: Path) -> None:
@@ -335,7 +338,7 @@ WORDS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 def test_words_reach_the_program_as_kubernetes_gives_them(words: list[str], value: str) -> None:
     env = {"A": value, "B": "b"}
     placed: dict[str, Placed] = {name: Placed(text, ()) for name, text in env.items()}
-    container = Container((), None, placed, ("printf", "%s\\0", *words), "")
+    container = Container((), None, placed, ("printf", "%s\\0", *words), (), "")
     (line,) = container.commands(())
     done = subprocess.run(
         ["bash"], input=line.encode(), env=env, capture_output=True, check=True

@@ -85,6 +85,8 @@ def test_the_images_environment_is_there_and_leads_launchers_to_the_agent(
     assert environment["OF_IMAGE"] == "yes"
     assert environment["PATH"] == "/image/bin:/usr/bin:/bin"
     assert environment["HOME"] == "/root"
+    assert environment["GPUCTL_IMAGE_ENTRYPOINT"] == "/bin/entry 'two words'"
+    assert environment["GPUCTL_IMAGE_COMMAND"] == "serve '$HOME'"
     assert agent_variables(f"{folder}/bin/ssh").items() <= environment.items()
 
 
