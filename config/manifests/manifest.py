@@ -32,6 +32,8 @@ _WHY_IGNORED = {
 """The reason why a run ignores a key."""
 
 
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/, 2026-11-23.
+_OBJECT_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _LONGEST_S = 999_999 * 60  # a run file has at most six digits
 
 
@@ -139,7 +141,10 @@ class Manifest:
             self.complain("E102", f"'{path_text(at)}' is missing", "add it", at)
 
     def name(self) -> Placed:
-        """Return `metadata.name`, or the beginning of `metadata.generateName`, as a run's name."""
+        """Return `metadata.name`, or the beginning of `metadata.generateName`, as a run's name.
+
+        Kubernetes' names may be longer than a run's: then the run has the first 30 characters.
+        """
         at: Path = ("metadata", "name")
         name = self.text(at)
         if not name:
@@ -147,6 +152,12 @@ class Manifest:
             name = self.text(at).rstrip("-")
         if not name:
             self.complain("E102", "'metadata.name' is missing", "add it", ("metadata",))
+        elif re.fullmatch(_OBJECT_NAME, name) and not re.fullmatch(NAME, name):
+            short = _shortened(name)
+            message = f"'{path_text(at)}' is {describe_value(name)}: the run is called '{short}'"
+            hint = f"write {FORMS[NAME]}, to choose its name"
+            self.complain("W204", message, hint, at)
+            return Placed(short, at)
         elif not re.fullmatch(NAME, name):
             message = f"'{path_text(at)}' is {describe_value(name)}, which no run can be called"
             self.complain("E203", message, f"write {FORMS[NAME]}", at)
@@ -179,3 +190,8 @@ class Manifest:
     def _mistyped(self, at: Path, wanted: str, hint: str) -> None:
         actual = describe_value(self.get(at), self.document.text_at(at))
         self.complain("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)
+
+
+def _shortened(name: str) -> str:
+    name = name.replace(".", "-")
+    return f"{'' if name[0].isalpha() else 'job-'}{name}"[:30].rstrip("-")

@@ -157,7 +157,8 @@ def _trainer_job(own: Manifest) -> Path:
         at = (*_JOBS, index)
         step = own.get((*at, "template", "metadata", "labels", _STEP))
         name = own.text((*at, "name"))
-        if step == "trainer" or name in ("node", "launcher"):
+        is_only = len(own.entries(_JOBS)) == 1
+        if step == "trainer" or name in ("node", "launcher") or is_only:
             jobs["trainer" if step == "trainer" else name] = at
         else:
             message = f"job {quote(name)} cannot be carried out: nothing runs before the job"

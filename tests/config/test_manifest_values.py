@@ -105,6 +105,14 @@ MPI_WORKERS = "E202 'spec.mpiReplicaSpecs.Worker.replicas'"
         ),
         (MPIJOB.replace("{name: pi}", "{generateName: pi--}"), []),
         (
+            MPIJOB.replace("name: pi", "name: 8.nccl-test-of-a-name-beyond-30"),
+            [
+                "3:18: W204 'metadata.name' is '8.nccl-test-of-a-name-beyond-30': the run is called"
+                " 'job-8-nccl-test-of-a-name-beyo'; write lower-case letters, digits and hyphens,"
+                " at most 30, with a letter first, to choose its name"
+            ],
+        ),
+        (
             MPIJOB.replace("{name: pi}", "{generateName: X-}"),
             [
                 "3:26: E203 'metadata.generateName' is 'X', which no run can be called; write"
