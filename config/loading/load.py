@@ -18,6 +18,7 @@ from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
 from config.loading.templates import resolve_template
 from config.manifests import run_file
+from config.manifests.placeholders import unused_values
 from config.manifests.stream import read_job
 from config.models import Model
 from config.run.role_rules import total_nodes
@@ -102,6 +103,7 @@ def _run(document: Document, overrides: Overrides) -> tuple[Run | None, list[Dia
         whole, diagnostics = run_file(document, overrides.manifest)
     else:
         whole, diagnostics = resolve_template(document)
+        diagnostics += unused_values(overrides.manifest, set())
     if whole is None:
         return None, diagnostics
     whole = overrides.applied(whole)

@@ -36,6 +36,7 @@ _ENTRYPOINT_AND_COMMAND = (
     'eval "$GPUCTL_IMAGE_ENTRYPOINT $GPUCTL_IMAGE_COMMAND"'
 )
 """What an image would start; without an image (`--no-image`) the variables are empty."""
+_LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 
 
@@ -157,7 +158,12 @@ def _value(manifest: Manifest, entry: Path, before: dict[str, Placed]) -> str:
             return ""
         return value
 
-    return "".join(_parts(manifest.text((*entry, "value")), before, str, earlier))
+    value = "".join(_parts(manifest.text((*entry, "value")), before, str, earlier))
+    if len(value) > _LONGEST_VALUE:
+        message = f"'{path_text((*entry, 'value'))}' has {len(value)} characters with its variables"
+        manifest.complain("E202", message, f"use at most {_LONGEST_VALUE}", (*entry, "value"))
+        return ""
+    return value
 
 
 def _bash_word(text: str, names: Collection[str]) -> str:

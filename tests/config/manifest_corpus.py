@@ -247,7 +247,7 @@ def _trainer() -> Iterator[Fact]:
 def _volcano() -> Iterator[Fact]:
     """Yield volcano-sh/volcano's examples."""
     spec: dict[str, Any] = {"minAvailable": 3, "schedulerName": "volcano"}
-    plugins = {"plugins": {"ssh": [], "svc": []}}
+    plugins: dict[str, Any] = {"plugins": {"ssh": [], "svc": []}}
     evicted = {"policies": [{"event": "PodEvicted", "action": "RestartJob"}]}
     done = (("policies", [{"event": "TaskCompleted", "action": "CompleteJob"}]),)
     first = (*done, ("dependsOn", {"name": ["w"]}))
@@ -268,12 +268,10 @@ def _volcano() -> Iterator[Fact]:
     all_plugins = {"plugins": {"ssh": [], "env": [], "svc": ["--inject-hosts-env=true"]}}
     more = {**all_plugins, **evicted, "maxRetry": 5, "queue": "default"}
     image = "lyd911/mindspore-cpu-example:0.2.0"
-    parts = (
-        Part(8, image, {"command": ["/bin/bash", "-c", "python x.py"]}, never, ("resources",)),
-    )
-    yield Fact("volcano mindspore-cpu", "Job", spec | more, parts, 8, image)
-    parts = (Part(6, "nginx", {}, never, ("imagePullPolicy", "resources")),)
-    yield Fact("volcano example/job", "Job", spec | more, parts, 6, "nginx")
+    own = (Part(8, image, {"command": ["/bin/bash", "-c", "python x.py"]}, never, ("resources",)),)
+    yield Fact("volcano mindspore-cpu", "Job", spec | more, own, 8, image)
+    own = (Part(6, "nginx", {}, never, ("imagePullPolicy", "resources")),)
+    yield Fact("volcano example/job", "Job", spec | more, own, 6, "nginx")
     image = "gcr.io/kubeflow-ci/pytorch-dist-sendrecv-test:1.0"
     torch = {"plugins": {"pytorch": ["--master=m", "--worker=w", "--port=23456"]}}
     parts = (Part(1, image, {}, (), (), done), Part(2, image, {}, ("restartPolicy",)))

@@ -119,6 +119,11 @@ LARGE = {
         "f.yaml:9904:10: E007 the tag !x means nothing to gpuctl; remove the tag",
     ),
     "values": ("a:\n" + "- b: 1\n" * 140_000, "E008 the file is too large; write less than 20 000"),
+    "manifest": (
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nspec:\n"
+        + "".join(f"  a{i}: 1\n" for i in range(9900)),
+        "f.yaml:103:3: E101 unknown key 'a99' in 'spec'; allowed here: launcherCreationPolicy",
+    ),
     "one word": ("type: " + "x" * 1_000_000, "E201 'type' is 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
     "one key": ("type: task\nname: a\n? " + "x" * 1_000_000 + "\n: 1\n", "E101 unknown key 'xxxxx"),
 }

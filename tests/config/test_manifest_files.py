@@ -177,6 +177,13 @@ def test_a_secret_is_not_filled_in_from_the_environment(
     ]
 
 
+def test_a_run_file_has_no_placeholders(tmp_path: Path) -> None:
+    text = "type: task\nname: a\ncommands: ['echo ${NODES}']\n"
+    assert lines(tmp_path, text, "NODES=2") == [
+        "--set:1:1: W206 --set 'NODES' fills in nothing: there is no ${NODES}; check the name"
+    ]
+
+
 def test_annotations_may_have_a_dollar(tmp_path: Path) -> None:
     text = MPIJOB.replace("{name: pi}", "{name: pi, annotations: {a: '${B}'}}")
     assert lines(tmp_path, text) == []

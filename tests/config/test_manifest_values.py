@@ -161,6 +161,17 @@ def test_a_master_and_workers_with_commands_of_their_own(tmp_path: Path) -> None
     assert load_run(written(tmp_path, WORKERS_OF_TORCH)).stop_criteria == "all-done"
 
 
+def test_variables_of_variables_do_not_grow_without_end(tmp_path: Path) -> None:
+    first = "{name: A0, value: '0123456789'}"
+    more = [f"{{name: A{i}, value: $(A{i - 1})$(A{i - 1})}}" for i in range(1, 40)]
+    text = TRAINJOB + f"    env: [{', '.join([first, *more])}]\n"
+    (line,) = complaints(tmp_path, text)
+    assert line.partition(" ")[2] == (
+        "E202 'spec.trainer.env[14].value' has 163840 characters with its variables; use at most"
+        " 100000"
+    )
+
+
 def test_a_task_without_a_name_has_its_number(tmp_path: Path) -> None:
     run = load_run(written(tmp_path, ONE_TASK.replace("- name: one\n      template", "- template")))
     assert isinstance(run, Task)
