@@ -67,8 +67,14 @@ def _faults(document: Document, value: Any, schema: Any, at: Path) -> Iterator[F
                 yield from _faults(document, inner, known, (*at, key))
             else:
                 where = f" in '{path_text(at)}'" if at else ""
-                hint = names_hint(key, schema, most=80)
+                hint = _place_hint(key, schema) or names_hint(key, schema, most=80)
                 yield Fault("E101", f"unknown key {quote(key)}{where}", hint, (*at, key), True)
+
+
+def _place_hint(key: str, schema: Any) -> str:
+    """Return where the key belongs, if it is a container's and stands beside the containers."""
+    containers = schema.get("containers")
+    return "write it in an entry of 'containers'" if containers and key in containers[0] else ""
 
 
 def _scalar_faults(document: Document, value: Any, schema: str, at: Path) -> Iterator[Fault]:

@@ -170,8 +170,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         [
             "5:15: W204 'spec.runPolicy.backoffLimit' is ignored: a run that fails is not started"
             f" again by itself; {KEPT}",
-            "6:3: E101 unknown key 'colour' in 'spec'; allowed here: launcherCreationPolicy,"
-            " mpiImplementation, mpiReplicaSpecs, runLauncherAsWorker and 3 more",
+            "6:3: E101 unknown key 'colour' in 'spec'; allowed here: cleanPodPolicy,"
+            " launcherCreationPolicy, mpiImplementation, mpiReplicaSpecs and 4 more",
             "19:1: E101 unknown key 'extends'; allowed here: apiVersion, kind, metadata, spec,"
             " status",
         ],
@@ -400,6 +400,11 @@ MANIFEST_CASES += [
 ]
 
 NEAR_MISSES = [
+    (
+        MPIJOB + "          imagePullPolicy: Always\n",
+        f"17:11: E101 unknown key 'imagePullPolicy' in '{WORKER_AT}'; write it in an entry of"
+        " 'containers'",
+    ),
     (
         MPIJOB.replace("Worker:", "Workers:"),
         "11:5: E101 unknown key 'Workers' in 'spec.mpiReplicaSpecs'; did you mean 'Worker'?",

@@ -122,7 +122,7 @@ LARGE = {
     "manifest": (
         "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nspec:\n"
         + "".join(f"  a{i}: 1\n" for i in range(9900)),
-        "f.yaml:103:3: E101 unknown key 'a99' in 'spec'; allowed here: launcherCreationPolicy",
+        "f.yaml:103:3: E101 unknown key 'a99' in 'spec'; allowed here: cleanPodPolicy,",
     ),
     "one word": ("type: " + "x" * 1_000_000, "E201 'type' is 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
     "one key": ("type: task\nname: a\n? " + "x" * 1_000_000 + "\n: 1\n", "E101 unknown key 'xxxxx"),

@@ -158,7 +158,9 @@ def test_a_master_and_workers_with_commands_of_their_own(tmp_path: Path) -> None
     assert worker[4] == (
         "export VC_TASK_INDEX=$((GPUCTL_NODE_RANK - 1)) VK_TASK_INDEX=$((GPUCTL_NODE_RANK - 1))"
     )
-    assert load_run(written(tmp_path, WORKERS_OF_TORCH)).stop_criteria == "all-done"
+    run = load_run(written(tmp_path, WORKERS_OF_TORCH))
+    assert isinstance(run, Task)
+    assert run.stop_criteria == "all-done"
 
 
 def test_variables_of_variables_do_not_grow_without_end(tmp_path: Path) -> None:
