@@ -1,7 +1,7 @@
 """Values of a run's command line that override its file and are checked as if written in it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yaml.error import Mark
@@ -42,7 +42,10 @@ class Overrides:
         if roles := list(self._roles(document.data.get("roles"))):
             entries.append(_entry("roles", _mapping(roles)))
         over = MappingNode(root.tag, entries, root.start_mark, root.end_mark)
-        return merge_documents(document_of(over), document)
+        merged = merge_documents(document_of(over), document)
+        given = {key.value for key, _ in entries}
+        sources = {at: source for at, source in document.sources.items() if at[0] not in given}
+        return replace(merged, sources=sources)
 
     def _roles(self, roles: Any) -> Iterable[tuple[Node, Node]]:
         for name, role in roles.items() if isinstance(roles, dict) else ():

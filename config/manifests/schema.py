@@ -72,7 +72,7 @@ def _faults(document: Document, value: Any, schema: Any, at: Path) -> Iterator[F
 
 
 def _place_hint(key: str, schema: Any) -> str:
-    """Return where the key belongs, if it is a container's and stands beside the containers."""
+    """Return where the key belongs, if it is a container's and is written in the pod."""
     containers = schema.get("containers")
     return "write it in an entry of 'containers'" if containers and key in containers[0] else ""
 

@@ -177,6 +177,23 @@ def test_a_secret_is_not_filled_in_from_the_environment(
     ]
 
 
+@pytest.mark.parametrize(
+    ("overrides", "line"),
+    [
+        (
+            Overrides(env=("A=b",)),
+            "12:17: E202 'spec.mpiReplicaSpecs.Worker.replicas' is 600, above 512; use 1 to 512",
+        ),
+        (Overrides(nodes="700"), "--nodes:1:1: E202 'nodes' is 700, above 512; use 1 to 512"),
+    ],
+)
+def test_a_message_names_the_option_that_overrides_a_field(
+    tmp_path: Path, overrides: Overrides, line: str
+) -> None:
+    file = written(tmp_path, MPIJOB.replace("replicas: 2", "replicas: 600"))
+    assert [str(one).removeprefix(f"{file}:") for one in check(file, overrides)] == [line]
+
+
 def test_a_run_file_has_no_placeholders(tmp_path: Path) -> None:
     text = "type: task\nname: a\ncommands: ['echo ${NODES}']\n"
     assert lines(tmp_path, text, "NODES=2") == [
