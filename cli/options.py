@@ -1,6 +1,7 @@
 """The options that commands share, and the combined options of one command line."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,17 @@ RefreshOption = Annotated[
     typer.Option(
         "--refresh", help="Renew the user data and settings that machines were launched with."
     ),
+]
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A manifest's ${NAME}; by default the environment's."
+    ),
+]
+RuntimesOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="A folder with the runtimes that TrainJobs name."),
 ]
 
 

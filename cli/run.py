@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.complete import clusters
-from cli.options import chosen_target, output
+from cli.options import RuntimesOption, SetOption, chosen_target, output
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def run(
     cluster: _Cluster = None,
     env: _Env = None,
     nodes: _Nodes = None,
+    set_: SetOption = None,
+    runtimes: RuntimesOption = None,
     on_stop: _OnStop = None,
     dry_run: _DryRun = False,
     inventory: _Inventory = None,
@@ -86,9 +88,11 @@ def run(
     """
     from config.loading.load import load_run
     from config.loading.overrides import Overrides
+    from config.manifests.given import Given
 
     here, out = chosen_target(context), output(context)
-    overrides = Overrides(tuple(env or ()), nodes)
+    given = Given(tuple(set_ or ()), runtimes)
+    overrides = Overrides(tuple(env or ()), nodes, given)
     wanted = load_run(file, overrides, out.complain, is_strict=strict)
     wanted = _changed(wanted, on_stop, no_image=no_image)
     if inventory is not None and not dry_run:

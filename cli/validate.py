@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import output
+from cli.options import RuntimesOption, SetOption, output
 from config.errors import InvalidFiles
 
 
@@ -17,6 +17,8 @@ def validate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Unknown keys in dstack's files are errors too.")
     ] = False,
+    set_: SetOption = None,
+    runtimes: RuntimesOption = None,
 ) -> None:
     """Check cluster and run files, before anything costs.
 
@@ -27,9 +29,12 @@ def validate(
     $ gpuctl validate *.yaml --json
     """
     from config.loading.load import check
+    from config.loading.overrides import Overrides
+    from config.manifests.given import Given
 
     out = output(context)
-    found = {path: check(path, is_strict=strict) for path in files}
+    overrides = Overrides(manifest=Given(tuple(set_ or ()), runtimes))
+    found = {path: check(path, overrides, is_strict=strict) for path in files}
     errors = [one for complaints in found.values() for one in complaints if one.severity == "error"]
     if out.as_json:
         document = [

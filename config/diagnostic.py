@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+LONGEST_LINE = 270
+"""The limit of a diagnostic's line after the position, whatever the file's values are."""
+
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
@@ -20,9 +23,12 @@ class Diagnostic:
     hint: str
 
     def __str__(self) -> str:
-        text = f"{self.file}:{self.line}:{self.column}: {self.code} {self.message}; {self.hint}"
+        text = f"{self.code} {self.message}; {self.hint}"
         # Text from the file may hold line breaks and terminal codes.
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        if len(text) > LONGEST_LINE:
+            text = f"{text[: LONGEST_LINE - 1]}…"
+        return f"{self.file}:{self.line}:{self.column}: {text}"
 
     @property
     def severity(self) -> Literal["error", "warning"]:

@@ -7,8 +7,15 @@ from pydantic_core import PydanticCustomError
 Path = tuple[str | int, ...]
 """Keys and indexes from the top of a file to a value."""
 
+_LONGEST_KEY = 40
+_ENDS = 5
+
 REFUSED = "gpuctl"
 """The type of the pydantic errors that carry gpuctl's faults."""
+
+
+MOST_FAULTS = 100
+"""The limit of the faults of one kind that are reported: nobody corrects more at once."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,14 @@ def refusal(*faults: Fault) -> PydanticCustomError:
 
 
 def path_text(path: Path) -> str:
-    """Return a path as people write it: `network.cidr`, `commands[0]`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    """Return a path as people write it: `network.cidr`, `commands[0]`.
+
+    Long keys are cut, and of a long path the middle is left out.
+    """
+    shown = path if len(path) <= 2 * _ENDS else (*path[:_ENDS], "…", *path[-_ENDS:])
+    parts = (f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in shown)
     return "".join(parts).removeprefix(".")
+
+
+def _cut(key: str) -> str:
+    return key if len(key) <= _LONGEST_KEY else f"{key[: _LONGEST_KEY - 1]}…"

@@ -229,12 +229,17 @@ async def _missing_parts(
         )
     has = done.stdout.split()
     missing = []
-    if "python3" not in has and plan.type in _LAUNCHERS and len(plan.nodes) > 1:
+    if "python3" not in has and _uses_agent(plan) and len(plan.nodes) > 1:
         missing.append("python3")
     if plan.network.promises == "efa" and plan.network.verify != "off":
         missing += [] if "libfabric" in has else [_LIBFABRIC]
         missing += [] if "plugin" in has else [_PLUGIN]
     return tuple(missing)
+
+
+def _uses_agent(plan: LaunchPlan) -> bool:
+    """Return whether the run goes to other nodes by the remote agent, as manifests' mpirun does."""
+    return plan.type in _LAUNCHERS or any("RUN_FOLDER/bin/ssh" in n.script for n in plan.nodes)
 
 
 def _check_missing(plan: LaunchPlan, image: ImagePlan, missing: Sequence[str]) -> tuple[str, ...]:
@@ -245,8 +250,9 @@ def _check_missing(plan: LaunchPlan, image: ImagePlan, missing: Sequence[str]) -
             f"add it to the image, or {_ON_THE_HOST}",
         )
     if "python3" in missing:
+        who = plan.type if plan.type in _LAUNCHERS else "mpirun"
         raise RunError(
-            f"image {image.reference} has no python3, which {plan.type} needs to reach other nodes",
+            f"image {image.reference} has no python3, which {who} needs to reach other nodes",
             f"add it to the image, or {_ON_THE_HOST}",
         )
     if not missing:
@@ -255,4 +261,6 @@ def _check_missing(plan: LaunchPlan, image: ImagePlan, missing: Sequence[str]) -
     message = f"image {image.reference} has no {' and no '.join(missing)} for EFA: {where}"
     if plan.network.verify == "warn":
         return (f"{message}; NCCL will use sockets",)
-    raise RunError(message, f"add them to the image, set `network: tcp`, or {_ON_THE_HOST}")
+    raise RunError(
+        message, f"add them to the image, set `network: tcp` in a run file, or {_ON_THE_HOST}"
+    )

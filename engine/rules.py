@@ -73,11 +73,12 @@ def _enough_nodes(situation: Situation) -> Iterator[Violation]:
     least, most = node_range(run)
     available = len(inventory.nodes)
     if least > available:
-        wanted, key = (f"{least}", "nodes") if least == most else (f"{least} to {most}", "nnodes")
-        less = available if least == most else f"1..{available}"
+        wanted, remedy = f"{least}", f"use `--nodes {available}`"  # for a manifest too
+        if least != most:
+            wanted, remedy = f"{least} to {most}", f"set `nnodes: 1..{available}`"
         yield Violation(
             f"run {run.name} wants {wanted} nodes, cluster {inventory.cluster} has {available}",
-            f"set `{key}: {less}`, or bring up a larger cluster",
+            f"{remedy}, or bring up a larger cluster",
         )
 
 

@@ -19,6 +19,7 @@ from config.catalogue.releases import Software, commit, newest
 from config.cluster.cluster_file import RELEASE, TESTS_RELEASE, ZONE
 from config.cluster.storage_rules import storage_faults
 from config.findings import Fault, Path, path_text
+from config.yaml.hints import shorten
 from config.yaml.marked_yaml import Ambiguous
 
 Data = Mapping[str, Any]
@@ -39,10 +40,12 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
 def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
     """Yield a fault for each bare value that YAML readers understand differently."""
     if isinstance(data, Ambiguous):
-        hint = f"quote it: '{data}'"
+        written = shorten(data)
+        hint = f"quote it: '{written}'"
         if not data[0].isalpha():
-            hint = f"write a plain decimal number, or quote it ('{data}') if text is meant"
-        message = f"'{path_text(at)}' is a bare {data}, which YAML readers understand differently"
+            hint = f"write a plain decimal number, or quote it ('{written}') if text is meant"
+        why = "which YAML readers understand differently"
+        message = f"'{path_text(at)}' is a bare {written}, {why}"
         yield Fault("E104", message, hint, at)
     elif isinstance(data, dict):
         for key, value in data.items():

@@ -10,6 +10,7 @@ from config.dstack.dstack_task import task
 from config.dstack.reading import Reading
 from config.findings import Fault
 from config.manifests.converted import document_with
+from config.manifests.given import Given
 from config.yaml.marked_yaml import Document
 
 NAMES = (".dstack.yml", ".dstack.yaml")
@@ -33,12 +34,12 @@ def is_dstack(document: Document) -> bool:
 
 def run_file(document: Document) -> tuple[Document | None, list[Diagnostic]]:
     """Return dstack's file as a run file, or None if it cannot be one, and all diagnostics."""
-    reading = Reading(document)
+    reading = Reading(document, Given())
     data: Mapping[str, Any] = {}
     kind = document.data["type"]
     if kind in TYPES:
         message = f"'type' is {kind}: gpuctl runs dstack's tasks alone"
-        reading.faults.append(Fault("E227", message, TYPES[kind], ("type",)))
+        reading.faults.append(Fault("E229", message, TYPES[kind], ("type",)))
     else:
         data = task(reading)
     diagnostics = [document.locate(fault) for fault in reading.faults]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from config.dstack.reading import Reading
 from config.dstack.references import command_text
 from config.findings import Path
+from config.run.image_reference import IMAGE_START
 from config.yaml.hints import choice_hint, describe_value
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
@@ -68,8 +69,6 @@ if ! docker info >/dev/null 2>&1; then
   exit 127
 fi
 """
-IMAGE_COMMAND = 'eval "exec ${GPUCTL_IMAGE_COMMAND:?there is no image, or it has no command}"'
-"""Runs the image's entrypoint and command; the worker sets the variable (engine/agent)."""
 
 _ROOT = ("", "root", "0", "0:0", "root:root", "0:root", "root:0")
 _NAMES_UV = re.compile(r"(^|[\s;&|(])(uv|pip3?)(\s|$)", re.MULTILINE)
@@ -153,7 +152,7 @@ def commands(
     if around.entrypoint:
         texts = _entrypoint(reading, around.entrypoint, texts)
     elif not texts:
-        texts = [IMAGE_COMMAND] if around.has_image else []
+        texts = [IMAGE_START] if around.has_image else []
     elif around.shell:
         texts = [f"exec {shlex.quote(_program(around.shell))} -c {shlex.quote(_joined(texts))}"]
     if around.user not in _ROOT and texts:

@@ -44,12 +44,12 @@ class Reading(Manifest):
             return (self.text(at),)
         return super().texts(at)
 
-    def whole(self, at: Path, default: int, least: int = 1) -> int:
+    def whole(self, at: Path, default: int, least: int = 1, most: int = 10**17) -> int:
         """Return the whole number, also from text of digits; `default` if there is none."""
         value = self.get(at)
         if isinstance(value, str) and value.strip().isdecimal():
-            return max(int(value), least)
-        return super().whole(at, default, least)
+            return min(max(int(value), least), most)
+        return super().whole(at, default, least, most)
 
     def one_of(self, at: Path, allowed: Sequence[str]) -> str:
         """Return one of the allowed texts; empty if there is none."""
@@ -115,7 +115,7 @@ class Reading(Manifest):
 
     def refuse(self, at: Path, why: str, hint: str, *, on_key: bool = False) -> None:
         """Refuse a part that gpuctl cannot carry out."""
-        self.complain("E226", f"'{path_text(at)}' {why}", hint, at, on_key=on_key)
+        self.complain("E228", f"'{path_text(at)}' {why}", hint, at, on_key=on_key)
 
     def leave_out(self, name: str) -> None:
         """Report that a key of dstack has no effect, with the reason of the table."""

@@ -84,7 +84,7 @@ def _in_command(
 def refuse_reference(reading: Reading, at: Path, reference: Reference, hint: str) -> None:
     """Refuse a reference that means nothing where it is."""
     message = f"'{path_text(at)}' has ${{{{ {reference.name} }}}}, which gpuctl cannot replace"
-    reading.complain("E226", message, hint, at)
+    reading.complain("E228", message, hint, at)
 
 
 def secret_text(

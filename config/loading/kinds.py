@@ -1,6 +1,7 @@
 """The kind of a file, derived from its keys, because no file states its kind."""
 
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Literal
 
 from config.cluster.cluster_file import Cluster
@@ -8,6 +9,7 @@ from config.dstack import is_dstack
 from config.run.run_file import RUN_TYPES
 from config.yaml.marked_yaml import Document
 
+_MOST_KEYS = 100  # a file with more top keys is neither
 Kind = Literal["cluster", "run", "manifest", "dstack"]
 
 
@@ -27,7 +29,10 @@ def kind_of(data: Any) -> Kind | None:
         return "manifest"
     cluster = set(Cluster.model_fields)
     run = {key for model in RUN_TYPES.values() for key in model.model_fields}
-    meant = [get_close_matches(key, cluster | run, n=1, cutoff=0.75) for key in data]
+    meant = [
+        [key] if key in cluster | run else get_close_matches(key, cluster | run, n=1, cutoff=0.75)
+        for key in islice(data, _MOST_KEYS)
+    ]
     of_cluster = sum(not run.issuperset(keys) for keys in meant)
     of_run = sum(not cluster.issuperset(keys) for keys in meant)
     if of_cluster == of_run:

@@ -21,11 +21,13 @@ from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
 from config.loading.templates import resolve_template
 from config.manifests import run_file
+from config.manifests.placeholders import unused_values
+from config.manifests.stream import read_job
 from config.models import Model
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
 from config.run.run_rules import own_file_faults, run_faults
-from config.yaml.marked_yaml import Document, read_file
+from config.yaml.marked_yaml import Document
 
 M = TypeVar("M", bound=Model)
 
@@ -68,7 +70,7 @@ def check(
     The kind of the file is derived from its keys. Codes with E are errors, with W warnings; a file
     with only warnings is valid. Raises InputError for a file that cannot be read.
     """
-    document, diagnostics = read_file(path)
+    document, diagnostics = read_job(path)
     if document is not None:
         kind = kind_of_document(document)
         if kind is None:
@@ -85,7 +87,7 @@ def _load(
     model_of: Callable[[Document], tuple[M | None, list[Diagnostic]]],
     warn: Warn,
 ) -> M:
-    document, diagnostics = read_file(path)
+    document, diagnostics = read_job(path)
     model = None
     if document is not None:
         if other := _other_kind(document, kind):
@@ -113,11 +115,14 @@ def _run(
 ) -> tuple[Run | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
     kind = kind_of_document(document) or "run"
-    convert = _CONVERSIONS.get(kind, resolve_template)
-    whole, diagnostics = convert(document)
-    if kind == "dstack" and whole is not None:
-        whole, found = resolve_template(whole)
-        diagnostics += found
+    if kind == "manifest":
+        whole, diagnostics = run_file(document, overrides.manifest)
+    elif kind == "dstack":
+        whole, diagnostics = _of_dstack(document)
+    else:
+        whole, diagnostics = resolve_template(document)
+    if kind != "manifest":
+        diagnostics += unused_values(overrides.manifest, set())
     diagnostics = [strict(one) if is_strict else one for one in diagnostics]
     if whole is None:
         return None, diagnostics
@@ -131,11 +136,12 @@ def _run(
     return run, diagnostics + found
 
 
-_CONVERSIONS: dict[str, Callable[[Document], tuple[Document | None, list[Diagnostic]]]] = {
-    "manifest": run_file,
-    "dstack": run_file_of_dstack,
-}
-"""The functions that make run files of other tools' files; templates are resolved in ours."""
+def _of_dstack(document: Document) -> tuple[Document | None, list[Diagnostic]]:
+    whole, diagnostics = run_file_of_dstack(document)
+    if whole is None:
+        return None, diagnostics
+    whole, found = resolve_template(whole)
+    return whole, diagnostics + found
 
 
 def _validated(
@@ -172,7 +178,7 @@ def _kindless(document: Document) -> Diagnostic:
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
     """Return the only diagnostic about a file that was given to the wrong command, or None."""
     kind = kind_of_document(document)
-    if kind is None or kind == wanted or (kind in _CONVERSIONS and wanted == "run"):
+    if kind is None or kind == wanted or (kind in ("manifest", "dstack") and wanted == "run"):
         return None
     message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
     message = "this is a task of dstack" if kind == "dstack" else message

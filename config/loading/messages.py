@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from config.cluster import cluster_file
 from config.dstack.dstack_keys import DSTACKS_ALONE
-from config.findings import REFUSED, Fault, Path, path_text
+from config.findings import MOST_FAULTS, REFUSED, Fault, Path, path_text
 from config.run import container_fields, run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
 from config.yaml.hints import choice_hint, describe_value, names_hint, quote
@@ -35,13 +35,16 @@ def translate_errors(
     error: ValidationError, model: type[BaseModel], document: Document
 ) -> Iterator[Fault]:
     """Yield a fault for every error of pydantic about `document` as a `model`, at its path."""
-    for details in error.errors():
+    errors = error.errors()
+    for details in errors[:MOST_FAULTS]:
         # The branch of a union that pydantic took is not part of the file's path.
         at = tuple(part for part in details["loc"] if part not in _BRANCHES)
         on_key = at[-1:] == (_KEY,)
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)
         yield from _TRANSLATIONS[details["type"]](place)
+    if more := errors[MOST_FAULTS:]:
+        yield Fault("E108", f"{len(more)} more mistakes are not listed", "correct these first")
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,21 @@
 """Values of a run's command line that override its file and are checked as if written in it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
+from config.manifests.given import NOTHING_GIVEN, Given
+from config.yaml.composing import PLAIN
+from config.yaml.marked_yaml import TEXT, Document, document_of
 from config.yaml.merge import merge_documents
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """`env`: each NAME=VALUE; `nodes`: a number, as written.
+    """`env`: each NAME=VALUE; `nodes`: a number, as written; `manifest`: what a manifest needs.
 
     Complaints about them are located in `--env` (the line is its number on the command line) and
     `--nodes`.
@@ -21,6 +23,7 @@ class Overrides:
 
     env: tuple[str, ...] = ()
     nodes: str | None = None
+    manifest: Given = NOTHING_GIVEN
 
     def applied(self, document: Document) -> Document:
         """Return the document with these values instead of the file's; of a NAME the last wins.
@@ -39,7 +42,10 @@ class Overrides:
         if roles := list(self._roles(document.data.get("roles"))):
             entries.append(_entry("roles", _mapping(roles)))
         over = MappingNode(root.tag, entries, root.start_mark, root.end_mark)
-        return merge_documents(document_of(over), document)
+        merged = merge_documents(document_of(over), document)
+        given = {key.value for key, _ in entries}
+        sources = {at: source for at, source in document.sources.items() if at[0] not in given}
+        return replace(merged, sources=sources)
 
     def _roles(self, roles: Any) -> Iterable[tuple[Node, Node]]:
         for name, role in roles.items() if isinstance(roles, dict) else ():

@@ -8,45 +8,40 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from config.diagnostic import Diagnostic
+from config.findings import Fault
 from config.manifests.converted import document_with
+from config.manifests.given import Given
+from config.manifests.kinds import JOBS, allowed_kinds, kind_of_manifest
 from config.manifests.manifest import Manifest
 from config.manifests.mpijob import mpijob
+from config.manifests.placeholders import unused_values
+from config.manifests.reading import read_manifest
 from config.manifests.trainjob import trainjob
 from config.manifests.volcano import volcano_job
 from config.yaml.hints import describe_value
 from config.yaml.marked_yaml import Document
 
-MANIFESTS: Mapping[tuple[str, str], Callable[[Manifest], dict[str, Any]]] = {
-    ("kubeflow.org/v2beta1", "MPIJob"): mpijob,
-    ("batch.volcano.sh/v1alpha1", "Job"): volcano_job,
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): trainjob,
+_CONVERTERS: Mapping[str, Callable[[Manifest], dict[str, Any]]] = {
+    "mpijob": mpijob,
+    "volcano-job": volcano_job,
+    "trainjob": trainjob,
 }
-"""The function that makes the run file of each, by `apiVersion` and `kind`."""
+"""The function that makes the run file, by the name of the kind's schema."""
 
 
-def run_file(document: Document) -> tuple[Document | None, list[Diagnostic]]:
+def run_file(written: Document, given: Given) -> tuple[Document | None, list[Diagnostic]]:
     """Return the manifest as a run file, or None if it cannot be one, and all diagnostics."""
-    manifest = Manifest(document)
-    version, kind = manifest.get(("apiVersion",)), manifest.get(("kind",))
-    known = isinstance(version, str) and isinstance(kind, str)
-    convert = MANIFESTS.get((version, kind)) if known else None
-    data: dict[str, Any] = {}
-    if convert is None:
-        manifest.complain("E224", _unknown(version, kind), _allowed(), ("apiVersion",))
-    else:
-        manifest.warn_unknown((), {"apiVersion", "kind", "metadata", "spec", "status"})
-        data = convert(manifest)
-    diagnostics = [document.locate(fault) for fault in manifest.faults]
-    if manifest.is_refused:
+    schema = JOBS.get(kind_of_manifest(written.data))
+    if schema is None:
+        return None, [written.locate(_unknown(written.data))]
+    data, manifest = read_manifest(written, given, schema, _CONVERTERS[schema])
+    diagnostics = manifest.diagnostics + unused_values(given, manifest.placeholders)
+    if any(one.severity == "error" for one in diagnostics):
         return None, diagnostics
-    return document_with(data, document), diagnostics
+    return document_with(data, manifest.document), diagnostics
 
 
-def _unknown(version: Any, kind: Any) -> str:
-    actual = f"apiVersion is {describe_value(version)}, kind is {describe_value(kind)}"
-    return f"no manifest that gpuctl runs: {actual}"
-
-
-def _allowed() -> str:
-    names = [f"{kind} of {version}" for version, kind in MANIFESTS]
-    return f"it runs {', '.join(names[:-1])} and {names[-1]}"
+def _unknown(data: Mapping[str, Any]) -> Fault:
+    version, kind = (describe_value(data.get(key)) for key in ("apiVersion", "kind"))
+    message = f"no manifest that gpuctl runs: apiVersion is {version}, kind is {kind}"
+    return Fault("E224", message, allowed_kinds(), ("apiVersion",))

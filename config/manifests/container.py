@@ -14,6 +14,8 @@ from typing import Any
 from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
+from config.manifests.placeholders import is_own_secret
+from config.run.image_reference import IMAGE_START, image_faults
 
 _KNOWN = {
     *("name", "image", "command", "args", "env", "workingDir"),
@@ -27,6 +29,8 @@ _POD_KNOWN = {
     *("hostNetwork", "hostIPC", "hostPID", "hostname", "subdomain", "dnsPolicy", "schedulerName"),
     *("automountServiceAccountToken", "enableServiceLinks"),
 }
+_ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
+_LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 
 
@@ -34,13 +38,15 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 class Container:
     """The values of a container. `env` has text, or a run file's `{secret: NAME}`.
 
-    `words` are its command and arguments, as they are written; `at` is its path.
+    `command` and `args` are as they are written; `at` is its path. Without a command the image's
+    entrypoint runs.
     """
 
     at: Path
     image: Placed | None
     env: dict[str, Placed]
-    words: tuple[str, ...]
+    command: tuple[str, ...]
+    args: tuple[str, ...]
     folder: str
 
     def commands(self, known: Collection[str]) -> list[str]:
@@ -50,7 +56,15 @@ class Container:
         """
         names = {*self.env, *known}
         line = " ".join(_bash_word(word, names) for word in self.words)
+        if not self.command:
+            # An image's entrypoint gets the arguments, or else the image's own command.
+            line = f"set -- {line}\n{_ENTRYPOINT}" if line else IMAGE_START
         return [f"cd -- {shlex.quote(self.folder)}", line] if self.folder else [line]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return command and arguments."""
+        return self.command + self.args
 
     @property
     def only_waits(self) -> bool:
@@ -83,26 +97,24 @@ def container_of_pod(manifest: Manifest, template: Path) -> Container:
 def container_at(manifest: Manifest, at: Path) -> Container:
     """Return the container at a path."""
     image = manifest.text((*at, "image"))
+    if image:
+        manifest.faults += image_faults(image, (*at, "image"))
     command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
     return Container(
         at=at,
         image=Placed(image, (*at, "image")) if image else None,
         env=_environment(manifest, (*at, "env")),
-        words=command + arguments,
+        command=command,
+        args=arguments,
         folder=manifest.text((*at, "workingDir")),
     )
 
 
 def require_command(manifest: Manifest, container: Container) -> None:
-    """Report a missing command: an image's entrypoint is not called."""
-    if not container.words:
-        message = f"'{path_text((*container.at, 'command'))}' is missing"
-        hint = "add it: what the image itself would start is not known before it is pulled"
-        manifest.complain("E102", message, hint, container.at)
-    arguments = (*container.at, "args")
-    if manifest.get(arguments) and not manifest.get((*container.at, "command")):
-        message = f"'{path_text(arguments)}' is run as the command: no image's entrypoint is called"
-        manifest.complain("W204", message, "write 'command' too", arguments, on_key=True)
+    """Report a container that starts nothing: it has neither a command nor an image."""
+    if not container.words and container.image is None:
+        message = f"'{path_text((*container.at, 'command'))}' is missing, and there is no image"
+        manifest.complain("E102", message, "add the command", container.at)
 
 
 def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
@@ -115,6 +127,8 @@ def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
         if not name:
             message = f"'{path_text((*entry, 'name'))}' is missing"
             manifest.complain("E102", message, "name the variable", entry)
+        elif is_own_secret(name, manifest.get((*entry, "value"))):
+            found[name] = Placed({"secret": name}, entry)
         elif manifest.get((*entry, "valueFrom")) is None:
             found[name] = Placed(_value(manifest, entry, found), entry)
         elif manifest.get((*entry, "valueFrom", "secretKeyRef")) is None:
@@ -138,7 +152,12 @@ def _value(manifest: Manifest, entry: Path, before: dict[str, Placed]) -> str:
             return ""
         return value
 
-    return "".join(_parts(manifest.text((*entry, "value")), before, str, earlier))
+    value = "".join(_parts(manifest.text((*entry, "value")), before, str, earlier))
+    if len(value) > _LONGEST_VALUE:
+        message = f"'{path_text((*entry, 'value'))}' has {len(value)} characters with its variables"
+        manifest.complain("E202", message, f"use at most {_LONGEST_VALUE}", (*entry, "value"))
+        return ""
+    return value
 
 
 def _bash_word(text: str, names: Collection[str]) -> str:

@@ -4,15 +4,16 @@ The run file is a tree of YAML nodes with the manifest's marks, as in config/yam
 diagnostic about the run file names the line of the manifest.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
 from config.findings import Path
-from config.yaml.marked_yaml import PLAIN, TEXT, Document, document_of
+from config.yaml.composing import PLAIN
+from config.yaml.marked_yaml import TEXT, Document, document_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,17 @@ class Placed:
 
 def document_with(data: Mapping[str, Any], manifest: Document) -> Document:
     """Return the run file with this data; an unplaced value has the position of its parent."""
-    return document_of(_tree(data, manifest.root, manifest))
+    document = document_of(_tree(data, manifest.root, manifest))
+    return replace(document, sources=dict(_sources(data, ())))
+
+
+def _sources(value: Any, at: Path) -> Iterator[tuple[Path, Path]]:
+    if isinstance(value, Placed):
+        yield at, value.at
+        value = value.value
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _sources(inner, (*at, key))
 
 
 def _tree(value: Any, place: Node, manifest: Document) -> Node:

@@ -4,10 +4,12 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from config.cluster.cluster_file import FORMS, NAME
 from config.cluster.cluster_rules import ambiguous_faults
+from config.diagnostic import Diagnostic
 from config.findings import Fault, Path, path_text
 from config.manifests.converted import Placed
+from config.manifests.given import Given
+from config.run.run_file import FORMS, RUN_NAME
 from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
 
@@ -30,16 +32,28 @@ _WHY_IGNORED = {
 """The reason why a run ignores a key."""
 
 
-class Manifest:
-    """A manifest's values by their paths; `faults` are those of the values read so far."""
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/, 2026-11-23.
+_OBJECT_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_LONGEST_S = 999_999 * 60  # a run file has at most six digits
 
-    def __init__(self, document: Document) -> None:
+
+class Manifest:
+    """A manifest's values by their paths; `faults` are those of the values read so far.
+
+    `diagnostics` are about this manifest and those that it uses, and `placeholders` are the names
+    of envsubst in all of them.
+    """
+
+    def __init__(self, document: Document, given: Given) -> None:
         self.document = document
+        self.given = given
         self.faults: list[Fault] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.placeholders: set[str] = set()
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the manifest has an error, and not only warnings."""
+        """Return whether there is an error, and not only warnings."""
         return any(fault.code.startswith("E") for fault in self.faults)
 
     def complain(
@@ -78,7 +92,7 @@ class Manifest:
         """Return the entries of a list of texts."""
         return tuple(self.text((*at, index)) for index in range(len(self.entries(at))))
 
-    def whole(self, at: Path, default: int, least: int = 1) -> int:
+    def whole(self, at: Path, default: int, least: int = 1, most: int = 10**17) -> int:
         """Return the whole number; `default` if there is none."""
         value = self.get(at)
         if value is None:
@@ -89,6 +103,10 @@ class Manifest:
         if value < least:
             message = f"'{path_text(at)}' is {value}, below {least}"
             self.complain("E202", message, f"use {least} or more", at)
+            return default
+        if value > most:
+            message = f"'{path_text(at)}' is {value}, above {most}"
+            self.complain("E202", message, f"use {least} to {most}", at)
             return default
         return value
 
@@ -128,7 +146,10 @@ class Manifest:
             self.complain("E102", f"'{path_text(at)}' is missing", "add it", at)
 
     def name(self) -> Placed:
-        """Return `metadata.name`, or the beginning of `metadata.generateName`, as a run's name."""
+        """Return `metadata.name`, or the beginning of `metadata.generateName`, as a run's name.
+
+        Kubernetes' names may be longer than a run's: then the run has the first 41 characters.
+        """
         at: Path = ("metadata", "name")
         name = self.text(at)
         if not name:
@@ -136,9 +157,15 @@ class Manifest:
             name = self.text(at).rstrip("-")
         if not name:
             self.complain("E102", "'metadata.name' is missing", "add it", ("metadata",))
-        elif not re.fullmatch(NAME, name):
+        elif re.fullmatch(_OBJECT_NAME, name) and not re.fullmatch(RUN_NAME, name):
+            short = _shortened(name)
+            message = f"'{path_text(at)}' is {describe_value(name)}: the run is called '{short}'"
+            hint = f"write {FORMS[RUN_NAME]}, to choose its name"
+            self.complain("W204", message, hint, at)
+            return Placed(short, at)
+        elif not re.fullmatch(RUN_NAME, name):
             message = f"'{path_text(at)}' is {describe_value(name)}, which no run can be called"
-            self.complain("E203", message, f"write {FORMS[NAME]}", at)
+            self.complain("E203", message, f"write {FORMS[RUN_NAME]}", at)
         return Placed(name, at)
 
     def warn_unknown(self, at: Path, known: Collection[str]) -> None:
@@ -161,10 +188,15 @@ class Manifest:
 
     def deadline(self, at: Path) -> dict[str, Any]:
         """Return a run's `max_duration` for a number of seconds, in minutes above 6 digits."""
-        seconds = self.whole(at, default=0)
+        seconds = self.whole(at, default=0, most=_LONGEST_S)
         text = f"{seconds}s" if seconds < 10**6 else f"{-(-seconds // 60)}m"
         return {"max_duration": Placed(text, at)} if seconds else {}
 
     def _mistyped(self, at: Path, wanted: str, hint: str) -> None:
         actual = describe_value(self.get(at), self.document.text_at(at))
         self.complain("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)
+
+
+def _shortened(name: str) -> str:
+    name = name.replace(".", "-")
+    return f"{'' if name[0].isalpha() else 'job-'}{name}"[:41].rstrip("-")

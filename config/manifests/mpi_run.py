@@ -14,6 +14,7 @@ from config.manifests.container import Container, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
+from config.yaml.hints import shorten
 
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 
@@ -63,6 +64,7 @@ class MpiJob:
 def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
     """Return the run file: the launcher's command on node 0, started when the workers wait."""
     launcher, worker = job.launcher, job.worker
+    image = same_image(manifest, launcher, worker)
     require_command(manifest, launcher)
     workers = {**(worker.env if worker else {}), **job.worker_env}
     own_interfaces = launcher.mentions("btl_tcp_if_")
@@ -77,7 +79,7 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
         "type": "task",
         "name": manifest.name(),
         "nodes": job.nodes,
-        **_image(manifest, job),
+        **({"image": image} if image else {}),
         "startup_order": "workers-first",
         "stop_criteria": "master-done",
         "env": {} if job.is_worker else workers,
@@ -115,11 +117,10 @@ def operator_env(implementation: str, slots: int, nodes: int) -> dict[str, str]:
     return open_mpi_hosts(_HOSTFILE, slots, nodes)
 
 
-def _image(manifest: Manifest, job: MpiJob) -> dict[str, Placed]:
-    """Return the image of the workers, which run the ranks, or else the launcher's."""
-    own, others = job.launcher.image, job.worker.image if job.worker else None
+def same_image(manifest: Manifest, first: Container, worker: Container | None) -> Placed | None:
+    """Return the image of the workers, which run the ranks, or else that of the first."""
+    own, others = first.image, worker.image if worker else None
     if own and others and own.value != others.value:
-        why = f"a run has one image, and ranks run in the workers' ({others.value})"
+        why = f"a run has one image, and ranks run in the workers' ({shorten(others.value)})"
         manifest.warn_ignored(own.at, why)
-    image = others or own
-    return {"image": image} if image else {}
+    return others or own

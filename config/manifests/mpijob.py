@@ -22,7 +22,7 @@ _WORKER = ("spec", "mpiReplicaSpecs", "Worker")
 _KNOWN = {
     *("slotsPerWorker", "runLauncherAsWorker", "mpiImplementation", "mpiReplicaSpecs", "runPolicy"),
     # gpuctl needs no keys, and the launcher always waits until the workers are ready.
-    *("sshAuthMountPath", "launcherCreationPolicy"),
+    *("sshAuthMountPath", "launcherCreationPolicy", "cleanPodPolicy"),
 }
 _POLICY_KNOWN = {
     # A run starts whole or not at all, and leaves nothing behind.

@@ -1,40 +1,19 @@
-"""TrainJob of Kubeflow Trainer, trainer.kubeflow.org/v1alpha1, with the runtimes that it includes.
+"""TrainJob of Kubeflow Trainer, trainer.kubeflow.org/v1alpha1.
 
-manifests/base/runtimes of kubeflow/trainer: torch_distributed.yaml@0c78efb0,
-deepspeed_distributed.yaml@0ba4b647, pretraining/mpi_distributed.yaml@0f9a7041; its plugins
-pkg/runtime/framework/plugins/{torch,mpi}@8c0f5059 (2026-08-21).
+What a runtime's framework gives to the job: pkg/runtime/framework/plugins/{torch,mpi,jax,xgboost}
+of kubeflow/trainer@8c0f5059 (2026-08-21).
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from config.manifests.container import Container, container_at, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
-from config.yaml.hints import choice_hint, describe_value
+from config.manifests.runtimes import Framework, Runtime, find_runtime
 
-
-@dataclass(frozen=True)
-class Runtime:
-    """A ClusterTrainingRuntime, as Kubeflow delivers it."""
-
-    nodes: int
-    image: str
-    is_mpi: bool = False
-    words: tuple[str, ...] = ()
-
-
-RUNTIMES = {
-    "torch-distributed": Runtime(1, "pytorch/pytorch:2.7.1-cuda12.6-cudnn9-runtime"),
-    "deepspeed-distributed": Runtime(1, "ghcr.io/kubeflow/trainer/deepspeed-runtime", is_mpi=True),
-    "mpi-distributed": Runtime(
-        2, "mpioperator/mpi-pi:openmpi", is_mpi=True, words=("mpirun", "/home/mpiuser/pi")
-    ),
-}
-
-_RUNTIME = ("spec", "runtimeRef", "name")
 _TRAINER = ("spec", "trainer")
 _NODES = (*_TRAINER, "numNodes")
 _PROCESSES = (*_TRAINER, "numProcPerNode")
@@ -45,8 +24,29 @@ _KNOWN = {
 _TRAINER_KNOWN = {"image", "command", "args", "env", "numNodes", "numProcPerNode"}
 _MPI_KNOWN = {*_TRAINER_KNOWN, "resourcesPerNode"}  # it sets the number of ranks
 
-_PET = ("NNODES", "NPROC_PER_NODE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
-_PET_NAMES = tuple(f"PET_{name}" for name in _PET)
+_PORT = 29500
+_EXPORTS: dict[Framework, dict[str, str]] = {
+    "torch": {
+        "PET_NNODES": '"$GPUCTL_NODES_NUM"',
+        "PET_NPROC_PER_NODE": "{processes}",
+        "PET_NODE_RANK": '"$GPUCTL_NODE_RANK"',
+        "PET_MASTER_ADDR": '"$GPUCTL_MASTER_NODE_IP"',
+        "PET_MASTER_PORT": str(_PORT),
+    },
+    "jax": {
+        "JAX_NUM_PROCESSES": '"$GPUCTL_NODES_NUM"',
+        "JAX_PROCESS_ID": '"$GPUCTL_NODE_RANK"',
+        "JAX_COORDINATOR_ADDRESS": f'"$GPUCTL_MASTER_NODE_IP:{_PORT}"',
+    },
+    "xgboost": {
+        "DMLC_TRACKER_URI": '"$GPUCTL_MASTER_NODE_IP"',
+        "DMLC_TRACKER_PORT": str(_PORT),
+        "DMLC_TASK_ID": '"$GPUCTL_NODE_RANK"',
+        "DMLC_NUM_WORKER": '"$(({gpus} * GPUCTL_NODES_NUM))"',
+    },
+    "plain": {"JOB_COMPLETION_INDEX": '"$GPUCTL_NODE_RANK"'},
+}
+"""The variables of each framework that starts its processes on every node, as bash."""
 _OPEN_MPI_NAMES = (
     "OMPI_MCA_orte_default_hostfile",
     "OMPI_MCA_orte_keep_fqdn_hostnames",
@@ -63,30 +63,27 @@ def trainjob(manifest: Manifest) -> dict[str, Any]:
             message = f"'spec.{key}' cannot be carried out: nothing runs before the job"
             hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
             manifest.complain("E225", message, hint, ("spec", key), on_key=True)
-    runtime = _runtime(manifest)
-    manifest.warn_unknown(_TRAINER, _MPI_KNOWN if runtime.is_mpi else _TRAINER_KNOWN)
-    nodes = manifest.whole(_NODES, default=runtime.nodes)
+    runtime = find_runtime(manifest)
+    is_mpi = runtime.framework == "mpi"
+    manifest.warn_unknown(_TRAINER, _MPI_KNOWN if is_mpi else _TRAINER_KNOWN)
+    nodes = Placed(manifest.whole(_NODES, default=runtime.nodes), _NODES)
     trainer = _trainer(manifest, runtime)
-    _no_reserved(manifest, trainer, _OPEN_MPI_NAMES if runtime.is_mpi else _PET_NAMES)
-    run = (_mpi if runtime.is_mpi else _torch)(manifest, trainer, Placed(nodes, _NODES))
+    _no_reserved(manifest, trainer, _OPEN_MPI_NAMES if is_mpi else _EXPORTS[runtime.framework])
+    run = (_mpi if is_mpi else _on_every_node)(manifest, runtime, trainer, nodes)
     return run | manifest.deadline(("spec", "activeDeadlineSeconds"))
 
 
-def _runtime(manifest: Manifest) -> Runtime:
-    """Return the job's runtime; for an unknown name report it and return any runtime."""
-    manifest.require(_RUNTIME)
-    name = manifest.text(_RUNTIME)
-    if name and name not in RUNTIMES:
-        actual = f"'spec.runtimeRef.name' is {describe_value(name)}"
-        message = f"{actual}, which is no runtime of Kubeflow's own"
-        manifest.complain("E201", message, choice_hint(name, tuple(RUNTIMES)), _RUNTIME)
-    return RUNTIMES.get(name, RUNTIMES["torch-distributed"])
-
-
 def _trainer(manifest: Manifest, runtime: Runtime) -> Container:
-    own = container_at(manifest, _TRAINER)
-    image = own.image or Placed(runtime.image, _RUNTIME)
-    return replace(own, image=image, words=own.words or runtime.words)
+    """Return the runtime's container with what the job overrides."""
+    own, base = container_at(manifest, _TRAINER), runtime.container
+    return replace(
+        own,
+        image=own.image or base.image,
+        command=own.command or base.command,
+        args=own.args or base.args,
+        env=base.env | own.env,
+        folder=base.folder,
+    )
 
 
 def _no_reserved(manifest: Manifest, trainer: Container, reserved: Collection[str]) -> None:
@@ -98,37 +95,40 @@ def _no_reserved(manifest: Manifest, trainer: Container, reserved: Collection[st
             manifest.complain("E221", message, hint, trainer.env[name].at)
 
 
-def _torch(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any]:
-    """Return the command for every node, with torchrun's variables instead of its options."""
+def _on_every_node(
+    manifest: Manifest, runtime: Runtime, trainer: Container, nodes: Placed
+) -> dict[str, Any]:
+    """Return the command for every node, with the framework's variables."""
     require_command(manifest, trainer)
     processes = manifest.get(_PROCESSES)
     if processes not in (None, "auto", "cpu", "gpu"):
         processes = manifest.whole(_PROCESSES, default=1)
-    export = (
-        f'export PET_NNODES="$GPUCTL_NODES_NUM" PET_NPROC_PER_NODE={processes or "auto"}'
-        ' PET_NODE_RANK="$GPUCTL_NODE_RANK" PET_MASTER_ADDR="$GPUCTL_MASTER_NODE_IP"'
-        " PET_MASTER_PORT=29500"
-    )
+    given = {"processes": processes or runtime.processes or "auto", "gpus": _gpus(manifest)}
+    exported = _EXPORTS[runtime.framework]
+    export = " ".join(f"{name}={text.format(**given)}" for name, text in exported.items())
     return {
         "type": "task",
         "name": manifest.name(),
         "nodes": nodes,
-        "image": trainer.image,
+        **({"image": trainer.image} if trainer.image else {}),
         "env": trainer.env,
-        "commands": Placed([export, *trainer.commands(_PET_NAMES)], trainer.at),
+        "commands": Placed([f"export {export}", *trainer.commands(exported)], trainer.at),
     }
 
 
-def _mpi(manifest: Manifest, trainer: Container, nodes: Placed) -> dict[str, Any]:
+def _mpi(manifest: Manifest, runtime: Runtime, trainer: Container, nodes: Placed) -> dict[str, Any]:
     """Return the run of an MPI job. Every node has the trainer's variables, for its ranks."""
-    slots = manifest.whole(_PROCESSES, default=_gpus(manifest))
+    default = _gpus(manifest)
+    if default == 1 and type(runtime.processes) is int:
+        default = runtime.processes
+    slots = manifest.whole(_PROCESSES, default)
     job = MpiJob(
         trainer,
         None,
         nodes,
-        launcher_env=operator_env("OpenMPI", slots, nodes.value),
+        launcher_env=operator_env(runtime.implementation, slots, nodes.value),
         worker_env=trainer.env,
-        set_up=hostfile_commands("OpenMPI", slots),
+        set_up=hostfile_commands(runtime.implementation, slots),
     )
     return mpi_run(manifest, job)
 

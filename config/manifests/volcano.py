@@ -1,4 +1,4 @@
-"""Volcano's Job, batch.volcano.sh/v1alpha1: an MPI job of two tasks, or one task on every node.
+"""Volcano's Job, batch.volcano.sh/v1alpha1: a master and workers, or one task on every node.
 
 The values that the plugins svc, env and mpi give to a task: pkg/controllers/job/plugins of
 volcano-sh/volcano@08812f68 (read 2026-11-20). The plugin `ssh` is not needed.
@@ -12,7 +12,7 @@ from config.findings import Path
 from config.manifests.container import Container, container_of_pod, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
-from config.manifests.mpi_run import MpiJob, mpi_run
+from config.manifests.mpi_run import MpiJob, mpi_run, same_image
 from config.yaml.hints import describe_value, names_hint
 
 _TASKS = ("spec", "tasks")
@@ -22,7 +22,9 @@ _KNOWN = {
     *("minAvailable", "minSuccess", "schedulerName", "queue", "ttlSecondsAfterFinished"),
 }
 _TASK_KNOWN = {"name", "replicas", "minAvailable", "template", "policies", "maxRetry", "dependsOn"}
-_PLUGINS = ("svc", "ssh", "env", "mpi")
+_PLUGINS = ("svc", "ssh", "env", "mpi", "pytorch")
+_PYTORCH = ("spec", "plugins", "pytorch")
+_RANKS = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 _INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
 
 
@@ -44,7 +46,11 @@ def volcano_job(manifest: Manifest) -> dict[str, Any]:
         hint = "write one, or a master and workers that it enters by mpirun"
         manifest.complain("E225", message, hint, _TASKS)
         return {}
-    return _mpi(manifest, *_master_first(manifest, tasks))
+    master, worker = _master_first(manifest, tasks)
+    by_mpi = manifest.get(("spec", "plugins", "mpi")) is not None
+    if by_mpi or (worker.container.only_waits and manifest.get(_PYTORCH) is None):
+        return _mpi(manifest, master, worker)
+    return _own_commands(manifest, master, worker)
 
 
 @dataclass(frozen=True)
@@ -96,23 +102,86 @@ def _policies(manifest: Manifest, at: Path) -> None:
 
 def _master_first(manifest: Manifest, tasks: list[_Task]) -> tuple[_Task, _Task]:
     """Return master and workers: by plugin mpi's arguments, else by the first single replica."""
-    given = " ".join(manifest.texts(("spec", "plugins", "mpi")))
-    named = re.search(r"--?master[= ](\S+)", given)
-    name = named[1] if named else "master"
+    name = _option(manifest, "master") or "master"
     by_name = [task for task in tasks if manifest.get((*task.at, "name")) == name]
     master = next(iter(by_name or [task for task in tasks if task.replicas == 1]), tasks[0])
     worker = next(task for task in tasks if task is not master)
     if master.replicas != 1:
         message = f"no task is there once: {master.name} has {master.replicas} replicas"
         manifest.complain("E225", message, "write replicas: 1 for the master", master.at)
+    return master, worker
+
+
+def _option(manifest: Manifest, name: str) -> str:
+    """Return a value from the arguments of plugin mpi or pytorch; empty if there is none."""
+    plugins = (manifest.texts(("spec", "plugins", plugin)) for plugin in ("mpi", "pytorch"))
+    given = " ".join(word for words in plugins for word in words)
+    found = re.search(rf"--?{name}[= ](\S+)", given)
+    return found[1] if found else ""
+
+
+def _own_commands(manifest: Manifest, master: _Task, worker: _Task) -> dict[str, Any]:
+    """Return the run of a master on node 0 and workers on the others, each with its commands."""
+    set_up = [
+        "mkdir -p /etc/volcano",
+        master.export("$GPUCTL_MASTER_NODE_IP", "1"),
+        worker.export('$(tail -n +2 <<<"$GPUCTL_NODES_IPS")', str(worker.replicas)),
+        *_pytorch_ranks(manifest),
+    ]
+    roles = {}
+    for role, task, index in (("master", master, "0"), ("worker", worker, "GPUCTL_NODE_RANK - 1")):
+        require_command(manifest, task.container)
+        exports = " ".join(f"{name}=$(({index}))" for name in _INDEX)
+        known = {*_INDEX, *master.variables, *worker.variables, *_RANKS}
+        commands = [*set_up, f"export {exports}", *task.container.commands(known)]
+        roles[role] = {
+            "env": task.container.env,
+            "commands": Placed(commands, task.container.at),
+        }
+    image = same_image(manifest, master.container, worker.container)
+    ends = _ends_the_job(manifest, master)
+    if not ends and _ends_the_job(manifest, worker):
+        message = f"task {worker.name} completes the job, while {master.name} may run on"
+        hint = "write a run file of `type: ps-worker`, whose servers end with the workers"
+        manifest.complain("E225", message, hint, (*worker.at, "policies"), on_key=True)
+    return {
+        "type": "task",
+        "name": manifest.name(),
+        "nodes": Placed(1 + worker.replicas, (*worker.at, "replicas")),
+        **({"image": image} if image else {}),
+        "stop_criteria": "master-done" if ends else "all-done",
+        "roles": roles,
+        "commands": Placed(["true"], master.container.at),  # both roles have their commands
+    }
+
+
+def _pytorch_ranks(manifest: Manifest) -> list[str]:
+    """Return the line of bash that sets the variables of plugin pytorch; none without it.
+
+    pkg/controllers/job/plugins/distributed-framework/pytorch of volcano-sh/volcano@ed72c7c8
+    (2026-08-20): ranks count pods, the master's is 0, and the port is 23456 by default.
+    """
+    if manifest.get(_PYTORCH) is None:
+        return []
+    port = _option(manifest, "port") or "23456"
+    values = ('"$GPUCTL_MASTER_NODE_IP"', port, '"$GPUCTL_NODES_NUM"', '"$GPUCTL_NODE_RANK"')
+    return ["export " + " ".join(map("=".join, zip(_RANKS, values, strict=True)))]
+
+
+def _ends_the_job(manifest: Manifest, master: _Task) -> bool:
+    """Return whether the job is complete when the master is."""
+    policies = (*master.at, "policies")
+    return any(
+        manifest.get((*policies, index, "action")) == "CompleteJob"
+        for index in range(len(manifest.entries(policies)))
+    )
+
+
+def _mpi(manifest: Manifest, master: _Task, worker: _Task) -> dict[str, Any]:
     if not worker.container.only_waits:
         message = f"task {worker.name} does more than wait for mpirun (in sshd)"
         hint = "write a run file: `roles` have separate commands"
         manifest.complain("E225", message, hint, (*worker.container.at, "command"))
-    return master, worker
-
-
-def _mpi(manifest: Manifest, master: _Task, worker: _Task) -> dict[str, Any]:
     exported = [*master.variables, *worker.variables]
     set_up = [
         "mkdir -p /etc/volcano",
@@ -142,8 +211,9 @@ def _one_task(manifest: Manifest, task: _Task) -> dict[str, Any]:
         "mkdir -p /etc/volcano",
         task.export("$GPUCTL_NODES_IPS", str(task.replicas)),
         f"export {index}",
+        *_pytorch_ranks(manifest),
     ]
-    commands = container.commands({*_INDEX, *task.variables})
+    commands = container.commands({*_INDEX, *task.variables, *_RANKS})
     return {
         "type": "task",
         "name": manifest.name(),

@@ -12,6 +12,7 @@ from config.duration import Duration
 from config.models import Model
 from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume, number_text
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
+from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
 from config.run.requirements import REQUIREMENT_FORMS, Requires
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
@@ -58,6 +59,7 @@ FORMS = {
     NNODES: "from how many nodes to how many, such as 2..4",
     SIZE: "bytes, with K, M or G if need be: 8, 64K, 1M, 8G",
     AT_LEAST: "the lowest bandwidth in GB/s, such as '>= 380'",
+    IMAGE_REFERENCE: IMAGE_FORM,
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
     **CONTAINER_FORMS,
     **REQUIREMENT_FORMS,
@@ -134,9 +136,8 @@ class Run(Model):
     roles: dict[str, Role] = Field(
         default={}, description="What differs between nodes, by the role's name."
     )
-    image: str | None = Field(
+    image: ImageName | None = Field(
         default=None,
-        min_length=1,
         description="Container image in which the commands run, on every node.",
     )
     registry_auth: RegistryAuth | None = Field(

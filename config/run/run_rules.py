@@ -9,6 +9,7 @@ from typing import Any
 
 from config.cluster.cluster_rules import Data
 from config.findings import Fault, Path, path_text
+from config.run.image_reference import placeholder_faults
 from config.run.owned_variables import owner
 from config.run.role_rules import role_faults
 from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES
@@ -23,6 +24,7 @@ def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
     yield from role_faults(data, run_type)
     yield from _without_effect(data)
     yield from _ports(data)
+    yield from placeholder_faults(data.get("image"), ("image",))
     if run_type == "torchrun":
         yield from _elastic(data)
     if run_type == "nccl-tests":

@@ -5,13 +5,20 @@ from collections.abc import Iterable
 from typing import Any
 
 _LONGEST_QUOTE = 40
+_LONGEST_NAME = 100  # difflib's time grows with the square of it
 
 
-def names_hint(name: str, allowed: Iterable[str]) -> str:
-    """Return the nearest allowed name, or all of them."""
+def names_hint(name: str, allowed: Iterable[str], most: int = 200) -> str:
+    """Return the nearest allowed name, or as many of them as `most` characters have."""
     names = tuple(allowed)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else f"allowed here: {', '.join(names)}"
+    near = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    shown = list(names)
+    while len(", ".join(shown)) > most:
+        shown.pop()
+    more = f" and {len(names) - len(shown)} more" if names[len(shown) :] else ""
+    return f"allowed here: {', '.join(shown)}{more}"
 
 
 def describe_value(value: Any, written: str = "") -> str:
@@ -25,12 +32,14 @@ def describe_value(value: Any, written: str = "") -> str:
     text = written or str(value)
     if isinstance(value, str):
         return quote(text)
-    return f"the {'boolean' if isinstance(value, bool) else 'number'} {text}"
+    return f"the {'boolean' if isinstance(value, bool) else 'number'} {shorten(text)}"
 
 
 def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
     """Return the nearest of the allowed values and all of them, or just all."""
-    near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
+    near: list[str] = []
+    if isinstance(value, str):
+        near = difflib.get_close_matches(value[:_LONGEST_NAME], allowed, n=1)
     if near:
         return f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"
     return f"use {', '.join(allowed[:-1])} or {allowed[-1]}" if allowed[1:] else f"use {allowed[0]}"
@@ -38,4 +47,9 @@ def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
 
 def quote(text: str) -> str:
     """Return the text in quotes, cut to 40 characters."""
-    return f"'{text}'" if len(text) <= _LONGEST_QUOTE else f"'{text[: _LONGEST_QUOTE - 1]}…'"
+    return f"'{shorten(text)}'"
+
+
+def shorten(text: str, most: int = _LONGEST_QUOTE) -> str:
+    """Return the text cut to so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

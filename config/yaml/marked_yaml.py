@@ -1,38 +1,29 @@
 """Read YAML files into data whose every key and value can be found again in the text.
 
-PyYAML's composer makes nodes with marks. This module makes the data from the nodes instead of
+PyYAML's composer makes nodes with marks (composing.py). This module makes the data from them, not
 PyYAML's constructor, because the constructor silently keeps the last of two equal keys and reads
 YAML 1.1 (`no` is false, `010` is 8). Only text that all readers understand alike becomes a number,
 a boolean or null.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.parser import Parser
-from yaml.reader import Reader, ReaderError
-from yaml.resolver import Resolver
-from yaml.scanner import Scanner
 
 from config.diagnostic import Diagnostic
 from config.errors import InputError
-from config.findings import Fault, Path
+from config.findings import Fault, Path, path_text
+from config.yaml.composing import MOST_VALUES, PLAIN, STANDARD_TAG, TAGS, compose, too_large
+from config.yaml.hints import quote, shorten
 
-PLAIN = "plain"
-"""The tag of a scalar without quotes, whose text decides its type."""
-_TAGS = {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}
-_STANDARD_TAG = "tag:yaml.org,2002:"
-TEXT = _STANDARD_TAG + "str"
+TEXT = STANDARD_TAG + "str"
 """The tag of a scalar that is text, whatever the text looks like."""
 _LARGEST_FILE = 1 << 20
-_MOST_NODES = 100_000
-_MOST_TABS = 50
 _NULL = re.compile(r"|~|null|Null|NULL")
 _BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -53,6 +44,16 @@ class Document:
 
     data: Any
     root: Node
+    begins: tuple[int, int] = (1, 1)
+    """Line and column of the document's `---`, or of its first line."""
+    beside: tuple["Document", ...] = ()
+    """The other documents of its file."""
+    sources: Mapping[Path, Path] = field(default_factory=dict)
+    """The path of the value in the file that became the value here, if paths changed."""
+    _entries: dict[int, dict[str, tuple[Node, Node]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Keys and values by name of the mappings that were searched, by the mapping's `id`."""
 
     @property
     def file(self) -> str:
@@ -62,7 +63,17 @@ class Document:
     def locate(self, fault: Fault) -> Diagnostic:
         """Return the diagnostic for a fault, with file, line and column."""
         place = self.position(fault.at, on_key=fault.on_key)
-        return Diagnostic(*place, fault.code, fault.message, fault.hint)
+        return Diagnostic(*place, fault.code, self._in_words_of_file(fault), fault.hint)
+
+    def _in_words_of_file(self, fault: Fault) -> str:
+        """Return the fault's message with the path that the value has in the file."""
+        for end in range(len(fault.at), 0, -1):
+            if source := self.sources.get(fault.at[:end]):
+                here, there = fault.at, (*source, *fault.at[end:])
+                message = fault.message.replace(f"'{path_text(here)}'", f"'{path_text(there)}'")
+                parent, container = f"'{path_text(here[:-1])}'", f"'{path_text(there[:-1])}'"
+                return message.replace(parent, container)
+        return fault.message
 
     def position(self, path: Path, *, on_key: bool) -> tuple[str, int, int]:
         """Return file, line and column, from 1, of the value at `path`, or of its key.
@@ -81,7 +92,7 @@ class Document:
         """Return the text of the scalar at `path`, without quotes."""
         node: Node = self.root
         for part in path:
-            child = _child(node, part)
+            child = self._child(node, part)
             if child is None:
                 return ""
             node = child[1]
@@ -91,17 +102,36 @@ class Document:
         key: Node | None = None
         node = self.root
         for part in path:
-            child = _child(node, part)
+            child = self._child(node, part)
             if child is None:
                 break
             key, node = child
         return key, node
+
+    def _child(self, node: Node, part: str | int) -> tuple[Node | None, Node] | None:
+        if isinstance(node, MappingNode):
+            if id(node) not in self._entries:
+                # Of equal keys the first counts.
+                entries = ((key.value, (key, value)) for key, value in reversed(node.value))
+                self._entries[id(node)] = {n: e for n, e in entries if isinstance(n, str)}
+            return self._entries[id(node)].get(str(part))
+        if isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+            return None, node.value[part]
+        return None
 
 
 def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
     """Read a file as `read_yaml` does; the diagnostics name it as `path` does.
 
     Raises InputError for a file that cannot be read.
+    """
+    return _only(*read_documents(path))
+
+
+def read_documents(path: FilePath) -> tuple[list[Document], list[Diagnostic]]:
+    """Return a file's documents, none if it cannot be read as YAML, and all diagnostics.
+
+    Empty documents are left out. Raises InputError for a file that cannot be read.
     """
     try:
         if path.stat().st_size > _LARGEST_FILE:
@@ -116,8 +146,8 @@ def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
         line = before.count(b"\n") + 1
         column = len(before.rpartition(b"\n")[2].decode()) + 1
         message, hint = "the file is not UTF-8 text", "save it as UTF-8"
-        return None, [Diagnostic(str(path), line, column, "E004", message, hint)]
-    return read_yaml(text, str(path))
+        return [], [Diagnostic(str(path), line, column, "E004", message, hint)]
+    return _read(text, str(path))
 
 
 def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
@@ -125,25 +155,50 @@ def read_yaml(text: str, file: str) -> tuple[Document | None, list[Diagnostic]]:
 
     Every text, however broken, gives diagnostics and no exception of PyYAML.
     """
+    return _only(*_read(text, file))
+
+
+def second_document(document: Document) -> Diagnostic:
+    """Return the diagnostic about a document that no file of its kind may have."""
+    return Diagnostic(
+        document.file,
+        *document.begins,
+        "E006",
+        "a second document begins",
+        "put one document into a file",
+    )
+
+
+def _only(
+    documents: list[Document], diagnostics: list[Diagnostic]
+) -> tuple[Document | None, list[Diagnostic]]:
+    if documents[1:]:
+        return None, [*diagnostics, second_document(documents[1])]
+    return (documents[0] if documents else None), diagnostics
+
+
+def _read(text: str, file: str) -> tuple[list[Document], list[Diagnostic]]:
     diagnostics: list[Diagnostic] = []
-    root = _compose(text, file, diagnostics)
-    if root is None:
-        return None, diagnostics
+    composed = compose(text, file, diagnostics)
     reading = _Construction(file, diagnostics)
+    documents = []
     try:
-        if _expanded_size(root) > _MOST_NODES:
-            reading.complain(
-                root, "E008", "the file is too large", "write less than 100 000 values"
-            )
-            return None, diagnostics
-        data = reading.value(root)
+        for mark, root in composed:
+            if _expanded_size(root) > MOST_VALUES:
+                reading.complain(root, "E008", *too_large())
+                return [], diagnostics
+            data = reading.value(root)
+            documents.append(Document(data, root, (mark.line + 1, mark.column + 1)))
     except RecursionError:
         reading.complain(root, "E008", "the file is nested too deeply", "flatten it")
-        return None, diagnostics
+        return [], diagnostics
     except _LoopError as loop:
         reading.complain(loop.node, "E008", "an alias is within its own anchor", "write it out")
-        return None, diagnostics
-    return Document(data, root), diagnostics
+        return [], diagnostics
+    if not documents and not diagnostics:
+        hint = "write a cluster or a run in it"
+        diagnostics.append(Diagnostic(file, 1, 1, "E005", "the file is empty", hint))
+    return documents, diagnostics
 
 
 def is_null(node: Node) -> bool:
@@ -154,96 +209,6 @@ def is_null(node: Node) -> bool:
 def document_of(root: Node) -> Document:
     """Return the document of a tree whose parts were already read and checked."""
     return Document(_Construction("", []).value(root), root)
-
-
-class _Composing(Reader, Scanner, Parser, Composer, Resolver):
-    """PyYAML without its constructor; scalars without quotes get the tag `plain`."""
-
-    def __init__(self, text: str, file: str) -> None:
-        Reader.__init__(self, text)
-        self.name = file  # every mark carries this name
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        Resolver.__init__(self)
-
-    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
-        if kind is ScalarNode and implicit[0]:
-            return PLAIN
-        return _STANDARD_TAG + _TAGS[kind]
-
-
-def _compose(text: str, file: str, diagnostics: list[Diagnostic]) -> Node | None:
-    """Return the node tree. A tab is reported and read as a space, to check the rest too."""
-    for _ in range(_MOST_TABS):
-        try:
-            root = _Composing(text, file).get_single_node()
-        except (yaml.YAMLError, RecursionError) as error:
-            found = _explained(error, text, file)
-            if found.code == "E002" or not diagnostics:
-                # Reading tabs as spaces may cause other errors: after a tab report only tabs.
-                diagnostics.append(found)
-            if found.code != "E002":
-                return None
-            text = _with_tabs_as_spaces(text, error)
-        else:
-            if root is None:
-                hint = "write a cluster or a run in it"
-                diagnostics.append(Diagnostic(file, 1, 1, "E005", "the file is empty", hint))
-            return root
-    return None
-
-
-def _explained(error: Exception, text: str, file: str) -> Diagnostic:
-    """Return the diagnostic for an exception of PyYAML."""
-    if isinstance(error, ReaderError):
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
-        message = f"YAML forbids the character U+{_code_point(error.character):04X}"
-        return Diagnostic(file, line, column, "E004", message, "remove it")
-    if isinstance(error, yaml.MarkedYAMLError):
-        mark = error.problem_mark
-        assert mark is not None
-        place = (file, mark.line + 1, mark.column + 1)
-        if text[mark.index : mark.index + 1] == "\t":
-            return Diagnostic(*place, "E002", "a tab, where YAML allows spaces only", "use spaces")
-        return Diagnostic(*place, *_syntax(error))
-    return Diagnostic(file, 1, 1, "E008", "the file is nested too deeply", "flatten it")
-
-
-def _with_tabs_as_spaces(text: str, error: Exception) -> str:
-    """Return the text with the tabs that stopped PyYAML as one space each, so columns stay true."""
-    assert isinstance(error, yaml.MarkedYAMLError)
-    assert error.problem_mark is not None
-    start = end = error.problem_mark.index
-    while text[end : end + 1] == "\t":
-        end += 1
-    return text[:start] + " " * (end - start) + text[end:]
-
-
-def _code_point(character: Any) -> int:
-    return ord(character) if isinstance(character, str) else int(character)
-
-
-def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str, str]:
-    """Return code, message and hint of a syntax error, with PyYAML's description in one line."""
-    if error.context == "expected a single document in the stream":
-        return "E006", "a second document begins", "put one document into a file"
-    context = ""
-    if error.context_mark:
-        context = f" ({error.context}, which began on line {error.context_mark.line + 1})"
-    hint = "check indentation, brackets and quotes here and on the line before"
-    return "E001", f"not YAML: {error.problem}{context}", hint
-
-
-def _child(node: Node, part: str | int) -> tuple[Node | None, Node] | None:
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            if key.value == part:
-                return key, value
-    elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return None, node.value[part]
-    return None
 
 
 def _expanded_size(root: Node) -> int:
@@ -295,10 +260,13 @@ class _Construction:
             self._open.remove(id(node))
         return self._done[id(node)]
 
-    def _new_value(self, node: Node) -> Any:
-        if node.tag not in (PLAIN, _STANDARD_TAG + _TAGS[type(node)]):
-            tag = node.tag.replace(_STANDARD_TAG, "!!")
+    def _check_tag(self, node: Node) -> None:
+        if node.tag not in (PLAIN, STANDARD_TAG + TAGS[type(node)]):
+            tag = shorten(node.tag.replace(STANDARD_TAG, "!!"))
             self.complain(node, "E007", f"the tag {tag} means nothing to gpuctl", "remove the tag")
+
+    def _new_value(self, node: Node) -> Any:
+        self._check_tag(node)
         if isinstance(node, MappingNode):
             return self._mapping(node)
         if isinstance(node, SequenceNode):
@@ -312,12 +280,13 @@ class _Construction:
             if not isinstance(key, ScalarNode):
                 self.complain(key, "E009", "a key is not text", "write a name before the colon")
                 continue
+            self._check_tag(key)
             name = key.value
             if name in data:
                 line = key.start_mark.line + 1
                 self.complain(
                     *(key, "E003"),
-                    f"'{name}' is given twice, on lines {lines[name]} and {line}",
+                    f"{quote(name)} is given twice, on lines {lines[name]} and {line}",
                     "keep one of them",
                 )
                 continue

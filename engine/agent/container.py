@@ -163,14 +163,14 @@ class Container:
         return volumes
 
     def _image_environment(self) -> dict[str, str]:
-        """Return the variables with what the image would do by itself: its folder, its command."""
+        """Return variables with the image's folder, and with what it would start, as bash."""
         answer = self._call("image", "inspect", "--format={{json .Config}}", self._image["id"])
         config = json.loads(answer)
-        words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
         return {
             # Builders write `/` for an image without a folder.
             "GPUCTL_IMAGE_FOLDER": (config.get("WorkingDir") or "").rstrip("/"),
-            "GPUCTL_IMAGE_COMMAND": shlex.join(words),
+            "GPUCTL_IMAGE_ENTRYPOINT": shlex.join(config.get("Entrypoint") or ()),
+            "GPUCTL_IMAGE_COMMAND": shlex.join(config.get("Cmd") or ()),
         }
 
     def _call(self, *arguments: str) -> str:

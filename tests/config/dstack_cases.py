@@ -69,7 +69,7 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "resources: {gpu: MI300X}\n",
         [
-            "4:18: E226 'resources.gpu' asks for MI300X, which AWS does not have; AWS has "
+            "4:18: E228 'resources.gpu' asks for MI300X, which AWS does not have; AWS has "
             "V100, A100, H100, H200, B200, B300, T4, A10G, L4, L40S, RTX PRO 4500, RTX PRO "
             "Server 6000",
         ],
@@ -77,19 +77,19 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "resources: {gpu: amd}\n",
         [
-            "4:18: E226 'resources.gpu' asks for amd's accelerators; gpuctl rents NVIDIA's, on AWS",
+            "4:18: E228 'resources.gpu' asks for amd's accelerators; gpuctl rents NVIDIA's, on AWS",
         ],
     ),
     (
         TASK + "resources: {gpu: {vendor: tpu, count: 4}}\n",
         [
-            "4:18: E226 'resources.gpu' asks for tpu's accelerators; gpuctl rents NVIDIA's, on AWS",
+            "4:18: E228 'resources.gpu' asks for tpu's accelerators; gpuctl rents NVIDIA's, on AWS",
         ],
     ),
     (
         TASK + "resources: {gpu: 'H100:many'}\n",
         [
-            "4:18: E226 'resources.gpu' asks for many, which AWS does not have; AWS has "
+            "4:18: E228 'resources.gpu' asks for many, which AWS does not have; AWS has "
             "V100, A100, H100, H200, B200, B300, T4, A10G, L4, L40S, RTX PRO 4500, RTX PRO "
             "Server 6000",
         ],
@@ -111,10 +111,10 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "backends: [gcp]\nregions: [us-east4]\ninstance_types: [n1-standard-4]\n",
         [
-            "4:11: E226 'backends' is gcp; gpuctl rents on AWS alone: remove it, or add aws",
-            "5:10: E226 'regions' is us-east4, of which AWS has none; gpuctl rents on AWS "
+            "4:11: E228 'backends' is gcp; gpuctl rents on AWS alone: remove it, or add aws",
+            "5:10: E228 'regions' is us-east4, of which AWS has none; gpuctl rents on AWS "
             "alone: remove it, or add AWS's",
-            "6:17: E226 'instance_types' is n1-standard-4, of which AWS has none; gpuctl "
+            "6:17: E228 'instance_types' is n1-standard-4, of which AWS has none; gpuctl "
             "rents on AWS alone: remove it, or add AWS's",
         ],
     ),
@@ -141,9 +141,9 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "volumes: ['data:/data', {name: [a, b], path: /c}]\n",
         [
-            "4:11: E226 'volumes[0]' is the network volume data, which is in dstack's "
+            "4:11: E228 'volumes[0]' is the network volume data, which is in dstack's "
             "server; write `storage.shared` into the cluster file: all nodes have its folder",
-            "4:25: E226 'volumes[1]' is the network volume a, b, which is in dstack's "
+            "4:25: E228 'volumes[1]' is the network volume a, b, which is in dstack's "
             "server; write `storage.shared` into the cluster file: all nodes have its folder",
         ],
     ),
@@ -157,7 +157,7 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "dstack: true\n",
         [
-            "4:9: E226 'dstack' is true; gpuctl has no server that a run could ask",
+            "4:9: E228 'dstack' is true; gpuctl has no server that a run could ask",
         ],
     ),
     (
@@ -193,9 +193,9 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         IMAGE + "registry_auth: {username: '${{ secrets.A }}', password: 'x${{ secrets.B }}'}\n",
         [
-            "4:27: E226 'registry_auth.username' is a secret, and a user's name is part of "
+            "4:27: E228 'registry_auth.username' is a secret, and a user's name is part of "
             "the plan; write the name",
-            "4:57: E226 'registry_auth.password' has a secret and more text; write the "
+            "4:57: E228 'registry_auth.password' has a secret and more text; write the "
             "secret alone",
         ],
     ),
@@ -209,14 +209,14 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK.replace("hostname", "'${{ secrets.A }}'") + "python: 3.12\n",
         [
-            "3:12: E226 'commands[0]' has ${{ secrets.A }}, which gpuctl cannot replace; "
+            "3:12: E228 'commands[0]' has ${{ secrets.A }}, which gpuctl cannot replace; "
             "write A=${{ secrets.A }} into `env`, and use its variable",
         ],
     ),
     (
         TASK.replace("hostname", "'${{ run.id }}'") + "python: 3.12\n",
         [
-            "3:12: E226 'commands[0]' has ${{ run.id }}, which gpuctl cannot replace; use a "
+            "3:12: E228 'commands[0]' has ${{ run.id }}, which gpuctl cannot replace; use a "
             "variable of the environment",
         ],
     ),
@@ -225,7 +225,7 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         [
             "5:12: E207 'env[1]' sets A again; keep one of them",
             "5:17: E207 'B C' names no variable; write NAME=value, or NAME for a secret",
-            "5:26: E226 'env[3]' has ${{ env.A }}, which gpuctl cannot replace; use ${{ "
+            "5:26: E228 'env[3]' has ${{ env.A }}, which gpuctl cannot replace; use ${{ "
             "secrets.NAME }}, or write the text",
         ],
     ),
@@ -275,9 +275,9 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
             "  - {commands: [b], resources: {gpu: H200:8}}\n"
         ),
         [
-            "3:17: E226 'groups[0].commands[0]' has ${{ groups[2].nodes[0].IP_ADDRESS }}, "
+            "3:17: E228 'groups[0].commands[0]' has ${{ groups[2].nodes[0].IP_ADDRESS }}, "
             "which gpuctl cannot replace; there is no such node in `groups`",
-            "4:38: E226 'groups[1].resources.gpu' asks for H200, another group for H100; all "
+            "4:38: E228 'groups[1].resources.gpu' asks for H200, another group for H100; all "
             "nodes of a cluster are of one instance type",
         ],
     ),
@@ -304,28 +304,28 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "<<: {nodes: 2}\nresources: {<<: {gpu: 8}}\n",
         [
-            "4:5: E226 '<<' merges keys, which gpuctl does not; write the keys out",
-            "5:17: E226 'resources.<<' merges keys, which gpuctl does not; write the keys out",
+            "4:5: E228 '<<' merges keys, which gpuctl does not; write the keys out",
+            "5:17: E228 'resources.<<' merges keys, which gpuctl does not; write the keys out",
         ],
     ),
     (
         "type: service\nport: 80\n",
         [
-            "1:7: E227 'type' is service: gpuctl runs dstack's tasks alone; gpuctl serves no "
+            "1:7: E229 'type' is service: gpuctl runs dstack's tasks alone; gpuctl serves no "
             "endpoints; write a task that starts the server",
         ],
     ),
     (
         "type: fleet\nnodes: 2\n",
         [
-            "1:7: E227 'type' is fleet: gpuctl runs dstack's tasks alone; write a cluster "
+            "1:7: E229 'type' is fleet: gpuctl runs dstack's tasks alone; write a cluster "
             "file for `gpuctl up`: nodes, instance_type, region",
         ],
     ),
     (
         "type: dev-environment\nide: vscode\n",
         [
-            "1:7: E227 'type' is dev-environment: gpuctl runs dstack's tasks alone; log in "
+            "1:7: E229 'type' is dev-environment: gpuctl runs dstack's tasks alone; log in "
             "with `gpuctl ssh CLUSTER NODE`",
         ],
     ),

@@ -9,7 +9,7 @@ LENGTH_CASES: list[tuple[str, list[str]]] = [
         CLUSTER + f"tags: {{'': a, {'k' * 129}: b, c: {'v' * 257}}}\n",
         [
             "4:8: E203 tags has an empty key; name it",
-            f"4:15: E202 the key 'tags.{'k' * 129}' has more than 128 characters; shorten it",
+            f"4:15: E202 the key 'tags.{'k' * 39}…' has more than 128 characters; shorten it",
             "4:152: E202 'tags.c' has more than 256 characters; shorten it",
         ],
     ),

@@ -51,7 +51,7 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         MPIJOB.replace("name: pi", "name: My_Job"),
         [
             "3:18: E203 'metadata.name' is 'My_Job', which no run can be called; write lower-case"
-            " letters, digits and hyphens, at most 30, with a letter first"
+            " letters, digits and hyphens, at most 41, with a letter first"
         ],
     ),
     (
@@ -84,7 +84,7 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
     ),
     (
         MPIJOB.replace("replicas: 2", "replicas: 600"),
-        ["12:17: E202 'nodes' is 600, above 512; use 1 to 512"],
+        ["12:17: E202 'spec.mpiReplicaSpecs.Worker.replicas' is 600, above 512; use 1 to 512"],
     ),
     (
         MPIJOB.replace("[mpirun, ./pi]", "[mpirun, -n, 2]\n              workingDir: no"),
@@ -95,11 +95,12 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
             " readers understand differently; quote it: 'no'",
         ],
     ),
+    (MPIJOB.replace("command: [mpirun, ./pi]", "image: mpi"), []),
     (
-        MPIJOB.replace("command: [mpirun, ./pi]", "image: mpi"),
+        MPIJOB.replace("command: [mpirun, ./pi]", "name: x"),
         [
-            f"10:15: E102 '{LAUNCHER_AT}.containers[0].command' is missing; add it: what the"
-            " image itself would start is not known before it is pulled"
+            f"10:15: E102 '{LAUNCHER_AT}.containers[0].command' is missing, and there is no image;"
+            " add the command"
         ],
     ),
     (
@@ -107,8 +108,6 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
             "command: [mpirun, ./pi]", "args: [mpirun, ./pi]\n              image: other"
         ),
         [
-            f"10:15: W204 '{LAUNCHER_AT}.containers[0].args' is run as the command: no image's"
-            " entrypoint is called; write 'command' too",
             f"11:15: W204 '{LAUNCHER_AT}.containers[0].image' is ignored: a run has one image,"
             f" and ranks run in the workers' (mpi); {KEPT}",
         ],
@@ -157,8 +156,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
     (
         MPIJOB + "              env: [{name: GPUCTL_X, value: x}, {name: a-b, value: y}]\n",
         [
-            "17:21: E221 'GPUCTL_X' cannot be set in 'env': gpuctl sets it: the node's place in"
-            " the run; remove it, or choose another name",
+            f"17:21: E221 'GPUCTL_X' cannot be set in '{WORKER_AT}.containers[0].env': gpuctl sets"
+            " it: the node's place in the run; remove it, or choose another name",
             "17:49: E207 the key 'a-b' names no variable; use letters, digits and _, with no"
             " digit first",
         ],
@@ -171,16 +170,17 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         [
             "5:15: W204 'spec.runPolicy.backoffLimit' is ignored: a run that fails is not started"
             f" again by itself; {KEPT}",
-            f"6:3: W204 'spec.colour' is ignored: there is nothing like it here; {KEPT}",
-            f"19:1: W204 'extends' is ignored: there is nothing like it here; {KEPT}",
+            "6:3: E101 unknown key 'colour' in 'spec'; allowed here: cleanPodPolicy,"
+            " launcherCreationPolicy, mpiImplementation, mpiReplicaSpecs and 4 more",
+            "19:1: E101 unknown key 'extends'; allowed here: apiVersion, kind, metadata, spec,"
+            " status",
         ],
     ),
     (
         TRAINJOB.replace("torch-distributed", "torch-distribute"),
         [
-            "5:22: E201 'spec.runtimeRef.name' is 'torch-distribute', which is no runtime of"
-            " Kubeflow's own; did you mean 'torch-distributed'? Allowed: torch-distributed,"
-            " deepspeed-distributed, mpi-distributed"
+            "5:22: E201 'spec.runtimeRef.name' is 'torch-distribute': there is no such runtime in"
+            " the file, in --runtimes, or among Kubeflow's own; did you mean 'torch-distributed'?"
         ],
     ),
     (
@@ -201,9 +201,9 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
-        VOLCANO.replace("spec:\n  tasks", "spec:\n  plugins: {pytorch: []}\n  tasks"),
+        VOLCANO.replace("spec:\n  tasks", "spec:\n  plugins: {pytorh: []}\n  tasks"),
         [
-            "5:13: E225 plugin 'pytorch' cannot be carried out; allowed here: svc, ssh, env, mpi",
+            "5:13: E225 plugin 'pytorh' cannot be carried out; did you mean 'pytorch'?",
         ],
     ),
     (
@@ -212,8 +212,16 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         ),
         [
             "6:7: E225 no task is there once: one has 2 replicas; write replicas: 1 for the master",
-            "11:48: E225 task two does more than wait for mpirun (in sshd); write a run file:"
-            " `roles` have separate commands",
+        ],
+    ),
+    (
+        VOLCANO.replace("sshd, -D", "./serve").replace(
+            "- name: two",
+            "- name: two\n      policies: [{event: TaskCompleted, action: CompleteJob}]",
+        ),
+        [
+            "9:7: E225 task two completes the job, while one may run on; write a run file of"
+            " `type: ps-worker`, whose servers end with the workers"
         ],
     ),
     (
@@ -233,8 +241,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
     (
         MPIJOB + "              env: [{name: A, value: x, colour: red}]\n",
         [
-            f"17:41: W204 '{WORKER_AT}.containers[0].env[0].colour' is ignored: there is nothing"
-            f" like it here; {KEPT}"
+            f"17:41: E101 unknown key 'colour' in '{WORKER_AT}.containers[0].env[0]'; allowed here:"
+            " name, value, valueFrom"
         ],
     ),
     *(
@@ -258,7 +266,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         [
             "8:5: W204 'spec.trainer.resourcesPerNode' is ignored: a run has the whole of its"
             f" nodes; {KEPT}",
-            f"9:5: W204 'spec.trainer.colour' is ignored: there is nothing like it here; {KEPT}",
+            "9:5: E101 unknown key 'colour' in 'spec.trainer'; allowed here: args, command, env,"
+            " image, numNodes, numProcPerNode, resourcesPerNode",
             "10:3: W204 'spec.podTemplateOverrides' is ignored: there is nothing like it here;"
             f" {KEPT}",
         ],
@@ -267,7 +276,10 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         # By a GPU runtime's launcher ranks are counted by it.
         TRAINJOB.replace("torch-distributed", "mpi-distributed")
         + "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    colour: red\n",
-        [f"9:5: W204 'spec.trainer.colour' is ignored: there is nothing like it here; {KEPT}"],
+        [
+            "9:5: E101 unknown key 'colour' in 'spec.trainer'; allowed here: args, command, env,"
+            " image, numNodes, numProcPerNode, resourcesPerNode"
+        ],
     ),
     (
         VOLCANO.replace("spec:\n  tasks", "spec:\n  maxRetry: 3\n  volumes: [{}]\n  tasks").replace(
@@ -306,20 +318,19 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
     (
         TRAINJOB.replace("  trainer:\n    command: [train]\n", "  trainer: train\n"),
         [
-            "6:12: E102 'spec.trainer.command' is missing; add it: what the image itself would"
-            " start is not known before it is pulled",
             "6:12: E103 'spec.trainer' is 'train', must be a mapping; write keys below it",
         ],
     ),
 ]
 
 _REASONS = {
-    "nodes have the cluster's file systems, in containers too": ("volumes",),
-    "the run takes nodes of its cluster, next to each other": (
-        *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "nodeName"),
-    ),
-    "commands run as root, with all devices of the node": ("securityContext",),
-    "the image is pulled without credentials": ("imagePullSecrets",),
+    "nodes have the cluster's file systems, in containers too": {"volumes": "[]"},
+    "the run takes nodes of its cluster, next to each other": {
+        **{"nodeSelector": "{a: b}", "affinity": "{}", "tolerations": "[]", "nodeName": "x"},
+        "topologySpreadConstraints": "[]",
+    },
+    "commands run as root, with all devices of the node": {"securityContext": "{}"},
+    "the image is pulled without credentials": {"imagePullSecrets": "[{name: x}]"},
 }
 _POD = """\
 apiVersion: kubeflow.org/v2beta1
@@ -336,20 +347,29 @@ spec:
         spec:
           containers: [{command: [x], volumeMounts: [{}], resources: {}, colour: red}]
 """
-_NOTHING_LIKE_IT = f"is ignored: there is nothing like it here; {KEPT}"
 MANIFEST_CASES += [
     (
-        _POD + "".join(f"          {key}: x\n" for keys in _REASONS.values() for key in keys),
+        _POD
+        + "".join(
+            f"          {key}: {v}\n" for keys in _REASONS.values() for key, v in keys.items()
+        ),
         [
-            f"5:15: W204 'spec.runPolicy.colour' {_NOTHING_LIKE_IT}",
-            f"7:27: W204 'spec.mpiReplicaSpecs.Worker.colour' {_NOTHING_LIKE_IT}",
-            f"9:7: W204 'spec.mpiReplicaSpecs.Launcher.colour' {_NOTHING_LIKE_IT}",
-            f"11:9: W204 'spec.mpiReplicaSpecs.Launcher.template.colour' {_NOTHING_LIKE_IT}",
+            "5:15: E101 unknown key 'colour' in 'spec.runPolicy'; allowed here:"
+            " activeDeadlineSeconds, backoffLimit, cleanPodPolicy, managedBy,"
+            " schedulingPolicy and 2 more",
+            "7:27: E101 unknown key 'colour' in 'spec.mpiReplicaSpecs.Worker'; allowed here:"
+            " replicas, restartPolicy, template",
+            "9:7: E101 unknown key 'colour' in 'spec.mpiReplicaSpecs.Launcher'; allowed here:"
+            " replicas, restartPolicy, template",
+            "11:9: E101 unknown key 'colour' in 'spec.mpiReplicaSpecs.Launcher.template'; allowed"
+            " here: metadata, spec",
             f"13:39: W204 '{LAUNCHER_AT}.containers[0].volumeMounts' is ignored: nodes have the"
             f" cluster's file systems, in containers too; {KEPT}",
             f"13:59: W204 '{LAUNCHER_AT}.containers[0].resources' is ignored: a run has the whole"
             f" of its nodes; {KEPT}",
-            f"13:74: W204 '{LAUNCHER_AT}.containers[0].colour' {_NOTHING_LIKE_IT}",
+            f"13:74: E101 unknown key 'colour' in '{LAUNCHER_AT}.containers[0]'; allowed here:"
+            " args, command, env, envFrom, image, imagePullPolicy, lifecycle, livenessProbe and 17"
+            " more",
             *(
                 f"{line}:11: W204 '{LAUNCHER_AT}.{key}' is ignored: {why}; {KEPT}"
                 for line, (why, key) in enumerate(
@@ -361,9 +381,10 @@ MANIFEST_CASES += [
     (
         MPIJOB.replace("Launcher", "Launched"),
         [
+            "6:5: E101 unknown key 'Launched' in 'spec.mpiReplicaSpecs'; did you mean 'Launcher'?",
             "6:5: E102 'spec.mpiReplicaSpecs.Launcher' is missing; add it",
-            f"6:5: E102 '{LAUNCHER_AT}.containers[0].command' is missing; add it: what the image"
-            " itself would start is not known before it is pulled",
+            f"6:5: E102 '{LAUNCHER_AT}.containers[0].command' is missing, and there is no image;"
+            " add the command",
         ],
     ),
     *(
@@ -377,3 +398,77 @@ MANIFEST_CASES += [
         for key in ("initializer", "datasetConfig", "modelConfig")
     ),
 ]
+
+NEAR_MISSES = [
+    (
+        MPIJOB + "          imagePullPolicy: Always\n",
+        f"17:11: E101 unknown key 'imagePullPolicy' in '{WORKER_AT}'; write it in an entry of"
+        " 'containers'",
+    ),
+    (
+        MPIJOB.replace("Worker:", "Workers:"),
+        "11:5: E101 unknown key 'Workers' in 'spec.mpiReplicaSpecs'; did you mean 'Worker'?",
+    ),
+    (
+        MPIJOB.replace("Worker:", "worker:"),
+        "11:5: E101 unknown key 'worker' in 'spec.mpiReplicaSpecs'; did you mean 'Worker'?",
+    ),
+    (
+        MPIJOB.replace("mpiReplicaSpecs", "mpiReplicaSpec"),
+        "5:3: E101 unknown key 'mpiReplicaSpec' in 'spec'; did you mean 'mpiReplicaSpecs'?",
+    ),
+    (
+        MPIJOB.replace("spec:\n  mpi", "spec:\n  slotPerWorker: 8\n  mpi"),
+        "5:3: E101 unknown key 'slotPerWorker' in 'spec'; did you mean 'slotsPerWorker'?",
+    ),
+    (
+        MPIJOB.replace("image: mpi", "image: mpi\n              resource: {}"),
+        f"17:15: E101 unknown key 'resource' in '{WORKER_AT}.containers[0]'; did you mean"
+        " 'resources'?",
+    ),
+    (
+        MPIJOB.replace("replicas: 2", "replicas: '2'"),
+        "12:17: E103 'spec.mpiReplicaSpecs.Worker.replicas' is '2', must be a whole number; write"
+        " digits only, such as 2",
+    ),
+    (
+        MPIJOB.replace("image: mpi", "image: mpi\n              resources: {limit: {a: 1}}"),
+        f"17:27: E101 unknown key 'limit' in '{WORKER_AT}.containers[0].resources'; did you mean"
+        " 'limits'?",
+    ),
+    (
+        TRAINJOB + "    numNode: 4\n",
+        "8:5: E101 unknown key 'numNode' in 'spec.trainer'; did you mean 'numNodes'?",
+    ),
+    (
+        TRAINJOB + "  trainers: {numNodes: 4}\n",
+        "8:3: E101 unknown key 'trainers' in 'spec'; did you mean 'trainer'?",
+    ),
+    (
+        VOLCANO.replace("replicas: 2", "replica: 2"),
+        "9:7: E101 unknown key 'replica' in 'spec.tasks[1]'; did you mean 'replicas'?",
+    ),
+    (
+        VOLCANO.replace("tasks:", "task:"),
+        "5:3: E101 unknown key 'task' in 'spec'; did you mean 'tasks'?",
+    ),
+    (
+        MPIJOB.replace(
+            "spec:\n  mpi", "spec:\n  runPolicy: {activeDeadlineSeconds: 99999999}\n  mpi"
+        ),
+        "5:38: E202 'spec.runPolicy.activeDeadlineSeconds' is 99999999, above 59999940; use 1 to"
+        " 59999940",
+    ),
+    (
+        MPIJOB.replace("image: mpi", "image: <account>.dkr.ecr.us-east-1.amazonaws.com/mpi"),
+        f"16:22: E226 '{WORKER_AT}.containers[0].image' is"
+        " '<account>.dkr.ecr.us-east-1.amazonaws.c…', in which '<account>' is not filled in; write"
+        " your own value there",
+    ),
+    (
+        TRAINJOB + "    image: My Image\n",
+        "8:12: E203 'spec.trainer.image' is 'My Image'; write an image's name, such as"
+        " nvcr.io/nvidia/pytorch:25.09-py3, in lower-case letters",
+    ),
+]
+"""Typing mistakes, each with a line that must be among those about it."""

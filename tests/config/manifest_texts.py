@@ -44,7 +44,8 @@ spec:
 MPIJOB_OF_A_LAUNCHER = MPIJOB[: MPIJOB.index("    Worker:")]
 ALL_KEYS_OF_MPIJOB = MPIJOB.replace(
     "spec:\n  mpi",
-    "spec:\n  slotsPerWorker: 2\n  runLauncherAsWorker: false\n  mpiImplementation: OpenMPI\n"
+    "spec:\n  cleanPodPolicy: None\n  slotsPerWorker: 2\n"
+    "  runLauncherAsWorker: false\n  mpiImplementation: OpenMPI\n"
     "  sshAuthMountPath: /root/.ssh\n  launcherCreationPolicy: AtStartup\n"
     "  runPolicy: {activeDeadlineSeconds: 60, backoffLimit: 0, cleanPodPolicy: None,"
     " managedBy: x, schedulingPolicy: {}, suspend: false, ttlSecondsAfterFinished: 1}\n  mpi",

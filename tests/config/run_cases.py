@@ -8,6 +8,57 @@ TORCHRUN = "type: torchrun\nname: hello\ncommands: [hostname]\n"
 NCCL = "type: nccl-tests\nname: hello\n"
 
 RUN_CASES: list[tuple[str, list[str]]] = [
+    *(
+        (
+            TASK + f"image: {image}\n",
+            [
+                f"4:8: E203 'image' is '{shown}'; write an image's name, such as"
+                " nvcr.io/nvidia/pytorch:25.09-py3, in lower-case letters"
+            ],
+        )
+        for image, shown in (
+            *(("a b", "a b"), ("../../etc/passwd", "../../etc/passwd"), ("-v/:/x", "-v/:/x")),
+            *(('"a\\0b"', "a\\x00b"), ("''", ""), ("Debian", "Debian"), ("a/b:-", "a/b:-")),
+            *(("a//b", "a//b"), ("a@sha256:0", "a@sha256:0"), ("'a\n\n  b'", "a\\nb")),
+        )
+    ),
+    *(
+        (
+            TASK + f"image: {image}\n",
+            [
+                f"4:8: E226 'image' is '{shown}', in which '{part}' is not filled in; write your"
+                " own value there"
+            ],
+        )
+        for image, shown, part in (
+            (
+                "<account>.dkr.ecr.us-east-1.amazonaws.com/train:1",
+                "<account>.dkr.ecr.us-east-1.amazonaws.c…",
+                "<account>",
+            ),
+            (
+                "ACCOUNT.dkr.ecr.us-east-1.amazonaws.com/train",
+                "ACCOUNT.dkr.ecr.us-east-1.amazonaws.com…",
+                "ACCOUNT",
+            ),
+            (
+                "123456789012.dkr.ecr.REGION.amazonaws.com/train",
+                "123456789012.dkr.ecr.REGION.amazonaws.c…",
+                "REGION",
+            ),
+            ("'{{ .Values.image }}'", "{{ .Values.image }}", "{{ .Values.image }}"),
+            ("docker.io/your-account/train", "docker.io/your-account/train", "your-account"),
+        )
+    ),
+    *(
+        (TASK + f"image: {image}\n", [])
+        for image in (
+            "python:3.12",
+            "localhost:5000/a/b__c-d.e:Tag_1",
+            "123456789012.dkr.ecr.us-gov-west-1.amazonaws.com/team/train:7",
+            f"nvcr.io/nvidia/pytorch:25.09-py3@sha256:{'0a' * 32}",
+        )
+    ),
     (
         TASK + "ready: {max_restarts: 1}\nready_timeout: 5m\nmpirun_args: [-v]\n",
         [

@@ -309,7 +309,7 @@ def test_a_valid_file_is_read_once_and_its_warnings_come_with_it(
         reads.append(path)
         return read_file(path)
 
-    monkeypatch.setattr("config.loading.load.read_file", read)
+    monkeypatch.setattr("config.loading.load.read_job", read)
     file = written(tmp_path, f"{CLUSTER}network:\n  ssh_from: 0.0.0.0/0\n")
     warnings: list[str] = []
     load_cluster(file, warnings.append)

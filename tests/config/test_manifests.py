@@ -22,7 +22,7 @@ from config.run.run_file import Run, Task
 from config.yaml.marked_yaml import read_yaml
 from engine.script import job_script
 from tests import golden
-from tests.config.manifest_cases import MANIFEST_CASES
+from tests.config.manifest_cases import MANIFEST_CASES, NEAR_MISSES
 from tests.config.manifest_texts import (
     ALL_KEYS_OF_A_POD,
     ALL_KEYS_OF_MPIJOB,
@@ -111,7 +111,10 @@ def test_mpijob_whose_launcher_is_a_worker() -> None:
         "HYDRA_HOST_FILE": "/etc/mpi/hostfile",
     }
     assert run.roles["worker"].env == {"ONLY_ON": "workers", "K_MPI_JOB_ROLE": "worker"}
-    assert run.commands[-1] == "mpirun -n 8 /home/mpiuser/pi"
+    # It has arguments alone, which go to the image's entrypoint.
+    assert run.commands[-1] == (
+        'set -- mpirun -n 8 /home/mpiuser/pi\neval "$GPUCTL_IMAGE_ENTRYPOINT \\"\\$@\\""'
+    )
 
 
 def test_mpijob_for_intel_mpi(tmp_path: Path) -> None:
@@ -335,7 +338,7 @@ WORDS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join)
 def test_words_reach_the_program_as_kubernetes_gives_them(words: list[str], value: str) -> None:
     env = {"A": value, "B": "b"}
     placed: dict[str, Placed] = {name: Placed(text, ()) for name, text in env.items()}
-    container = Container((), None, placed, ("printf", "%s\\0", *words), "")
+    container = Container((), None, placed, ("printf", "%s\\0", *words), (), "")
     (line,) = container.commands(())
     done = subprocess.run(
         ["bash"], input=line.encode(), env=env, capture_output=True, check=True
@@ -346,6 +349,13 @@ def test_words_reach_the_program_as_kubernetes_gives_them(words: list[str], valu
 @pytest.mark.parametrize(("text", "lines"), MANIFEST_CASES)
 def test_complaints(tmp_path: Path, text: str, lines: list[str]) -> None:
     assert complaints(tmp_path, text) == lines
+
+
+@pytest.mark.parametrize(("text", "line"), NEAR_MISSES)
+def test_a_near_miss_is_an_error_that_names_the_field(tmp_path: Path, text: str, line: str) -> None:
+    assert line in complaints(tmp_path, text)
+    with pytest.raises(InvalidFiles):
+        load_run(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("text", [MPIJOB, TRAINJOB, VOLCANO])

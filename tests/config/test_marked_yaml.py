@@ -61,6 +61,12 @@ def test_what_readers_understand_differently_is_kept_as_written(text: str) -> No
         ),
         ("a: b\nc: d\x01\n", "f:2:5: E004 YAML forbids the character U+0001; remove it"),
         ("a: !!binary b\n", "f:1:4: E007 the tag !!binary means nothing to gpuctl; remove the tag"),
+        ("!x a: b\n", "f:1:1: E007 the tag !x means nothing to gpuctl; remove the tag"),
+        (
+            "a: &" + "b" * 60 + " 1\nc: *" + "d" * 60,
+            f"f:2:4: E001 not YAML: found undefined alias '{'d' * 56}…; check indentation,"
+            " brackets and quotes here and on the line before",
+        ),
         # Of two equal keys the first counts, and the second is not looked into.
         ("a: 1\na: !x 2\n", "f:2:1: E003 'a' is given twice, on lines 1 and 2; keep one of them"),
         ("[" * 5000, "f:1:1: E008 the file is nested too deeply; flatten it"),
@@ -72,13 +78,13 @@ def test_what_is_wrong_with_a_text(text: str, line: str) -> None:
     assert read(text)[1] == [line]
 
 
-def test_a_hundred_thousand_values_are_the_most() -> None:
-    # The file, 271 keys, and as often a list of 367 values: 1 + 271 * (1 + 1 + 367) values.
-    first = f"a: &a [{', '.join(['x'] * 367)}]\n"
-    largest = first + "".join(f"a{number}: *a\n" for number in range(270))
+def test_twenty_thousand_values_with_aliases_written_out_are_the_most() -> None:
+    # The file, 7 keys, and as often a list of 2855 values: 1 + 7 * (1 + 1 + 2855) values.
+    first = f"a: &a [{', '.join(['x'] * 2855)}]\n"
+    largest = first + "".join(f"a{number}: *a\n" for number in range(6))
     assert read(largest)[1] == []
     assert read(largest.replace("[x", "[x, x"))[1] == [
-        "f:1:1: E008 the file is too large; write less than 100 000 values"
+        "f:1:1: E008 the file is too large; write less than 20 000 values"
     ]
 
 

@@ -107,7 +107,7 @@ def test_too_few_nodes_is_said_before_anything_runs(
     file = run_file(tmp_path, "wide", ["true"], nodes=3)
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster, code=2)
     assert output == (
-        "gpuctl: error: run wide wants 3 nodes, cluster jobs has 2; set `nodes: 2`, or bring up a"
+        "gpuctl: error: run wide wants 3 nodes, cluster jobs has 2; use `--nodes 2`, or bring up a"
         " larger cluster\n"
     )
 

@@ -101,7 +101,8 @@ def test_the_image_says_where_programs_begin_and_what_it_would_run(
     try:
         made.prepare()
         environment = made.environment()
-        assert environment["GPUCTL_IMAGE_COMMAND"] == "'/a b' c '$d'"
+        assert environment["GPUCTL_IMAGE_ENTRYPOINT"] == "'/a b'"
+        assert environment["GPUCTL_IMAGE_COMMAND"] == "c '$d'"
         assert output(made, environment, "pwd").decode() == f"{tmp_path}\n"
     finally:
         made.end()
@@ -110,7 +111,8 @@ def test_the_image_says_where_programs_begin_and_what_it_would_run(
 
 def test_an_image_without_a_folder_begins_in_the_home(box: Container) -> None:
     environment = box.environment()
-    assert (environment["GPUCTL_IMAGE_FOLDER"], environment["GPUCTL_IMAGE_COMMAND"]) == ("", "")
+    names = ("FOLDER", "ENTRYPOINT", "COMMAND")
+    assert [environment[f"GPUCTL_IMAGE_{name}"] for name in names] == ["", "", ""]
     assert output(box, {**environment, "HOME": "/usr"}, "pwd") == b"/usr\n"
 
 

@@ -222,6 +222,15 @@ def test_an_image_without_python_carries_tasks_but_no_mpi(machine: Machine) -> N
     )
 
 
+def test_a_manifests_mpirun_needs_python_too(machine: Machine) -> None:
+    plan = with_image(machine, ("python3",))
+    head = plan.nodes[0].model_copy(update={"script": 'x="$GPUCTL_RUN_FOLDER/bin/ssh" mpirun'})
+    assert refusal(plan.model_copy(update={"nodes": (head, *plan.nodes[1:])})) == (
+        "image team/job:1 has no python3, which mpirun needs to reach other nodes; add it to the"
+        " image, or use `--no-image` to run the job directly on the nodes"
+    )
+
+
 def test_an_image_without_efa_is_said_before_the_job(machine: Machine) -> None:
     message = refusal(with_image(machine, ("libfabric", "plugin"), network=EFA))
     assert message == (
@@ -229,7 +238,7 @@ def test_an_image_without_efa_is_said_before_the_job(machine: Machine) -> None:
         " for EFA: searched LD_LIBRARY_PATH, /opt/amazon/efa/lib*, /opt/amazon/ofi-nccl/lib*,"
         " /opt/amazon/ofi-nccl/lib*/*, /opt/aws-ofi-nccl/lib*, /opt/aws-ofi-nccl/install/lib*,"
         " /usr/local/lib*, /usr/lib*, /usr/lib/*-linux-gnu; add them to the image, set"
-        " `network: tcp`, or use `--no-image` to run the job directly on the nodes"
+        " `network: tcp` in a run file, or use `--no-image` to run the job directly on the nodes"
     )
     assert pulled(with_image(machine, ("libfabric", "plugin"))).warnings == ()
 

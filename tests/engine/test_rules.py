@@ -35,7 +35,7 @@ def with_software(**software: str) -> Inventory:
 
 def test_as_many_nodes_as_there_are() -> None:
     assert refusal(make_inventory(2), nodes=4) == (
-        "run job wants 4 nodes, cluster demo has 2; set `nodes: 2`, or bring up a larger cluster"
+        "run job wants 4 nodes, cluster demo has 2; use `--nodes 2`, or bring up a larger cluster"
     )
 
 

@@ -15,7 +15,10 @@ _TABLES = (
     *_NUMBERS,
     "tests/engine/test_public_outputs.py",
 )
-_MANIFESTS = ("tests/config/test_manifest_values.py", "tests/config/test_manifests.py")
+_MANIFESTS = (
+    *("tests/config/test_manifest_values.py", "tests/config/test_manifests.py"),
+    "tests/config/test_manifest_files.py",
+)
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/interruption.py": ("tests/engine/test_interruption.py",),
@@ -64,6 +67,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/launch_plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),
     "engine/rules.py": ("tests/engine/test_rules.py", "tests/engine/test_reference.py"),
     "config/loading/messages.py": _RUN_FILES,
+    "config/yaml/composing.py": ("tests/config/test_marked_yaml.py", *_RUN_FILES),
+    "config/run/image_reference.py": _RUN_FILES,
     "config/yaml/marked_yaml.py": (
         "tests/config/test_marked_yaml.py",
         *_RUN_FILES,
@@ -99,7 +104,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     **{
         f"config/manifests/{name}.py": _MANIFESTS
         for name in (
-            *("__init__", "container", "manifest", "mpi_run", "mpijob", "run_file", "trainjob"),
+            *("__init__", "container", "converted", "given", "kinds", "manifest", "mpi_run"),
+            *("mpijob", "placeholders", "reading", "runtimes", "schema", "stream", "trainjob"),
             "volcano",
         )
     },

@@ -1,0 +1,156 @@
+"""Placeholders of envsubst in a manifest: `${NAME}`, filled in before anything else is read.
+
+People write `envsubst < job.yaml-template | kubectl apply -f -`. gpuctl fills in the same places
+from `--set` and from the environment. A script of a shell has `${NAME}` too, which the shell
+expands on the node: there only names are filled in that `--set` gives, or that are placeholders
+elsewhere in the manifest. Secrets are never taken from the environment into a manifest, because its
+text is printed.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from config.diagnostic import Diagnostic
+from config.findings import Fault, Path, path_text
+from config.manifests.given import Given
+from config.yaml.hints import quote
+from config.yaml.marked_yaml import TEXT, Document, document_of
+
+_PLACEHOLDER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_SHELL = re.compile(r"(.*/)?(ba|da|k|z|a)?sh|-[a-z]*c")
+_SECRET = re.compile(r".*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|_KEY)|(AWS|KUBE)_.*", re.I)
+_Place = Literal["field", "words", "script"]
+"""The place of a text: words are a container's, without a shell among them or with one."""
+# A shell on a node has these too, and means its own.
+_OF_EVERY_SHELL = frozenset(
+    ("HOME", "PATH", "PWD", "USER", "HOSTNAME", "SHELL", "LD_LIBRARY_PATH", "PYTHONPATH")
+)
+
+
+def fill_placeholders(document: Document, given: Given) -> tuple[Document, list[Fault], set[str]]:
+    """Return the document with values for its placeholders, faults, and the placeholders' names.
+
+    A placeholder without a value is a fault. Raises InputError for a wrong `--set`.
+    """
+    values = given.values()
+    texts = list(_texts(document.root, ()))
+    wanted = {name for text in texts for name in text.required}
+    known = {name: os.environ[name] for name in wanted if _is_taken(name)} | dict(values)
+    names = {name for text in texts for name in text.names}
+    nodes = {id(text.node): text for text in texts}
+    filled = document_of(_with_values(document.root, nodes, known))
+    filled = replace(filled, begins=document.begins, beside=document.beside)
+    return filled, list(_unfilled(texts, known)), names
+
+
+def unused_values(given: Given, names: set[str]) -> list[Diagnostic]:
+    """Return a warning for each `--set` of a name that is no placeholder."""
+    found = []
+    for line, name in enumerate(given.values(), 1):
+        if name not in names:
+            message = f"--set {quote(name)} fills in nothing: there is no ${{{name}}}"
+            found.append(Diagnostic("--set", line, 1, "W208", message, "check the name"))
+    return found
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text with placeholders: their names, and those of them that need a value.
+
+    `is_field`: the value decides its type, since it is no word or variable of a container.
+    """
+
+    node: ScalarNode
+    at: Path
+    names: frozenset[str]
+    required: frozenset[str]
+    is_field: bool
+
+
+def _texts(node: Node, at: Path, place: _Place = "field") -> Iterator[_Text]:
+    """Yield the texts with placeholders below a node."""
+    if isinstance(node, MappingNode):
+        entries = {k.value: value for k, value in node.value if isinstance(k, ScalarNode)}
+        words: _Place = "script" if _is_script(entries) else "words"
+        for key, value in entries.items():
+            name = getattr(entries.get("name"), "value", "")
+            if not (key == "value" and is_own_secret(str(name), value.value)):
+                inside = words if key in ("command", "args") else "field"
+                yield from _texts(value, (*at, key), inside)
+    elif isinstance(node, SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _texts(value, (*at, index), place)
+    elif isinstance(node, ScalarNode) and "$" in node.value:
+        yield from _text(node, at, place)
+
+
+def _text(node: ScalarNode, at: Path, place: _Place) -> Iterator[_Text]:
+    found = list(_PLACEHOLDER.finditer(node.value))
+    names = frozenset(match[1] or match[2] for match in found)
+    if place == "script" or at[:2] in (("metadata", "annotations"), ("metadata", "labels")):
+        required = frozenset[str]()
+    elif place == "words" or at[-1:] == ("value",):
+        # Kubernetes gives programs `$NAME` as it is written.
+        required = frozenset(match[1] for match in found if match[1]) - _OF_EVERY_SHELL
+    else:
+        required = names - _OF_EVERY_SHELL
+    if names:
+        is_field = place == "field" and at[-1:] != ("value",)
+        yield _Text(node, at, names, required, is_field)
+
+
+def _is_script(entries: Mapping[str, Node]) -> bool:
+    """Return whether a container's words call a shell."""
+    lists = (entries.get(key) for key in ("command", "args"))
+    words = [word for found in lists if isinstance(found, SequenceNode) for word in found.value]
+    return any(_SHELL.fullmatch(str(word.value)) for word in words)
+
+
+def is_own_secret(name: str, value: Any) -> bool:
+    """Return whether an entry of `env` is a secret with its own name: HF_TOKEN=${HF_TOKEN}."""
+    return value == f"${{{name}}}" and bool(_SECRET.fullmatch(name))
+
+
+def _is_taken(name: str) -> bool:
+    return name in os.environ and not _SECRET.fullmatch(name)
+
+
+def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Fault]:
+    for text in texts:
+        missing = sorted(text.required - known.keys())
+        if not missing:
+            continue
+        name = missing[0]
+        message = f"'{path_text(text.at)}' has envsubst's placeholder ${{{name}}}, without a value"
+        hint = f"add `--set {name}=VALUE`, or `export {name}=VALUE` before"
+        if _SECRET.fullmatch(name):
+            hint = (
+                f"take the secret by `valueFrom: {{secretKeyRef: {{name: x, key: {name}}}}}`,"
+                f" or add `--set {name}=VALUE`"
+            )
+        yield Fault("E227", message, hint, text.at)
+
+
+def _with_values(node: Node, texts: Mapping[int, _Text], known: Mapping[str, str]) -> Node:
+    """Return the tree with the values; each node keeps its position."""
+    marks = node.start_mark, node.end_mark
+    if isinstance(node, MappingNode):
+        pairs = [(key, _with_values(value, texts, known)) for key, value in node.value]
+        return MappingNode(node.tag, pairs, *marks)
+    if isinstance(node, SequenceNode):
+        return SequenceNode(node.tag, [_with_values(v, texts, known) for v in node.value], *marks)
+    text = texts.get(id(node))
+    if text is None:
+        return node
+    values = {name: known[name] for name in text.names if name in known}
+
+    def value(match: re.Match[str]) -> str:
+        return values.get(match[1] or match[2], match[0])
+
+    filled = _PLACEHOLDER.sub(value, node.value)
+    return ScalarNode(node.tag if text.is_field else TEXT, filled, *marks)

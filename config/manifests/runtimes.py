@@ -1,0 +1,168 @@
+"""Runtimes of Kubeflow Trainer: in the manifest's file, in a folder, or Kubeflow's own.
+
+Kubeflow's own: manifests/base/runtimes of kubeflow/trainer@8c0f5059 (v2.3.0, 2026-08-21);
+mpi-distributed: of kubeflow/training-operator@a55f03a8 (2025-02-24), which v2.0.0 has no more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+from config.errors import InputError
+from config.findings import Path
+from config.manifests.container import Container, container_of_pod
+from config.manifests.converted import Placed
+from config.manifests.kinds import RUNTIMES, kind_of_manifest
+from config.manifests.manifest import Manifest
+from config.manifests.mpi_run import IMPLEMENTATIONS
+from config.manifests.reading import read_manifest
+from config.yaml.hints import names_hint, quote
+from config.yaml.marked_yaml import Document, read_documents
+
+Framework = Literal["torch", "mpi", "jax", "xgboost", "plain"]
+_NAME = ("spec", "runtimeRef", "name")
+_POLICY = ("spec", "mlPolicy")
+_JOBS = ("spec", "template", "spec", "replicatedJobs")
+_INSTEAD_OF_FLUX = "use a runtime of torch, mpi, jax or xgboost"
+_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime: the number of nodes, and the container, that a TrainJob has by default.
+
+    `processes` is the number of processes on a node, as written; None if the runtime has none.
+    """
+
+    framework: Framework
+    nodes: int
+    container: Container
+    processes: Any = None
+    implementation: str = "OpenMPI"
+
+
+def _own(
+    framework: Framework, image: str, nodes: int = 1, command: tuple[str, ...] = ()
+) -> Runtime:
+    container = Container(_NAME, Placed(image, _NAME), {}, command, (), "")
+    return Runtime(framework, nodes, container)
+
+
+_OF_KUBEFLOW = {
+    "torch-distributed": _own("torch", "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
+    "deepspeed-distributed": _own("mpi", "ghcr.io/kubeflow/trainer/deepspeed-runtime"),
+    "mlx-distributed": _own("mpi", "ghcr.io/kubeflow/trainer/mlx-runtime"),
+    "jax-distributed": _own("jax", "nvcr.io/nvidia/jax:25.10-py3"),
+    "xgboost-distributed": _own("xgboost", "ghcr.io/kubeflow/trainer/xgboost-runtime"),
+    "mpi-distributed": _own(
+        "mpi", "mpioperator/mpi-pi:openmpi", nodes=2, command=("mpirun", "/home/mpiuser/pi")
+    ),
+}
+_WITH_INITIALIZERS = (
+    *("torch-distributed-with-cache", "torchtune-llama3.2-1b", "torchtune-llama3.2-3b"),
+    "torchtune-qwen2.5-1.5b",
+)
+"""Kubeflow's own runtimes whose initializers load data or a model before the job."""
+
+
+def find_runtime(manifest: Manifest) -> Runtime:
+    """Return the TrainJob's runtime; for an unknown one report it and return any runtime."""
+    manifest.require(_NAME)
+    name = manifest.text(_NAME)
+    named: list[str] = []
+    for document in _documents(manifest):
+        own_name = Manifest(document, manifest.given).get(("metadata", "name"))
+        if own_name == name:
+            runtime, own = read_manifest(document, manifest.given, "training-runtime", _read)
+            manifest.diagnostics += own.diagnostics
+            manifest.placeholders |= own.placeholders
+            return runtime
+        named.append(str(own_name))
+    if name in _OF_KUBEFLOW:
+        return _OF_KUBEFLOW[name]
+    if "flux" in name:
+        message = f"runtime {quote(name)} is one of Flux, and gpuctl starts no Flux broker"
+        manifest.complain("E225", message, _INSTEAD_OF_FLUX, _NAME)
+    elif name in _WITH_INITIALIZERS:
+        _refuse_initializers(manifest, name)
+    elif name:
+        _report_unknown(manifest, name, [*named, *_OF_KUBEFLOW])
+    return _own("torch", "unknown", command=("unknown",))  # no message about what it lacks
+
+
+def _documents(manifest: Manifest) -> Iterator[Document]:
+    """Yield the runtimes of the manifest's file, then those of the folder."""
+    documents = list(manifest.document.beside)
+    if manifest.given.runtimes is not None:
+        documents += _documents_of_folder(manifest, manifest.given.runtimes)
+    for document in documents:
+        if kind_of_manifest(document.data) in RUNTIMES:
+            yield document
+
+
+def _documents_of_folder(manifest: Manifest, folder: FilePath) -> Iterator[Document]:
+    if not folder.is_dir():
+        raise InputError(f"--runtimes: {folder} is no folder", "name the folder of the runtimes")
+    for file in sorted((*folder.rglob("*.yaml"), *folder.rglob("*.yml"))):
+        documents, diagnostics = read_documents(file)
+        manifest.diagnostics += diagnostics
+        yield from documents
+
+
+def _report_unknown(manifest: Manifest, name: str, known: list[str]) -> None:
+    message = (
+        f"'spec.runtimeRef.name' is {quote(name)}: there is no such runtime in the file, in"
+        " --runtimes, or among Kubeflow's own"
+    )
+    manifest.complain("E201", message, names_hint(name, known), _NAME)
+
+
+def _refuse_initializers(manifest: Manifest, name: str) -> None:
+    message = f"runtime {quote(name)} has initializers, and nothing runs before the job"
+    hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
+    manifest.complain("E225", message, hint, _NAME)
+
+
+def _read(own: Manifest) -> Runtime:
+    """Return the runtime of a manifest, and add the faults to it."""
+    policy = own.mapping(_POLICY)
+    at = _trainer_job(own)
+    container = container_of_pod(own, (*at, "template", "spec", "template"))
+    placed = {name: Placed(variable.value, _NAME) for name, variable in container.env.items()}
+    image = Placed(container.image.value, _NAME) if container.image else None
+    framework = _framework(own, policy)
+    return Runtime(
+        framework,
+        own.whole((*_POLICY, "numNodes"), default=1),
+        replace(container, at=_NAME, image=image, env=placed),
+        own.get((*_POLICY, framework, "numProcPerNode")),
+        own.choice((*_POLICY, "mpi", "mpiImplementation"), IMPLEMENTATIONS),
+    )
+
+
+def _framework(own: Manifest, policy: dict[str, Any]) -> Framework:
+    if "flux" in policy:
+        message = "'spec.mlPolicy.flux' cannot be carried out: gpuctl starts no Flux broker"
+        own.complain("E225", message, _INSTEAD_OF_FLUX, (*_POLICY, "flux"), on_key=True)
+    names: tuple[Framework, ...] = ("torch", "mpi", "jax", "xgboost")
+    return next((name for name in names if name in policy), "plain")
+
+
+def _trainer_job(own: Manifest) -> Path:
+    """Return the path of the job that trains; report others, which run before it."""
+    own.require(_JOBS)
+    jobs: dict[str, Path] = {}
+    for index in range(len(own.entries(_JOBS))):
+        at = (*_JOBS, index)
+        step = own.get((*at, "template", "metadata", "labels", _STEP))
+        name = own.text((*at, "name"))
+        is_only = len(own.entries(_JOBS)) == 1
+        if step == "trainer" or name in ("node", "launcher") or is_only:
+            jobs["trainer" if step == "trainer" else name] = at
+        else:
+            message = f"job {quote(name)} cannot be carried out: nothing runs before the job"
+            hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
+            own.complain("E225", message, hint, at)
+    found = (jobs[name] for name in ("trainer", "launcher", "node") if name in jobs)
+    return next(found, (*_JOBS, 0))

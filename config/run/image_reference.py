@@ -1,0 +1,70 @@
+"""Names of container images: their form, and those that nobody has filled in.
+
+The form is that of https://pkg.go.dev/github.com/distribution/reference (2026-11-23). An image's
+name becomes an argument of docker or podman, so nothing else may pass.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from config.findings import Fault, Path, path_text
+from config.yaml.hints import quote
+
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_PART = "[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*"
+IMAGE_REFERENCE = (
+    rf"^({_LABEL}([.]{_LABEL})*(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9+._-]{0,30}:[0-9a-fA-F]{32,128})?$"
+)
+IMAGE_FORM = "an image's name, such as nvcr.io/nvidia/pytorch:25.09-py3, in lower-case letters"
+
+ImageName = Annotated[str, Field(pattern=IMAGE_REFERENCE, max_length=500)]
+
+IMAGE_START = (
+    'test -n "$GPUCTL_IMAGE_ENTRYPOINT$GPUCTL_IMAGE_COMMAND" ||'
+    ' { echo "gpuctl: there is no image, or it has no command" >&2; exit 127; }\n'
+    'eval "exec $GPUCTL_IMAGE_ENTRYPOINT $GPUCTL_IMAGE_COMMAND"'
+)
+"""Starts what the image would start; the worker sets the variables (engine/agent), which are empty
+without an image (`--no-image`)."""
+
+_PLACEHOLDER = re.compile(
+    r"<[^<>]*>|\{\{.*?\}\}|\b(your|my)[-_](account|registry|repo|image|org|project|user)\w*"
+    r"|\b(replace|change)[-_]?me\b|\bx{4,}\b",
+    re.IGNORECASE,
+)
+_ECR = re.compile(r"([^/]*)\.dkr\.ecr(-fips)?\.([^/.]*)\.amazonaws\.com")
+
+
+def placeholder_faults(image: Any, at: Path) -> Iterator[Fault]:
+    """Yield the fault of an image that still has a placeholder in its name."""
+    if isinstance(image, str) and (placeholder := _placeholder(image)):
+        actual = f"'{path_text(at)}' is {quote(image)}"
+        message = f"{actual}, in which {quote(placeholder)} is not filled in"
+        yield Fault("E226", message, "write your own value there", at)
+
+
+def image_faults(image: str, at: Path) -> Iterator[Fault]:
+    """Yield the fault of a text that is no image's name."""
+    faults = list(placeholder_faults(image, at))
+    if not faults and not re.fullmatch(IMAGE_REFERENCE.strip("^$"), image):
+        message = f"'{path_text(at)}' is {quote(image)}"
+        faults.append(Fault("E203", message, f"write {IMAGE_FORM}", at))
+    yield from faults
+
+
+def _placeholder(image: str) -> str:
+    """Return the part of the name that nobody has filled in; empty if there is none."""
+    if found := _PLACEHOLDER.search(image):
+        return found[0]
+    if found := _ECR.match(image):
+        # https://docs.aws.amazon.com/AmazonECR/latest/userguide/Registries.html, 2026-11-23.
+        account, region = found[1], found[3]
+        if not re.fullmatch("[0-9]{12}", account):
+            return account
+        if not re.fullmatch("[a-z]{2}(-[a-z]+)+-[0-9]+", region):
+            return region
+    return ""
