@@ -12,7 +12,7 @@ from typing import Any
 from moto.ec2.models.core import TaggedEC2Resource
 
 from config.catalogue.instance_types import catalogue
-from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
+from lab.api.errors import Refusal, ServerFault, bad_combination
 from lab.api.faults import FaultyReservation
 from lab.api.quotas import check_vcpus
 
@@ -131,10 +131,6 @@ class CapacityReservations:
             if token and known.__dict__.get("token") == token:
                 return known
         count, zone = int(wanted["InstanceCount"]), str(wanted["AvailabilityZone"])
-        if count < 1:
-            raise bad_value(f"Value ({count}) for parameter instanceCount is invalid.")
-        if (wanted.get("EndDateType") == "limited") != bool(wanted.get("EndDate")):
-            raise bad_combination("EndDate goes with EndDateType limited, and only with it.")
         if arn := wanted.get("PlacementGroupArn"):
             self.placement_group(str(arn).rpartition("/")[2])  # type: ignore[attr-defined]
         check_vcpus(self, str(wanted["InstanceType"]), count)
@@ -298,7 +294,12 @@ def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation
 def _targeted(
     found: CapacityReservation, launch: Any, market: str | None, count: int
 ) -> CapacityReservation:
-    if (found.kind == BLOCK) != (market == BLOCK):
+    """Return the reservation if the launch may use it.
+
+    A spot instance cannot (kubernetes-sigs/cluster-api-provider-aws 5374 and 5633: "not supported
+    by AWS", 2026-11-23).
+    """
+    if market == "spot" or (found.kind == BLOCK) != (market == BLOCK):
         raise bad_combination(
             f"The Capacity Reservation '{found.id}' and MarketType {market or 'on-demand'} do not"
             " go together."
