@@ -48,6 +48,7 @@ from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
 from lab.network.slots import Slot
+from lab.requests.record import Recorder
 from lab.requests.refusals import refusal
 from lab.requests.wire import parse
 
@@ -74,6 +75,7 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         super().__init__(create_backend_app)
         self._key = key
         self._faults = faults
+        self.recorder: Recorder | None = None
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -100,12 +102,15 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
 
     def _rule_refusal(self, environ: dict[str, Any]) -> ErrorAnswer | None:
         """Return AWS's response to a request that breaks a published rule; None if it keeps all."""
-        service, _ = _scope(environ)
+        service, region = _scope(environ)
         if service not in SERVICES + OWN_SERVICES:
             return None
         request = parse(service, environ, environ["wsgi.input"].getvalue())
-        refused = None if request is None else refusal(request)
-        if refused is None:
+        if request is None:
+            return None
+        if (refused := refusal(request)) is None:
+            if self.recorder:
+                self.recorder.write(request, region)
             return None
         return error_answer(service, refused.code, refused.text, "400 Bad Request")
 
@@ -175,11 +180,12 @@ class ApiServer:
             )
         )
         self.metadata = Metadata(_instances)
+        self._services = _Services(key, injected)
         try:
             self._server: BaseWSGIServer = make_server(
                 _LOOPBACK,
                 port,
-                _Services(key, injected),
+                self._services,
                 threaded=True,
                 request_handler=_QuietHandler,
             )
@@ -197,6 +203,10 @@ class ApiServer:
             daemon=True,
         ).start()
         self._interruptions = Interruptions(_regions)
+
+    def record_requests(self, folder: Path) -> None:
+        """Record requests that break no rule in the folder, as long as it exists."""
+        self._services.recorder = Recorder(folder)
 
     def close(self) -> None:
         """Stop the server."""
