@@ -38,6 +38,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         self.availability_zone = str(wanted["AvailabilityZone"])
         self.platform = str(wanted.get("InstancePlatform") or "Linux/UNIX")
         self.total = int(wanted["InstanceCount"])
+        self.tenancy = str(wanted.get("Tenancy") or "default")
         self.match = str(wanted.get("InstanceMatchCriteria") or "open")
         self.placement_group_arn = wanted.get("PlacementGroupArn")
         self.created = datetime.now(UTC)
@@ -98,7 +99,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
             "InstanceType": self.instance_type,
             "InstancePlatform": self.platform,
             "AvailabilityZone": self.availability_zone,
-            "Tenancy": "default",
+            "Tenancy": self.tenancy,
             "TotalInstanceCount": self.total,
             "AvailableInstanceCount": self.available,
             "EbsOptimized": False,
@@ -306,6 +307,7 @@ def _targeted(
         )
     zone = launch.subnet.availability_zone
     compatible = (found.instance_type, found.availability_zone) == (launch.instance_type, zone)
+    compatible &= found.tenancy == launch.tenancy
     ends = found.kind == BLOCK and found.end and datetime.now(UTC) >= found.end - WIND_DOWN
     if found.state != "active" or ends or not compatible:
         raise _capacity_exceeded()
@@ -323,6 +325,7 @@ def _fits(found: CapacityReservation, launch: Any) -> bool:
         found.instance_type == launch.instance_type
         and found.availability_zone == launch.subnet.availability_zone
         and group == launch.placement_group
+        and found.tenancy == launch.tenancy
     )
 
 

@@ -41,6 +41,11 @@ class ResolvedLaunch:
         return str((self.parameters.get("Placement") or {}).get("GroupName") or "")
 
     @property
+    def tenancy(self) -> str:
+        """The tenancy; that of a reservation must be the same."""
+        return str((self.parameters.get("Placement") or {}).get("Tenancy") or "default")
+
+    @property
     def user_data(self) -> bytes:
         """The user data as the instance receives it."""
         return base64.b64decode(str(self.parameters.get("UserData") or ""))

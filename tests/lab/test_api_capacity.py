@@ -143,6 +143,26 @@ def test_a_launch_that_names_a_reservation_runs_there_or_not_at_all(region: Worl
         )
 
 
+def test_neither_spot_nor_another_tenancy_uses_a_reservation(region: World) -> None:
+    held = claim(region, 1, Tenancy="dedicated")
+    target = {"CapacityReservationTarget": {"CapacityReservationId": held}}
+    with refused("ReservationCapacityExceeded", EXCEEDED):
+        region.run(CapacityReservationSpecification=target)
+    (outside,) = region.run()
+    assert "CapacityReservationId" not in region.instance(outside)
+    with refused(
+        "InvalidParameterCombination",
+        f"The Capacity Reservation '{held}' and MarketType spot do not go together.",
+    ):
+        region.run(
+            CapacityReservationSpecification=target, InstanceMarketOptions={"MarketType": "spot"}
+        )
+    (inside,) = region.run(
+        CapacityReservationSpecification=target, Placement={"Tenancy": "dedicated"}
+    )
+    assert region.instance(inside)["CapacityReservationId"] == held
+
+
 def _group(region: World) -> str:
     region.ec2.create_placement_group(GroupName="other")
     return "other"
