@@ -48,7 +48,7 @@ from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
 from lab.network.slots import Slot
-from lab.requests.record import Recorder
+from lab.requests.recorder import Recorder
 from lab.requests.refusals import refusal
 from lab.requests.wire import parse
 

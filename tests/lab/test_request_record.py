@@ -13,7 +13,7 @@ from moto.core.utils import get_service_model
 
 from lab.api.server import ApiServer
 from lab.requests.__main__ import main
-from lab.requests.record import readable
+from lab.requests.recorder import readable
 from tests.lab.world import World
 from tests.labs import KEY
 
