@@ -74,6 +74,7 @@ def _bring_up(lab: ExitStack, places: Places) -> state.LabRecord:
         public_range=network.slot.public_range,
     )
     lab.callback(api.close)
+    api.record_requests(places.requests)
     network.guard(api.port)
     lab.callback(machines.close)
     metadata = MetadataServer(network.listen(METADATA_ADDRESS, 80), api.metadata)

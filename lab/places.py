@@ -89,6 +89,11 @@ class Places:
         return self.runtime / "faults.json"
 
     @property
+    def requests(self) -> Path:
+        """The folder in which the API records its requests, as long as it exists."""
+        return self.runtime / "requests"
+
+    @property
     def disk(self) -> Path:
         """The folder of `machines` and `file_systems`."""
         return _DISK if self.is_default else _NAMED_DISKS / self.name

@@ -28,7 +28,9 @@ TESTS = (
     "tests/infra/test_network.py::test_each_way_in_is_planned_made_and_removed",
     "tests/infra/test_network.py::test_the_layout_of_every_type_with_efa",
     "tests/infra/test_storage.py::test_each_shared_file_system_is_planned_made_and_removed",
+    "tests/plans/test_plans.py::test_the_requests_of_a_launch_are_as_reviewed",
     "tests/plans/test_plans.py::test_what_is_planned_is_as_reviewed_and_accepted",
+    "tests/provision/test_claim.py::test_the_request_for_a_claim_is_as_reviewed",
     "tests/provision/test_cloud_init.py::test_user_data_is_as_reviewed",
 )
 MOST_LINES = 60

@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1, 0: any free")
     parser.add_argument("--capacity", type=Path, help="JSON table of capacity per zone and type")
     parser.add_argument("--faults", type=Path, help="JSON table of faults (lab.fault_table)")
+    parser.add_argument("--requests", type=Path, help="a folder to record the requests in")
     arguments = parser.parse_args()
     try:
         key = AccessKey.from_environment()
@@ -36,6 +37,8 @@ def main() -> None:
     with ApiServer(
         key, port=arguments.port, capacity=arguments.capacity, faults=arguments.faults
     ) as api:
+        if arguments.requests:
+            api.record_requests(arguments.requests)
         sys.stdout.write(f"{api.url}\n")
         sys.stdout.flush()
         signal.sigwait(ends)

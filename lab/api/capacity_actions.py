@@ -111,9 +111,6 @@ class CapacityActions:
         return sorted(offer["Location"] for offer in offers)
 
     def _check_offered(self, wanted: dict[str, Any]) -> None:
-        for name in ("InstanceType", "InstancePlatform", "AvailabilityZone", "InstanceCount"):
-            if not wanted.get(name):
-                raise Refusal("MissingParameter", f"The request must contain the parameter {name}")
         if wanted["AvailabilityZone"] not in self._zones(wanted["InstanceType"]):
             raise Refusal(
                 "Unsupported",

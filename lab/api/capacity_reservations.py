@@ -12,7 +12,7 @@ from typing import Any
 from moto.ec2.models.core import TaggedEC2Resource
 
 from config.catalogue.instance_types import catalogue
-from lab.api.errors import Refusal, ServerFault, bad_combination, bad_value
+from lab.api.errors import Refusal, ServerFault, bad_combination
 from lab.api.faults import FaultyReservation
 from lab.api.quotas import check_vcpus
 
@@ -38,6 +38,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         self.availability_zone = str(wanted["AvailabilityZone"])
         self.platform = str(wanted.get("InstancePlatform") or "Linux/UNIX")
         self.total = int(wanted["InstanceCount"])
+        self.tenancy = str(wanted.get("Tenancy") or "default")
         self.match = str(wanted.get("InstanceMatchCriteria") or "open")
         self.placement_group_arn = wanted.get("PlacementGroupArn")
         self.created = datetime.now(UTC)
@@ -98,7 +99,7 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
             "InstanceType": self.instance_type,
             "InstancePlatform": self.platform,
             "AvailabilityZone": self.availability_zone,
-            "Tenancy": "default",
+            "Tenancy": self.tenancy,
             "TotalInstanceCount": self.total,
             "AvailableInstanceCount": self.available,
             "EbsOptimized": False,
@@ -131,10 +132,6 @@ class CapacityReservations:
             if token and known.__dict__.get("token") == token:
                 return known
         count, zone = int(wanted["InstanceCount"]), str(wanted["AvailabilityZone"])
-        if count < 1:
-            raise bad_value(f"Value ({count}) for parameter instanceCount is invalid.")
-        if (wanted.get("EndDateType") == "limited") != bool(wanted.get("EndDate")):
-            raise bad_combination("EndDate goes with EndDateType limited, and only with it.")
         if arn := wanted.get("PlacementGroupArn"):
             self.placement_group(str(arn).rpartition("/")[2])  # type: ignore[attr-defined]
         check_vcpus(self, str(wanted["InstanceType"]), count)
@@ -298,13 +295,19 @@ def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation
 def _targeted(
     found: CapacityReservation, launch: Any, market: str | None, count: int
 ) -> CapacityReservation:
-    if (found.kind == BLOCK) != (market == BLOCK):
+    """Return the reservation if the launch may use it.
+
+    A spot instance cannot (kubernetes-sigs/cluster-api-provider-aws 5374 and 5633: "not supported
+    by AWS", 2026-11-23).
+    """
+    if market == "spot" or (found.kind == BLOCK) != (market == BLOCK):
         raise bad_combination(
             f"The Capacity Reservation '{found.id}' and MarketType {market or 'on-demand'} do not"
             " go together."
         )
     zone = launch.subnet.availability_zone
     compatible = (found.instance_type, found.availability_zone) == (launch.instance_type, zone)
+    compatible &= found.tenancy == launch.tenancy
     ends = found.kind == BLOCK and found.end and datetime.now(UTC) >= found.end - WIND_DOWN
     if found.state != "active" or ends or not compatible:
         raise _capacity_exceeded()
@@ -322,6 +325,7 @@ def _fits(found: CapacityReservation, launch: Any) -> bool:
         found.instance_type == launch.instance_type
         and found.availability_zone == launch.subnet.availability_zone
         and group == launch.placement_group
+        and found.tenancy == launch.tenancy
     )
 
 

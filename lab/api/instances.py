@@ -72,7 +72,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         profile = profile_of(backend.account_id, parameters.get("IamInstanceProfile"))
         self.iam_instance_profile = profile and {"Arn": profile.arn, "Id": profile.id}
         self.placement.group_name = launch.placement_group
-        self.placement.tenancy = (parameters.get("Placement") or {}).get("Tenancy") or "default"
+        self.placement.tenancy = launch.tenancy
         self.add_tags(launch.tags.get("instance", {}))
         self.become("pending")
         for position, request in enumerate(launch.interfaces):

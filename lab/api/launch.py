@@ -18,9 +18,6 @@ from lab.api.interfaces import InterfaceRequest
 from lab.api.quotas import check_vcpus
 from lab.api.sessions import check_profile
 
-USER_DATA_LIMIT = 16384
-"""Bytes, before base64 (EC2 User Guide, "Work with instance user data", read 2026-11-20)."""
-
 Parameters = Mapping[str, Any]
 
 
@@ -42,6 +39,11 @@ class ResolvedLaunch:
     def placement_group(self) -> str:
         """The placement group's name; empty if there is none."""
         return str((self.parameters.get("Placement") or {}).get("GroupName") or "")
+
+    @property
+    def tenancy(self) -> str:
+        """The tenancy; that of a reservation must be the same."""
+        return str((self.parameters.get("Placement") or {}).get("Tenancy") or "default")
 
     @property
     def user_data(self) -> bytes:
@@ -216,8 +218,6 @@ def _check_references(backend: Any, launch: ResolvedLaunch) -> None:
                 raise Refusal(
                     "InvalidGroup.NotFound", f"The security group '{group_id}' does not exist"
                 )
-    if len(launch.user_data) > USER_DATA_LIMIT:
-        raise bad_value(f"User data is limited to {USER_DATA_LIMIT} bytes")
 
 
 def _check_strategy(group: Any, instance_type: str) -> None:
@@ -248,10 +248,7 @@ def _check_disks(launch: ResolvedLaunch) -> None:
 
 def _count(backend: Any, launch: ResolvedLaunch) -> int:
     """Return how many instances start: MaxCount, or as many as fit, at least MinCount."""
-    least = int(launch.parameters.get("MinCount") or 1)
-    most = int(launch.parameters.get("MaxCount") or least)
-    if least < 1 or most < least:
-        raise bad_value(f"Value ({least}) for parameter minCount is invalid.")
+    least, most = int(launch.parameters["MinCount"]), int(launch.parameters["MaxCount"])
     zone, kind = launch.subnet.availability_zone, launch.instance_type
     if reservation_of(backend, launch, least) is not None:
         return least  # the reservation holds the room already

@@ -11,9 +11,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.models.core import TaggedEC2Resource
 from moto.ec2.utils import add_tag_specification, generic_filter
 
-from lab.api.errors import Refusal, bad_value
-
-STRATEGIES = ("cluster", "spread", "partition")
+from lab.api.errors import Refusal
 
 
 class PlacementGroup(TaggedEC2Resource):  # type: ignore[misc]  # moto is untyped here
@@ -42,8 +40,6 @@ class PlacementGroups:
         self, name: str, strategy: str, partitions: int | None, tags: dict[str, str]
     ) -> PlacementGroup:
         """Create the group; InvalidPlacementGroup.Duplicate if it exists already."""
-        if strategy not in STRATEGIES:
-            raise bad_value(f"Value ({strategy}) for parameter strategy is invalid.")
         if name in self.placement_groups:
             raise Refusal(
                 "InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists."

@@ -38,6 +38,7 @@ from lab.access_key import AccessKey
 from lab.api import pricing, quotas, signature
 from lab.api.ami_parameters import SsmBackend
 from lab.api.backend import LabBackend
+from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.faults import Faults
 from lab.api.file_systems import EfsBackend, FsxBackend
 from lab.api.machines import Machines, NoMachines
@@ -47,10 +48,15 @@ from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
 from lab.network.slots import Slot
+from lab.requests.recorder import Recorder
+from lab.requests.refusals import refusal
+from lab.requests.wire import parse
 
 SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
-"""The services that moto and the lab answer together; the lab alone answers Service Quotas and
-Pricing."""
+"""The services that moto and the lab answer together."""
+
+OWN_SERVICES = ("servicequotas", "pricing")
+"""The services that the lab alone answers."""
 
 _LOOPBACK = "127.0.0.1"
 """Machines cannot reach the API: in the lab no instance has credentials for it."""
@@ -69,18 +75,15 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         super().__init__(create_backend_app)
         self._key = key
         self._faults = faults
+        self.recorder: Recorder | None = None
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
         refused = signature.refusal(environ, self._key)
-        if refused := refused or signature.expiry(environ, self._faults.credentials_end()):
-            headers = [
-                ("Content-Type", refused.content_type),
-                ("Content-Length", str(len(refused.body))),
-                ("x-amzn-ErrorType", refused.code),  # where REST-JSON services put the code
-            ]
-            start_response(refused.status, headers)
+        refused = refused or signature.expiry(environ, self._faults.credentials_end())
+        if refused := refused or self._rule_refusal(environ):
+            start_response(refused.status, refused.headers)
             return [refused.body]
         service, region = _scope(environ)
         if service in SERVICES:
@@ -97,13 +100,27 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         start_response(status, headers)
         return [body]
 
+    def _rule_refusal(self, environ: dict[str, Any]) -> ErrorAnswer | None:
+        """Return AWS's response to a request that breaks a published rule; None if it keeps all."""
+        service, region = _scope(environ)
+        if service not in SERVICES + OWN_SERVICES:
+            return None
+        request = parse(service, environ, environ["wsgi.input"].getvalue())
+        if request is None:
+            return None
+        if (refused := refusal(request)) is None:
+            if self.recorder:
+                self.recorder.write(request, region)
+            return None
+        return error_answer(service, refused.code, refused.text, "400 Bad Request")
+
     def _answer(self, service: str, region: str, environ: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a service in AWS's JSON protocol; an error has `__type`."""
         action = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
         lacks = _error(
             "UnknownOperationException", f"the lab has no service {service or 'of that name'}"
         )
-        if service not in ("servicequotas", "pricing"):
+        if service not in OWN_SERVICES:
             return lacks
         length = int(environ.get("CONTENT_LENGTH") or 0)
         request = json.loads(environ["wsgi.input"].read(length) or b"{}")
@@ -163,11 +180,12 @@ class ApiServer:
             )
         )
         self.metadata = Metadata(_instances)
+        self._services = _Services(key, injected)
         try:
             self._server: BaseWSGIServer = make_server(
                 _LOOPBACK,
                 port,
-                _Services(key, injected),
+                self._services,
                 threaded=True,
                 request_handler=_QuietHandler,
             )
@@ -185,6 +203,10 @@ class ApiServer:
             daemon=True,
         ).start()
         self._interruptions = Interruptions(_regions)
+
+    def record_requests(self, folder: Path) -> None:
+        """Record requests that break no rule in the folder, as long as it exists."""
+        self._services.recorder = Recorder(folder)
 
     def close(self) -> None:
         """Stop the server."""

@@ -7,19 +7,18 @@ Reference (read 2026-11-22). botocore computes the signature here as it does for
 
 import hmac
 import io
-import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
-from xml.sax.saxutils import escape
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from lab.access_key import AccessKey
+from lab.api.error_answers import ErrorAnswer, error_answer
 
 OLDEST_S = 300.0
 """Seconds that a request's date may differ from now: "within five minutes of the time stamp"."""
@@ -79,17 +78,7 @@ _MISMATCH = _Reason(
 )
 
 
-@dataclass(frozen=True)
-class Refused:
-    """The response to a request with a missing or wrong signature."""
-
-    status: str
-    content_type: str
-    body: bytes
-    code: str
-
-
-def refusal(environ: dict[str, Any], key: AccessKey) -> Refused | None:
+def refusal(environ: dict[str, Any], key: AccessKey) -> ErrorAnswer | None:
     """Return AWS's response to a WSGI request that `key` did not sign; None if it is signed.
 
     This function reads the body once and stores it in `environ`, so that the application reads
@@ -99,7 +88,7 @@ def refusal(environ: dict[str, Any], key: AccessKey) -> Refused | None:
     return None if reason is None else _answer(environ, reason)
 
 
-def expiry(environ: dict[str, Any], end: datetime | None) -> Refused | None:
+def expiry(environ: dict[str, Any], end: datetime | None) -> ErrorAnswer | None:
     """Return AWS's response to a request whose credentials ended at `end`; None if they last.
 
     Temporary credentials of a lab carry the time of their issue as a session token (seconds since
@@ -171,22 +160,13 @@ def _header(environ: dict[str, Any], name: str) -> str | None:
     return None if found is None else str(found)
 
 
-def _answer(environ: dict[str, Any], reason: _Reason) -> Refused:
-    """Return the response in the protocol of the service that the request addresses."""
+def _answer(environ: dict[str, Any], reason: _Reason) -> ErrorAnswer:
+    """Return the response in the wire form of the service that the request addresses."""
     header = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
     service = header["service"] if header else "ec2"
     if service in ("sts", "iam"):
-        error = f"<Type>Sender</Type>{_xml(reason.xml, reason.text)}"
-        body = f"<ErrorResponse><Error>{error}</Error><RequestId>lab</RequestId></ErrorResponse>"
-        return Refused("403 Forbidden", "text/xml", body.encode(), reason.xml)
+        return error_answer(service, reason.xml, reason.text, "403 Forbidden")
     if service != "ec2" or "HTTP_X_AMZ_TARGET" in environ:
-        body = json.dumps({"__type": reason.json, "message": reason.text})
-        return Refused("403 Forbidden", "application/x-amz-json-1.1", body.encode(), reason.json)
-    error = f"<Error>{_xml(reason.ec2, reason.ec2_text)}</Error>"
-    body = f"<Response><Errors>{error}</Errors><RequestID>lab</RequestID></Response>"
+        return error_answer("a JSON service", reason.json, reason.text, "403 Forbidden")
     status = "401 Unauthorized" if reason.ec2 == "AuthFailure" else "400 Bad Request"
-    return Refused(status, "text/xml", body.encode(), reason.ec2)
-
-
-def _xml(code: str, text: str) -> str:
-    return f"<Code>{escape(code)}</Code><Message>{escape(text)}</Message>"
+    return error_answer(service, reason.ec2, reason.ec2_text, status)

@@ -50,6 +50,7 @@ KINDS = {
             # `cancelling` ends by itself (CapacityReservation in EC2's API reference, 2026-11-22).
             frozenset({"cancelling", "cancelled", "expired", "failed", "payment-failed",
                        "unsupported"}),
+            "",  # the reference of this request lists no filter by tag (2026-11-23)
         ),
         Kind(
             "instance", "describe_instances", "Reservations", "InstanceId",

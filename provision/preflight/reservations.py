@@ -86,6 +86,15 @@ def _check_kind(cluster: Cluster, raw: Any, found: Reservation) -> None:
             f" {cluster.instance_type} {_REFUSED}",
             "change instance_type, or name another reservation",
         )
+    # A launch matches a reservation's tenancy too, and gpuctl launches with the default one
+    # (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-launch.html,
+    # 2026-11-23).
+    if (tenancy := raw.get("Tenancy", "default")) != "default":
+        raise InputError(
+            f"capacity.id: {found.id} has the tenancy {tenancy}, gpuctl's nodes have the default"
+            f" one {_REFUSED}",
+            "name a reservation with default tenancy",
+        )
 
 
 def _check_time(cluster: Cluster, raw: Any, found: Reservation) -> None:

@@ -141,16 +141,17 @@ class Worlds:
 
 @contextmanager
 def region(state: Path) -> Iterator[Region]:
-    """A fresh region with nothing in it, in processes of its own."""
-    capacity, faults = state / "capacity.json", state / "faults.json"
+    """A fresh region with nothing in it, in processes of its own.
+
+    It records its requests in `requests` of the state folder, if that exists.
+    """
+    capacity, faults, requests = (
+        state / name for name in ("capacity.json", "faults.json", "requests")
+    )
+    tables = {"--capacity": capacity, "--faults": faults, "--requests": requests}
+    words = [word for name, path in tables.items() for word in (name, str(path))]
     with (
-        child(
-            "lab.api",
-            "--capacity",
-            str(capacity),
-            "--faults",
-            str(faults),
-        ) as (url, api_pid),
+        child("lab.api", *words) as (url, api_pid),
         child("lab.provider", "--endpoint", url) as (port, _),
     ):
         yield Region(_target(state, url, port), api_pid, capacity, faults)

@@ -104,10 +104,9 @@ def test_a_claim_is_made_once_tagged_and_ends_by_itself(region: World) -> None:
     }
     held = claim(region, 2, **arguments)
     assert claim(region, 2, **arguments) == held
-    filters = [{"Name": "tag:gpuctl:cluster", "Values": ["demo"]}]
-    (found,) = region.ec2.describe_capacity_reservations(Filters=filters)["CapacityReservations"]
+    (found,) = region.ec2.describe_capacity_reservations()["CapacityReservations"]
     assert (found["Tags"], found["State"]) == (tags, "expired")
-    filters = [{"Name": "tag:gpuctl:cluster", "Values": ["other"]}]
+    filters = [{"Name": "state", "Values": ["active"]}]
     assert not region.ec2.describe_capacity_reservations(Filters=filters)["CapacityReservations"]
 
 
@@ -142,6 +141,26 @@ def test_a_launch_that_names_a_reservation_runs_there_or_not_at_all(region: Worl
             SubnetId=region.subnet,
             CapacityReservationSpecification=target,
         )
+
+
+def test_neither_spot_nor_another_tenancy_uses_a_reservation(region: World) -> None:
+    held = claim(region, 1, Tenancy="dedicated")
+    target = {"CapacityReservationTarget": {"CapacityReservationId": held}}
+    with refused("ReservationCapacityExceeded", EXCEEDED):
+        region.run(CapacityReservationSpecification=target)
+    (outside,) = region.run()
+    assert "CapacityReservationId" not in region.instance(outside)
+    with refused(
+        "InvalidParameterCombination",
+        f"The Capacity Reservation '{held}' and MarketType spot do not go together.",
+    ):
+        region.run(
+            CapacityReservationSpecification=target, InstanceMarketOptions={"MarketType": "spot"}
+        )
+    (inside,) = region.run(
+        CapacityReservationSpecification=target, Placement={"Tenancy": "dedicated"}
+    )
+    assert region.instance(inside)["CapacityReservationId"] == held
 
 
 def _group(region: World) -> str:

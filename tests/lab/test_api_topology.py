@@ -97,7 +97,8 @@ def test_refusals(region: World) -> None:
     with refused("InvalidPlacementGroup.Unknown", "The Placement Group 'other' is unknown."):
         ec2.describe_instance_topology(GroupNames=["other"])
     with refused(
-        "InvalidParameterCombination", "The parameter maxResults cannot be used with instanceIds"
+        "InvalidParameterCombination",
+        "The parameter MaxResults cannot be used with the parameter InstanceIds",
     ):
         ec2.describe_instance_topology(InstanceIds=["i-0123"], MaxResults=5)
     with refused("InvalidParameterValue", "InstanceIds may have 100 entries, 101 were given"):

@@ -14,7 +14,9 @@ from tests.plans.life import AT_ONCE, REGION, Life, live
 
 @pytest.fixture(scope="session")
 def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with region(tmp_path_factory.mktemp("plans")) as here:
+    state = tmp_path_factory.mktemp("plans")
+    (state / "requests").mkdir()
+    with region(state) as here:
         yield replace(here.target, region=REGION)
 
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from config.target import Target
 from tests import golden
+from tests.plans import requests
 from tests.plans.cases import MODES, TYPES, Case
 from tests.plans.life import Life
 
@@ -27,3 +29,13 @@ def test_what_is_planned_is_as_reviewed_and_accepted(
     assert life.changes_after == ()
     assert life.left == []
     assert life.misfits == []
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("case", [c for c in TYPES if c.name in requests.TYPES], ids=str)
+def test_the_requests_of_a_launch_are_as_reviewed(
+    case: Case, life_of: Callable[[Case], Life], west: Target
+) -> None:
+    assert life_of(case).left == []
+    sent = requests.launch(west.state / "requests", case.name.replace(".", "-"))
+    golden.check(requests.GOLDEN / f"{case.name}.txt", sent)

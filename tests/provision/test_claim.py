@@ -14,10 +14,13 @@ from config.errors import CloudError
 from config.progress import Progress, silent
 from config.target import Target
 from provision.aws.clients import ATTEMPTS
+from provision.aws.instance_types import offers
 from provision.aws.resources import KINDS
 from provision.launch import claim
 from provision.launch.claim import NoCapacity, claim_capacity, try_zones
-from tests.infra.region import CREDENTIALS, Worlds, client, resolved
+from tests import golden
+from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved
+from tests.plans import requests
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -256,3 +259,27 @@ def test_the_bill_of_a_killed_client_is_that_of_the_documentation() -> None:
     minutes = claim.HELD.total_seconds() / 60
     assert f"ends by itself after {minutes:.0f} minutes, AWS may take up to an hour more" in page
     assert f"it can bill for up to {minutes + 60:.0f} minutes" in page
+
+
+def test_the_request_for_a_claim_is_as_reviewed(tmp_path: Path) -> None:
+    """It differs between types only in their names."""
+    folder = tmp_path / "requests"
+    folder.mkdir()
+    with child("lab.api", "--requests", str(folder)) as (url, _):
+        there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
+        group: Any = {"ResourceType": "placement-group"}
+        group["Tags"] = [{"Key": "gpuctl:cluster", "Value": "demo"}]
+        client(there).create_placement_group(
+            GroupName="gpuctl-demo", Strategy="cluster", TagSpecifications=[group]
+        )
+        for name, zones in offers(client(there), requests.TYPES).items():
+            wanted = resolved(there, instance_type=name).model_copy(update={"zones": (min(zones),)})
+            with claim_capacity(wanted, 2, there, silent):
+                pass
+    claims = [
+        requests.text(operation, parameters)
+        for operation, parameters in requests.recorded(folder)
+        if operation == "CreateCapacityReservation"
+    ]
+    assert len(claims) == len(requests.TYPES)
+    golden.check(requests.GOLDEN / "claims.txt", "".join(claims))

@@ -97,6 +97,11 @@ def test_what_does_not_fit_is_told_in_one_line(there: Target) -> None:
         f"capacity.id: {other} is a reservation, capacity.type is capacity-block; set"
         " capacity.type to reservation"
     )
+    alone = made(there, Tenancy="dedicated")
+    assert complaint(there, alone) == (
+        f"capacity.id: {alone} has the tenancy dedicated, gpuctl's nodes have the default one"
+        " (ReservationCapacityExceeded); name a reservation with default tenancy"
+    )
     client(there, "ec2").cancel_capacity_reservation(CapacityReservationId=small)
     assert complaint(there, small) == (
         f"capacity.id: {small} is cancelled, not active (ReservationCapacityExceeded);"
