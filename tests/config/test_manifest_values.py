@@ -107,9 +107,9 @@ MPI_WORKERS = "E202 'spec.mpiReplicaSpecs.Worker.replicas'"
         (
             MPIJOB.replace("name: pi", "name: 8.nccl-test-of-a-name-with-more-than-41"),
             [
-                "3:18: W204 'metadata.name' is '8.nccl-test-of-a-name-with-more-than-41': the run is called"
-                " 'job-8-nccl-test-of-a-name-with-more-than'; write lower-case letters, digits and hyphens,"
-                " at most 41, with a letter first, to choose its name"
+                "3:18: W204 'metadata.name' is '8.nccl-test-of-a-name-with-more-than-41': the run"
+                " is called 'job-8-nccl-test-of-a-name-with-more-than'; write lower-case letters,"
+                " digits and hyphens, at most 41, with a letter first, to choose its name"
             ],
         ),
         (
