@@ -24,7 +24,7 @@ DEMOS := 20
 soak: install
 	@$(RUN)/python -m tests.soak --demos $(DEMOS)
 
-# Two cheap instances of a REAL account, for some cents; asks first. Needs AWS credentials.
+# A REAL account, step by step; asks before each, with its price (docs/first-day.md).
 aws-smoke: install
 	@scripts/aws-smoke
 

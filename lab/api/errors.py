@@ -22,6 +22,19 @@ class ServerFault(Refusal):
     status = 500
 
 
+class DryRun(Refusal):
+    """The answer to a request with DryRun whose action the credentials allow: HTTP 412.
+
+    moto creates some kinds of resources despite DryRun. Source: DryRun of CreateVpc and
+    others in botocore's model of EC2, read 2026-11-23; the text is moto's, the status from memory.
+    """
+
+    status = 412
+
+    def __init__(self) -> None:
+        super().__init__("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+
+
 def bad_value(message: str) -> Refusal:
     """Return an InvalidParameterValue."""
     return Refusal("InvalidParameterValue", message)

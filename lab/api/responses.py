@@ -12,7 +12,7 @@ from moto.ec2.responses import EC2Response
 
 from config.errors import LabError
 from lab.api.capacity_actions import CapacityActions
-from lab.api.errors import Refusal, ServerFault, unsupported
+from lab.api.errors import DryRun, Refusal, ServerFault, unsupported
 from lab.api.instances import STATES, Instance
 from lab.api.placement_groups import PlacementGroupActions
 from lab.api.spot import SpotActions
@@ -45,6 +45,8 @@ class LabResponse(
             try:
                 self.ec2_backend.lab.faults.on_call()
                 self.ec2_backend.sync_fault_reservations()
+                if self._get_bool_param("DryRun", False):
+                    return self._refuse(DryRun())
                 return self._call_consistently()
             except Refusal as refusal:
                 return self._refuse(refusal)

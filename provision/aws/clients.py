@@ -30,6 +30,7 @@ from botocore.loaders import Loader, create_loader
 from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
 from config.target import Target
+from provision.aws.calls import record_calls
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -166,6 +167,7 @@ def _session(region: str, settings: Mapping[str, str]) -> boto3.Session:
     has_keys = "AWS_ACCESS_KEY_ID" in settings
     inner = botocore.session.Session(session_vars=_NO_FILES if has_keys else None)
     inner.register_component("data_loader", _models())
+    record_calls(inner)
     if not has_keys:
         profile = settings.get("AWS_PROFILE") or None
         return boto3.Session(botocore_session=inner, profile_name=profile, region_name=region)

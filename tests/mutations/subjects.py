@@ -118,4 +118,5 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     },
     "config/run/requirements.py": ("tests/engine/test_requirement_check.py",),
     "engine/requirement_check.py": ("tests/engine/test_requirement_check.py",),
+    "smoke/differences.py": ("tests/smoke/test_differences.py",),
 }

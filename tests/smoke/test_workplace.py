@@ -1,0 +1,58 @@
+"""Commands of the ladder: how one ends that is interrupted, and what is said of one that fails."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.places import Places
+from smoke import workplace
+from smoke.workplace import StepFailed, Workplace, uninterrupted
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+    """A lab with a command that runs the shell script which is its last word."""
+    command = tmp_path / "gpuctl"
+    command.write_text('#!/bin/bash\neval "${@: -1}"\n')
+    command.chmod(0o755)
+    monkeypatch.setattr(workplace, "GPUCTL", command)
+    return Workplace(Places("x"), tmp_path)
+
+
+def test_a_command_ends_by_itself_when_the_ladder_is_terminated(
+    site: Workplace, tmp_path: Path
+) -> None:
+    cleaned = tmp_path / "cleaned"
+    script = f"trap 'touch {cleaned}; exit 7' INT; echo begun; while :; do read -rt 1 <> <(:); done"
+    with (
+        pytest.raises(SystemExit),
+        site.running(script, stdout=subprocess.PIPE) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        raise SystemExit(143)
+    assert cleaned.exists()
+    assert [one.exit_code for one in site.commands] == [7]
+
+
+def test_a_command_that_fails_is_named_with_its_last_line(site: Workplace) -> None:
+    script = "echo first >&2; echo 'gpuctl: error: no room' >&2; exit 2"
+    with pytest.raises(StepFailed) as caught:
+        site.read(script)
+    assert str(caught.value) == (f"`gpuctl --lab-name x {script}` ended with exit code 2: no room")
+    with pytest.raises(StepFailed) as silent:
+        site.run("exit 3")
+    assert str(silent.value) == "`gpuctl --lab-name x exit 3` ended with exit code 3"
+    assert site.run("exit 3", codes=(0, 3)) == 3
+    assert [one.exit_code for one in site.commands] == [2, 3, 3]
+
+
+def test_a_removal_ignores_interruptions_and_so_do_its_commands(site: Workplace) -> None:
+    with uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert site.read("kill -INT $$; kill -TERM $$; echo removed") == "removed\n"
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
