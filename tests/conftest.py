@@ -5,9 +5,11 @@ tests share nothing are listed: each of their tests goes to whoever is free. Wha
 begins first.
 """
 
+import gc
 import os
 import signal
 from collections import Counter
+from collections.abc import Generator
 
 # Pulumi's gRPC would otherwise start its threads again in every process that a test forks, and
 # abort where that one has closed gRPC's files: heartbeats do. To be said before gRPC is imported.
@@ -61,6 +63,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(evidence)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # What is imported and collected stays until the end: no garbage collection has to search it.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
