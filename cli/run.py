@@ -222,7 +222,6 @@ def _run(
     running = run_plan(plan, there, target.runs, see, values)
     with forwarded(wanted.ports, there, plan.nodes[0].name, out):
         result = _follow(here, plan, there, running, out)
-    outputs = None
     try:
         outputs = fetch(plan, there, target.runs, out)
         if lab is not None:
@@ -232,14 +231,23 @@ def _run(
         gone = _destroy_if_asked(here, plan, there, out)
     evidence = folder if folder.exists() else None
     view.end(result, evidence)
+    cost = _report_removal(gone, target.runs, plan.run_id, out)
+    if out.as_json:
+        view.end_json(result, cost, evidence, outputs)
+    return result.exit_code
+
+
+def _report_removal(
+    gone: "Teardown | GpuctlError | None", runs: Path, run_id: str, out: "Output"
+) -> float | None:
+    """Print and record the removal of the cluster; return its cost, or raise its error."""
     if isinstance(gone, GpuctlError):
         raise gone
-    if gone is not None:
-        report_teardown(gone, out)
-        _record_cost(target.runs, plan.run_id, gone.cost_usd)
-    if out.as_json:
-        view.end_json(result, gone.cost_usd if gone else None, evidence, outputs)
-    return result.exit_code
+    if gone is None:
+        return None
+    report_teardown(gone, out)
+    _record_cost(runs, run_id, gone.cost_usd)
+    return gone.cost_usd
 
 
 def _remove_old_logs(runs: Path, out: "Output") -> None:
