@@ -62,8 +62,8 @@ def bisect(
 def _bytes(size: str) -> int:
     import re
 
-    from config.run.run_file import FORMS, SIZE
-    from config.run.sweep_rules import byte_count
+    from config.run.run_file import FORMS
+    from config.run.size import SIZE, byte_count
 
     if not re.fullmatch(SIZE, size):
         raise InputError(f"--size is '{size}'", f"allowed are {FORMS[SIZE]}")

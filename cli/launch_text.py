@@ -4,12 +4,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cli.output import Output
+    from engine.code import Tree
     from engine.launch_plan import LaunchPlan, NodePlan
 
 
-def show(plan: "LaunchPlan", out: "Output") -> None:
-    """Print the plan on stdout: the same object that a run executes."""
-    out.show(plan.model_dump(mode="json"), [*_head(plan), *_cases(plan, out), *_body(plan)])
+def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
+    """Print the plan on stdout: the same object that a run executes.
+
+    `tree` has the files that would travel: `travels` in JSON.
+    """
+    from cli.code import code_document, code_lines
+
+    document = plan.model_dump(mode="json")
+    if tree is not None:
+        document["travels"] = code_document(tree)
+    lines = [*_head(plan), *code_lines(plan, tree), *_cases(plan, out), *_body(plan)]
+    out.show(document, lines)
 
 
 def _head(plan: "LaunchPlan") -> list[str]:

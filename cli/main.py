@@ -10,6 +10,7 @@ import typer
 from cli import (
     bisect,
     capacity,
+    cp,
     doctor,
     down,
     exec_,
@@ -165,6 +166,7 @@ for _name, _function, _group, _page, _class in (
     ("status", status.status, _CLUSTERS, "clusters.md", Command),
     ("ssh", ssh.ssh, _CLUSTERS, "clusters.md", CommandForNode),
     ("exec", exec_.exec_, _CLUSTERS, "clusters.md", CommandForNodes),
+    ("cp", cp.cp, _CLUSTERS, "code.md", Command),
     ("down", down.down, _CLUSTERS, "clusters.md", Command),
     ("capacity", capacity.capacity, _CLUSTERS, "capacity.md", Command),
     ("run", run.run, _RUNS, "runs.md", Command),

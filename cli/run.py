@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from config.run.run_file import Run
     from config.target import Target
+    from engine.code import Tree
     from engine.events import Event
     from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
@@ -63,6 +64,11 @@ _Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse unknown keys in dstack's files too.")
 ]
 
+_Send = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", help="Allow the run this path outside its file's folder."),
+]
+
 
 def run(
     context: typer.Context,
@@ -78,6 +84,7 @@ def run(
     no_image: _NoImage = False,
     secret: _Secret = None,
     strict: _Strict = False,
+    send: _Send = None,
 ) -> None:
     """Run a job on a cluster and follow it to its end.
 
@@ -100,9 +107,11 @@ def run(
 
         raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
     there = _read_inventory(inventory) if inventory else _inventory(here, cluster, wanted)
+    from cli.code import confirm_paths, read_code
     from engine.launch_plan import launch_plan, new_run_id
 
-    plan = launch_plan(wanted, there, new_run_id(wanted.name))
+    tree = read_code(wanted, file)
+    plan = launch_plan(wanted, there, new_run_id(wanted.name), tree)
     if plan.sweep is not None and here.lab is not None:
         sweep = plan.sweep.model_copy(update={"is_stand_in": True})
         plan = plan.model_copy(update={"sweep": sweep})
@@ -111,10 +120,11 @@ def run(
     if dry_run:
         from cli.launch_text import show
 
-        show(plan, out)
+        show(plan, out, tree)
         return
     _confirm_credentials(plan, secret or (), out)
-    raise typer.Exit(_run(here, wanted, plan, there, out))
+    confirm_paths(wanted, file, send or (), out)
+    raise typer.Exit(_run(here, wanted, plan, tree, there, out))
 
 
 def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
@@ -175,9 +185,15 @@ def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run") -> "Invent
 
 
 def _run(
-    here: "ChosenTarget", wanted: "Run", plan: "LaunchPlan", there: "Inventory", out: "Output"
+    here: "ChosenTarget",
+    wanted: "Run",
+    plan: "LaunchPlan",
+    tree: "Tree | None",
+    there: "Inventory",
+    out: "Output",
 ) -> int:
     """Run the job, then keep or destroy the cluster; return the job's exit code."""
+    from cli.code import fetch, send_code
     from cli.forwarded_ports import forwarded
     from cli.lab_evidence import LabEvidence
     from cli.run_view import RunView
@@ -189,6 +205,7 @@ def _run(
     values = resolve(plan, wanted)
     if plan.on_stop == "destroy":
         _check_account(there.cluster, target)
+    send_code(plan, tree, there, out)
     plan = _pull_image(plan, there, values, out)
     view = RunView(plan, out)
     if plan.dashboard:
@@ -206,6 +223,7 @@ def _run(
     with forwarded(wanted.ports, there, plan.nodes[0].name, out):
         result = _follow(here, plan, there, running, out)
     try:
+        outputs = fetch(plan, there, target.runs, out)
         if lab is not None:
             lab.wait()
     finally:
@@ -213,14 +231,23 @@ def _run(
         gone = _destroy_if_asked(here, plan, there, out)
     evidence = folder if folder.exists() else None
     view.end(result, evidence)
+    cost = _report_removal(gone, target.runs, plan.run_id, out)
+    if out.as_json:
+        view.end_json(result, cost, evidence, outputs)
+    return result.exit_code
+
+
+def _report_removal(
+    gone: "Teardown | GpuctlError | None", runs: Path, run_id: str, out: "Output"
+) -> float | None:
+    """Print and record the removal of the cluster; return its cost, or raise its error."""
     if isinstance(gone, GpuctlError):
         raise gone
-    if gone is not None:
-        report_teardown(gone, out)
-        _record_cost(target.runs, plan.run_id, gone.cost_usd)
-    if out.as_json:
-        view.end_json(result, gone.cost_usd if gone else None, evidence)
-    return result.exit_code
+    if gone is None:
+        return None
+    report_teardown(gone, out)
+    _record_cost(runs, run_id, gone.cost_usd)
+    return gone.cost_usd
 
 
 def _remove_old_logs(runs: Path, out: "Output") -> None:
@@ -252,13 +279,17 @@ def _follow(
     """Follow the run to its end. If that fails, still remove a cluster that was to be destroyed."""
     import asyncio
 
-    from engine.session import ClusterBusy, RunGoesOn
+    from cli.code import fetch
+    from config.errors import Interrupted
+    from engine.session import ClusterBusy, RunGoesOn, RunLost
 
     try:
         return asyncio.run(running)
     except (ClusterBusy, RunGoesOn):
         raise  # a run still uses the cluster: another one, or this one, which goes on
     except BaseException as error:
+        if isinstance(error, (RunLost, Interrupted, KeyboardInterrupt)):  # its job has begun
+            fetch(plan, there, here.cluster_target(there.cluster).runs, out)
         if plan.on_stop == "destroy":
             # also after an error of gpuctl or a second Ctrl-C: the cluster must not bill on
             out.warn(str(error) or "interrupted")

@@ -122,17 +122,22 @@ class RunView:
             self._out.note(f"-- network: {fold(self._proofs.pop(text))}{text}")
 
     def end_json(
-        self, result: "RunResult", cost_usd: float | None, evidence: "Path | None"
+        self,
+        result: "RunResult",
+        cost_usd: float | None,
+        evidence: "Path | None",
+        outputs: "Path | None" = None,
     ) -> None:
         """Print the result as one JSON document on stdout.
 
-        It has the tables, the cost of a removed cluster, and the folder with evidence of lost
-        nodes if there is any.
+        It has the tables, the cost of a removed cluster, and the folders with evidence of lost
+        nodes and with outputs, if there are any.
         """
         value = result.model_dump(mode="json")
         value["tables"] = [table.model_dump(mode="json") for table in self._tables.tables]
         value["cost_usd"] = cost_usd
         value["evidence"] = evidence
+        value["outputs"] = outputs
         self._out.show(value, ())
 
 

@@ -13,7 +13,8 @@ from config.dstack.dstack_keys import ANSWERS, KEYS, TYPES
 from config.loading.codes import CODES
 from config.run.container_fields import PORT
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
-from config.run.run_file import RUN_TYPES, SIZE, Run
+from config.run.run_file import RUN_TYPES, Run
+from config.run.size import SIZE
 from config.schema import json_schema
 
 MARKER = "<!-- Below: written by `python -m config.file_reference`. -->\n"

@@ -2,12 +2,23 @@
 
 import hashlib
 import io
+import shlex
 import zipfile
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
+from config.errors import RunError
+from engine.agent.launcher import receive_agent
 from engine.places import agent_path
+
+if TYPE_CHECKING:
+    from nodes.inventory import Node
+    from nodes.kept_connections import KeptConnections
+    from nodes.ssh import Connections
+
+_CALL_S = 60
 
 # Python runs this file by its path, so the folder that holds it (or the archive) is not on sys.path
 # yet.
@@ -52,3 +63,25 @@ def agent_bundle() -> Bundle:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
     data = buffer.getvalue()
     return Bundle(data, hashlib.sha256(data).hexdigest()[:16])
+
+
+async def ship_agent(connections: "KeptConnections | Connections", head: "Node") -> None:
+    """Copy this gpuctl's agent to the head, if it lacks it; RunError if the head cannot have it.
+
+    There it is unpacked for the head, and an archive for the other nodes.
+    """
+    bundle = agent_bundle()
+    archive = f"{bundle.path}.pyz"
+    has_both = f"test -d {shlex.quote(bundle.path)} && test -e {shlex.quote(archive)}"
+    if (await connections.run(head, has_both, timeout=_CALL_S)).exit_status == 0:
+        return
+    await connections.put(head, bundle.data, archive, 0o644)
+    unpack = f"umask 022; {receive_agent(bundle.path, bundle.data)}"
+    command = f"{{ {unpack}; }} < {shlex.quote(archive)}"
+    done = await connections.run(head, command, timeout=_CALL_S)
+    if done.exit_status != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise RunError(
+            f"{head.name} ({head.private_ip}) cannot take gpuctl's agent: {reason}",
+            "see whether its disk is full",
+        )

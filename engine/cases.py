@@ -11,7 +11,7 @@ from pydantic import Field
 
 from config.models import Value
 from config.run.run_file import NcclTests, Scope
-from config.run.sweep_rules import byte_count
+from config.run.size import byte_count
 
 
 class Case(Value):

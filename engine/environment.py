@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from config.run.env import Secret
 from config.run.run_file import Run
 from engine.modes.job import Job, Variables
-from engine.places import hostfile_path, run_folder
+from engine.places import hostfile_path, run_folder, work_folder
 from nodes.inventory import Inventory
 
 
@@ -21,6 +21,11 @@ def variables_of(run: Run, role: str, preset: Mapping[str, str]) -> Variables:
         values={name: value for name, value in merged.items() if isinstance(value, str)},
         secrets={name: value.secret for name, value in merged.items() if isinstance(value, Secret)},
     )
+
+
+def has_work_folder(run: Run) -> bool:
+    """Return whether the run has a working folder, because it names code or outputs."""
+    return bool(run.workdir or run.repo or run.files or run.outputs)
 
 
 def node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str, str]:
@@ -48,6 +53,8 @@ def node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str
         "GPUCTL_NODE_ROLE": job.roles[rank],
         "GPUCTL_RUN_FOLDER": run_folder(job.run_id),
     }
+    if has_work_folder(job.run):
+        ours["GPUCTL_WORKDIR"] = work_folder(job.run_id)
     return {
         **{f"DSTACK_{name}": value for name, value in shared.items()},
         "DSTACK_MPI_HOSTFILE": shared["HOSTFILE"],

@@ -11,7 +11,8 @@ from pydantic import Field
 from config.catalogue.reference_figures import SHARE, Figure, figures_of
 from config.models import Value
 from config.run.run_file import NcclTests
-from config.run.sweep_rules import byte_count, sizes_between
+from config.run.size import byte_count
+from config.run.sweep_rules import sizes_between
 from engine.cases import Case, binary_size, case_title
 
 RUN_FILE = "run file"

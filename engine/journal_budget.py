@@ -9,6 +9,7 @@ from pathlib import Path
 from config.errors import RunError
 from engine.agent.budget import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.history import RunRecord
+from engine.journal_copy import OUTPUTS
 
 SIZE = 10 << 30
 """The budget of the client for all runs, in bytes."""
@@ -19,13 +20,18 @@ def stored_runs(runs: Path, known: Iterable[RunRecord]) -> list[StoredRun]:
     return [
         StoredRun(
             folder,
-            folder_size(folder),
+            sum(folder_size(path) + path.stat().st_blocks * 512 for path in _logs(folder)),
             (record.ended or record.started).timestamp(),
             record.is_over,
         )
         for record in known
-        if (folder := runs / record.run_id).is_dir()
+        if (folder := runs / record.run_id).is_dir() and _logs(folder)
     ]
+
+
+def _logs(folder: Path) -> list[Path]:
+    """Return what the budget counts and removes: all but the outputs."""
+    return [path for path in folder.iterdir() if path.name != OUTPUTS]
 
 
 def runs_over_budget(kept: list[StoredRun], age_s: float = AGE_S) -> list[StoredRun]:
@@ -38,7 +44,11 @@ def remove(kept: Iterable[StoredRun]) -> None:
     for run in kept:
         try:
             with contextlib.suppress(FileNotFoundError):  # another gpuctl removes it too
-                shutil.rmtree(run.folder)
+                if not (run.folder / OUTPUTS).exists():
+                    shutil.rmtree(run.folder)
+                    continue
+                for path in _logs(run.folder):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
         except OSError as error:
             raise RunError(
                 f"{run.folder} cannot be removed: {error.strerror}",

@@ -73,6 +73,15 @@ def evidence_folder(runs: Path, run_id: str) -> Path:
     return runs / run_id / "evidence"
 
 
+OUTPUTS = "outputs"
+"""The folder in a run's folder with its outputs, which gpuctl never removes."""
+
+
+def outputs_folder(runs: Path, run_id: str) -> Path:
+    """Return the folder with the run's outputs; it exists only if some came back."""
+    return runs / run_id / OUTPUTS
+
+
 def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
     """Write the evidence that `source` showed about a lost node to `NODE/SOURCE.txt`."""
     # Both names come from a machine on which the job was root, so only their last part is used.

@@ -12,7 +12,8 @@ from pydantic import Field
 from config.models import Value
 from config.run.env import Secret
 from config.run.run_file import NcclTests, Run, StartupOrder
-from engine.environment import node_environment, variables_of
+from engine.code import CodePlan, Tree
+from engine.environment import has_work_folder, node_environment, variables_of
 from engine.gates import Sweep, plan_sweep
 from engine.modes import MODES
 from engine.modes.job import Job, Launch, ReadyPlan, node_range, roles_of
@@ -72,6 +73,7 @@ class LaunchPlan(Value):
 
     `cluster_ips` are the addresses of all nodes of the cluster, also of those that this run does
     not use: they power off if `on_stop` is `destroy` and no client destroys the cluster.
+    `code` is the run's working folder; without it jobs start in the home.
     `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
     node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
     the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
@@ -90,6 +92,7 @@ class LaunchPlan(Value):
     on_stop: Literal["keep", "destroy"]
     ready: ReadyPlan | None
     image: ImagePlan | None = None
+    code: CodePlan | None = None
     network: NetworkPlan = NetworkPlan()
     nodes: tuple[NodePlan, ...]
     cluster_ips: tuple[str, ...]
@@ -105,9 +108,12 @@ def new_run_id(name: str) -> str:
     return f"{name}-{secrets.token_hex(3)}"
 
 
-def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
+def launch_plan(
+    run: Run, inventory: Inventory, run_id: str, tree: Tree | None = None
+) -> LaunchPlan:
     """Return the plan of `run` on nodes of `inventory`: the head and the nodes closest to it.
 
+    `tree` has the user's files for the run's working folder.
     Raises InputError with every rule (engine/rules.py) that the run violates on these nodes.
     """
     most = node_range(run)[1]
@@ -135,6 +141,7 @@ def launch_plan(run: Run, inventory: Inventory, run_id: str) -> LaunchPlan:
         on_stop=run.on_stop,
         ready=launch.ready,
         image=_image(run),
+        code=_code(run, tree),
         network=network_plan(run, preset, inventory, nodes),
         nodes=tuple(_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))),
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
@@ -207,3 +214,10 @@ def _image(run: Run) -> ImagePlan | None:
 
 def _password_secret(password: str | Secret) -> str:
     return WRITTEN_PASSWORD if isinstance(password, str) else password.secret
+
+
+def _code(run: Run, tree: Tree | None) -> CodePlan | None:
+    if not has_work_folder(run):
+        return None
+    found = {"tree": tree.digest, "files": len(tree.files), "size": tree.size} if tree else {}
+    return CodePlan.model_validate({"outputs": run.outputs, **found})

@@ -14,6 +14,11 @@ def run_folder(run_id: str) -> str:
     return f"{runs_folder()}/{run_id}"
 
 
+def work_folder(run_id: str) -> str:
+    """Return the job's working folder on every node; only runs with code or outputs have it."""
+    return f"{run_folder(run_id)}/work"
+
+
 def hostfile_path(run_id: str) -> str:
     """Return the path of the run's hostfile on every node."""
     return f"{run_folder(run_id)}/hostfile"

@@ -17,9 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
-from engine.agent.launcher import receive_agent
 from engine.agent.main import BUSY
-from engine.bundle import Bundle, agent_bundle
+from engine.bundle import agent_bundle, ship_agent
 from engine.events import (
     Event,
     Evidence,
@@ -35,9 +34,8 @@ from engine.launch_plan import LaunchPlan
 from engine.places import run_folder
 from engine.result import ResultCollector, RunResult
 from engine.setting import setting
-from nodes.answers import Completed
 from nodes.inventory import Inventory
-from nodes.kept_connections import KeptConnections, connect
+from nodes.kept_connections import connect
 
 OnEvent = Callable[[Event], None]
 
@@ -250,9 +248,8 @@ class _Session:
             self.start_requested = True
             done = await connections.run(head, command, stdin=text, timeout=_START_S)
             if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet
-                done = await self._ship(connections, bundle)
-                if done.exit_status == 0:
-                    done = await connections.run(head, command, stdin=text, timeout=_START_S)
+                await ship_agent(connections, head)
+                done = await connections.run(head, command, stdin=text, timeout=_START_S)
         self.start_requested = done.exit_status == 0
         if done.exit_status == BUSY:
             other = json.loads(done.stdout)["busy"]
@@ -266,14 +263,6 @@ class _Session:
                 f"{head.name} ({head.private_ip}) cannot start the run: {errors[-1]}",
                 f"log in with `gpuctl ssh {plan.cluster} {head.name}` to find out why",
             )
-
-    async def _ship(self, connections: KeptConnections, bundle: Bundle) -> Completed:
-        """Copy the agent to the head: unpacked for the head, as an archive for the other nodes."""
-        archive = f"{bundle.path}.pyz"
-        await connections.put(self._head, bundle.data, archive, 0o644)
-        unpack = f"umask 022; {receive_agent(bundle.path, bundle.data)}"
-        command = f"{{ {unpack}; }} < {archive}"
-        return await connections.run(self._head, command, timeout=_CALL_S)
 
     async def _follow_head(self, record: JournalCopy, history: History) -> RunResult:
         """Follow the head's journal to the run's end; reconnect after lost connections."""

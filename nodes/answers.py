@@ -18,6 +18,14 @@ class Unreachable(NodeError):
     """The error that a machine does not answer, or that the connection to it was lost."""
 
 
+class CommandFailed(NodeError):
+    """The error that a command exited with another status than 0; `reason` is its last line."""
+
+    def __init__(self, message: str, hint: str, reason: str) -> None:
+        super().__init__(message, hint)
+        self.reason = reason
+
+
 def broker_lost(cluster: str, folder: object) -> Unreachable:
     """Return the error for a command whose broker ended before it answered."""
     return Unreachable(

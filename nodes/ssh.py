@@ -19,7 +19,8 @@ from typing import Any
 import asyncssh
 
 from config.errors import NodeError
-from nodes.answers import Completed, Unreachable
+from nodes.answers import CommandFailed, Completed, Unreachable
+from nodes.conversation import Conversation
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.openssh import KEEPALIVE_S, proxy_command
 from nodes.proxy import Proxy
@@ -100,13 +101,39 @@ class Connections:
             finally:
                 drained.cancel()
                 process.close()
-        status = _exit_status(done, node)
+        self._check(node, command, _exit_status(done, node), complaints)
+
+    def _check(self, node: Node, command: str, status: int, complaints: deque[str]) -> None:
+        """Raise NodeError for an exit status other than 0."""
         if status != 0:
             last = complaints[-1] if complaints else "it said nothing on standard error"
-            raise NodeError(
+            raise CommandFailed(
                 f"{_where(node)}: `{_first_line(command)}` exited with {status}: {last}",
                 f"inspect it with `gpuctl ssh {self._inventory.cluster} {node.name}`",
+                last,
             )
+
+    @asynccontextmanager
+    async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
+        """Start the command and yield its input and output, which are bytes.
+
+        On exit the input ends, and the command is awaited. Raises NodeError as `lines` does.
+        """
+        with ssh_errors(_where(node)):
+            connection = await self._connection(node)
+            process = await connection.create_process(command, encoding=None)
+            complaints: deque[str] = deque(maxlen=20)
+            drained = asyncio.create_task(_keep_last(process.stderr, complaints))
+            talk = Conversation(process)
+            try:
+                yield talk
+                talk.end_input()
+                done = await process.wait()
+                await drained
+            finally:
+                drained.cancel()
+                process.close()
+        self._check(node, command, _exit_status(done, node), complaints)
 
     async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
         """Write the file `path` on `node`: exactly `data` and `mode`, whole or not at all.
@@ -314,7 +341,8 @@ def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node) -> int:
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
-async def _keep_last(stream: asyncssh.SSHReader[str], lines: deque[str]) -> None:
+async def _keep_last(stream: asyncssh.SSHReader[Any], lines: deque[str]) -> None:
     async for line in stream:
-        if line.strip():
-            lines.append(line.strip())
+        text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+        if text.strip():
+            lines.append(text.strip())

@@ -104,6 +104,14 @@ CODES: dict[str, Code] = {
     "E228": Code("A part of a dstack task that gpuctl cannot carry out.", "gpu: MI300X:8"),
     "E229": Code("A file of dstack that is no task.", "type: service"),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
+    "E241": Code(
+        "A path of `files` or `outputs` that cannot be in the working folder.",
+        "outputs: [/scratch/x]",
+        "Each run has its own working folder, so runs do not disturb one another.",
+        "Write a relative path without `..`; [code.md](code.md) describes the folder.",
+    ),
+    "E242": Code("A file or folder of yours that does not exist or cannot be read.", "workdir: no"),
+    "E243": Code("Code that is larger than `code_limit`.", "code_limit: 1M"),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),
@@ -119,4 +127,5 @@ CODES: dict[str, Code] = {
         "comands: […]",
     ),
     "W208": Code("A value of `--set` that fills in nothing.", "--set IMGAE=x"),
+    "W241": Code("Links of your code that lead out of its folder.", "workdir: ."),
 }

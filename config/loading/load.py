@@ -24,6 +24,7 @@ from config.manifests import run_file
 from config.manifests.placeholders import unused_values
 from config.manifests.stream import read_job
 from config.models import Model
+from config.run.code_rules import code_faults
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
 from config.run.run_rules import own_file_faults, run_faults
@@ -126,12 +127,12 @@ def _run(
     diagnostics = [strict(one) if is_strict else one for one in diagnostics]
     if whole is None:
         return None, diagnostics
-    whole = overrides.applied(whole)
+    whole, folder = overrides.applied(whole), Path(document.file).parent
     name = _run_type(whole.data)
     # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
     own = () if kind == "dstack" else own_file_faults(whole.data)
-    faults = chain(run_faults(whole.data, name), own)
+    faults = chain(run_faults(whole.data, name), own, code_faults(whole.data, folder))
     run, found = _validated(whole, RUN_TYPES[name], data, faults)
     return run, diagnostics + found
 

@@ -5,15 +5,17 @@ The common fields are in Run. `type` names the launcher, which starts `commands`
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import Discriminator, Field, Tag
 
 from config.cluster.cluster_file import Command
 from config.duration import Duration
 from config.models import Model
-from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume, number_text
+from config.run.code import CODE_FORMS, CodeLimit, Files, Outputs, RepoSource, Workdir
+from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
 from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
 from config.run.requirements import REQUIREMENT_FORMS, Requires
+from config.run.size import SIZE, Size
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
@@ -48,7 +50,6 @@ Scope = Literal["all", "intra", "inter"]
 Commands = tuple[Command, ...]
 
 NNODES = r"^[1-9][0-9]{0,2}\.\.[1-9][0-9]{0,2}$"
-SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
 AT_LEAST = r"^>= ?[0-9]{1,6}(\.[0-9]{1,6})?$"
 MOST_NODES = 512
 RUN_NAME = r"^[a-z][a-z0-9-]{0,40}$"
@@ -61,18 +62,11 @@ FORMS = {
     AT_LEAST: "the lowest bandwidth in GB/s, such as '>= 380'",
     IMAGE_REFERENCE: IMAGE_FORM,
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
-    **CONTAINER_FORMS,
-    **REQUIREMENT_FORMS,
 }
+FORMS |= CONTAINER_FORMS | REQUIREMENT_FORMS | CODE_FORMS
 """The patterns of a run file in words, without those that it shares with the cluster file."""
 
 
-Size = Annotated[
-    str,
-    Field(pattern=SIZE),
-    BeforeValidator(number_text),
-    WithJsonSchema({"type": ["string", "integer"], "minimum": 1, "pattern": SIZE}),
-]
 ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]
 
 
@@ -160,6 +154,11 @@ class Run(Model):
         description="Ports of node 0 on this machine while `run` follows: `8000`, `80:8000`.",
     )
     requires: Requires | None = Field(default=None, description="What the nodes must be.")
+    workdir: Workdir = None
+    repo: RepoSource = None
+    files: Files = ()
+    code_limit: CodeLimit = "512M"
+    outputs: Outputs = ()
     network: NetworkName = Field(
         default="auto", description="The network preset; `auto` goes by the nodes' hardware."
     )

@@ -9,7 +9,8 @@ from config.cluster.cluster_rules import Data
 from config.findings import Fault
 from config.run.owned_variables import owner
 from config.run.role_rules import total_nodes
-from config.run.run_file import SIZE, NcclTests
+from config.run.run_file import NcclTests
+from config.run.size import SIZE, byte_count
 from config.yaml.hints import names_hint
 
 MOST_CASES = 1000
@@ -31,12 +32,6 @@ def sweep_faults(data: Data) -> Iterator[Fault]:
     yield from _variables(data)
     yield from _number_of_cases(data)
     yield from _gates(data)
-
-
-def byte_count(size: str) -> int:
-    """Return bytes as nccl-tests does: K, M, G are powers of 1024 (parsesize in its common.cu)."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    return int(size.rstrip("KMG")) * units.get(size[-1], 1)
 
 
 def _range(data: Data) -> Iterator[Fault]:

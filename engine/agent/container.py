@@ -35,7 +35,7 @@ _ENTER = """\
 while IFS= read -r -d '' gpuctl_pair; do export "$gpuctl_pair"; done <&"$1" 2>/dev/null
 unset gpuctl_pair
 eval "exec $1<&- $2<&-"
-cd -- "${GPUCTL_IMAGE_FOLDER:-$HOME}" 2>/dev/null || cd /
+cd -- "${GPUCTL_WORKDIR:-${GPUCTL_IMAGE_FOLDER:-$HOME}}" 2>/dev/null || cd /
 shift 2
 exec "$@"
 """

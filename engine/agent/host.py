@@ -27,8 +27,9 @@ class Place(Protocol):
     def spawn(
         self, argv: list[str], environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """Start the program in a new session, in the HOME of `environment`; return its process.
+        """Start the program in a new session and return its process.
 
+        It starts in the folder GPUCTL_WORKDIR of `environment`, by default in its HOME.
         The program gets exactly `environment`, which never appears in process arguments or on a
         disk. `streams` are Popen's stdin, stdout and stderr: None, DEVNULL, PIPE or descriptors;
         they reach the program itself. The process ends with the program's status. Its `pid` is a
@@ -57,7 +58,7 @@ class Host:
         return subprocess.Popen(
             argv,
             env=environment,
-            cwd=environment.get("HOME", "/"),
+            cwd=environment.get("GPUCTL_WORKDIR") or environment.get("HOME", "/"),
             start_new_session=True,
             **streams,
         )

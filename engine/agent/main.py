@@ -1,4 +1,6 @@
-"""The agent's commands. The client calls start, follow, send; the agent calls supervise, work."""
+"""The agent's commands. The client calls start, follow, send, receive, outputs; the agent calls
+supervise and work, and receive on other nodes.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,34 @@ LOCK = "lock"  # in the folder of all runs; the supervisor holds it, its text is
 def main() -> int:
     """Run one command and return its exit status.
 
-    start FOLDER | supervise FOLDER | work FOLDER | follow FOLDER --from BYTE | send FOLDER WORD,
-    where FOLDER is /var/lib/gpuctl/runs/<run-id>.
+    start FOLDER | supervise FOLDER | work FOLDER | follow FOLDER --from BYTE | send FOLDER WORD
+    where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, outputs WORKING_FOLDER.
     """
     command, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     if command == "start":
         return start(folder)
     if command == "supervise":
         return supervise(folder)
+    if command in ("follow", "send"):
+        from engine.agent.control import call, follow
+
+        return follow(folder, int(rest[1])) if command == "follow" else call(folder, rest[0])
+    return _serve(command, folder)
+
+
+def _serve(command: str, folder: Path) -> int:
+    """Run a command that every node has, also a worker's."""
     if command == "work":
         from engine.agent.worker import work
 
         return work(folder)
-    from engine.agent.control import call, follow
+    if command == "receive":
+        from engine.agent.trees import receive
 
-    if command == "follow":
-        return follow(folder, int(rest[1]))
-    return call(folder, rest[0])
+        return receive(folder, _this_file())
+    from engine.agent.outputs import send
+
+    return send(folder)
 
 
 def start(folder: Path) -> int:

@@ -294,6 +294,7 @@ class Supervisor:
                 for node in self._plan["nodes"]
             ],
             "image": self._plan["image"],
+            "code": self._plan["code"],
             "secrets": {name: self._secrets[of] for name, of in node["secrets"].items()},
             "hidden": list(self._secrets.values()),
             "ready": self._plan["ready"] if waited_for else None,

@@ -20,7 +20,7 @@ from io import RawIOBase
 from pathlib import Path
 
 from engine.agent import table_json
-from engine.agent.budget import protect_folder, remove_old_runs
+from engine.agent.budget import TREE, protect_folder, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.event_stream import EventStream, Message
@@ -32,6 +32,7 @@ from engine.agent.readiness import Probe
 from engine.agent.redaction import Redaction
 
 HOSTFILE = "hostfile"
+WORK = "work"
 DRAIN_S = 1.0  # time for output after the end of the job's bash
 _IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
 
@@ -112,6 +113,7 @@ class Worker:
         """Prepare the node and return the job's environment; None, with a report, on failure."""
         try:
             self._write_files()
+            self._lay_out_code()
             self._place.prepare()
             environment = self._place.environment()
             environment.update(self._node["environment"])
@@ -159,8 +161,21 @@ class Worker:
             Path(path).touch(mode=0o600)
             Path(path).write_text(text, encoding="utf-8")
 
+    def _lay_out_code(self) -> None:
+        """Create the job's working folder with the user's files, if the run has one."""
+        code = self._order["code"]
+        if code is None:
+            return
+        from engine.agent.trees import lay_out
+
+        work = self._folder / WORK
+        work.mkdir(mode=0o755)
+        tree = self._folder.parent / f"{TREE}{code['tree']}"
+        if code["tree"]:
+            lay_out(tree, work)
+
     def _clear(self) -> None:
-        """Remove everything that was created for the job, except its log and the hostfile."""
+        """Remove what was created for the job, except log, hostfile and working folder."""
         self._entrance.close()
         self._ranks.close()
         self._place.end()

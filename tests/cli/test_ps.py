@@ -171,3 +171,16 @@ def test_a_folder_that_stays_is_told(remembered: Target, monkeypatch: pytest.Mon
 )
 def test_sizes(amount: int, text: str) -> None:
     assert size(amount) == text
+
+
+def test_outputs_stay_when_logs_are_removed(remembered: Target) -> None:
+    folder = remembered.runs / earlier(remembered, "old", 31)
+    (folder / "outputs" / "rank-0").mkdir(parents=True)
+    (folder / "outputs" / "rank-0" / "model").write_text("weights")
+    with History(remembered.runs) as history:
+        removed = journal_budget.runs_over_budget(stored_runs(remembered.runs, history.runs()))
+        assert [run.folder for run in removed] == [folder]
+        remove(removed)
+        assert [path.name for path in folder.iterdir()] == ["outputs"]
+        assert stored_runs(remembered.runs, history.runs()) == []
+    assert (folder / "outputs" / "rank-0" / "model").read_text() == "weights"

@@ -124,8 +124,8 @@ RUN_CASES: list[tuple[str, list[str]]] = [
             "5:1: E101 unknown key 'port'; it is one of types ddp, torchrun, deepspeed, ps-worker,"
             " ray",
             "6:1: E101 unknown key 'process_per_node'; allowed here: extends, type, name, nodes,"
-            " roles, image, registry_auth, privileged, volumes, env, ports, requires, network,"
-            " verify, order, max_duration, on_stop,"
+            " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir,"
+            " repo, files, code_limit, outputs, network, verify, order, max_duration, on_stop,"
             " commands, startup_order, stop_criteria, ready",
             "7:18: E101 unknown key 'port'; allowed here: nodes, env, commands",
         ],

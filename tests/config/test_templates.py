@@ -106,9 +106,8 @@ def test_a_mistake_is_shown_where_it_stands(users: Path) -> None:
         "~/base.yaml:4:8: E103 'nodes' is the text 'two', must be a whole number; write digits"
         " only, such as 2",
         "~/base.yaml:11:1: E101 unknown key 'colour'; allowed here: extends, type, name, nodes,"
-        " roles, image, registry_auth, privileged, volumes, env, ports, requires, network, verify,"
-        " order, max_duration, on_stop, implementation, procs_per_node, launcher_as_node"
-        " and 3 more",
+        " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir, repo,"
+        " files, code_limit, outputs, network, verify, order, max_duration, on_stop and 6 more",
         "2:10: E103 'env.A' is the boolean true, must be text; quote it: 'true'",
         "3:17: E202 'procs_per_node' is 0, below 1; use 1 to 1024",
     ]

@@ -1,6 +1,7 @@
 """Jobs in containers: podman on the machines, and a real registry on one of them."""
 
 import base64
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -138,6 +139,55 @@ def test_a_task_calls_mpirun_as_on_machines_with_ssh(
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster)
     hosts = {line.split()[1] for line in output.splitlines() if line.startswith("[0] ip-")}
     assert len(hosts) == 2
+    assert left(gpuctl, cluster) == NOTHING
+
+
+TRAIN = """\
+import json, os, pathlib, sys, time
+rank = os.environ["GPUCTL_NODE_RANK"]
+folder = pathlib.Path("checkpoints")
+folder.mkdir()
+for step in range(1000):
+    text = json.dumps({"rank": rank, "step": step, "data": open("data/words").read()})
+    (folder / f"step-{step}.json").write_text(text)
+    print("step", step, "in", os.getcwd(), os.path.exists("/run/.containerenv"), flush=True)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("option", ["--image", "--no-image"])
+def test_a_folder_travels_and_checkpoints_come_back_when_the_run_is_stopped(
+    gpuctl: Gpuctl, cluster: str, registry: str, tmp_path: Path, option: str
+) -> None:
+    mine = tmp_path / "mine"
+    (mine / "data").mkdir(parents=True)
+    (mine / "train.py").write_text(TRAIN)
+    (mine / "data" / "words").write_text("ü and more")
+    (mine / ".gitignore").write_text("*.log\n")
+    (mine / "old.log").write_text("does not travel")
+    file = run_file(
+        mine,
+        "travels",
+        ["test ! -e old.log", "python3 train.py"],
+        image=f"{registry}:5000/job:1",
+        workdir=".",
+        outputs=["checkpoints/"],
+    )
+    arguments = ["--lab", "run", str(file), "--cluster", cluster]
+    arguments += ["--no-image"] if option == "--no-image" else []
+    with gpuctl.running(*arguments) as process:
+        lines = read_until(process, "step 2 in")
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=90)
+        assert process.returncode == 130, rest
+    run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
+    where = f"in /var/lib/gpuctl/runs/{run_id}/work {option == '--image'}\n"
+    assert all(line.endswith(where) for line in lines if "] step" in line)
+    outputs = gpuctl.state / "runs" / run_id / "outputs"
+    assert f"in {outputs}\n" in rest
+    for rank in ("0", "1"):
+        text = (outputs / f"rank-{rank}" / "checkpoints" / "step-0.json").read_text()
+        assert json.loads(text) == {"rank": rank, "step": 0, "data": "ü and more"}
     assert left(gpuctl, cluster) == NOTHING
 
 

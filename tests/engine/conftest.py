@@ -105,6 +105,9 @@ class LocalCluster:
                 str(self.folder / f"node{node['rank']}" / Path(path).name): text
                 for path, text in node["files"].items()
             }
+            if "GPUCTL_WORKDIR" in node["environment"]:
+                work = self.folder / f"node{node['rank']}" / "work"
+                node["environment"]["GPUCTL_WORKDIR"] = str(work)
         return Supervisor(data, dict(secrets), self.journal, self.launcher)
 
     def execute(

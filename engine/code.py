@@ -1,0 +1,72 @@
+"""The user's files as a tree: paths, modes and hashes, computed once when a run starts."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import InputError
+from config.models import Value
+from config.run.sources import Source
+
+Entry = tuple[str, str, int, str, int]
+"""Path, kind (file, folder, link), mode, hash or target, size: as in engine/agent/trees.py."""
+
+
+class CodePlan(Value):
+    """The working folder of a run: the tree that it begins with, and the outputs in it.
+
+    `tree` is the hash of a Tree, empty for a folder that begins empty. `files` and `size` (in
+    bytes) are those of the tree; `outputs` are paths and patterns in the folder.
+    """
+
+    tree: str = ""
+    files: int = 0
+    size: int = 0
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The files of a run, sorted by path. `local` has a file of the user's for each hash."""
+
+    entries: tuple[Entry, ...]
+    local: Mapping[str, Path]
+
+    @property
+    def digest(self) -> str:
+        """The hash of paths, modes and content."""
+        return hashlib.sha256(json.dumps(self.entries).encode()).hexdigest()
+
+    @property
+    def files(self) -> tuple[Entry, ...]:
+        """The entries that are files."""
+        return tuple(entry for entry in self.entries if entry[1] == "file")
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(size for *_, size in self.files)
+
+
+def tree_of(sources: Iterable[Source]) -> Tree:
+    """Read and hash all files; InputError for one that cannot be read."""
+    entries: list[Entry] = []
+    local: dict[str, Path] = {}
+    for source in sources:
+        content = source.target
+        size = source.size
+        if source.kind == "file":
+            try:
+                data = source.local.open("rb")
+                with data:
+                    content = hashlib.file_digest(data, "sha256").hexdigest()
+                    size = data.tell()
+            except OSError as error:
+                raise InputError(
+                    f"{source.local} cannot be read: {error.strerror}", "make it readable"
+                ) from error
+            local[content] = source.local
+        entries.append((source.path, source.kind, source.mode, content, size))
+    return Tree(tuple(entries), local)

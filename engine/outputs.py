@@ -1,0 +1,163 @@
+"""Fetch the outputs of a run from its nodes, after the run's end.
+
+The form of the stream is that of engine/agent/outputs.py. Nodes are not trusted: a job is root on
+them, so each path is checked, and no file is written through a link.
+"""
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from config.errors import GpuctlError, NodeError, RunError
+from config.progress import Progress, Reporter
+from config.run.sources import leads_out
+from engine.bundle import agent_bundle
+from engine.launch_plan import LaunchPlan
+from engine.places import work_folder
+from nodes.conversation import Conversation
+from nodes.fanout import on_each
+from nodes.inventory import Inventory, Node
+from nodes.ssh import Connections, connect
+
+RESERVE = 1 << 30
+"""Bytes of the client's disk that outputs leave free."""
+STALL_S = 60
+"""Seconds without a byte after which a node is given up: the cluster bills."""
+_STAGE = "outputs"
+_AT_ONCE = 4
+_PIECE = 1 << 20
+_KINDS = ("file", "folder", "link")
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What came back: the number of files and their bytes, and the reason of each failure."""
+
+    folder: Path
+    files: int
+    size: int
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Item:
+    path: str
+    kind: str
+    mode: int
+    target: str
+    size: int
+
+
+async def fetch_outputs(
+    plan: LaunchPlan, inventory: Inventory, folder: Path, report: Reporter
+) -> Fetched:
+    """Copy the outputs of each node to `folder/rank-N`; a failing node does not stop the others.
+
+    A node's outputs are written to `rank-N.part`, which is renamed when they are whole.
+    """
+    assert plan.code is not None
+    by_name = {node.name: node for node in inventory.nodes}
+    # Ranks are those of the run: `order` may have changed them.
+    nodes = [by_name[node.name].model_copy(update={"rank": node.rank}) for node in plan.nodes]
+
+    async with connect(inventory) as connections:
+
+        async def fetch(node: Node) -> tuple[int, int]:
+            found = await _fetch(connections, plan, node, folder / f"rank-{node.rank}")
+            report(Progress(_STAGE, node.name, "done", f"{found[0]} files"))
+            return found
+
+        answers = await on_each(nodes, fetch, _AT_ONCE)
+    failures = tuple(a.message for a in answers.values() if isinstance(a, GpuctlError))
+    whole = [answer for answer in answers.values() if not isinstance(answer, GpuctlError)]
+    return Fetched(folder, sum(n for n, _ in whole), sum(size for _, size in whole), failures)
+
+
+async def _fetch(
+    connections: Connections, plan: LaunchPlan, node: Node, to: Path
+) -> tuple[int, int]:
+    """Fetch one node's outputs; return the number of files and their bytes."""
+    assert plan.code is not None
+    work = work_folder(plan.run_id)
+    program = agent_bundle().program
+    command = shlex.join(["python3", "-IS", program, "outputs", work])
+    async with connections.converse(node, command) as talk:
+        await talk.write(json.dumps(plan.code.outputs).encode() + b"\n")
+        talk.end_input()
+        async with asyncio.timeout(STALL_S):
+            line = await talk.line()
+        if not line:
+            return 0, 0  # the command failed: leaving the conversation raises its reason
+        items = _items(line, node.name)
+        files = [item for item in items if item.kind == "file"]
+        size = sum(item.size for item in files)
+        if items:
+            _check_room(size, to, node.name)
+            await _write(talk, items, to, node.name)
+    return len(files), size
+
+
+def _items(line: bytes, node: str) -> list[_Item]:
+    """Return the items of the header; RunError for a path that leaves the folder."""
+    try:
+        items = [_Item(*fields) for fields in json.loads(line)["files"]]
+    except (ValueError, TypeError, KeyError):
+        raise RunError(f"{node} sent no list of outputs", "") from None
+    for item in items:
+        parts = PurePosixPath(item.path).parts
+        is_inside = parts and parts[0] != "/" and ".." not in parts and "\0" not in item.path
+        if not is_inside or item.kind not in _KINDS or item.size < 0:
+            raise RunError(f"{node} sent an output with the path {item.path!r}", "")
+    return items
+
+
+def _check_room(size: int, to: Path, node: str) -> None:
+    to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free = shutil.disk_usage(to.parent).free - RESERVE
+    if size > free:
+        raise RunError(
+            f"the outputs of {node} have {size >> 20} MiB, the disk of {to.parent} has room for"
+            f" {max(free, 0) >> 20} MiB",
+            "",
+        )
+
+
+async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) -> None:
+    part = to.with_name(f"{to.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # of an earlier attempt
+        part.mkdir(mode=0o700)
+        for item in items:
+            place = part / item.path
+            if item.kind == "folder":
+                place.mkdir(parents=True, exist_ok=True)
+            elif item.kind == "file":
+                place.parent.mkdir(parents=True, exist_ok=True)
+                await _write_file(talk, place, item, node)
+        for item in items:
+            if item.kind == "link" and not leads_out(item.path, item.target):
+                (part / item.path).parent.mkdir(parents=True, exist_ok=True)
+                (part / item.path).symlink_to(item.target)
+        shutil.rmtree(to, ignore_errors=True)  # if that fails, the renaming does
+        part.rename(to)
+    except OSError as error:
+        raise RunError(
+            f"the outputs of {node} cannot be written to {part}: {error.strerror}", ""
+        ) from error
+
+
+async def _write_file(talk: Conversation, place: Path, item: _Item, node: str) -> None:
+    left = item.size
+    with place.open("xb") as file:
+        while left:
+            async with asyncio.timeout(STALL_S):
+                data = await talk.read(min(left, _PIECE))
+            if not data:
+                raise NodeError(f"{node} ended before {item.path} was whole", "")
+            file.write(data)
+            left -= len(data)
+        os.fchmod(file.fileno(), item.mode & 0o700 | 0o600)

@@ -1,0 +1,54 @@
+"""A command on a node that reads and writes bytes while it runs."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import asyncssh
+
+_PIECE = 1 << 16
+
+
+class Conversation:
+    """The command's input and output. `write` waits for a command that reads slowly."""
+
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._process = process
+        self._unread = bytearray()
+
+    async def write(self, data: bytes) -> None:
+        """Send the bytes; do nothing if the command has ended, whose answer has the reason."""
+        with suppress(ConnectionError):  # its answer has the reason
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+
+    def end_input(self) -> None:
+        """End the command's input."""
+        with suppress(BrokenPipeError):  # the command has ended
+            self._process.stdin.write_eof()
+
+    async def line(self) -> bytes:
+        """Return the next line of output, however long it is; empty at the end."""
+        searched = 0
+        while (end := self._unread.find(b"\n", searched)) < 0:
+            searched = len(self._unread)
+            data = await self._process.stdout.read(_PIECE)  # its `readline` has a limit
+            if not data:
+                return self._take(searched)
+            self._unread += data
+        return self._take(end + 1)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines of output to its end."""
+        while line := await self.line():
+            yield line
+
+    async def read(self, size: int) -> bytes:
+        """Return at most `size` bytes of output; none at its end."""
+        if self._unread:
+            return self._take(size)
+        return await self._process.stdout.read(size)
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        return data

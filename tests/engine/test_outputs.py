@@ -1,0 +1,136 @@
+"""Outputs come back from nodes (sshd on loopback) that are not trusted."""
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from config.progress import silent
+from engine import outputs
+from engine.agent.outputs import matches
+from engine.bundle import agent_bundle
+from engine.launch_plan import LaunchPlan, launch_plan
+from engine.outputs import Fetched, fetch_outputs
+from tests.engine.conftest import make_run
+from tests.nodes.conftest import Site
+from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture
+
+PATTERNS = ("checkpoints/", "*.json", "logs/**/*.txt")
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of both nodes, on this machine."""
+    work = tmp_path / "work"
+    (work / "checkpoints" / "last").mkdir(parents=True)
+    (work / "checkpoints" / "last" / "model").write_bytes(b"\0" * (3 << 20) + b"end")
+    (work / "checkpoints" / "newest").symlink_to("last/model")
+    (work / "checkpoints" / "out").symlink_to("/etc/passwd")
+    (work / "result.json").write_text("{}")
+    (work / "result.json").chmod(0o4755)
+    (work / "train.py").write_text("")
+    (work / "logs" / "a" / "b").mkdir(parents=True)
+    (work / "logs" / "a" / "b" / "c.txt").write_text("c")
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(agent_bundle().data)
+    monkeypatch.setattr(outputs, "work_folder", lambda _: str(work))
+    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(agent)))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    return work
+
+
+def plan_of(site: Site, *patterns: str) -> LaunchPlan:
+    return launch_plan(make_run(outputs=patterns), site.inventory, "job-000001")
+
+
+def fetched(site: Site, to: Path, *patterns: str) -> Fetched:
+    plan = plan_of(site, *patterns)
+    return asyncio.run(asyncio.wait_for(fetch_outputs(plan, site.inventory, to, silent), 60))
+
+
+def names(folder: Path) -> list[str]:
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+def test_what_the_patterns_match(work: Path) -> None:
+    assert [item[0] for item in matches(work, list(PATTERNS))] == [
+        *("checkpoints", "checkpoints/last", "checkpoints/last/model", "checkpoints/newest"),
+        *("checkpoints/out", "logs/a/b/c.txt", "result.json"),
+    ]
+    assert matches(work, ["nothing", "nothing/*"]) == []
+    assert matches(work / "nothing", ["*"]) == []
+    assert len(matches(work, ["."])) == 11
+
+
+def test_outputs_of_each_rank_come_back(site: Site, work: Path, tmp_path: Path) -> None:
+    got = fetched(site, tmp_path / "to", *PATTERNS)
+    assert (got.files, got.failures) == (6, ())
+    assert got.size == 2 * ((3 << 20) + 3 + 2 + 1)
+    for rank in (0, 1):
+        folder = tmp_path / "to" / f"rank-{rank}"
+        assert names(folder) == [
+            *("checkpoints/last/model", "checkpoints/newest", "logs/a/b/c.txt", "result.json")
+        ]  # and no link to /etc/passwd
+        assert (folder / "checkpoints" / "newest").read_bytes()[-3:] == b"end"
+        assert stat.S_IMODE((folder / "result.json").stat().st_mode) == 0o700  # and no setuid
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["rank-0", "rank-1"]
+
+
+def test_nothing_that_matches_makes_no_folder(site: Site, work: Path, tmp_path: Path) -> None:
+    got = fetched(site, tmp_path / "to", "*.none")
+    assert (got.files, got.size, got.failures) == (0, 0, ())
+    assert not (tmp_path / "to").exists()
+
+
+def test_outputs_that_do_not_fit_say_so(
+    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=(1 << 30) + (2 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    to = tmp_path / "to"
+    got = fetched(site, to, *PATTERNS)
+    assert got.failures == tuple(
+        f"the outputs of node{rank} have 3 MiB, the disk of {to} has room for 2 MiB"
+        for rank in (0, 1)
+    )
+
+
+def test_a_node_that_fails_does_not_stop_the_others(site: Site, work: Path, tmp_path: Path) -> None:
+    site.nodes[1].stop()
+    got = fetched(site, tmp_path / "to", "result.json")
+    assert got.files == 1
+    (failure,) = got.failures
+    assert failure.startswith("node1 (127.0.0.1) cannot be reached")
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b"])
+def test_a_path_that_leaves_the_folder_is_refused(
+    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    bad = tmp_path / "bad.py"
+    line = json.dumps({"files": [[path, "file", 0o644, "", 1]]})
+    bad.write_text(f"print({line!r}); print('x')")
+    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
+    got = fetched(site, tmp_path / "to", "x")
+    assert got.failures == tuple(
+        f"node{rank} sent an output with the path {path!r}" for rank in (0, 1)
+    )
+    assert not (tmp_path / "to").exists()
+
+
+def test_no_file_is_written_through_a_link(
+    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = tmp_path / "bad.py"
+    items = [["d", "link", 0o777, str(tmp_path), 0], ["d/evil", "file", 0o644, "", 1]]
+    bad.write_text(f"print({json.dumps({'files': items})!r}); print('x')")
+    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
+    fetched(site, tmp_path / "to", "x")
+    assert not (tmp_path / "evil").exists()
