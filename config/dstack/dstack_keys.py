@@ -51,6 +51,11 @@ KEYS = (
     Key("volumes", "does", "folders of the node, in the container; network volumes are refused"),
     Key("startup_order", "does", "the same three orders"),
     Key("stop_criteria", "does", "the same two criteria"),
+    Key(
+        "files",
+        "does",
+        "on every node, in the folder where the job starts; remote paths are relative",
+    ),
     Key("ports", "does", "of node 0, on this machine while `gpuctl run` follows"),
     Key("max_duration", "does", "every form: `3600`, `90m`, `1w`, `off`"),
     Key("resources", "checks", "`gpu`, `cpu`, `memory`, `shm_size`, `disk`; see above"),
@@ -74,9 +79,6 @@ KEYS = (
     Key("schedule", "leaves out", "runs start when `gpuctl run` is called: use cron"),
     Key("single_branch", "leaves out", "there is no repository to clone"),
     Key("repos", "not yet", "the nodes do not get it: clone it in `commands`"),
-    Key("files", "not yet", "the nodes do not get them: copy them to a shared folder before"),
-    Key("outputs", "not yet", "nothing is fetched from the nodes: copy it in `commands`"),
-    Key("workdir", "not yet", "the nodes do not get it: clone it in `commands`"),
     Key("home_dir", "leaves out", "dstack ignores it too"),
     Key("setup", "leaves out", "dstack ignores it too"),
     Key("init", "leaves out", "a task of dstack has no such key today"),
@@ -96,7 +98,7 @@ TABLE: Mapping[str, Key] = {key.name: key for key in KEYS}
 OURS_ALONE = frozenset(Task.model_fields) - TABLE.keys()
 """Keys of gpuctl's task that dstack does not have; they work in dstack's files too."""
 
-DSTACKS_ALONE = TABLE.keys() - Task.model_fields.keys() - {"outputs", "workdir"}
+DSTACKS_ALONE = TABLE.keys() - Task.model_fields.keys()
 """Keys that make a file of `type: task` one of dstack's."""
 
 TYPES: Mapping[str, str] = {

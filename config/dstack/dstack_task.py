@@ -50,6 +50,7 @@ def task(reading: Reading) -> dict[str, Any]:
     needed = requires(reading, resources)
     run |= {"requires": needed} if needed else {}
     run |= _conditions(reading)
+    run |= _files(reading)
     run |= _ports(reading, ("ports",) if reading.get(("groups",)) is None else _FIRST_PORTS)
     if not extends:
         _missing_commands(reading, run)
@@ -129,6 +130,20 @@ def _ports(reading: Reading, at: Path) -> dict[str, Any]:
         else:
             found.append(Placed(reading.text(entry), entry))
     return {"ports": Placed(found, at)} if found else {}
+
+
+def _files(reading: Reading) -> dict[str, Any]:
+    """Return the files that travel with the run, in gpuctl's form."""
+    found = []
+    for index in range(len(reading.entries(("files",)))):
+        entry: Path = ("files", index)
+        if isinstance(reading.get(entry), dict):
+            reading.unknown_keys(entry, ("local_path", "path"))
+            here, there = (reading.text((*entry, key)) for key in ("local_path", "path"))
+            found.append(Placed(f"{here}:{there}" if there else here, entry))
+        else:
+            found.append(Placed(reading.text(entry), entry))
+    return {"files": Placed(found, ("files",))} if found else {}
 
 
 def _missing_commands(reading: Reading, run: dict[str, Any]) -> None:

@@ -103,7 +103,10 @@ def mebibytes(size: int) -> str:
 
 def local_path(text: str, folder: Path) -> Path:
     """Return the path of the user's that a run file in `folder` names."""
-    return folder / Path(text).expanduser()
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError:  # `~` of a user who does not exist
+        return folder / text
 
 
 def _texts(value: Any) -> tuple[Any, ...]:
@@ -137,7 +140,7 @@ def _collect(
         if len(found) > MOST_FILES:
             message = f"'{name}' is '{written}', which has more than {MOST_FILES:,} files"
             yield Fault("E243", message, "name what is not needed in .gpuctlignore", at)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # a NUL is in no path
         yield Fault("E242", f"'{name}' is '{written}', which does not exist", _RELATIVE, at)
     except NotADirectoryError:
         yield Fault("E242", f"'{name}' is '{written}', which is no folder", _RELATIVE, at)

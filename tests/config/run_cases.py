@@ -126,7 +126,7 @@ RUN_CASES: list[tuple[str, list[str]]] = [
             "6:1: E101 unknown key 'process_per_node'; allowed here: extends, type, name, nodes,"
             " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir,"
             " repo, files, code_limit, outputs, network, verify, order, max_duration, on_stop,"
-            " commands, startup_order, stop_criteria, ready",
+            " commands and 3 more",
             "7:18: E101 unknown key 'port'; allowed here: nodes, env, commands",
         ],
     ),

@@ -54,9 +54,10 @@ def test_exact_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
         (".dstack.yaml", TASK, True),
         ("a.yaml", TASK, False),
         ("a.yaml", TASK + "resources: {gpu: 8}\n", True),
-        ("a.yaml", TASK + "files: [a.py]\n", True),
+        ("a.yaml", TASK + "repos: ['.']\n", True),
+        ("a.yaml", TASK + "files: [a.py]\n", False),
         ("a.yaml", TASK + "on_stop: destroy\n", False),
-        ("a.yaml", TASK.replace("type: task", "type: mpi") + "files: [a.py]\n", False),
+        ("a.yaml", TASK.replace("type: task", "type: mpi") + "repos: ['.']\n", False),
         ("a.dstack.yml", TASK.replace("type: task", "type: mpi"), False),
     ],
 )
@@ -87,9 +88,18 @@ def test_a_task_is_not_for_up(tmp_path: Path) -> None:
     )
 
 
-def test_files_is_not_taken_for_roles(tmp_path: Path) -> None:
-    (line,) = texts(tmp_path, TASK.replace("task", "mpi") + "files: [a]\n", "a.yaml")
-    assert line == "4:1: E101 unknown key 'files'; dstack's tasks have it: docs/dstack.md"
+def test_a_key_of_dstack_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    (line,) = texts(tmp_path, TASK.replace("task", "mpi") + "repos: ['.']\n", "a.yaml")
+    assert line == "4:1: E101 unknown key 'repos'; dstack's tasks have it: docs/dstack.md"
+
+
+def test_files_travel_in_both_forms(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("1\n")
+    files = "files: [a.py, {local_path: b.py, path: lib/c.py}]\noutputs: [out/]\n"
+    run = task(tmp_path, TASK + files)
+    assert run.files == ("a.py", "b.py:lib/c.py")
+    assert run.outputs == ("out/",)
 
 
 def test_every_key_of_the_table_is_accepted(tmp_path: Path) -> None:
