@@ -10,12 +10,11 @@ from typing import Literal
 
 from config.run.run_file import Task
 
-Answer = Literal["does", "checks", "leaves out", "not yet"]
+Answer = Literal["does", "checks", "leaves out"]
 ANSWERS: Mapping[Answer, str] = {
     "does": "gpuctl does what dstack does",
     "checks": "compared with the cluster, before anything runs",
     "leaves out": "a line of the output (`W206`) says so; the run goes on without it",
-    "not yet": "as *leaves out*, until gpuctl can do it",
 }
 """What each answer means."""
 
@@ -54,8 +53,9 @@ KEYS = (
     Key(
         "files",
         "does",
-        "on every node, in the folder where the job starts; remote paths are relative",
+        "on every node before the job starts, at their remote paths",
     ),
+    Key("repos", "does", "one, a folder with its changes or an address: at its path on each node"),
     Key("ports", "does", "of node 0, on this machine while `gpuctl run` follows"),
     Key("max_duration", "does", "every form: `3600`, `90m`, `1w`, `off`"),
     Key("resources", "checks", "`gpu`, `cpu`, `memory`, `shm_size`, `disk`; see above"),
@@ -77,8 +77,7 @@ KEYS = (
     Key("priority", "leaves out", "a cluster has one run at a time, and no queue"),
     Key("utilization_policy", "leaves out", "no run is stopped because its GPUs are idle"),
     Key("schedule", "leaves out", "runs start when `gpuctl run` is called: use cron"),
-    Key("single_branch", "leaves out", "there is no repository to clone"),
-    Key("repos", "not yet", "the nodes do not get it: clone it in `commands`"),
+    Key("single_branch", "leaves out", "one commit is fetched, without its history"),
     Key("home_dir", "leaves out", "dstack ignores it too"),
     Key("setup", "leaves out", "dstack ignores it too"),
     Key("init", "leaves out", "a task of dstack has no such key today"),

@@ -9,6 +9,7 @@ from config.dstack.commands import Surroundings, commands, surroundings
 from config.dstack.dstack_keys import OURS_ALONE, TABLE
 from config.dstack.reading import Reading
 from config.dstack.task_env import environment
+from config.dstack.task_files import files, repository
 from config.dstack.task_image import image, volume_links
 from config.dstack.task_resources import RESOURCES, requires
 from config.findings import Path, path_text
@@ -34,8 +35,9 @@ def task(reading: Reading) -> dict[str, Any]:
         run["name"] = name
     env, exports = environment(reading)
     links = volume_links(reading)
-    around = surroundings(reading, [*exports, *links])
-    run |= image(reading)
+    (sent, copies), (code, unpacked) = files(reading), repository(reading)
+    around = surroundings(reading, [*exports, *links, *unpacked, *copies])
+    run |= image(reading) | sent | code
     run |= {"env": env} if env else {}
     if reading.get(("groups",)) is None:
         if reading.get(("nodes",)) is not None:
@@ -50,7 +52,6 @@ def task(reading: Reading) -> dict[str, Any]:
     needed = requires(reading, resources)
     run |= {"requires": needed} if needed else {}
     run |= _conditions(reading)
-    run |= _files(reading)
     run |= _ports(reading, ("ports",) if reading.get(("groups",)) is None else _FIRST_PORTS)
     if not extends:
         _missing_commands(reading, run)
@@ -72,7 +73,7 @@ def _report_keys(reading: Reading) -> None:
         elif row is None and key not in OURS_ALONE:
             message = f"unknown key '{key}', which dstack has not either"
             reading.complain("W207", message, _nearest(key), (key,), on_key=True)
-        elif row is not None and row.answer in ("leaves out", "not yet") and value not in _NOTHING:
+        elif row is not None and row.answer == "leaves out" and value not in _NOTHING:
             reading.leave_out(key)
     if reading.flag(("dstack",)):
         reading.refuse(("dstack",), "is true", "gpuctl has no server that a run could ask")
@@ -130,20 +131,6 @@ def _ports(reading: Reading, at: Path) -> dict[str, Any]:
         else:
             found.append(Placed(reading.text(entry), entry))
     return {"ports": Placed(found, at)} if found else {}
-
-
-def _files(reading: Reading) -> dict[str, Any]:
-    """Return the files that travel with the run, in gpuctl's form."""
-    found = []
-    for index in range(len(reading.entries(("files",)))):
-        entry: Path = ("files", index)
-        if isinstance(reading.get(entry), dict):
-            reading.unknown_keys(entry, ("local_path", "path"))
-            here, there = (reading.text((*entry, key)) for key in ("local_path", "path"))
-            found.append(Placed(f"{here}:{there}" if there else here, entry))
-        else:
-            found.append(Placed(reading.text(entry), entry))
-    return {"files": Placed(found, ("files",))} if found else {}
 
 
 def _missing_commands(reading: Reading, run: dict[str, Any]) -> None:

@@ -120,9 +120,8 @@ class Reading(Manifest):
     def leave_out(self, name: str) -> None:
         """Report that a key of dstack has no effect, with the reason of the table."""
         key = TABLE[name]
-        reason = f"{'not done yet: ' if key.answer == 'not yet' else ''}{key.text}"
         hint = "remove it if the job does not need it"
-        self.complain("W206", f"'{name}' is left out: {reason}", hint, (name,), on_key=True)
+        self.complain("W206", f"'{name}' is left out: {key.text}", hint, (name,), on_key=True)
 
     def placed(self, value: Any, *at: str | int) -> Placed:
         """Return the value with the position of a path of the file."""

@@ -45,16 +45,16 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
-        TASK + "stop_duration: off\npriority: 3\nfiles: ['/etc/hosts:/x']\nrepos: ['.']\n",
+        TASK + "stop_duration: off\npriority: 3\nfiles: ['a:b:c']\nrepos: ['.', 'x', 'y:z']\n",
         [
             "4:1: W206 'stop_duration' is left out: a job that is stopped has 10 s to end, "
             "as in dstack; remove it if the job does not need it",
             "5:1: W206 'priority' is left out: a cluster has one run at a time, and no "
             "queue; remove it if the job does not need it",
-            "6:9: E241 'files[0]' is '/etc/hosts:/x', which is not in the working folder; "
-            "write LOCAL:REMOTE with a relative REMOTE",
-            "7:1: W206 'repos' is left out: not done yet: the nodes do not get it: clone it "
-            "in `commands`; remove it if the job does not need it",
+            "6:9: E241 'files[0]' is 'a:b:c', which is not LOCAL:REMOTE; write a path, a colon "
+            "and a path",
+            "7:14: W206 'repos[1]' is left out: a run has one; name its files in 'files'",
+            "7:19: W206 'repos[2]' is left out: a run has one; name its files in 'files'",
         ],
     ),
     (

@@ -12,6 +12,7 @@ from config.dstack.dstack_keys import KEYS, TABLE
 from config.dstack.references import Reference, split_text
 from config.errors import InvalidFiles
 from config.loading.load import check, load_cluster, load_run
+from config.run.code import Repo
 from config.run.env import Secret
 from config.run.requirements import Requires
 from config.run.run_file import Task
@@ -100,6 +101,64 @@ def test_files_travel_in_both_forms(tmp_path: Path) -> None:
     run = task(tmp_path, TASK + files)
     assert run.files == ("a.py", "b.py:lib/c.py")
     assert run.outputs == ("out/",)
+
+
+@pytest.mark.parametrize(
+    ("repos", "workdir", "repo"),
+    [
+        ("['.']", ".", None),
+        ("[{local_path: ., path: .}]", ".", None),
+        ("['https://h:8/a']", None, Repo(url="https://h:8/a")),
+        ("['git@h:a/b']", None, Repo(url="git@h:a/b")),
+        (
+            f"[{{url: 'https://h/a', branch: b, hash: {'0' * 40}}}]",
+            None,
+            Repo(url="https://h/a", branch="b", commit="0" * 40),
+        ),
+    ],
+)
+def test_the_repository_travels(
+    tmp_path: Path, repos: str, workdir: str | None, repo: Repo | None
+) -> None:
+    run = task(tmp_path, f"{TASK}repos: {repos}\n")
+    assert (run.workdir, run.repo) == (workdir, repo)
+
+
+@pytest.mark.parametrize("form", ["'.:{}'", "{{local_path: ., path: '{}'}}"])
+def test_the_repository_is_copied_to_its_place(tmp_path: Path, form: str) -> None:
+    there, work = tmp_path / "there", tmp_path / "work"
+    work.mkdir()
+    (work / "a.py").write_text("1\n")
+    run = task(tmp_path, f"{TASK}repos: [{form.format(there)}]\n")
+    assert run.workdir == "."
+    run_script(run, GPUCTL_WORKDIR=str(work))
+    assert (there / "a.py").read_text() == "1\n"
+
+
+def test_a_repository_below_the_working_folder_is_that_folder(tmp_path: Path) -> None:
+    assert texts(tmp_path, f"{TASK}repos: ['.:./src']\n") == [
+        "4:9: W206 'repos[0]' goes to ./src, below the folder where the job starts: it is that"
+        " folder; write no path"
+    ]
+
+
+def test_files_with_places_outside_of_the_working_folder_are_copied_there(tmp_path: Path) -> None:
+    home, there, work = (tmp_path / name for name in ("home", "there it is", "work"))
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("1\n")
+    (tmp_path / "b.py").write_text("2\n")
+    text = f"files: ['src:{there}', {{local_path: b.py, path: ~/lib/c.py}}]\n"
+    run = task(tmp_path, TASK + text)
+    assert run.files == ("src:.dstack/0", "b.py:.dstack/1")
+    for folder in (there, home):
+        folder.mkdir()  # what is there stays
+        (folder / "kept").write_text("")
+    (work / ".dstack" / "0").mkdir(parents=True)
+    (work / ".dstack" / "0" / "a.py").write_text("1\n")
+    (work / ".dstack" / "1").write_text("2\n")
+    run_script(run, GPUCTL_WORKDIR=str(work), HOME=str(home))
+    assert sorted(path.name for path in there.iterdir()) == ["a.py", "kept"]
+    assert (home / "lib" / "c.py").read_text() == "2\n"
 
 
 def test_every_key_of_the_table_is_accepted(tmp_path: Path) -> None:

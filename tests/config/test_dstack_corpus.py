@@ -28,7 +28,13 @@ def written(folder: Path, fact: dict[str, Any]) -> Path:
     data: dict[str, Any] = {"type": "task", **deepcopy(fact["file"])}
     for part in data.get("groups", [data]):
         part["commands"] = commands(fact, part["commands"])
-    file = folder / "task.dstack.yml"
+    file = folder / "a" / "b" / "task.dstack.yml"
+    file.parent.mkdir(parents=True)
+    for entry in data.get("files", ()):
+        local = file.parent / Path(entry.partition(":")[0]).expanduser()
+        if not local.is_dir():
+            local.parent.mkdir(parents=True, exist_ok=True)
+            local.touch()
     file.write_text(yaml.safe_dump(data, sort_keys=False))
     return file
 
@@ -63,6 +69,12 @@ def test_the_table_is_large_enough() -> None:
         fact for fact in FACTS if "groups" in fact["file"] or fact["file"].get("nodes", 1) > 1
     ]
     assert (len(several), len(FACTS)) >= (40, 70)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set a home of the test's own: some tasks send files of it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
 @pytest.mark.parametrize("fact", FITTING, ids=lambda fact: fact["from"])
