@@ -104,6 +104,7 @@ def test_the_image_says_where_programs_begin_and_what_it_would_run(
         assert environment["GPUCTL_IMAGE_ENTRYPOINT"] == "'/a b'"
         assert environment["GPUCTL_IMAGE_COMMAND"] == "c '$d'"
         assert output(made, environment, "pwd").decode() == f"{tmp_path}\n"
+        assert output(made, {**environment, "GPUCTL_WORKDIR": "/usr"}, "pwd") == b"/usr\n"
     finally:
         made.end()
         known.unlink()
