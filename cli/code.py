@@ -25,7 +25,7 @@ def read_code(run: "Run", file: Path) -> "Tree | None":
     if not (run.workdir or run.repo or run.files):
         return None
     from config.errors import InputError
-    from config.run.code_rules import run_sources, size_fault
+    from config.run.code_rules import run_sources, size_mistake
     from engine.code import tree_of
 
     cloned = None
@@ -38,8 +38,10 @@ def read_code(run: "Run", file: Path) -> "Tree | None":
     except OSError as error:
         hint = "the files changed while they were read: run again"
         raise InputError(f"{error.filename} cannot be read: {error.strerror}", hint) from error
-    if fault := size_fault(sources, run.code_limit):  # a repository, or files that grew meanwhile
-        raise InputError(*fault)
+    if mistake := size_mistake(
+        sources, run.code_limit
+    ):  # a repository, or files that grew meanwhile
+        raise InputError(*mistake)
     return tree_of(sources)
 
 

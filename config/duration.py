@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from config.findings import Fault, refusal
+from config.mistakes import Mistake, refusal
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])", re.ASCII)
@@ -32,7 +32,7 @@ def _from_file(value: Any) -> int:
     try:
         return parse_duration(value)
     except ValueError:
-        raise refusal(Fault("E203", "which is no duration", f"write {_FORM} (30m, 8h)")) from None
+        raise refusal(Mistake("E203", "which is no duration", f"write {_FORM} (30m, 8h)")) from None
 
 
 Duration = Annotated[

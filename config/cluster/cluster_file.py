@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.duration import Duration
-from config.findings import Fault, refusal
+from config.mistakes import Mistake, refusal
 from config.models import Model
 
 NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
@@ -57,7 +57,7 @@ def _ipv4_range(value: str) -> str:
     except ValueError as error:
         reason = str(error).removeprefix(f"{value!r} ").removeprefix(f"{value} ")
         raise refusal(
-            Fault("E205", f"which is no IPv4 range ({reason})", "write one such as 10.213.0.0/16")
+            Mistake("E205", f"which is no IPv4 range ({reason})", "write one such as 10.213.0.0/16")
         ) from None
     return value
 
@@ -69,7 +69,7 @@ def _vpc_range(value: str) -> str:
     """
     length = ipaddress.IPv4Network(_ipv4_range(value)).prefixlen
     if not 16 <= length <= 24:
-        raise refusal(Fault("E205", f"which is a /{length}", "use a range from /16 to /24"))
+        raise refusal(Mistake("E205", f"which is a /{length}", "use a range from /16 to /24"))
     return value
 
 
@@ -80,15 +80,15 @@ def _tag_key(value: str) -> str:
     """
     for prefix in ("aws:", "gpuctl:"):
         if value.lower().startswith(prefix):
-            raise refusal(Fault("E206", f"begins with {prefix}", "choose another key"))
+            raise refusal(Mistake("E206", f"begins with {prefix}", "choose another key"))
     if value == "Name":
-        raise refusal(Fault("E206", "is set by gpuctl on everything", "choose another key"))
+        raise refusal(Mistake("E206", "is set by gpuctl on everything", "choose another key"))
     return value
 
 
 def _file_path(value: str) -> str:
     if not value.startswith("/") or value.endswith("/") or "\x00" in value:
-        raise refusal(Fault("E203", "is no file", "write its whole path: /etc/motd"))
+        raise refusal(Mistake("E203", "is no file", "write its whole path: /etc/motd"))
     return value
 
 

@@ -1,4 +1,4 @@
-"""Rules about cluster files that need more than one field's type: raw data in, faults out.
+"""Rules about cluster files that need more than one field's type: raw data in, mistakes out.
 
 The rules run even if the models refuse the rest, so that all diagnostics come at once.
 """
@@ -17,16 +17,16 @@ from config.catalogue.instance_types import (
 )
 from config.catalogue.releases import Software, commit, newest
 from config.cluster.cluster_file import RELEASE, TESTS_RELEASE, ZONE
-from config.cluster.storage_rules import storage_faults
-from config.findings import Fault, Path, path_text
+from config.cluster.storage_rules import storage_mistakes
+from config.mistakes import Mistake, Path, path_text
 from config.yaml.hints import shorten
 from config.yaml.marked_yaml import Ambiguous
 
 Data = Mapping[str, Any]
 
 
-def cluster_faults(data: Data) -> Iterator[Fault]:
-    """Yield the faults in a cluster file beyond types."""
+def cluster_mistakes(data: Data) -> Iterator[Mistake]:
+    """Yield the mistakes in a cluster file beyond types."""
     yield from _instance_type(data)
     yield from _zones(data)
     yield from _capacity(data)
@@ -34,11 +34,11 @@ def cluster_faults(data: Data) -> Iterator[Fault]:
     yield from _budget(data)
     yield from _pins(data)
     yield from _commits(data)
-    yield from storage_faults(data)
+    yield from storage_mistakes(data)
 
 
-def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
-    """Yield a fault for each bare value that YAML readers understand differently."""
+def ambiguous_mistakes(data: Any, at: Path = ()) -> Iterator[Mistake]:
+    """Yield a mistake for each bare value that YAML readers understand differently."""
     if isinstance(data, Ambiguous):
         written = shorten(data)
         hint = f"quote it: '{written}'"
@@ -46,30 +46,30 @@ def ambiguous_faults(data: Any, at: Path = ()) -> Iterator[Fault]:
             hint = f"write a plain decimal number, or quote it ('{written}') if text is meant"
         why = "which YAML readers understand differently"
         message = f"'{path_text(at)}' is a bare {written}, {why}"
-        yield Fault("E104", message, hint, at)
+        yield Mistake("E104", message, hint, at)
     elif isinstance(data, dict):
         for key, value in data.items():
-            yield from ambiguous_faults(value, (*at, key))
+            yield from ambiguous_mistakes(value, (*at, key))
     elif isinstance(data, tuple):
         for index, value in enumerate(data):
-            yield from ambiguous_faults(value, (*at, index))
+            yield from ambiguous_mistakes(value, (*at, index))
 
 
-def _instance_type(data: Data) -> Iterator[Fault]:
+def _instance_type(data: Data) -> Iterator[Mistake]:
     name = data.get("instance_type")
     if not isinstance(name, str) or isinstance(name, Ambiguous):
         return
     near = nearest(name)
     hint = f"nearest: {', '.join(near)}" if near else f"known families: {', '.join(families())}"
     if not is_instance_type(name):
-        yield Fault("E204", f"unknown instance type '{name}'", hint, ("instance_type",))
+        yield Mistake("E204", f"unknown instance type '{name}'", hint, ("instance_type",))
     elif may_be_misspelled(name):
         message = f"gpuctl's catalogue has no instance type '{name}'; `gpuctl plan` asks EC2"
-        yield Fault("W205", message, hint, ("instance_type",))
+        yield Mistake("W205", message, hint, ("instance_type",))
 
 
-def _capacity(data: Data) -> Iterator[Fault]:
-    """Yield faults: a reservation needs an id and is in one zone; bought capacity has no id."""
+def _capacity(data: Data) -> Iterator[Mistake]:
+    """Yield mistakes: a reservation needs an id and is in one zone; bought capacity has no id."""
     capacity = data.get("capacity")
     if not isinstance(capacity, dict):
         return
@@ -78,35 +78,35 @@ def _capacity(data: Data) -> Iterator[Fault]:
         if "id" not in capacity:
             message = f"'capacity.type' is {kind}, but 'capacity.id' is missing"
             hint = "write the reservation's id (cr-…): `gpuctl capacity TYPE` lists yours"
-            yield Fault("E210", message, hint, ("capacity",), on_key=True)
+            yield Mistake("E210", message, hint, ("capacity",), on_key=True)
         if "zones" in capacity:
             message = f"'capacity.zones' has no effect: a {kind} lies in one zone"
-            yield Fault("E210", message, "remove it", ("capacity", "zones"), on_key=True)
+            yield Mistake("E210", message, "remove it", ("capacity", "zones"), on_key=True)
     elif kind in ("on-demand", "spot") and "id" in capacity:
         message = f"'capacity.id' has no effect: 'capacity.type' is {kind}"
         hint = "set the type to reservation or capacity-block, or remove the id"
-        yield Fault("E210", message, hint, ("capacity", "id"), on_key=True)
+        yield Mistake("E210", message, hint, ("capacity", "id"), on_key=True)
 
 
 WIDE = 16
 """Prefix length: a wider range has more addresses than one person's network."""
 
 
-def _network(data: Data) -> Iterator[Fault]:
-    """Yield the faults in `network`, and a warning for an `ssh_from` that is too wide."""
+def _network(data: Data) -> Iterator[Mistake]:
+    """Yield the mistakes in `network`, and a warning for an `ssh_from` that is too wide."""
     network = data.get("network")
     if not isinstance(network, dict):
         return
     if "cidr" in network and ("vpc" in network or "subnet" in network):
         message = "'network.cidr' has no effect: the network exists already"
-        yield Fault("E212", message, "remove it", ("network", "cidr"), on_key=True)
+        yield Mistake("E212", message, "remove it", ("network", "cidr"), on_key=True)
     allowed = network.get("ssh_from")
     if network.get("access") == "ssm":
         yield from _ssm(data, network)
     if network.get("access") == "private" and allowed is None:
         message = "'network.access' is private, but 'network.ssh_from' is missing"
         hint = "write the private IPv4 range that you come from (10.0.0.0/16)"
-        yield Fault("E211", message, hint, ("network", "access"))
+        yield Mistake("E211", message, hint, ("network", "access"))
     try:
         length = ipaddress.IPv4Network(str(allowed)).prefixlen
     except ValueError:
@@ -115,23 +115,25 @@ def _network(data: Data) -> Iterator[Fault]:
         who = "the whole world" if length == 0 else f"{2 ** (32 - length)} addresses"
         message = f"'network.ssh_from' lets {who} try to ssh in"
         hint = "leave it out for your own address alone, or write a narrower range"
-        yield Fault("W202", message, hint, ("network", "ssh_from"))
+        yield Mistake("W202", message, hint, ("network", "ssh_from"))
 
 
-def _ssm(data: Data, network: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield faults with `ssm`, which opens no port and needs an agent that Debian's image lacks.
+def _ssm(data: Data, network: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Yield mistakes with `ssm`, which opens no port and needs an agent that Debian's image lacks.
 
     "AMIs with SSM Agent preinstalled" (Systems Manager User Guide, 2026-11-20).
     """
     if network.get("ssh_from") is not None:
         message = "'network.ssh_from' has no effect: with 'network.access' ssm no port is open"
-        yield Fault("E212", message, "remove it", ("network", "ssh_from"), on_key=True)
+        yield Mistake("E212", message, "remove it", ("network", "ssh_from"), on_key=True)
     if data.get("image") == "stock-debian-12":
         message = "'network.access' is ssm, but stock-debian-12 has no SSM agent"
-        yield Fault("E212", message, "use another image, or another access", ("network", "access"))
+        yield Mistake(
+            "E212", message, "use another image, or another access", ("network", "access")
+        )
 
 
-def _zones(data: Data) -> Iterator[Fault]:
+def _zones(data: Data) -> Iterator[Mistake]:
     capacity, region = data.get("capacity"), data.get("region")
     zones = capacity.get("zones") if isinstance(capacity, dict) else None
     if not isinstance(zones, tuple) or not isinstance(region, str):
@@ -140,7 +142,7 @@ def _zones(data: Data) -> Iterator[Fault]:
         if isinstance(zone, str) and re.match(ZONE, zone) and not zone.startswith(region):
             message = f"zone '{zone}' is not in region '{region}'"
             hint = f"use zones of {region}, or change the region"
-            yield Fault("E208", message, hint, ("capacity", "zones", index))
+            yield Mistake("E208", message, hint, ("capacity", "zones", index))
 
 
 _BUILT: Mapping[Software, tuple[str, str]] = {
@@ -150,8 +152,8 @@ _BUILT: Mapping[Software, tuple[str, str]] = {
 """Software that nodes may build: the form of its pin, and its repository."""
 
 
-def _commits(data: Data) -> Iterator[Fault]:
-    """Yield a fault for each release to build of which gpuctl does not know the commit."""
+def _commits(data: Data) -> Iterator[Mistake]:
+    """Yield a mistake for each release to build of which gpuctl does not know the commit."""
     software = data.get("software")
     if not isinstance(software, dict):
         return
@@ -165,14 +167,14 @@ def _commits(data: Data) -> Iterator[Fault]:
                 f"write {pin}@COMMIT with the whole commit of the tag v{pin} in"
                 f" https://github.com/NVIDIA/{repository}, or a known release up to {newest(name)}"
             )
-            yield Fault("E209", message, hint, ("software", name))
+            yield Mistake("E209", message, hint, ("software", name))
 
 
 GPU_PINS = ("driver", "efa", "nccl", "nccl_tests")
 
 
-def _pins(data: Data) -> Iterator[Fault]:
-    """Yield a fault for each version that would have no effect."""
+def _pins(data: Data) -> Iterator[Mistake]:
+    """Yield a mistake for each version that would have no effect."""
     software, image = data.get("software"), data.get("image")
     if not isinstance(software, dict):
         return
@@ -183,14 +185,14 @@ def _pins(data: Data) -> Iterator[Fault]:
     for pin in GPU_PINS if reason else ():
         if pin in software:
             message = f"'software.{pin}' has no effect: {image} {reason}"
-            yield Fault("E209", message, "remove it", ("software", pin))
+            yield Mistake("E209", message, "remove it", ("software", pin))
     if image == "stock-debian-12" and software.get("openmpi") == 5:
         message = "'software.openmpi' is 5, Debian 12 has Open MPI 4"
-        yield Fault("E209", message, "use 4, or another image", ("software", "openmpi"))
+        yield Mistake("E209", message, "use 4, or another image", ("software", "openmpi"))
 
 
-def _budget(data: Data) -> Iterator[Fault]:
+def _budget(data: Data) -> Iterator[Mistake]:
     budget, lifetime = data.get("budget"), data.get("lifetime")
     if isinstance(budget, dict) and "max_total" in budget and lifetime is None:
         message = "'budget.max_total' requires a 'lifetime.max'"
-        yield Fault("E230", message, "set lifetime.max (8h, 2d)", ("budget", "max_total"))
+        yield Mistake("E230", message, "set lifetime.max (8h, 2d)", ("budget", "max_total"))

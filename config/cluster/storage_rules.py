@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from config.findings import Fault, Path
+from config.mistakes import Mistake, Path
 
 SYSTEM = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp"}
@@ -20,8 +20,8 @@ LUSTRE_STEP_GIB = 2400
 """Or 1200 GiB: FSx API Reference, CreateFileSystem, StorageCapacity (2026-11-20)."""
 
 
-def storage_faults(data: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield the faults in a cluster file's `storage` beyond types."""
+def storage_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Yield the mistakes in a cluster file's `storage` beyond types."""
     storage = data.get("storage")
     if not isinstance(storage, dict):
         return
@@ -33,7 +33,7 @@ def storage_faults(data: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _folders(storage)
 
 
-def _root(root: Mapping[str, Any]) -> Iterator[Fault]:
+def _root(root: Mapping[str, Any]) -> Iterator[Mistake]:
     gib, iops = root.get("gib", 200), root.get("iops", LEAST_IOPS)
     throughput = root.get("throughput", 125)
     if not (isinstance(gib, int) and isinstance(iops, int) and isinstance(throughput, int)):
@@ -41,29 +41,29 @@ def _root(root: Mapping[str, Any]) -> Iterator[Fault]:
     if iops > LEAST_IOPS and iops > gib * IOPS_PER_GIB:
         message = f"'storage.root.iops' is {iops}, a gp3 of {gib} GiB has {gib * IOPS_PER_GIB}"
         hint = f"set gib to {-(-iops // IOPS_PER_GIB)} or more, or fewer iops"
-        yield Fault("E213", message, hint, ("storage", "root", "iops"))
+        yield Mistake("E213", message, hint, ("storage", "root", "iops"))
     if throughput > iops * MIB_S_PER_IOPS:
         most = int(iops * MIB_S_PER_IOPS)
         message = f"'storage.root.throughput' is {throughput}, a gp3 of {iops} iops has {most}"
         hint = f"set iops to {throughput * 4} or more, or less throughput"
-        yield Fault("E213", message, hint, ("storage", "root", "throughput"))
+        yield Mistake("E213", message, hint, ("storage", "root", "throughput"))
 
 
-def _shared(shared: Mapping[str, Any], image: str) -> Iterator[Fault]:
+def _shared(shared: Mapping[str, Any], image: str) -> Iterator[Mistake]:
     at = ("storage", "shared")
     if shared.get("type") == "efs":
         for key in ("deployment", "capacity_gib", "throughput"):
             if key in shared:
                 message = f"'storage.shared.{key}' has no effect: efs grows and scales by itself"
-                yield Fault("E214", message, "remove it", (*at, key), on_key=True)
+                yield Mistake("E214", message, "remove it", (*at, key), on_key=True)
     if shared.get("type") != "fsx-lustre":
         return
     if image == "stock-debian-12":
         message = "'storage.shared.type' is fsx-lustre, for which Debian has no client"
-        yield Fault("E214", message, "use efs, or another image", (*at, "type"))
+        yield Mistake("E214", message, "use efs, or another image", (*at, "type"))
     if "throughput" in shared and shared.get("deployment") != "persistent":
         message = "'storage.shared.throughput' has no effect: a scratch one has 200 MB/s per TiB"
-        yield Fault(
+        yield Mistake(
             "E214",
             message,
             "set deployment to persistent, or remove it",
@@ -75,10 +75,10 @@ def _shared(shared: Mapping[str, Any], image: str) -> Iterator[Fault]:
         below = max(size // LUSTRE_STEP_GIB * LUSTRE_STEP_GIB, 1200)
         message = f"'storage.shared.capacity_gib' is {size}, no size of FSx for Lustre"
         hint = f"use {below} or {(size // LUSTRE_STEP_GIB + 1) * LUSTRE_STEP_GIB}"
-        yield Fault("E213", message, hint, (*at, "capacity_gib"))
+        yield Mistake("E213", message, hint, (*at, "capacity_gib"))
 
 
-def _folders(storage: Mapping[str, Any]) -> Iterator[Fault]:
+def _folders(storage: Mapping[str, Any]) -> Iterator[Mistake]:
     shared = storage.get("shared")
     folders: dict[Path, Any] = {("storage", "scratch"): storage.get("scratch", "/scratch")}
     if isinstance(shared, dict):
@@ -86,8 +86,8 @@ def _folders(storage: Mapping[str, Any]) -> Iterator[Fault]:
     for at, folder in folders.items():
         if isinstance(folder, str) and folder.strip("/").split("/")[0] in SYSTEM:
             hint = "use a new folder, such as /shared, or one below /mnt, /opt or /home"
-            yield Fault("E215", f"'{'.'.join(map(str, at))}' is in a system folder", hint, at)
+            yield Mistake("E215", f"'{'.'.join(map(str, at))}' is in a system folder", hint, at)
     one, other = (str(folder) for folder in (*folders.values(), "")[:2])
     if other and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")):
         message = f"'storage.shared.path' is {one}, 'storage.scratch' {other}"
-        yield Fault("E215", message, "keep them apart", ("storage", "shared"))
+        yield Mistake("E215", message, "keep them apart", ("storage", "shared"))

@@ -8,9 +8,9 @@ from config.diagnostic import Diagnostic
 from config.dstack.dstack_keys import DSTACKS_ALONE, TYPES
 from config.dstack.dstack_task import task
 from config.dstack.reading import Reading
-from config.findings import Fault
 from config.manifests.converted import document_with
 from config.manifests.given import Given
+from config.mistakes import Mistake
 from config.yaml.marked_yaml import Document
 
 NAMES = (".dstack.yml", ".dstack.yaml")
@@ -39,10 +39,10 @@ def run_file(document: Document) -> tuple[Document | None, list[Diagnostic]]:
     kind = document.data["type"]
     if kind in TYPES:
         message = f"'type' is {kind}: gpuctl runs dstack's tasks alone"
-        reading.faults.append(Fault("E229", message, TYPES[kind], ("type",)))
+        reading.mistakes.append(Mistake("E229", message, TYPES[kind], ("type",)))
     else:
         data = task(reading)
-    diagnostics = [document.locate(fault) for fault in reading.faults]
+    diagnostics = [document.locate(mistake) for mistake in reading.mistakes]
     if reading.is_refused:
         return None, diagnostics
     return document_with(data, document), diagnostics

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from config.dstack.reading import Reading
 from config.dstack.references import command_text
-from config.findings import Path
+from config.mistakes import Path
 from config.run.image_reference import IMAGE_START
 from config.yaml.hints import choice_hint, describe_value
 

@@ -12,8 +12,8 @@ from config.dstack.task_env import environment
 from config.dstack.task_files import files, repository
 from config.dstack.task_image import image, volume_links
 from config.dstack.task_resources import RESOURCES, requires
-from config.findings import Path, path_text
 from config.manifests.converted import Placed
+from config.mistakes import Path, path_text
 from config.run.run_file import FORMS, RUN_NAME
 from config.yaml.hints import describe_value
 

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from config.dstack.dstack_keys import TABLE
-from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
+from config.mistakes import Path, path_text
 from config.run.requirements import COUNTS, REQUIREMENT_FORMS, SIZES
 from config.yaml.hints import choice_hint, describe_value, names_hint
 from config.yaml.marked_yaml import Ambiguous
@@ -24,7 +24,7 @@ _UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(mb|gb|tb)?")
 
 
 class Reading(Manifest):
-    """The values of a file of dstack by their paths, and the faults found so far."""
+    """The values of a file of dstack by their paths, and the mistakes found so far."""
 
     def get(self, at: Path) -> Any:
         """Return the value as YAML 1.1 has it; None if it is null or missing."""

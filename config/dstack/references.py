@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from config.dstack.reading import Reading
-from config.findings import Path, path_text
+from config.mistakes import Path, path_text
 
 _NEXT = re.compile(
     r"(?P<plain>[^$]*)(?:\$(?P<escaped>\$)|(?P<more>.*?)\$\{\{(?P<name>.*?)\}\})", re.S

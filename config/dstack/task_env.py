@@ -6,8 +6,8 @@ from typing import Any
 
 from config.dstack.reading import Reading
 from config.dstack.references import Reference, secret_text
-from config.findings import Path, path_text
 from config.manifests.converted import Placed
+from config.mistakes import Path, path_text
 from config.run.env import NAME_FORM
 
 

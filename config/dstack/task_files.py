@@ -10,8 +10,8 @@ import shlex
 from typing import Any
 
 from config.dstack.reading import Reading
-from config.findings import Path
 from config.manifests.converted import Placed
+from config.mistakes import Path
 
 SENT = ".dstack"
 _REPOSITORY = re.compile(r"(.*?)(?::((?!//)[./~].*))?")

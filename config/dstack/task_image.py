@@ -8,8 +8,8 @@ from typing import Any
 from config.dstack.reading import Reading
 from config.dstack.references import Reference, secret_text
 from config.dstack.task_env import variable
-from config.findings import Path, path_text
 from config.manifests.converted import Placed
+from config.mistakes import Path, path_text
 from config.run.container_fields import MOUNT
 from config.run.run_file import FORMS
 from config.yaml.hints import describe_value

@@ -10,8 +10,8 @@ from typing import Any
 from config.catalogue.instance_types import catalogue
 from config.cluster.cluster_file import REGION, ZONE
 from config.dstack.reading import Reading
-from config.findings import Path
 from config.manifests.converted import Placed
+from config.mistakes import Path
 from config.run.requirements import parse_range, plain_gpu
 
 RESOURCES = ("cpu", "memory", "shm_size", "gpu", "disk")

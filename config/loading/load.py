@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from config.cluster.cluster_file import Cluster
-from config.cluster.cluster_rules import ambiguous_faults, cluster_faults
+from config.cluster.cluster_rules import ambiguous_mistakes, cluster_mistakes
 from config.diagnostic import Diagnostic
 from config.dstack import run_file as run_file_of_dstack
 from config.dstack import strict
 from config.errors import InvalidFiles
-from config.findings import Fault
 from config.loading.kinds import Kind, kind_of_document
 from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
@@ -23,11 +22,12 @@ from config.loading.templates import resolve_template
 from config.manifests import run_file
 from config.manifests.placeholders import unused_values
 from config.manifests.stream import read_job
+from config.mistakes import Mistake
 from config.models import Model
-from config.run.code_rules import code_faults
+from config.run.code_rules import code_mistakes
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
-from config.run.run_rules import own_file_faults, run_faults
+from config.run.run_rules import own_file_mistakes, run_mistakes
 from config.yaml.marked_yaml import Document
 
 M = TypeVar("M", bound=Model)
@@ -108,7 +108,7 @@ def _load(
 
 def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
-    return _validated(document, Cluster, document.data, cluster_faults(document.data))
+    return _validated(document, Cluster, document.data, cluster_mistakes(document.data))
 
 
 def _run(
@@ -131,9 +131,9 @@ def _run(
     name = _run_type(whole.data)
     # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
-    own = () if kind == "dstack" else own_file_faults(whole.data)
-    faults = chain(run_faults(whole.data, name), own, code_faults(whole.data, folder))
-    run, found = _validated(whole, RUN_TYPES[name], data, faults)
+    own = () if kind == "dstack" else own_file_mistakes(whole.data)
+    mistakes = chain(run_mistakes(whole.data, name), own, code_mistakes(whole.data, folder))
+    run, found = _validated(whole, RUN_TYPES[name], data, mistakes)
     return run, diagnostics + found
 
 
@@ -146,17 +146,19 @@ def _of_dstack(document: Document) -> tuple[Document | None, list[Diagnostic]]:
 
 
 def _validated(
-    document: Document, kind: type[M], data: dict[str, Any], by_rules: Iterator[Fault]
+    document: Document, kind: type[M], data: dict[str, Any], by_rules: Iterator[Mistake]
 ) -> tuple[M | None, list[Diagnostic]]:
-    faults = [*ambiguous_faults(data), *by_rules]
+    mistakes = [*ambiguous_mistakes(data), *by_rules]
     model = None
     try:
         model = kind.model_validate(data)
     except ValidationError as error:
-        reported = {(fault.at, fault.on_key) for fault in faults if fault.code.startswith("E")}
+        reported = {
+            (mistake.at, mistake.on_key) for mistake in mistakes if mistake.code.startswith("E")
+        }
         found = translate_errors(error, kind, document)
-        faults += (fault for fault in found if (fault.at, fault.on_key) not in reported)
-    return model, [document.locate(fault) for fault in faults]
+        mistakes += (mistake for mistake in found if (mistake.at, mistake.on_key) not in reported)
+    return model, [document.locate(mistake) for mistake in mistakes]
 
 
 def _run_type(data: dict[str, Any]) -> str:
@@ -170,10 +172,10 @@ def _run_type(data: dict[str, Any]) -> str:
 def _kindless(document: Document) -> Diagnostic:
     if not isinstance(document.data, dict):
         message, hint = "the file is not a mapping", "write keys and values: name: demo"
-        return document.locate(Fault("E105", message, hint))
+        return document.locate(Mistake("E105", message, hint))
     message = "this is neither a cluster file nor a run file"
     hint = "a cluster file has 'instance_type', a run file has 'type' and 'commands'"
-    return document.locate(Fault("E106", message, hint))
+    return document.locate(Mistake("E106", message, hint))
 
 
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
@@ -184,7 +186,7 @@ def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
     message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
     message = "this is a task of dstack" if kind == "dstack" else message
     hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
-    return document.locate(Fault("E107", message, hint))
+    return document.locate(Mistake("E107", message, hint))
 
 
 def _with_env_as_written(document: Document) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from config.cluster import cluster_file
 from config.dstack.dstack_keys import DSTACKS_ALONE
-from config.findings import MOST_FAULTS, REFUSED, Fault, Path, path_text
+from config.mistakes import MOST_MISTAKES, REFUSED, Mistake, Path, path_text
 from config.run import container_fields, run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
 from config.yaml.hints import choice_hint, describe_value, names_hint, quote
@@ -33,18 +33,18 @@ _FORMS = cluster_file.FORMS | run_file.FORMS
 
 def translate_errors(
     error: ValidationError, model: type[BaseModel], document: Document
-) -> Iterator[Fault]:
-    """Yield a fault for every error of pydantic about `document` as a `model`, at its path."""
+) -> Iterator[Mistake]:
+    """Yield a mistake for every error of pydantic about `document` as a `model`, at its path."""
     errors = error.errors()
-    for details in errors[:MOST_FAULTS]:
+    for details in errors[:MOST_MISTAKES]:
         # The branch of a union that pydantic took is not part of the file's path.
         at = tuple(part for part in details["loc"] if part not in _BRANCHES)
         on_key = at[-1:] == (_KEY,)
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)
         yield from _TRANSLATIONS[details["type"]](place)
-    if more := errors[MOST_FAULTS:]:
-        yield Fault("E108", f"{len(more)} more mistakes are not listed", "correct these first")
+    if more := errors[MOST_MISTAKES:]:
+        yield Mistake("E108", f"{len(more)} more mistakes are not listed", "correct these first")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class _Place:
     def context(self) -> dict[str, Any]:
         return self.details.get("ctx", {})
 
-    def fault(self, code: str, message: str, hint: str) -> Iterator[Fault]:
-        yield Fault(code, message, hint, self.at, self.on_key)
+    def mistake(self, code: str, message: str, hint: str) -> Iterator[Mistake]:
+        yield Mistake(code, message, hint, self.at, self.on_key)
 
 
-def _unknown(place: _Place) -> Iterator[Fault]:
+def _unknown(place: _Place) -> Iterator[Mistake]:
     allowed = tuple(_model_at(place.model, place.at[:-1]).model_fields)
     key = str(place.at[-1])
     hint = names_hint(key, allowed)
@@ -89,113 +89,113 @@ def _unknown(place: _Place) -> Iterator[Fault]:
         hint = "dstack's tasks have it: docs/dstack.md"
     elif others and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
         hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
-    yield Fault("E101", f"unknown key {quote(key)}", hint, place.at, on_key=True)
+    yield Mistake("E101", f"unknown key {quote(key)}", hint, place.at, on_key=True)
 
 
-def _missing(place: _Place) -> Iterator[Fault]:
+def _missing(place: _Place) -> Iterator[Mistake]:
     field = _field_at(place.model, place.at)
     assert field is not None
     hint = f"add it: {field.description}".removesuffix(".")
-    yield Fault("E102", f"{place.name} is missing", hint, place.at[:-1])
+    yield Mistake("E102", f"{place.name} is missing", hint, place.at[:-1])
 
 
-def _not_text(place: _Place) -> Iterator[Fault]:
+def _not_text(place: _Place) -> Iterator[Mistake]:
     hint = "write one text"
     if isinstance(place.details["input"], (bool, int, float)):
         hint = f"quote it: '{place.document.text_at(place.at)}'"
     elif place.details["input"] is None:
         hint = "write a text, or '' for an empty one"
-    return place.fault("E103", f"{place.name} is {place.actual}, must be text", hint)
+    return place.mistake("E103", f"{place.name} is {place.actual}, must be text", hint)
 
 
-def _not_integer(place: _Place) -> Iterator[Fault]:
+def _not_integer(place: _Place) -> Iterator[Mistake]:
     text = place.details["input"]
     quoted = isinstance(text, str) and text.isdecimal()
     hint = "remove the quotes" if quoted else "write digits only, such as 2"
     actual = f"the text {place.actual}" if isinstance(text, str) else place.actual
-    return place.fault("E103", f"{place.name} is {actual}, must be a whole number", hint)
+    return place.mistake("E103", f"{place.name} is {actual}, must be a whole number", hint)
 
 
-def _not_number(place: _Place) -> Iterator[Fault]:
+def _not_number(place: _Place) -> Iterator[Mistake]:
     hint = "write digits, and a point if need be, such as 12.50"
-    return place.fault("E103", f"{place.name} is {place.actual}, must be a number", hint)
+    return place.mistake("E103", f"{place.name} is {place.actual}, must be a number", hint)
 
 
-def _not_boolean(place: _Place) -> Iterator[Fault]:
-    return place.fault(
+def _not_boolean(place: _Place) -> Iterator[Mistake]:
+    return place.mistake(
         "E103", f"{place.name} is {place.actual}, must be true or false", "write true or false"
     )
 
 
-def _not_list(place: _Place) -> Iterator[Fault]:
+def _not_list(place: _Place) -> Iterator[Mistake]:
     hint = "write its entries on separate lines that begin with '- '"
-    return place.fault("E103", f"{place.name} is {place.actual}, must be a list", hint)
+    return place.mistake("E103", f"{place.name} is {place.actual}, must be a list", hint)
 
 
-def _not_mapping(place: _Place) -> Iterator[Fault]:
+def _not_mapping(place: _Place) -> Iterator[Mistake]:
     model = _model_at(place.model, place.at)
     fields = ", ".join(model.model_fields) if model is not BaseModel else "NAME: value"
     hint = f"write keys below it ({fields}), or remove it"
     if model is Secret:
         hint = "write {secret: NAME} for the secret of that name"
-    return place.fault("E103", f"{place.name} is {place.actual}, must be a mapping", hint)
+    return place.mistake("E103", f"{place.name} is {place.actual}, must be a mapping", hint)
 
 
-def _not_unicode(place: _Place) -> Iterator[Fault]:
-    return place.fault(
+def _not_unicode(place: _Place) -> Iterator[Mistake]:
+    return place.mistake(
         "E203", f"{place.name} holds half a character (a lone surrogate)", "remove the escape"
     )
 
 
-def _not_allowed(place: _Place) -> Iterator[Fault]:
+def _not_allowed(place: _Place) -> Iterator[Mistake]:
     field = _field_at(place.model, place.at)
     assert field is not None
     allowed = _literals(field.annotation)
     hint = choice_hint(place.details["input"], allowed)
-    return place.fault("E201", f"{place.name} is {place.actual}, which is not allowed", hint)
+    return place.mistake("E201", f"{place.name} is {place.actual}, which is not allowed", hint)
 
 
-def _out_of_range(place: _Place) -> Iterator[Fault]:
+def _out_of_range(place: _Place) -> Iterator[Mistake]:
     field = _field_at(place.model, place.at)
     low, high = (_bound(field, name) for name in ("ge", "le"))
     side = "below" if place.details["type"] == "greater_than_equal" else "above"
     limit = low if side == "below" else high
     message = f"{place.name} is {place.details['input']}, {side} {limit}"
-    return place.fault("E202", message, f"use {low} to {high}")
+    return place.mistake("E202", message, f"use {low} to {high}")
 
 
-def _wrong_form(place: _Place) -> Iterator[Fault]:
+def _wrong_form(place: _Place) -> Iterator[Mistake]:
     form = _FORMS[place.context["pattern"]]
-    return place.fault("E203", f"{place.name} is {place.actual}", f"write {form}")
+    return place.mistake("E203", f"{place.name} is {place.actual}", f"write {form}")
 
 
-def _too_short(place: _Place) -> Iterator[Fault]:
+def _too_short(place: _Place) -> Iterator[Mistake]:
     if place.on_key:
-        return place.fault("E203", f"{path_text(place.at[:-1])} has an empty key", "name it")
+        return place.mistake("E203", f"{path_text(place.at[:-1])} has an empty key", "name it")
     if place.details["input"]:  # pydantic counts good entries only; bad ones are reported already
         return iter(())
-    return place.fault("E202", f"{place.name} is empty", "write at least one entry or letter")
+    return place.mistake("E202", f"{place.name} is empty", "write at least one entry or letter")
 
 
-def _too_long(place: _Place) -> Iterator[Fault]:
+def _too_long(place: _Place) -> Iterator[Mistake]:
     most = place.context["max_length"]
     unit = "characters" if isinstance(place.details["input"], str) else "entries"
     what = f"the key {place.name}" if place.on_key else place.name
-    return place.fault("E202", f"{what} has more than {most} {unit}", "shorten it")
+    return place.mistake("E202", f"{what} has more than {most} {unit}", "shorten it")
 
 
-def _refused(place: _Place) -> Iterator[Fault]:
-    for fault in place.context["faults"]:
-        at = place.at + fault.at
-        message = f"{place.name} is {place.actual}, {fault.message}"
+def _refused(place: _Place) -> Iterator[Mistake]:
+    for mistake in place.context["mistakes"]:
+        at = place.at + mistake.at
+        message = f"{place.name} is {place.actual}, {mistake.message}"
         if place.on_key:
-            message = f"the key {quote(str(at[-1]))} {fault.message}"
-        elif fault.at:
-            message = f"{path_text(at)}: {fault.message}"
-        yield changed(fault, message=message, at=at, on_key=place.on_key)
+            message = f"the key {quote(str(at[-1]))} {mistake.message}"
+        elif mistake.at:
+            message = f"{path_text(at)}: {mistake.message}"
+        yield changed(mistake, message=message, at=at, on_key=place.on_key)
 
 
-_TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Fault]]] = {
+_TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Mistake]]] = {
     "extra_forbidden": _unknown,
     "missing": _missing,
     "string_type": _not_text,

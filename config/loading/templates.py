@@ -13,9 +13,9 @@ from typing import Any
 
 from config.diagnostic import Diagnostic
 from config.errors import InputError
-from config.findings import Fault
 from config.folders import config_home
 from config.loading.kinds import kind_of
+from config.mistakes import Mistake
 from config.run.run_file import RUN_TYPES, TEMPLATE
 from config.yaml.hints import names_hint
 from config.yaml.marked_yaml import Ambiguous, Document, read_file
@@ -59,16 +59,16 @@ def resolve_template(document: Document) -> tuple[Document | None, list[Diagnost
     """
     chain, diagnostics = [document], list[Diagnostic]()
     while (name := _extends(chain[-1].data)) is not None:
-        fault = _not_extended(name, chain)
-        if fault is not None:
-            return None, [*diagnostics, chain[-1].locate(fault)]
+        mistake = _not_extended(name, chain)
+        if mistake is not None:
+            return None, [*diagnostics, chain[-1].locate(mistake)]
         path = _path(name)
         template, found = read_file(path)
         diagnostics += found
         if template is None or kind_of(template.data) != "run":
             message, hint = f"template '{name}' is no run file", f"check {path}"
-            fault = Fault("E216", message, hint, ("extends",))
-            return None, [*diagnostics, chain[-1].locate(fault)]
+            mistake = Mistake("E216", message, hint, ("extends",))
+            return None, [*diagnostics, chain[-1].locate(mistake)]
         if path.parent != _OURS and (_OURS / path.name).exists():
             diagnostics.append(chain[-1].locate(_hiding(name, path)))
         chain.append(template)
@@ -84,19 +84,19 @@ def _extends(data: Any) -> str | None:
     return None
 
 
-def _not_extended(name: str, chain: list[Document]) -> Fault | None:
+def _not_extended(name: str, chain: list[Document]) -> Mistake | None:
     """Return the reason why the last file of the chain cannot extend the template, or None."""
     path = _path(name)
     if not path.is_file():
         hint = names_hint(name, _known())
-        return Fault("E216", f"there is no template '{name}'", hint, ("extends",))
+        return Mistake("E216", f"there is no template '{name}'", hint, ("extends",))
     if path.resolve() in {Path(link.file).resolve() for link in chain}:
         names = " > ".join([*(link.data["extends"] for link in chain)])
         message = f"'{name}' extends itself: {names}"
-        return Fault("E217", message, "let one of them extend nothing", ("extends",))
+        return Mistake("E217", message, "let one of them extend nothing", ("extends",))
     if len(chain) == _LONGEST_CHAIN:
         message = f"more than {_LONGEST_CHAIN} files extend each other"
-        return Fault("E217", message, "write some of them into one", ("extends",))
+        return Mistake("E217", message, "write some of them into one", ("extends",))
     return None
 
 
@@ -106,12 +106,12 @@ def _other_types(chain: list[Document]) -> Iterator[Diagnostic]:
         if wanted in _TYPES and given in _TYPES and wanted != given:
             name = over.data["extends"]
             message = f"'type' is {wanted}, but template '{name}' is of type {given}"
-            yield over.locate(Fault("E218", message, "remove it, or extend another", ("type",)))
+            yield over.locate(Mistake("E218", message, "remove it, or extend another", ("type",)))
 
 
-def _hiding(name: str, path: Path) -> Fault:
+def _hiding(name: str, path: Path) -> Mistake:
     message = f"template '{name}' is your own ({path}), not gpuctl's of that name"
-    return Fault("W203", message, "give yours another name if that is not meant", ("extends",))
+    return Mistake("W203", message, "give yours another name if that is not meant", ("extends",))
 
 
 def _path(name: str) -> Path:

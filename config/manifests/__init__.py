@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from config.diagnostic import Diagnostic
-from config.findings import Fault
 from config.manifests.converted import document_with
 from config.manifests.given import Given
 from config.manifests.kinds import JOBS, allowed_kinds, kind_of_manifest
@@ -18,6 +17,7 @@ from config.manifests.placeholders import unused_values
 from config.manifests.reading import read_manifest
 from config.manifests.trainjob import trainjob
 from config.manifests.volcano import volcano_job
+from config.mistakes import Mistake
 from config.yaml.hints import describe_value
 from config.yaml.marked_yaml import Document
 
@@ -41,7 +41,7 @@ def run_file(written: Document, given: Given) -> tuple[Document | None, list[Dia
     return document_with(data, manifest.document), diagnostics
 
 
-def _unknown(data: Mapping[str, Any]) -> Fault:
+def _unknown(data: Mapping[str, Any]) -> Mistake:
     version, kind = (describe_value(data.get(key)) for key in ("apiVersion", "kind"))
     message = f"no manifest that gpuctl runs: apiVersion is {version}, kind is {kind}"
-    return Fault("E224", message, allowed_kinds(), ("apiVersion",))
+    return Mistake("E224", message, allowed_kinds(), ("apiVersion",))

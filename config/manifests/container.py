@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from config.findings import Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.placeholders import is_own_secret
-from config.run.image_reference import IMAGE_START, image_faults
+from config.mistakes import Path, path_text
+from config.run.image_reference import IMAGE_START, image_mistakes
 
 _KNOWN = {
     *("name", "image", "command", "args", "env", "workingDir"),
@@ -98,7 +98,7 @@ def container_at(manifest: Manifest, at: Path) -> Container:
     """Return the container at a path."""
     image = manifest.text((*at, "image"))
     if image:
-        manifest.faults += image_faults(image, (*at, "image"))
+        manifest.mistakes += image_mistakes(image, (*at, "image"))
     command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
     return Container(
         at=at,

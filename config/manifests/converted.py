@@ -11,7 +11,7 @@ from typing import Any
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
-from config.findings import Path
+from config.mistakes import Path
 from config.yaml.composing import PLAIN
 from config.yaml.marked_yaml import TEXT, Document, document_of
 

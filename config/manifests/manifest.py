@@ -1,14 +1,14 @@
-"""A manifest while it is read: its values by path, and the faults found so far."""
+"""A manifest while it is read: its values by path, and the mistakes found so far."""
 
 import re
 from collections.abc import Collection
 from typing import Any
 
-from config.cluster.cluster_rules import ambiguous_faults
+from config.cluster.cluster_rules import ambiguous_mistakes
 from config.diagnostic import Diagnostic
-from config.findings import Fault, Path, path_text
 from config.manifests.converted import Placed
 from config.manifests.given import Given
+from config.mistakes import Mistake, Path, path_text
 from config.run.run_file import FORMS, RUN_NAME
 from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
@@ -38,7 +38,7 @@ _LONGEST_S = 999_999 * 60  # a run file has at most six digits
 
 
 class Manifest:
-    """A manifest's values by their paths; `faults` are those of the values read so far.
+    """A manifest's values by their paths; `mistakes` are those of the values read so far.
 
     `diagnostics` are about this manifest and those that it uses, and `placeholders` are the names
     of envsubst in all of them.
@@ -47,20 +47,20 @@ class Manifest:
     def __init__(self, document: Document, given: Given) -> None:
         self.document = document
         self.given = given
-        self.faults: list[Fault] = []
+        self.mistakes: list[Mistake] = []
         self.diagnostics: list[Diagnostic] = []
         self.placeholders: set[str] = set()
 
     @property
     def is_refused(self) -> bool:
         """Return whether there is an error, and not only warnings."""
-        return any(fault.code.startswith("E") for fault in self.faults)
+        return any(mistake.code.startswith("E") for mistake in self.mistakes)
 
     def complain(
         self, code: str, message: str, hint: str, at: Path, *, on_key: bool = False
     ) -> None:
-        """Add a fault about the value at `at`."""
-        self.faults.append(Fault(code, message, hint, at, on_key))
+        """Add a mistake about the value at `at`."""
+        self.mistakes.append(Mistake(code, message, hint, at, on_key))
 
     def get(self, at: Path) -> Any:
         """Return the value unchanged; None if it is null or missing."""
@@ -78,7 +78,7 @@ class Manifest:
         """Return the text; empty if there is none."""
         value = self.get(at)
         if isinstance(value, Ambiguous):
-            self.faults += ambiguous_faults(value, at)
+            self.mistakes += ambiguous_mistakes(value, at)
         elif value is not None and not isinstance(value, str):
             hint = "write one text"
             if isinstance(value, (bool, int, float)):

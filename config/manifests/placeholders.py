@@ -16,8 +16,8 @@ from typing import Any, Literal
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.diagnostic import Diagnostic
-from config.findings import Fault, Path, path_text
 from config.manifests.given import Given
+from config.mistakes import Mistake, Path, path_text
 from config.yaml.hints import quote
 from config.yaml.marked_yaml import TEXT, Document, document_of
 
@@ -32,10 +32,10 @@ _OF_EVERY_SHELL = frozenset(
 )
 
 
-def fill_placeholders(document: Document, given: Given) -> tuple[Document, list[Fault], set[str]]:
-    """Return the document with values for its placeholders, faults, and the placeholders' names.
+def fill_placeholders(document: Document, given: Given) -> tuple[Document, list[Mistake], set[str]]:
+    """Return the document with values for its placeholders, mistakes, and the placeholders' names.
 
-    A placeholder without a value is a fault. Raises InputError for a wrong `--set`.
+    A placeholder without a value is a mistake. Raises InputError for a wrong `--set`.
     """
     values = given.values()
     texts = list(_texts(document.root, ()))
@@ -120,7 +120,7 @@ def _is_taken(name: str) -> bool:
     return name in os.environ and not _SECRET.fullmatch(name)
 
 
-def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Fault]:
+def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]:
     for text in texts:
         missing = sorted(text.required - known.keys())
         if not missing:
@@ -133,7 +133,7 @@ def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Fault]:
                 f"take the secret by `valueFrom: {{secretKeyRef: {{name: x, key: {name}}}}}`,"
                 f" or add `--set {name}=VALUE`"
             )
-        yield Fault("E227", message, hint, text.at)
+        yield Mistake("E227", message, hint, text.at)
 
 
 def _with_values(node: Node, texts: Mapping[int, _Text], known: Mapping[str, str]) -> Node:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from config.findings import MOST_FAULTS, Fault, Path
 from config.manifests.given import Given
 from config.manifests.manifest import Manifest
 from config.manifests.placeholders import fill_placeholders
-from config.manifests.schema import schema_faults
+from config.manifests.schema import schema_mistakes
+from config.mistakes import MOST_MISTAKES, Mistake, Path
 from config.yaml.marked_yaml import Document
 
 T = TypeVar("T")
@@ -21,20 +21,20 @@ def read_manifest(
     manifest = Manifest(document, given)
     manifest.placeholders |= names
     made = convert(manifest)
-    of_schema = schema_faults(document, schema)
-    unknown = [fault for fault in of_schema if fault.code == "E101"]
-    faults = _one_per_place(unfilled, unknown, manifest.faults, of_schema)
-    if more := faults[MOST_FAULTS:]:
+    of_schema = schema_mistakes(document, schema)
+    unknown = [mistake for mistake in of_schema if mistake.code == "E101"]
+    mistakes = _one_per_place(unfilled, unknown, manifest.mistakes, of_schema)
+    if more := mistakes[MOST_MISTAKES:]:
         message = f"{len(more)} more mistakes are not listed"
-        faults[MOST_FAULTS:] = [Fault("E108", message, "correct these first")]
-    manifest.diagnostics += [document.locate(fault) for fault in faults]
+        mistakes[MOST_MISTAKES:] = [Mistake("E108", message, "correct these first")]
+    manifest.diagnostics += [document.locate(mistake) for mistake in mistakes]
     return made, manifest
 
 
-def _one_per_place(*groups: Iterable[Fault]) -> list[Fault]:
-    """Return the faults without those at a place where an earlier group has an error."""
-    found: dict[Fault, None] = {}
+def _one_per_place(*groups: Iterable[Mistake]) -> list[Mistake]:
+    """Return the mistakes without those at a place where an earlier group has an error."""
+    found: dict[Mistake, None] = {}
     for group in groups:
-        taken: set[Path] = {fault.at for fault in found if fault.code[0] == "E"}
-        found |= dict.fromkeys(fault for fault in group if fault.at not in taken)
+        taken: set[Path] = {mistake.at for mistake in found if mistake.code[0] == "E"}
+        found |= dict.fromkeys(mistake for mistake in group if mistake.at not in taken)
     return list(found)

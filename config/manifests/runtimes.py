@@ -10,13 +10,13 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from config.errors import InputError
-from config.findings import Path
 from config.manifests.container import Container, container_of_pod
 from config.manifests.converted import Placed
 from config.manifests.kinds import RUNTIMES, kind_of_manifest
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import IMPLEMENTATIONS
 from config.manifests.reading import read_manifest
+from config.mistakes import Path
 from config.yaml.hints import names_hint, quote
 from config.yaml.marked_yaml import Document, read_documents
 
@@ -125,7 +125,7 @@ def _refuse_initializers(manifest: Manifest, name: str) -> None:
 
 
 def _read(own: Manifest) -> Runtime:
-    """Return the runtime of a manifest, and add the faults to it."""
+    """Return the runtime of a manifest, and add the mistakes to it."""
     policy = own.mapping(_POLICY)
     at = _trainer_job(own)
     container = container_of_pod(own, (*at, "template", "spec", "template"))

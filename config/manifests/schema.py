@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
 
-from config.cluster.cluster_rules import ambiguous_faults
-from config.findings import MOST_FAULTS, Fault, Path, path_text
+from config.cluster.cluster_rules import ambiguous_mistakes
+from config.mistakes import MOST_MISTAKES, Mistake, Path, path_text
 from config.yaml.hints import describe_value, names_hint, quote
 from config.yaml.marked_yaml import Ambiguous, Document
 
@@ -34,10 +34,10 @@ _HINTS = {
 }
 
 
-def schema_faults(document: Document, schema: str) -> list[Fault]:
-    """Return the faults of a manifest's names and types, at most MOST_FAULTS."""
-    faults = _faults(document, document.data, _schema(schema), ())
-    return list(islice(faults, MOST_FAULTS))
+def schema_mistakes(document: Document, schema: str) -> list[Mistake]:
+    """Return the mistakes of a manifest's names and types, at most MOST_MISTAKES."""
+    mistakes = _mistakes(document, document.data, _schema(schema), ())
+    return list(islice(mistakes, MOST_MISTAKES))
 
 
 @cache
@@ -45,30 +45,30 @@ def _schema(name: str) -> Any:
     return json.loads((_FOLDER / f"{name}.json").read_text())
 
 
-def _faults(document: Document, value: Any, schema: Any, at: Path) -> Iterator[Fault]:
+def _mistakes(document: Document, value: Any, schema: Any, at: Path) -> Iterator[Mistake]:
     if value is None or schema == "any":
         return
     if schema == _POD:
         schema = _schema(_POD)
     if isinstance(schema, str):
-        yield from _scalar_faults(document, value, schema, at)
+        yield from _scalar_mistakes(document, value, schema, at)
     elif isinstance(schema, list):
         if not isinstance(value, tuple):
             yield _mistyped(document, value, "a list", at)
             return
         for index, entry in enumerate(value):
-            yield from _faults(document, entry, schema[0], (*at, index))
+            yield from _mistakes(document, entry, schema[0], (*at, index))
     elif not isinstance(value, dict):
         yield _mistyped(document, value, "a mapping", at)
     else:
         for key, inner in value.items():
             known = schema.get(key, schema.get(_ANY_KEY))
             if known is not None:
-                yield from _faults(document, inner, known, (*at, key))
+                yield from _mistakes(document, inner, known, (*at, key))
             else:
                 where = f" in '{path_text(at)}'" if at else ""
                 hint = _place_hint(key, schema) or names_hint(key, schema, most=80)
-                yield Fault("E101", f"unknown key {quote(key)}{where}", hint, (*at, key), True)
+                yield Mistake("E101", f"unknown key {quote(key)}{where}", hint, (*at, key), True)
 
 
 def _place_hint(key: str, schema: Any) -> str:
@@ -77,18 +77,18 @@ def _place_hint(key: str, schema: Any) -> str:
     return "write it in an entry of 'containers'" if containers and key in containers[0] else ""
 
 
-def _scalar_faults(document: Document, value: Any, schema: str, at: Path) -> Iterator[Fault]:
+def _scalar_mistakes(document: Document, value: Any, schema: str, at: Path) -> Iterator[Mistake]:
     types, name = _TYPES[schema]
     if isinstance(value, Ambiguous) and schema != "int-or-string":
-        yield from ambiguous_faults(value, at)
+        yield from ambiguous_mistakes(value, at)
     elif not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         yield _mistyped(document, value, name, at)
 
 
-def _mistyped(document: Document, value: Any, wanted: str, at: Path) -> Fault:
+def _mistyped(document: Document, value: Any, wanted: str, at: Path) -> Mistake:
     written = document.text_at(at)
     hint = f"quote it: {quote(written)}"
     if wanted != "text" or isinstance(value, (dict, tuple)):
         hint = _HINTS.get(wanted, f"write {wanted}")
     actual = describe_value(value, written)
-    return Fault("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)
+    return Mistake("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)

@@ -8,11 +8,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from config.findings import Path
 from config.manifests.container import Container, container_of_pod, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, mpi_run, same_image
+from config.mistakes import Path
 from config.yaml.hints import describe_value, names_hint
 
 _TASKS = ("spec", "tasks")

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from config.cluster.cluster_rules import Data
-from config.findings import Fault
+from config.mistakes import Mistake
 from config.run.code import Mapping, parse_mapping
 from config.run.run_file import Run
 from config.run.size import SIZE, byte_count
@@ -22,11 +22,11 @@ MOST_FILES = 200_000
 """More files are a mistake, such as the folder of the whole system; to list them takes too long."""
 
 
-def code_faults(data: Data, folder: Path) -> Iterator[Fault]:
-    """Yield the faults in a run's files; `folder` is that of the run file."""
+def code_mistakes(data: Data, folder: Path) -> Iterator[Mistake]:
+    """Yield the mistakes in a run's files; `folder` is that of the run file."""
     if data.get("workdir") is not None and data.get("repo") is not None:
         message = "'workdir' and 'repo' both say what the working folder begins with"
-        yield Fault("E223", message, "remove one of them", ("repo",), on_key=True)
+        yield Mistake("E223", message, "remove one of them", ("repo",), on_key=True)
     found: list[Source] = []
     workdir = data.get("workdir")
     if isinstance(workdir, str):
@@ -35,9 +35,9 @@ def code_faults(data: Data, folder: Path) -> Iterator[Fault]:
     for index, entry in enumerate(_texts(data.get("files"))):
         if isinstance(entry, str):
             at = ("files", index)
-            wrong = _mapping_fault(entry)
+            wrong = _mapping_mistake(entry)
             if wrong:
-                yield Fault("E241", f"'files[{index}]' is '{entry}', {wrong[0]}", wrong[1], at)
+                yield Mistake("E241", f"'files[{index}]' is '{entry}', {wrong[0]}", wrong[1], at)
             else:
                 mapping = parse_mapping(entry)
                 yield from _collect(found, at, mapping.local, _mapped(mapping, folder))
@@ -82,7 +82,7 @@ def outside_paths(run: Run, folder: Path) -> tuple[Path, ...]:
     )
 
 
-def size_fault(sources: Iterable[Source], limit: str) -> tuple[str, str] | None:
+def size_mistake(sources: Iterable[Source], limit: str) -> tuple[str, str] | None:
     """Return message and hint for files that are larger than the limit together, or None."""
     files = [source for source in sources if source.kind == "file"]
     total = sum(source.size for source in files)
@@ -132,24 +132,24 @@ def _folder_at(path: Path) -> Iterator[Source]:
 
 def _collect(
     found: list[Source], at: tuple[str | int, ...], written: str, sources: Iterator[Source]
-) -> Iterator[Fault]:
-    """Add the sources to those that are found; yield a fault if one of them cannot be read."""
+) -> Iterator[Mistake]:
+    """Add the sources to those that are found; yield a mistake if one of them cannot be read."""
     name = at[0] if len(at) == 1 else f"{at[0]}[{at[1]}]"
     try:
         found += islice(sources, MOST_FILES + 1)
         if len(found) > MOST_FILES:
             message = f"'{name}' is '{written}', which has more than {MOST_FILES:,} files"
-            yield Fault("E243", message, "name what is not needed in .gpuctlignore", at)
+            yield Mistake("E243", message, "name what is not needed in .gpuctlignore", at)
     except (FileNotFoundError, ValueError):  # a NUL is in no path
-        yield Fault("E242", f"'{name}' is '{written}', which does not exist", _RELATIVE, at)
+        yield Mistake("E242", f"'{name}' is '{written}', which does not exist", _RELATIVE, at)
     except NotADirectoryError:
-        yield Fault("E242", f"'{name}' is '{written}', which is no folder", _RELATIVE, at)
+        yield Mistake("E242", f"'{name}' is '{written}', which is no folder", _RELATIVE, at)
     except OSError as error:
         message = f"'{name}': {error.filename} cannot be read: {error.strerror}"
-        yield Fault("E242", message, "make it readable, or name it in .gpuctlignore", at)
+        yield Mistake("E242", message, "make it readable, or name it in .gpuctlignore", at)
 
 
-def _mapping_fault(entry: str) -> tuple[str, str] | None:
+def _mapping_mistake(entry: str) -> tuple[str, str] | None:
     """Return message and hint for an entry of `files` in a wrong form, or None."""
     if entry.count(":") > 1 or entry.startswith(":"):
         return "which is not LOCAL:REMOTE", "write a path, a colon and a path"
@@ -162,28 +162,28 @@ def _leaves(path: str) -> bool:
     return path.startswith(("/", "~")) or ".." in PurePosixPath(path).parts or "\0" in path
 
 
-def _outputs(data: Data) -> Iterator[Fault]:
+def _outputs(data: Data) -> Iterator[Mistake]:
     for index, pattern in enumerate(_texts(data.get("outputs"))):
         if not isinstance(pattern, str):
             continue
         name, at = f"'outputs[{index}]' is '{pattern}'", ("outputs", index)
         if _leaves(pattern):
             hint = "write a relative path, and let the job write there"
-            yield Fault("E241", f"{name}, which is not in the working folder", hint, at)
+            yield Mistake("E241", f"{name}, which is not in the working folder", hint, at)
         elif any("**" in part and part != "**" for part in pattern.split("/")):
             hint = "write ** alone between two /: logs/**/*.json"
-            yield Fault("E241", f"{name}, where ** is a part of a name", hint, at)
+            yield Mistake("E241", f"{name}, where ** is a part of a name", hint, at)
 
 
-def _size(data: Data, found: list[Source]) -> Iterator[Fault]:
+def _size(data: Data, found: list[Source]) -> Iterator[Mistake]:
     limit = str(data.get("code_limit", Run.model_fields["code_limit"].default))
-    fault = size_fault(found, limit) if re.fullmatch(SIZE, limit) else None
-    if fault:
+    mistake = size_mistake(found, limit) if re.fullmatch(SIZE, limit) else None
+    if mistake:
         at = next(key for key in ("code_limit", "workdir", "files") if key in data)
-        yield Fault("E243", *fault, (at,))
+        yield Mistake("E243", *mistake, (at,))
 
 
-def _links(found: list[Source], at: tuple[str]) -> Iterator[Fault]:
+def _links(found: list[Source], at: tuple[str]) -> Iterator[Mistake]:
     paths = [
         source.path
         for source in found
@@ -193,4 +193,4 @@ def _links(found: list[Source], at: tuple[str]) -> Iterator[Fault]:
         more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
         message = f"links lead out of the working folder: {', '.join(paths[:_SHOWN])}{more}"
         hint = "on the nodes they lead to what those have at that path"
-        yield Fault("W241", message, hint, at)
+        yield Mistake("W241", message, hint, at)

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from config.cluster.cluster_file import NO_NUL
-from config.findings import Fault, refusal
+from config.mistakes import Mistake, refusal
 from config.models import Model
 
 NAME_FORM = "[A-Za-z_][A-Za-z0-9_]*"
@@ -38,9 +38,9 @@ def _env_mapping(value: Any) -> Any:
     """
     if not isinstance(value, (list, tuple)):
         return value
-    faults = tuple(_list_faults(value))
-    if faults:
-        raise refusal(*faults)
+    mistakes = tuple(_list_mistakes(value))
+    if mistakes:
+        raise refusal(*mistakes)
     parts = (entry.partition("=") for entry in value)
     return {name: text if equals else {"secret": name} for name, equals, text in parts}
 
@@ -53,7 +53,7 @@ def _kind_of_value(value: Any) -> str:
 def _env_name(value: str) -> str:
     wrong = _wrong_name(value)
     if wrong:
-        raise refusal(Fault("E207", *wrong))
+        raise refusal(Mistake("E207", *wrong))
     return value
 
 
@@ -64,20 +64,20 @@ def _wrong_name(name: str) -> tuple[str, str] | None:
     return None
 
 
-def _list_faults(entries: list[Any] | tuple[Any, ...]) -> Iterator[Fault]:
+def _list_mistakes(entries: list[Any] | tuple[Any, ...]) -> Iterator[Mistake]:
     seen: dict[str, int] = {}
     for index, entry in enumerate(entries):
         if not isinstance(entry, str):
-            yield Fault(
+            yield Mistake(
                 "E207", "the entry is not NAME=value", "write NAME=value in quotes", (index,)
             )
             continue
         name = entry.partition("=")[0]
         if wrong := _wrong_name(name):
-            yield Fault("E207", f"'{name}' {wrong[0]}", wrong[1], (index,))
+            yield Mistake("E207", f"'{name}' {wrong[0]}", wrong[1], (index,))
         elif name in seen:
             first = f"env[{seen[name]}]"
-            yield Fault(
+            yield Mistake(
                 "E207", f"'{name}' is set again, after {first}", "keep one of them", (index,)
             )
         else:

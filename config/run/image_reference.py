@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from config.findings import Fault, Path, path_text
+from config.mistakes import Mistake, Path, path_text
 from config.yaml.hints import quote
 
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -39,21 +39,21 @@ _PLACEHOLDER = re.compile(
 _ECR = re.compile(r"([^/]*)\.dkr\.ecr(-fips)?\.([^/.]*)\.amazonaws\.com")
 
 
-def placeholder_faults(image: Any, at: Path) -> Iterator[Fault]:
-    """Yield the fault of an image that still has a placeholder in its name."""
+def placeholder_mistakes(image: Any, at: Path) -> Iterator[Mistake]:
+    """Yield the mistake of an image that still has a placeholder in its name."""
     if isinstance(image, str) and (placeholder := _placeholder(image)):
         actual = f"'{path_text(at)}' is {quote(image)}"
         message = f"{actual}, in which {quote(placeholder)} is not filled in"
-        yield Fault("E226", message, "write your own value there", at)
+        yield Mistake("E226", message, "write your own value there", at)
 
 
-def image_faults(image: str, at: Path) -> Iterator[Fault]:
-    """Yield the fault of a text that is no image's name."""
-    faults = list(placeholder_faults(image, at))
-    if not faults and not re.fullmatch(IMAGE_REFERENCE.strip("^$"), image):
+def image_mistakes(image: str, at: Path) -> Iterator[Mistake]:
+    """Yield the mistake of a text that is no image's name."""
+    mistakes = list(placeholder_mistakes(image, at))
+    if not mistakes and not re.fullmatch(IMAGE_REFERENCE.strip("^$"), image):
         message = f"'{path_text(at)}' is {quote(image)}"
-        faults.append(Fault("E203", message, f"write {IMAGE_FORM}", at))
-    yield from faults
+        mistakes.append(Mistake("E203", message, f"write {IMAGE_FORM}", at))
+    yield from mistakes
 
 
 def _placeholder(image: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from config.cluster.cluster_file import FORMS, NAME
 from config.cluster.cluster_rules import Data
-from config.findings import Fault
+from config.mistakes import Mistake
 from config.run.run_file import RUN_TYPES, Mpirun
 from config.yaml.hints import names_hint
 
@@ -31,8 +31,8 @@ def total_nodes(data: Data, run_type: str) -> Any:
     return sum(counts.values())
 
 
-def role_faults(data: Data, run_type: str) -> Iterator[Fault]:
-    """Yield the faults in the roles of a run of this type."""
+def role_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
+    """Yield the mistakes in the roles of a run of this type."""
     roles = _roles(data)
     yield from _names(roles, run_type)
     yield from _idle_commands(roles, run_type)
@@ -54,31 +54,31 @@ def _roles(data: Data) -> Roles:
     return {name: role for name, role in roles if isinstance(role, dict)}
 
 
-def _names(roles: Roles, run_type: str) -> Iterator[Fault]:
+def _names(roles: Roles, run_type: str) -> Iterator[Mistake]:
     allowed = RUN_TYPES[run_type].ROLES
     if run_type != "ray":
         for name, role in roles.items():
             is_group = run_type == "task" and "nodes" in role and re.fullmatch(NAME, name)
             if name not in allowed and not is_group:
                 message = f"type {run_type} has no role '{name}'"
-                yield Fault("E219", message, names_hint(name, allowed), ("roles", name), True)
+                yield Mistake("E219", message, names_hint(name, allowed), ("roles", name), True)
         return
     groups = [name for name in roles if name != allowed[0]]
     for name in groups:
         if not re.fullmatch(NAME, name):
             message = f"'{name}' is no name of a group of workers"
-            yield Fault("E219", message, f"write {FORMS[NAME]}", ("roles", name), True)
+            yield Mistake("E219", message, f"write {FORMS[NAME]}", ("roles", name), True)
     uncounted = [name for name in groups if "nodes" not in roles[name]]
     for name in uncounted[1:]:
         message = f"neither 'roles.{uncounted[0]}' nor 'roles.{name}' says how many nodes it has"
-        yield Fault("E219", message, "add nodes to one of them", ("roles", name), True)
+        yield Mistake("E219", message, "add nodes to one of them", ("roles", name), True)
     if len(groups) > MOST_GROUPS:
         message = f"'roles' has {len(groups)} groups of workers, more than {MOST_GROUPS}"
-        yield Fault("E219", message, "put some of them together", ("roles",), True)
+        yield Mistake("E219", message, "put some of them together", ("roles",), True)
 
 
-def _idle_commands(roles: Roles, run_type: str) -> Iterator[Fault]:
-    """Yield a fault for each role that has commands and nothing to run them."""
+def _idle_commands(roles: Roles, run_type: str) -> Iterator[Mistake]:
+    """Yield a mistake for each role that has commands and nothing to run them."""
     reasons = {
         "nccl-tests": "nccl-tests runs its own programs",
         "ray": "the run's commands run on the head, workers wait for Ray's tasks",
@@ -86,27 +86,27 @@ def _idle_commands(roles: Roles, run_type: str) -> Iterator[Fault]:
     for name, role in roles.items():
         if "commands" in role and run_type in reasons and (run_type, name) != ("ray", "head"):
             message = f"'roles.{name}.commands' has no effect: {reasons[run_type]}"
-            yield Fault("E223", message, "remove it", ("roles", name, "commands"), True)
+            yield Mistake("E223", message, "remove it", ("roles", name, "commands"), True)
 
 
-def _missing_commands(data: Data, roles: Roles) -> Iterator[Fault]:
+def _missing_commands(data: Data, roles: Roles) -> Iterator[Mistake]:
     without = [name for name in ("ps", "worker") if "commands" not in roles.get(name, {})]
     if without and "commands" not in data:
         which = " and ".join(f"roles.{name}.commands" for name in without)
         have = "have none" if without[1:] else "has none"
         message = f"'commands' is missing: {' and '.join(without)} {have}"
-        yield Fault("E102", message, f"add it, or {which}")
+        yield Mistake("E102", message, f"add it, or {which}")
 
 
-def _uncounted(roles: Roles) -> Iterator[Fault]:
+def _uncounted(roles: Roles) -> Iterator[Mistake]:
     for name, role in roles.items():
         if "nodes" in role:
             message = f"'roles.{name}.nodes' has no effect together with 'nnodes'"
-            yield Fault("E223", message, "remove it", ("roles", name, "nodes"), True)
+            yield Mistake("E223", message, "remove it", ("roles", name, "nodes"), True)
 
 
-def _counts(roles: Roles, run_type: str, total: int) -> Iterator[Fault]:
-    """Yield a fault if the roles do not have exactly all nodes of the run.
+def _counts(roles: Roles, run_type: str, total: int) -> Iterator[Mistake]:
+    """Yield a mistake if the roles do not have exactly all nodes of the run.
 
     The last role may have the nodes that are left.
     """
@@ -116,26 +116,26 @@ def _counts(roles: Roles, run_type: str, total: int) -> Iterator[Fault]:
         return
     if run_type == "ps-worker" and total == 1:
         message = "a run of type ps-worker has a ps and a worker at least, but 'nodes' is 1"
-        yield Fault("E219", message, "write nodes: 2 or more", ("nodes",))
+        yield Mistake("E219", message, "write nodes: 2 or more", ("nodes",))
         return
     if run_type == "ps-worker":
         counts.setdefault(rest, max(1, total - counts[first]))
     elif counts[first] > 1:
         message = f"'roles.{first}.nodes' is {counts[first]}, but only node 0 is {first}"
-        yield Fault("E219", message, "remove it", ("roles", first, "nodes"))
+        yield Mistake("E219", message, "remove it", ("roles", first, "nodes"))
         return
     needed = sum(counts.values())
     is_closed = rest in counts and not any(name not in counts for name in roles)
     if needed > total or (needed < total and is_closed):
         who = ", ".join(f"{name} {count}" for name, count in counts.items())
         message = f"the roles have {needed} nodes ({who}), but 'nodes' is {total}"
-        yield Fault(
+        yield Mistake(
             "E219", message, f"write nodes: {needed}, or change the roles", ("roles",), True
         )
 
 
-def _launcher_as_node(data: Data, roles: Roles, total: int) -> Iterator[Fault]:
-    """Yield the faults against Kubeflow's rule on `runLauncherAsNode`, and in a case without rule.
+def _launcher_as_node(data: Data, roles: Roles, total: int) -> Iterator[Mistake]:
+    """Yield the mistakes against Kubeflow's rule on `runLauncherAsNode`, and a case without rule.
 
     In Kubeflow the rule holds if the job sets the number of nodes, and not if its template does
     (mpi.go of kubeflow/trainer@8c0f5059); here the file and its template are one.
@@ -143,11 +143,11 @@ def _launcher_as_node(data: Data, roles: Roles, total: int) -> Iterator[Fault]:
     if data.get("launcher_as_node", True) is False:
         if "commands" in roles.get("launcher", {}):
             message = "'roles.launcher.commands' has no effect: 'launcher_as_node' is false"
-            yield Fault("E223", message, "remove it", ("roles", "launcher", "commands"), True)
+            yield Mistake("E223", message, "remove it", ("roles", "launcher", "commands"), True)
         if total == 1:
             message = "'launcher_as_node' is false and 'nodes' is 1: no node is left for ranks"
             hint = "write nodes: 2 or more, or launcher_as_node: true"
-            yield Fault("E220", message, hint, ("launcher_as_node",))
+            yield Mistake("E220", message, hint, ("launcher_as_node",))
         return
     missing = [name for name in ("launcher", "worker") if name not in roles]
     if total >= 2 and len(missing) == 1 and roles:
@@ -156,4 +156,4 @@ def _launcher_as_node(data: Data, roles: Roles, total: int) -> Iterator[Fault]:
             f" worker: {missing[0]} is missing"
         )
         hint = f"add {missing[0]}: {{}} to it, or write launcher_as_node: false"
-        yield Fault("E220", message, hint, ("roles",), True)
+        yield Mistake("E220", message, hint, ("roles",), True)

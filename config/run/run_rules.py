@@ -1,4 +1,4 @@
-"""Rules about run files that need more than one field's type: raw data in, faults out.
+"""Rules about run files that need more than one field's type: raw data in, mistakes out.
 
 The rules do not know the cluster; engine/rules.py has those that depend on the nodes.
 """
@@ -8,58 +8,58 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
-from config.findings import Fault, Path, path_text
-from config.run.image_reference import placeholder_faults
+from config.mistakes import Mistake, Path, path_text
+from config.run.image_reference import placeholder_mistakes
 from config.run.owned_variables import owner
-from config.run.role_rules import role_faults
+from config.run.role_rules import role_mistakes
 from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES
-from config.run.sweep_rules import sweep_faults
+from config.run.sweep_rules import sweep_mistakes
 from config.yaml.hints import choice_hint, describe_value
 
 
-def run_faults(data: Data, run_type: str) -> Iterator[Fault]:
-    """Yield the faults in a run file beyond types; `run_type` is the type that it is checked as."""
+def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
+    """Yield the mistakes in a run file beyond types; `run_type` is the type it is checked as."""
     yield from _type(data)
     yield from _owned_names(data, run_type)
-    yield from role_faults(data, run_type)
+    yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
     yield from _ports(data)
-    yield from placeholder_faults(data.get("image"), ("image",))
+    yield from placeholder_mistakes(data.get("image"), ("image",))
     if run_type == "torchrun":
         yield from _elastic(data)
     if run_type == "nccl-tests":
-        yield from sweep_faults(data)
+        yield from sweep_mistakes(data)
 
 
-def own_file_faults(data: Data) -> Iterator[Fault]:
-    """Yield the faults of gpuctl's own files in what files of other tools may have."""
+def own_file_mistakes(data: Data) -> Iterator[Mistake]:
+    """Yield the mistakes of gpuctl's own files in what files of other tools may have."""
     auth = data.get("registry_auth")
     if isinstance(auth, dict) and isinstance(auth.get("password"), str):
         message = "'registry_auth.password' is ***, must be a mapping"
         hint = "write {secret: NAME} for the secret of that name"
-        yield Fault("E103", message, hint, ("registry_auth", "password"))
+        yield Mistake("E103", message, hint, ("registry_auth", "password"))
 
 
-def _type(data: Data) -> Iterator[Fault]:
-    """Yield the fault in `type`. The model cannot report it, because `type` chooses the model."""
+def _type(data: Data) -> Iterator[Mistake]:
+    """Yield the mistake in `type`. The model cannot report it, because `type` chooses the model."""
     allowed = tuple(RUN_TYPES)
     if "type" not in data:
         hint = f"add it: {', '.join(allowed[:-1])} or {allowed[-1]}"
-        yield Fault("E102", "'type' is missing", hint)
+        yield Mistake("E102", "'type' is missing", hint)
     elif data["type"] not in allowed:
         message = f"'type' is {describe_value(data['type'])}, which is not allowed"
-        yield Fault("E201", message, choice_hint(data["type"], allowed), ("type",))
+        yield Mistake("E201", message, choice_hint(data["type"], allowed), ("type",))
 
 
-def _owned_names(data: Data, run_type: str) -> Iterator[Fault]:
-    """Yield a fault for each variable that gpuctl or the launcher sets, and the file too."""
+def _owned_names(data: Data, run_type: str) -> Iterator[Mistake]:
+    """Yield a mistake for each variable that gpuctl or the launcher sets, and the file too."""
     for env_at, env in _environments(data):
         for name, at in _names(env):
             row = owner(run_type, name)
             if row is not None:
                 message = f"'{name}' cannot be set in '{path_text(env_at)}': {row.why}"
                 hint = "remove it, or choose another name"
-                yield Fault("E221", message, hint, (*env_at, at), on_key=isinstance(env, dict))
+                yield Mistake("E221", message, hint, (*env_at, at), on_key=isinstance(env, dict))
 
 
 def _environments(data: Data) -> Iterator[tuple[Path, Any]]:
@@ -80,40 +80,40 @@ def _names(env: Any) -> Iterator[tuple[str, str | int]]:
                 yield entry.partition("=")[0], index
 
 
-def _without_effect(data: Data) -> Iterator[Fault]:
+def _without_effect(data: Data) -> Iterator[Mistake]:
     for key in ("registry_auth", "privileged", "volumes"):
         if data.get(key) and data.get("image") is None:
             message = f"'{key}' has no effect: there is no 'image'"
             hint = "remove it, or write the image that is pulled"
-            yield Fault("E223", message, hint, (key,), on_key=True)
+            yield Mistake("E223", message, hint, (key,), on_key=True)
     if data.get("verify") == "require" and data.get("network") in ("tcp", "none"):
         message = f"'verify' is require, but 'network' is {data['network']}, which is no RDMA"
-        yield Fault("E223", message, "remove one of them", ("verify",))
+        yield Mistake("E223", message, "remove one of them", ("verify",))
 
 
-def _ports(data: Data) -> Iterator[Fault]:
-    """Yield a fault for each port that does not exist."""
+def _ports(data: Data) -> Iterator[Mistake]:
+    """Yield a mistake for each port that does not exist."""
     ports = data.get("ports")
     for index, port in enumerate(ports if isinstance(ports, tuple) else ()):
         numbers = [int(part) for part in str(port).split(":") if part.isdecimal()]
         if any(not 1 <= number <= 65535 for number in numbers):
             message = f"'ports[{index}]' is {describe_value(port)}, which is no port"
-            yield Fault("E202", message, "use 1 to 65535", ("ports", index))
+            yield Mistake("E202", message, "use 1 to 65535", ("ports", index))
 
 
-def _elastic(data: Data) -> Iterator[Fault]:
+def _elastic(data: Data) -> Iterator[Mistake]:
     written = data.get("nnodes")
     if written is None:
         return
     if "nodes" in data:
         message = "'nodes' and 'nnodes' both say how many nodes"
-        yield Fault("E223", message, "remove one of them", ("nodes",), on_key=True)
+        yield Mistake("E223", message, "remove one of them", ("nodes",), on_key=True)
     if not isinstance(written, str) or not re.fullmatch(NNODES, written):
         return
     fewest, most = (int(number) for number in written.split(".."))
     if most > MOST_NODES:
         message = f"'nnodes' ends at {most}, above {MOST_NODES}"
-        yield Fault("E202", message, f"use 1 to {MOST_NODES}", ("nnodes",))
+        yield Mistake("E202", message, f"use 1 to {MOST_NODES}", ("nnodes",))
     elif fewest > most:
         message = f"'nnodes' is '{written}', which ends before it begins"
-        yield Fault("E222", message, f"write {most}..{fewest}", ("nnodes",))
+        yield Mistake("E222", message, f"write {most}..{fewest}", ("nnodes",))

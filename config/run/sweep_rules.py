@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
-from config.findings import Fault
+from config.mistakes import Mistake
 from config.run.owned_variables import owner
 from config.run.role_rules import total_nodes
 from config.run.run_file import NcclTests
@@ -23,8 +23,8 @@ https://github.com/NVIDIA/nccl-tests, 2026-11-22)."""
 _RANGE = ("min_bytes", "max_bytes", "factor")
 
 
-def sweep_faults(data: Data) -> Iterator[Fault]:
-    """Yield the faults in the lists of a run of nccl-tests."""
+def sweep_mistakes(data: Data) -> Iterator[Mistake]:
+    """Yield the mistakes in the lists of a run of nccl-tests."""
     yield from _range(data)
     yield from _sizes(data)
     yield from _redops(data)
@@ -34,61 +34,63 @@ def sweep_faults(data: Data) -> Iterator[Fault]:
     yield from _gates(data)
 
 
-def _range(data: Data) -> Iterator[Fault]:
-    """Yield a fault if the smallest message is above the largest; both have defaults."""
+def _range(data: Data) -> Iterator[Mistake]:
+    """Yield a mistake if the smallest message is above the largest; both have defaults."""
     smallest, largest = _limits(data)
     if not all(re.fullmatch(SIZE, size) for size in (smallest, largest)):
         return
     if byte_count(smallest) > byte_count(largest):
         message = f"'min_bytes' is {smallest}, more than 'max_bytes', which is {largest}"
         at = "min_bytes" if "min_bytes" in data else "max_bytes"
-        yield Fault("E222", message, "change one of them", (at,))
+        yield Mistake("E222", message, "change one of them", (at,))
 
 
-def _sizes(data: Data) -> Iterator[Fault]:
+def _sizes(data: Data) -> Iterator[Mistake]:
     for name in _RANGE:
         if "sizes" in data and name in data:
             message = f"'{name}' has no effect: 'sizes' lists every size"
-            yield Fault("E223", message, "remove one of them", (name,), on_key=True)
+            yield Mistake("E223", message, "remove one of them", (name,), on_key=True)
 
 
-def _redops(data: Data) -> Iterator[Fault]:
+def _redops(data: Data) -> Iterator[Mistake]:
     without = [name for name in _collectives(data) if name not in REDUCING]
     if "redops" in data and without:
         message = f"'redops' has no effect on {without[0]}, which reduces nothing"
         hint = f"remove it, or keep to {', '.join(REDUCING)}"
-        yield Fault("E223", message, hint, ("redops",), on_key=True)
+        yield Mistake("E223", message, hint, ("redops",), on_key=True)
 
 
-def _places(data: Data) -> Iterator[Fault]:
+def _places(data: Data) -> Iterator[Mistake]:
     scopes = _list(data, "scopes")
     if "inter" in scopes and total_nodes(data, "nccl-tests") == 1:
         message = "'scopes' has inter, but 'nodes' is 1"
-        yield Fault("E223", message, "write nodes: 2 or more", ("scopes",))
+        yield Mistake("E223", message, "write nodes: 2 or more", ("scopes",))
     if "gpus_per_node" not in data:
         return
     if "inter" in scopes:
         message = "'gpus_per_node' has no effect on scope inter, which takes one GPU of each node"
-        yield Fault("E223", message, "remove one of them", ("gpus_per_node",), on_key=True)
+        yield Mistake("E223", message, "remove one of them", ("gpus_per_node",), on_key=True)
     if "procs_per_node" in data:
         message = "'gpus_per_node' and 'procs_per_node' both set the ranks of a node"
-        yield Fault("E223", message, "remove one of them", ("procs_per_node",), on_key=True)
+        yield Mistake("E223", message, "remove one of them", ("procs_per_node",), on_key=True)
 
 
-def _variables(data: Data) -> Iterator[Fault]:
+def _variables(data: Data) -> Iterator[Mistake]:
     swept, env = data.get("sweep"), data.get("env")
     fixed = env if isinstance(env, dict) else [str(entry).partition("=")[0] for entry in env or ()]
     for name in swept if isinstance(swept, dict) else ():
         row = owner("nccl-tests", name)
         if row is not None:
             message = f"'{name}' cannot be set in 'sweep': {row.why}"
-            yield Fault("E221", message, "remove it, or choose another name", ("sweep", name), True)
+            yield Mistake(
+                "E221", message, "remove it, or choose another name", ("sweep", name), True
+            )
         elif name in fixed:
             message = f"'{name}' is in 'sweep' and in 'env'"
-            yield Fault("E223", message, "remove one of them", ("sweep", name), on_key=True)
+            yield Mistake("E223", message, "remove one of them", ("sweep", name), on_key=True)
 
 
-def _number_of_cases(data: Data) -> Iterator[Fault]:
+def _number_of_cases(data: Data) -> Iterator[Mistake]:
     swept, scopes = data.get("sweep"), _list(data, "scopes")
     nodes, repeat = total_nodes(data, "nccl-tests"), data.get("repeat", 1)
     if type(nodes) is not int or type(repeat) is not int:
@@ -105,26 +107,26 @@ def _number_of_cases(data: Data) -> Iterator[Fault]:
     )
     if cases > MOST_CASES:
         message = f"the lists make {cases} cases, more than {MOST_CASES}"
-        yield Fault("E202", message, "shorten a list, or make two runs of it")
+        yield Mistake("E202", message, "shorten a list, or make two runs of it")
 
 
-def _gates(data: Data) -> Iterator[Fault]:
+def _gates(data: Data) -> Iterator[Mistake]:
     if "expect" in data and data.get("verify") == "off":
         message = "'expect' has no effect: 'verify' is off"
-        yield Fault("E223", message, "remove one of them", ("expect",), on_key=True)
+        yield Mistake("E223", message, "remove one of them", ("expect",), on_key=True)
     gates = data.get("expect")
     for name, gate in gates.items() if isinstance(gates, dict) else ():
         at = ("expect", name)
         measured = _collectives(data)
         if name not in measured:
             message = f"'expect' has {name}, which is not among 'collectives'"
-            yield Fault("E223", message, names_hint(str(name), tuple(measured)), at, on_key=True)
+            yield Mistake("E223", message, names_hint(str(name), tuple(measured)), at, on_key=True)
         elif isinstance(gate, dict):
             yield from _gate_size(data, gate, name)
             yield from _gate_scope(data, gate, name)
 
 
-def _gate_size(data: Data, gate: Data, name: str) -> Iterator[Fault]:
+def _gate_size(data: Data, gate: Data, name: str) -> Iterator[Mistake]:
     size = str(gate.get("at"))
     if not re.fullmatch(SIZE, size):
         return
@@ -136,18 +138,18 @@ def _gate_size(data: Data, gate: Data, name: str) -> Iterator[Fault]:
             f"{smallest} to {largest} by factor {data.get('factor', _default('factor'))}"
         )
         message = f"'expect.{name}.at' is {size}, which is not measured"
-        yield Fault("E223", message, f"use one of the sizes: {sizes}", ("expect", name, "at"))
+        yield Mistake("E223", message, f"use one of the sizes: {sizes}", ("expect", name, "at"))
 
 
-def _gate_scope(data: Data, gate: Data, name: str) -> Iterator[Fault]:
+def _gate_scope(data: Data, gate: Data, name: str) -> Iterator[Mistake]:
     scopes = _list(data, "scopes") or [*_default("scopes")]
     allowed = ", ".join(map(str, scopes))
     if "scope" not in gate and len(scopes) > 1:
         message = f"'expect.{name}.scope' is missing: there are several 'scopes'"
-        yield Fault("E102", message, f"add one of them: {allowed}", ("expect", name), on_key=True)
+        yield Mistake("E102", message, f"add one of them: {allowed}", ("expect", name), on_key=True)
     elif "scope" in gate and gate["scope"] not in scopes:
         message = f"'expect.{name}.scope' is {gate['scope']}, which is not measured"
-        yield Fault("E223", message, f"use one of 'scopes': {allowed}", ("expect", name, "scope"))
+        yield Mistake("E223", message, f"use one of 'scopes': {allowed}", ("expect", name, "scope"))
 
 
 def sizes_between(smallest: int, largest: int, factor: int) -> Iterator[int]:

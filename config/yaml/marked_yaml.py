@@ -17,7 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.diagnostic import Diagnostic
 from config.errors import InputError
-from config.findings import Fault, Path, path_text
+from config.mistakes import Mistake, Path, path_text
 from config.yaml.composing import MOST_VALUES, PLAIN, STANDARD_TAG, TAGS, compose, too_large
 from config.yaml.hints import quote, shorten
 
@@ -60,20 +60,20 @@ class Document:
         """The file's path, as it was given to the reader."""
         return str(self.root.start_mark.name)
 
-    def locate(self, fault: Fault) -> Diagnostic:
-        """Return the diagnostic for a fault, with file, line and column."""
-        place = self.position(fault.at, on_key=fault.on_key)
-        return Diagnostic(*place, fault.code, self._in_words_of_file(fault), fault.hint)
+    def locate(self, mistake: Mistake) -> Diagnostic:
+        """Return the diagnostic for a mistake, with file, line and column."""
+        place = self.position(mistake.at, on_key=mistake.on_key)
+        return Diagnostic(*place, mistake.code, self._in_words_of_file(mistake), mistake.hint)
 
-    def _in_words_of_file(self, fault: Fault) -> str:
-        """Return the fault's message with the path that the value has in the file."""
-        for end in range(len(fault.at), 0, -1):
-            if source := self.sources.get(fault.at[:end]):
-                here, there = fault.at, (*source, *fault.at[end:])
-                message = fault.message.replace(f"'{path_text(here)}'", f"'{path_text(there)}'")
+    def _in_words_of_file(self, mistake: Mistake) -> str:
+        """Return the mistake's message with the path that the value has in the file."""
+        for end in range(len(mistake.at), 0, -1):
+            if source := self.sources.get(mistake.at[:end]):
+                here, there = mistake.at, (*source, *mistake.at[end:])
+                message = mistake.message.replace(f"'{path_text(here)}'", f"'{path_text(there)}'")
                 parent, container = f"'{path_text(here[:-1])}'", f"'{path_text(there[:-1])}'"
                 return message.replace(parent, container)
-        return fault.message
+        return mistake.message
 
     def position(self, path: Path, *, on_key: bool) -> tuple[str, int, int]:
         """Return file, line and column, from 1, of the value at `path`, or of its key.

@@ -178,7 +178,7 @@ def network_plan(
 
 
 def _gpudirect(promises: str, instance_type: str, nodes: Sequence[Node]) -> bool:
-    """Return whether a connection without GPUDirect RDMA is a fault.
+    """Return whether a connection without GPUDirect RDMA is a failure.
 
     With EFA it is one on the types for which the plugin requires GPUDirect RDMA (aws-ofi-nccl,
     `gdr_required` in src/platform-aws.cpp, 2026-11-20); otherwise if every node has GPUs.

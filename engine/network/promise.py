@@ -14,7 +14,7 @@ class NetworkPlan(Value):
 
     `promises` is the preset's transport, empty if the preset promises no RDMA (tcp, none).
     `interfaces` is the number of EFA interfaces of each node, 0 if NCCL's number is not checked.
-    `gpudirect` means that a connection without GPUDirect RDMA is a fault. `verify` is from the run
+    `gpudirect` means that a connection without GPUDirect RDMA is a failure. `verify` is of the run
     file, by default `auto`.
     """
 

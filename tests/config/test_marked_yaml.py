@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import InputError
-from config.findings import Fault
+from config.mistakes import Mistake
 from config.yaml.marked_yaml import Ambiguous, Document, read_file, read_yaml
 
 SCALARS = [
@@ -127,10 +127,10 @@ def test_the_column_of_a_wrong_byte_counts_characters(tmp_path: Path, mark: byte
         (("x",), True, "1:1"),
     ],
 )
-def test_a_fault_is_found_in_the_text(at: tuple[str | int, ...], on_key: bool, line: str) -> None:
+def test_a_mistake_is_found_in_the_text(at: tuple[str | int, ...], on_key: bool, line: str) -> None:
     document, _ = read("a: {b: [c, d]}\n")
     assert document is not None
-    assert str(document.locate(Fault("E", "m", "h", at, on_key))) == f"f:{line}: E m; h"
+    assert str(document.locate(Mistake("E", "m", "h", at, on_key))) == f"f:{line}: E m; h"
 
 
 def test_the_text_of_a_value_is_that_of_the_file() -> None:

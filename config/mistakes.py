@@ -1,4 +1,4 @@
-"""Faults: what is wrong with a value, before its line in the file is known."""
+"""Mistakes: what is wrong with a value, before its line in the file is known."""
 
 from dataclasses import dataclass
 
@@ -11,15 +11,15 @@ _LONGEST_KEY = 40
 _ENDS = 5
 
 REFUSED = "gpuctl"
-"""The type of the pydantic errors that carry gpuctl's faults."""
+"""The type of the pydantic errors that carry gpuctl's mistakes."""
 
 
-MOST_FAULTS = 100
-"""The limit of the faults of one kind that are reported: nobody corrects more at once."""
+MOST_MISTAKES = 100
+"""The limit of the mistakes of one kind that are reported: nobody corrects more at once."""
 
 
 @dataclass(frozen=True)
-class Fault:
+class Mistake:
     """One mistake in the value at `at`, or in its key if `on_key`."""
 
     code: str
@@ -29,10 +29,10 @@ class Fault:
     on_key: bool = False
 
 
-def refusal(*faults: Fault) -> PydanticCustomError:
-    """Return the error for a validator to raise; `at` of each fault is relative to the value."""
-    text = "; ".join(f"{fault.message}; {fault.hint}" for fault in faults)
-    return PydanticCustomError(REFUSED, "{text}", {"text": text, "faults": faults})
+def refusal(*mistakes: Mistake) -> PydanticCustomError:
+    """Return the error for a validator to raise; `at` of each mistake is relative to the value."""
+    text = "; ".join(f"{mistake.message}; {mistake.hint}" for mistake in mistakes)
+    return PydanticCustomError(REFUSED, "{text}", {"text": text, "mistakes": mistakes})
 
 
 def path_text(path: Path) -> str:
