@@ -80,7 +80,7 @@ def _kept(folder: Path) -> StoredRun:
     is_tree = folder.name.lstrip(".").startswith(TREE)
     changed = folder.lstat().st_mtime
     if not is_tree:  # a tree's time is that of its last use
-        changed = max(changed, *(path.lstat().st_mtime for path in folder.iterdir()))
+        changed = max((changed, *(path.lstat().st_mtime for path in folder.iterdir())))
     is_read = (folder / READ).exists() or not (folder / JOURNAL).exists()
     is_used = _is_held(folder) or (is_tree and time.time() - changed < FRESH_S)
     return StoredRun(folder, folder_size(folder), changed, is_read and not is_used)

@@ -160,7 +160,7 @@ def test_a_new_resource_is_used_only_when_ec2_knows_it(provider: Any, faults: Pa
     assert create(provider, SECURITY_GROUP, inputs)[1]["ingress"] == [rule]
     gateway = "aws:ec2/internetGateway:InternetGateway"
     assert create(provider, gateway, {"vpcId": vpc})[1]["vpcId"] == vpc
-    template = {"name": "t", "instanceType": "p4d.24xlarge", "imageId": "ami-1"}
+    template = {"name": "temp", "instanceType": "p4d.24xlarge", "imageId": "ami-1"}
     assert create(provider, TEMPLATE, template)[1]["latestVersion"] == 1
 
 
@@ -220,7 +220,7 @@ def test_update_changes_rules_and_tags_in_place(provider: Any) -> None:
 
 
 def test_a_template_drifts_when_somebody_makes_a_version(provider: Any, api: ApiServer) -> None:
-    inputs = {"name": "t", "instanceType": "p4d.24xlarge", "imageId": "ami-1"}
+    inputs = {"name": "temp", "instanceType": "p4d.24xlarge", "imageId": "ami-1"}
     rid, state = create(provider, TEMPLATE, inputs)
     assert (state["latestVersion"], state["defaultVersion"]) == (1, 1)
     ec2 = boto3_client(api)

@@ -24,7 +24,8 @@ def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 def life_of(request: pytest.FixtureRequest, west: Target) -> Iterator[Callable[[Case], Life]]:
     """The life of a case's cluster. Those of all selected tests begin at once, in their order."""
     calls = [getattr(item, "callspec", None) for item in request.session.items]
-    cases = [call.params["case"] for call in calls if call and "case" in call.params]
+    # Each case once: two tests of a case share its cluster.
+    cases = dict.fromkeys(call.params["case"] for call in calls if call and "case" in call.params)
     ec2 = client(west)  # made once: boto3 does not make clients in many threads
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="life") as pool:
         lives: dict[Case, Future[Life]] = {

@@ -34,9 +34,9 @@ MADE = set(KINDS) - {ENDPOINT, GROUP}
 
 def claim_problem(ec2: "EC2Client") -> str:
     """What status says about the reservation of the cluster demo, which has an end."""
-    mine: Any = [{"Name": "tag:gpuctl:cluster", "Values": ["demo"]}]
-    claims = ec2.describe_capacity_reservations(Filters=mine)["CapacityReservations"]
-    (left,) = [one for one in claims if one["State"] == "active"]
+    claims = ec2.describe_capacity_reservations()["CapacityReservations"]
+    mine = {"Key": "gpuctl:cluster", "Value": "demo"}
+    (left,) = [one for one in claims if one["State"] == "active" and mine in one["Tags"]]
     return (
         f"{left['CapacityReservationId']} reserves 2 x p4d.24xlarge, which bill until it ends by"
         " itself, at the latest at 11:30 UTC; `gpuctl down demo` cancels it at once"
