@@ -35,7 +35,7 @@ _KINDS = ("file", "folder", "link")
 
 @dataclass(frozen=True)
 class Fetched:
-    """What came back: the number of files and their bytes, and the reason of each failure."""
+    """The outputs that came back: number of files, their bytes, the reason of each failure."""
 
     folder: Path
     files: int

@@ -51,7 +51,7 @@ Verdict = Literal["allowed", "denied", "not known"]
 
 @dataclass(frozen=True)
 class Permission:
-    """Whether AWS allows an action; `why` is AWS's code if that is not known."""
+    """The answer of AWS to an action; `why` is AWS's code if that is not known."""
 
     action: str
     verdict: Verdict

@@ -24,7 +24,7 @@ _LAB_SIZE = "64K"
 
 @dataclass(frozen=True)
 class Rent:
-    """What a step rents and runs; `minutes` is about how long AWS bills it."""
+    """The cluster and the runs of a step; `minutes` is about how long AWS bills it."""
 
     cluster: str
     runs: tuple[str, ...]

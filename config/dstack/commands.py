@@ -76,7 +76,7 @@ _NAMES_UV = re.compile(r"(^|[\s;&|(])(uv|pip3?)(\s|$)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a task sets around its commands; `before` is bash that runs before them."""
+    """The settings of a task around its commands; `before` is bash that runs before them."""
 
     has_image: bool
     folder: str

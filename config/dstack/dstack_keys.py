@@ -16,7 +16,7 @@ ANSWERS: Mapping[Answer, str] = {
     "checks": "compared with the cluster, before anything runs",
     "leaves out": "a line of the output (`W206`) says so; the run goes on without it",
 }
-"""What each answer means."""
+"""The meaning of each answer."""
 
 
 @dataclass(frozen=True)

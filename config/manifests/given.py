@@ -1,4 +1,4 @@
-"""What the command line adds to a manifest: values of placeholders, and a folder of runtimes."""
+"""The command line's part of a manifest: values of placeholders, and a folder of runtimes."""
 
 import re
 from collections.abc import Mapping
