@@ -40,10 +40,11 @@ test: test-tools install images
 check: test-tools install
 	@WORKERS=$${WORKERS:-2} scripts/test -m 'not lab and not engine'
 
+# A fresh clone uses mypy's results of an earlier one: mypy compares the files' hashes.
 lint: test-tools install
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
-	@$(RUN)/mypy
+	@$(RUN)/mypy --cache-dir $${XDG_CACHE_HOME:-$$HOME/.cache}/gpuctl/mypy
 	@$(RUN)/lint-imports --no-cache
 	@scripts/lint-shell
 	@$(RUN)/python scripts/lint-prose
@@ -54,6 +55,7 @@ docs: install
 	@$(RUN)/python -m config.file_reference
 	@$(RUN)/python -m cli.command_reference
 	@$(RUN)/python -m engine.mode_reference
+	@$(RUN)/python -m provision.health.reference
 
 # Golden files as the code makes them now; prints what changed, for a review (tests/README.md).
 golden: install

@@ -2,16 +2,18 @@
 
     sudo .venv/bin/python -m benchmarks.code [--nodes 8] [--mib 1024] [--files 10000]
 
-Starts the default lab, and stops it at the end. `first-…`: a folder of `--mib` MiB goes to all
-nodes, against `clush --copy` and a loop of rsync, in the same run. `second-…`: a folder of
-`--files` small files that all nodes have already goes again; 2 s are wanted. Needs the Debian
-packages clustershell and rsync, rsync on the nodes too (a row without its program is left out).
-Each first copy has other random bytes, and each is measured once.
+Starts the default lab, and stops it at the end. Prints the load of the machine before and after.
+`first-…`: a folder of `--mib` MiB goes to all nodes, against `clush --copy` and a loop of rsync, in
+the same run. `second-…`: a folder of `--files` small files that all nodes have already goes again;
+2 s are wanted. Needs the Debian packages clustershell and rsync here (a row without its program is
+left out); rsync is installed on the nodes before it is measured. Each first copy has other random
+bytes, and each is measured once. At its end every node has four times `--mib` on the disk.
 """
 
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -40,14 +42,17 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--files", type=int, default=10_000)
     given = parser.parse_args()
+    print(f"load before: {_load()}", file=sys.stderr)
     with site(given.nodes) as here, tempfile.TemporaryDirectory() as folder:
         rows = [second(here, Path(folder), given.files)]
         for name, peer in (("clush", clush), ("rsync", rsync)):
             try:
                 rows.append(first(here, Path(folder), given.mib, name, peer))
+                print(as_table(rows[-1:]), file=sys.stderr)  # the next may take minutes
             except NotMeasured as reason:
                 print(f"not measured: {name}: {reason}", file=sys.stderr)
         print(as_table(rows))
+        print(f"load after: {_load()}", file=sys.stderr)
 
 
 def send(here: Site, folder: Path) -> float:
@@ -79,7 +84,11 @@ def first(
     """Measure a folder that no node has: once by gpuctl, once by the peer."""
     label = f"first-{mib}-{len(here.inventory.nodes)}-{name}"
     mine, theirs = (_random_folder(folder / f"{label}-{who}", mib) for who in ("mine", "theirs"))
-    return Row(label, send(here, mine), peer(here, theirs), name, WANTED)
+    try:
+        return Row(label, send(here, mine), peer(here, theirs), name, WANTED)
+    finally:
+        shutil.rmtree(mine)
+        shutil.rmtree(theirs)
 
 
 def clush(here: Site, folder: Path) -> float:
@@ -94,11 +103,18 @@ def clush(here: Site, folder: Path) -> float:
 def rsync(here: Site, folder: Path) -> float:
     """Copy by a loop of rsync, a node after the other, as a script does it."""
     require("rsync", "rsync")
+    install = "apt-get -qq update && apt-get -qq install --yes rsync > /dev/null"
+    here.run(here.gpuctl("exec", "bench", "--", install))
     ssh = f"ssh -F {here.ssh_config(kept=False)}"
     return sum(
         here.run(["rsync", "-a", "-e", ssh, str(folder), f"{node.name}:/root/"])
         for node in here.inventory.nodes
     )
+
+
+def _load() -> str:
+    """Return the load of the machine over 1, 5 and 15 minutes."""
+    return " ".join(f"{load:.1f}" for load in os.getloadavg())
 
 
 def _random_folder(folder: Path, mib: int) -> Path:

@@ -15,6 +15,7 @@ request to stop until the run's end is written.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import resource
@@ -22,17 +23,18 @@ import selectors
 import socket
 import tempfile
 import time
-from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import Process
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
+from benchmarks.worker_sockets import Pipes
 from config.run.run_file import Task
 from engine.agent.control import JOURNAL
 from engine.agent.heartbeat import BEAT_S, raise_priority, seal, unseal
 from engine.agent.journal import Journal
+from engine.agent.journal_file import JournalReader
 from engine.agent.launcher import HELD
 from engine.agent.supervisor import Supervisor
 from engine.launch_plan import launch_plan
@@ -56,24 +58,6 @@ class Seen:
     lost: int
 
 
-class Pipes:
-    """A simulated worker as the supervisor has it: pipes, and no process."""
-
-    def __init__(self, stdout: StreamReader, stdin: StreamWriter) -> None:
-        self.stdout, self.stdin = stdout, stdin
-        self.stderr = StreamReader()
-        self.stderr.feed_eof()
-        self.returncode: int | None = None
-
-    def kill(self) -> None:
-        self.stdin.transport.abort()
-
-    async def wait(self) -> int:
-        self.stdin.close()
-        self.returncode = 0
-        return 0
-
-
 class Sockets:
     """Launches the simulated workers: each is a socket that the flooding process holds too."""
 
@@ -85,6 +69,15 @@ class Sockets:
     async def open(self, rank: int) -> Process:
         reader, writer = await asyncio.open_connection(sock=self._sockets[rank], limit=HELD)
         return cast(Process, Pipes(reader, writer))
+
+    async def attach(self, rank: int) -> Process:
+        raise OSError("nothing to attach to")
+
+    async def is_back(self, address: str) -> bool:
+        raise AssertionError("the plan has no retry")
+
+    def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
+        raise AssertionError("the plan has no retry")
 
     async def power_off(self) -> None:
         raise AssertionError("the plan says keep")
@@ -236,7 +229,7 @@ async def flooded(nodes: int, seconds: float, launcher: Sockets, beats: Connecti
         journal = Journal(Path(folder) / JOURNAL)
         supervisor = Supervisor(plan_of(nodes), {}, journal, launcher)
         running = asyncio.ensure_future(supervisor.run())
-        while supervisor._state.nodes.count("ready") < nodes:
+        while supervisor._attempt.state.nodes.count("ready") < nodes:
             await asyncio.sleep(TICK_S)
             assert not running.done(), running.result()
         longest, own, last, used = 0.0, 0.0, time.monotonic(), time.process_time()
@@ -252,12 +245,12 @@ async def flooded(nodes: int, seconds: float, launcher: Sockets, beats: Connecti
         stop = time.monotonic() - last
         assert verdict.reason == "stopped on request", verdict
         journal.close()
-        events, lost = 0, 0
-        with (Path(folder) / JOURNAL).open("rb") as lines:
-            for line in lines:
+        events, lost, size = 0, 0, 0
+        with contextlib.closing(JournalReader(Path(folder) / JOURNAL)) as reader:
+            for line in reader.read():
                 events += 1
+                size += len(line)
                 lost += b'"kind": "node_lost"' in line
-        size = (Path(folder) / JOURNAL).stat().st_size
         return Seen(longest - TICK_S, own, beats.recv(), stop, events, size, lost)
 
 

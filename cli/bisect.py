@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from engine.bisect.verdict import Measurement
     from nodes.inventory import Inventory
 
+LARGEST = "256M"
+"""The largest message, unless somebody says another."""
+
 FOUND = 1
 """The exit code if a node or a pair is slow."""
 
@@ -27,7 +30,7 @@ def bisect(
     cluster: ClusterArgument,
     size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest message: 64K, 256M, 1G.")
-    ] = "256M",
+    ] = LARGEST,
     yes: YesOption = False,
 ) -> None:
     """Find the node, or the pair of nodes, that holds the fleet back.
@@ -53,7 +56,7 @@ def bisect(
         )
     _announce(there, out)
     out.confirm(f"Measure cluster {cluster}? No other run can use it meanwhile", yes)
-    found = _Runs(there, target.runs, largest, out).measure()
+    found = Runs(there, target.runs, largest, out).measure()
     _show(found, target.runs, out)
     if found.suspects:
         raise typer.Exit(FOUND)
@@ -94,7 +97,7 @@ def _title(a_round: "Round", count: int) -> str:
     return f"{len(a_round.trials) // 2} pairs both ways, in {steps}"
 
 
-class _Runs:
+class Runs:
     """One bisect of a cluster, from its first run to its last."""
 
     def __init__(self, there: "Inventory", runs: "Path", largest: int, out: "Output") -> None:

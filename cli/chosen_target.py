@@ -1,6 +1,5 @@
 """The target of a command: AWS, or a lab of this machine."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +12,24 @@ if TYPE_CHECKING:
     from config.target import Target
     from lab.places import Places
 
+ALL_REGIONS = "all"
+"""The region's name that means all regions, for commands that can ask them."""
+
 
 @dataclass(frozen=True)
 class ChosenTarget:
-    """The target that a command's options choose. `lab` is None for AWS."""
+    """The target that a command's options and the user's settings choose. `lab` is None for AWS.
+
+    `region` is the option's; `default_region` counts where the cluster file has none.
+    """
 
     lab: "Places | None" = None
     region: str | None = None
     profile: str | None = None
     backend: str | None = None
+    default_region: str | None = None
+    owner: str = ""
+    check_permissions: bool = True
 
     @property
     def state(self) -> Path:
@@ -43,7 +51,12 @@ class ChosenTarget:
         from dataclasses import replace
 
         target = self._target(region)
-        return replace(target, session_proxy=self._session_proxy(target.region))
+        return replace(
+            target,
+            session_proxy=self._session_proxy(target.region),
+            owner=self.owner,
+            check_permissions=self.check_permissions,
+        )
 
     def _session_proxy(self, region: str) -> tuple[str, ...]:
         """Return the command with which ssh calls this gpuctl for a connection in the region."""
@@ -55,8 +68,9 @@ class ChosenTarget:
         return (sys.executable, str(door), *lab, "--region", region, *profile, "ssm-proxy")
 
     def _target(self, region: str | None) -> "Target":
-        chosen = self.region or region or os.environ.get("AWS_REGION")
-        chosen = chosen or os.environ.get("AWS_DEFAULT_REGION")
+        chosen = self.region or region or self.default_region
+        if chosen == ALL_REGIONS:
+            raise InputError(f"--region {ALL_REGIONS} is for `gpuctl gc` alone", "name one region")
         if self.lab:
             from lab.lifecycle import target
 

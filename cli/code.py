@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from config.run.run_file import Run
     from engine.code import Tree
+    from engine.known_run import KnownRun
     from engine.launch_plan import LaunchPlan
     from nodes.inventory import Inventory
 
@@ -38,9 +39,8 @@ def read_code(run: "Run", file: Path) -> "Tree | None":
     except OSError as error:
         hint = "the files changed while they were read: run again"
         raise InputError(f"{error.filename} cannot be read: {error.strerror}", hint) from error
-    if mistake := size_mistake(
-        sources, run.code_limit
-    ):  # a repository, or files that grew meanwhile
+    # A repository, or files that grew meanwhile.
+    if mistake := size_mistake(sources, run.code_limit):
         raise InputError(*mistake)
     return tree_of(sources)
 
@@ -94,26 +94,28 @@ def send_code(plan: "LaunchPlan", tree: "Tree | None", there: "Inventory", out: 
         asyncio.run(send_tree(tree, plan, there, view.report))
 
 
-def fetch(plan: "LaunchPlan", there: "Inventory", runs: Path, out: "Output") -> Path | None:
+def fetch(run: "KnownRun", there: "Inventory", runs: Path, out: "Output") -> Path | None:
     """Copy the run's outputs to this machine; return their folder, None if there are none.
 
     An error is only a warning: it must not keep the cluster. The nodes stay powered on meanwhile.
     """
-    if plan.code is None or not plan.code.outputs:
+    if not run.outputs:
         return None
     import asyncio
 
     from cli.terminal import size
+    from engine.head import prevent_power_off
     from engine.journal_copy import outputs_folder
     from engine.outputs import fetch_outputs
-    from engine.session import prevent_power_off
 
-    folder = outputs_folder(runs, plan.run_id)
+    folder = outputs_folder(runs, run.run_id)
+    if folder.exists() and not any(folder.glob("*.part")):  # another client has fetched them
+        return folder
     try:
-        is_destroyed = plan.on_stop == "destroy"
-        lease = prevent_power_off(plan.run_id, there) if is_destroyed else nullcontext()
+        is_destroyed = run.on_stop == "destroy"
+        lease = prevent_power_off(run.run_id, there) if is_destroyed else nullcontext()
         with lease, out.progress() as view:
-            got = asyncio.run(fetch_outputs(plan, there, folder, view.report))
+            got = asyncio.run(fetch_outputs(run, there, folder, view.report))
     except (GpuctlError, OSError) as error:
         out.warn(f"outputs did not come back: {error}")
         return None
@@ -126,5 +128,5 @@ def fetch(plan: "LaunchPlan", there: "Inventory", runs: Path, out: "Output") -> 
         out.note(f"-- outputs: {got.files} files, {size(got.size)} in {folder}")
         return folder
     if not got.failures:
-        out.warn(f"no file matches outputs {', '.join(plan.code.outputs)}")
+        out.warn(f"no file matches outputs {', '.join(run.outputs)}")
     return None

@@ -13,6 +13,7 @@ import typer
 from cli.chosen_target import ChosenTarget
 from cli.options import Options
 from config.errors import InputError
+from config.settings import export_state
 
 
 def clusters(context: typer.Context) -> list[str]:
@@ -46,6 +47,11 @@ def runs(context: typer.Context) -> list[tuple[str, str]]:
     return []
 
 
+def clusters_and_runs(context: typer.Context) -> list[tuple[str, str]]:
+    """Return the names of the clusters, then the ids of the runs."""
+    return [*((name, "cluster") for name in clusters(context)), *runs(context)]
+
+
 def _state(context: typer.Context) -> Path:
     """Return the state folder of the target that the line means so far."""
     levels: list[Any] = [context]
@@ -55,6 +61,7 @@ def _state(context: typer.Context) -> Path:
     for level in reversed(levels):  # the last one on the line wins
         given.take(level.params)
     try:
+        export_state()
         return ChosenTarget(given.places).state
-    except InputError:  # no lab can have that name
+    except InputError:  # no lab can have that name, or the settings are wrong
         return Path("/nowhere")

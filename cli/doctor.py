@@ -57,6 +57,7 @@ def _checks(here: "ChosenTarget") -> "Iterator[Check]":
     yield from _engine()
     yield _backend(here)
     yield _credentials(here)
+    yield from _permissions(here)
     yield _session_plugin(here)
     yield from _lab(here)
 
@@ -87,6 +88,42 @@ def _credentials(here: "ChosenTarget") -> Check:
     except GpuctlError as error:
         return Check("credentials", error.message, error.hint)
     return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
+
+
+def _permissions(here: "ChosenTarget") -> "Iterator[Check]":
+    """Check which actions the credentials do not allow; nothing if AWS does not know them."""
+    from config.errors import GpuctlError
+
+    if here.is_lab_down():
+        return
+    try:
+        from provision.aws.account import caller
+        from provision.permissions.actions import COMMANDS, FEATURES, needed
+        from provision.permissions.check import missing_permissions
+
+        target = here.target()
+        who = caller(target)
+    except GpuctlError:
+        return  # the line about credentials has the reason
+    basic = needed(COMMANDS, ("network",))
+    try:
+        found = missing_permissions(target, who, needed(COMMANDS, FEATURES))
+    except GpuctlError as error:
+        remedy = "allow iam:SimulatePrincipalPolicy"
+        yield Check("permissions", f"not known: {error.message}", remedy, needed=False)
+        return
+    remedy = "`gpuctl iam-policy` prints a policy that allows them"
+    missing = [action for action in found.required if action in basic]
+    others = [action for action in found.required if action not in basic]
+    if not missing:
+        yield Check("permissions", "all that every cluster needs")
+    else:
+        yield Check("permissions", f"missing: {', '.join(missing)}", remedy)
+    if others:
+        seen = f"missing for Session Manager, shared storage or spot: {', '.join(others)}"
+        yield Check("permissions", seen, remedy, needed=False)
+    for warning in found.warnings:
+        yield Check("permissions", warning, remedy, needed=False)
 
 
 def _session_plugin(here: "ChosenTarget") -> Check:

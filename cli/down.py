@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from cli.progress import ProgressView
     from provision.down import Teardown
+    from provision.removal.verification import Verification
 
 
 def down(
@@ -21,12 +22,15 @@ def down(
         str | None,
         typer.Option("--id", metavar="ID", help="The cluster's id, where several have that name."),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Then prove by AWS's lists that nothing is left.")
+    ] = False,
     yes: YesOption = False,
 ) -> None:
     """Remove everything of a cluster, also what was left half-made.
 
     $ gpuctl down demo
-    $ gpuctl down demo --yes --json
+    $ gpuctl down demo --yes --verify --json
     """
     here, out = chosen_target(context), output(context)
     here.require_lab()
@@ -38,20 +42,43 @@ def down(
     out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
     with out.progress() as view:
         teardown = remove(here, cluster, view, cluster_id)
-    show(teardown, out)
+    if verify:
+        _show_verified(here, teardown, out)
+    else:
+        show(teardown, out)
+
+
+def _show_verified(here: "ChosenTarget", teardown: "Teardown", out: "Output") -> None:
+    """Ask AWS what is left of the cluster; print the removal and the answer."""
+    from dataclasses import asdict, replace
+
+    from provision.removal.verification import verify
+
+    out.note(text(teardown))
+    target = replace(here.target(teardown.region), region=teardown.region)
+    proof = verify(teardown.name, teardown.id, target)
+    out.show({**asdict(teardown), "verified": asdict(proof)}, [_proof_text(proof)])
+
+
+def _proof_text(proof: "Verification") -> str:
+    tags = " and ".join(f"{tag}={value}" for tag, value in proof.tags.items())
+    ended = f"; {len(proof.instances)} instances are terminated" if proof.instances else ""
+    return (
+        f"Verified: AWS lists nothing with {tags} in {proof.region},"
+        f" of {len(proof.kinds)} kinds of resources, asked {proof.rounds} times{ended}."
+    )
 
 
 def _holder_text(here: "ChosenTarget", cluster: str, cluster_id: str | None, out: "Output") -> str:
-    """Return a text about the run that holds the cluster; empty where none is known."""
-    from cli.held import describe, holder_of
+    """Return a text about the runs on the cluster; empty where none is known."""
+    from cli.held import describe, holders_of
     from provision.records.record import read
 
     if cluster_id is not None:
         record = read(cluster, here.remembered())
         if record is None or record.id != cluster_id:
             return ""  # another person's cluster of that name: its head is unknown here
-    run = holder_of(here, cluster, out)
-    return describe(here, cluster, run) if run else ""
+    return describe(here, cluster, holders_of(here, cluster, out))
 
 
 def remove(
@@ -79,11 +106,15 @@ def show(teardown: "Teardown", out: "Output") -> None:
     """Print the number of removed resources and the cluster's cost on stdout."""
     from dataclasses import asdict
 
+    out.show(asdict(teardown), [text(teardown)])
+
+
+def text(teardown: "Teardown") -> str:
+    """Return the line about the removal: the number of resources, and the cluster's cost."""
     from cli.terminal import elapsed, money
 
     cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
-    line = (
+    return (
         f"Cluster {teardown.name} is gone: {len(teardown.removed)} resources removed, "
         f"up {elapsed(teardown.seconds_up)}, {cost} at list price."
     )
-    out.show(asdict(teardown), [line])

@@ -1,9 +1,15 @@
-"""Ports of a run's node 0 on this machine, by an ssh that lives as long as gpuctl follows."""
+"""Ports of a run's node 0 on this machine, by an ssh that lives as long as gpuctl follows.
 
+The ssh may end before that: the client slept, or the network was away. The run goes on, gpuctl
+follows it again, and a new ssh forwards the same ports.
+"""
+
+import contextlib
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,9 +17,13 @@ if TYPE_CHECKING:
     from nodes.inventory import Inventory
 
 _END_S = 5
+_LOOK_S = 1.0
+_AGAIN_S = 2.0
+_AGAIN_AT_MOST_S = 60.0
+_Tunnel = subprocess.Popen[bytes]
 
 
-@contextmanager
+@contextlib.contextmanager
 def forwarded(ports: Sequence[str], there: "Inventory", node: str, out: "Output") -> Iterator[None]:
     """Forward the ports to the node while the block runs; print where each of them is.
 
@@ -32,26 +42,67 @@ def forwarded(ports: Sequence[str], there: "Inventory", node: str, out: "Output"
         return
     for here, remote in pairs:
         out.note(f"-- port {remote} of {node}: http://localhost:{here}")
+
+    def lost(status: int) -> None:
+        which = "port is" if len(pairs) == 1 else "ports are"
+        out.warn(
+            f"ssh to {node} ended with {status}, its {which} not forwarded; gpuctl tries again"
+            " until the run is over"
+        )
+
+    over = threading.Event()
+    keeper = threading.Thread(
+        target=_keep, args=(tunnel, lambda: _tunnel(pairs, there, node), lost, over), daemon=True
+    )
+    keeper.start()
     try:
         yield
     finally:
-        tunnel.terminate()
-        try:
-            tunnel.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            tunnel.kill()
-            tunnel.wait()
+        over.set()
+        keeper.join()
 
 
-def _tunnel(
-    pairs: Sequence[tuple[int, int]], there: "Inventory", node: str
-) -> "subprocess.Popen[bytes]":
+def _keep(
+    tunnel: _Tunnel,
+    start: Callable[[], _Tunnel],
+    lost: Callable[[int], None],
+    over: threading.Event,
+) -> None:
+    """Replace the tunnel whenever it ends, and end it when `over` is set.
+
+    `lost` is called once for an outage: for a tunnel that lived longer than the longest pause.
+    """
+    pause, began = _AGAIN_S, time.monotonic()
+    is_new_outage = True
+    while not over.wait(_LOOK_S):
+        status = tunnel.poll()
+        if status is None:
+            continue
+        if time.monotonic() - began > _AGAIN_AT_MOST_S:
+            pause, is_new_outage = _AGAIN_S, True
+        if is_new_outage:
+            lost(status)
+            is_new_outage = False
+        if over.wait(pause):
+            break
+        pause = min(2 * pause, _AGAIN_AT_MOST_S)
+        with contextlib.suppress(OSError):  # no disk or no process for it: the next round tries
+            tunnel, began = start(), time.monotonic()
+    tunnel.terminate()
+    try:
+        tunnel.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        tunnel.kill()
+        tunnel.wait()
+
+
+def _tunnel(pairs: Sequence[tuple[int, int]], there: "Inventory", node: str) -> _Tunnel:
     """Start ssh with the ports. Ctrl-C does not reach it: the run needs its ports to its end."""
-    from nodes.openssh import openssh_config
+    from nodes.openssh import write_openssh_config
 
-    path = there.folder / "ssh_config"
-    path.write_text(openssh_config(there))
-    command = ["ssh", "-F", str(path), "-N", "-o", "ServerAliveInterval=15"]
+    command = ["ssh", "-F", str(write_openssh_config(there)), "-N"]
+    # Without ports it is of no use, and ends where another program has taken one.
+    command += ["-o", "ServerAliveInterval=15", "-o", "ExitOnForwardFailure=yes"]
     for here, remote in pairs:
         command += ["-L", f"127.0.0.1:{here}:localhost:{remote}"]
     nothing = subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""Find the run that holds a cluster, before a command removes anything from it."""
+"""Find the runs on a cluster, before a command removes anything from it."""
 
 from typing import TYPE_CHECKING
 
@@ -8,47 +8,63 @@ if TYPE_CHECKING:
     from engine.holder import Holder
 
 
-def holder_of(here: "ChosenTarget", cluster: str, out: "Output") -> "Holder | None":
-    """Return the run that holds the cluster, or None.
+def holders_of(here: "ChosenTarget", cluster: str, out: "Output") -> "tuple[Holder, ...]":
+    """Return the runs that are on the cluster or wait for it.
 
-    A head that does not answer is a warning and None: it must not prevent removal of the rest.
+    A head that does not answer is a warning: it must not prevent removal of the rest.
     """
     import asyncio
 
     from config.errors import InputError, NodeError
-    from engine.holder import find_holder
+    from engine.holder import find_holders
     from provision.records.record import load_inventory
 
     try:
         inventory = load_inventory(cluster, here.cluster_target(cluster))
     except (InputError, ValueError):  # it never was ready, or its file is damaged: no head to ask
-        return None
+        return ()
     try:
-        return asyncio.run(find_holder(inventory))
+        return asyncio.run(find_holders(inventory))
     except NodeError as error:
         out.warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
-        return None
+        return ()
 
 
-def describe(here: "ChosenTarget", cluster: str, run: "Holder") -> str:
-    """Say which run holds the cluster, since when, and whether this machine started it."""
+def describe(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -> str:
+    """Say which run is on the cluster, since when, whether this machine started it; and how many.
+
+    Return an empty text without runs.
+    """
     from engine.history import History
 
+    if not runs:
+        return ""
+    run, *more = runs
+    others = "" if not more else " (and 1 more)" if len(more) == 1 else f" (and {len(more)} more)"
     since = f" since {run.since:%Y-%m-%d %H:%M:%S} UTC" if run.since else ""
     with History(here.state / "runs") as history:
         is_ours = any(known.run_id == run.run_id for known in history.runs())
     whose = "" if is_ours else ", started from another machine"
-    return f"run {run.run_id} has been on cluster {cluster}{since}{whose}"
+    return f"run {run.run_id}{others} has been on cluster {cluster}{since}{whose}"
 
 
 def refuse_while_held(here: "ChosenTarget", cluster: str, out: "Output") -> None:
-    """Raise InputError if a run holds the cluster, which is about to be changed."""
+    """Raise InputError if a run is on the cluster, which is about to be changed."""
     from config.errors import InputError
 
-    run = holder_of(here, cluster, out)
-    if run is not None:
+    runs = holders_of(here, cluster, out)
+    if runs:
+        run_id = runs[0].run_id
         raise InputError(
-            f"{describe(here, cluster, run)}, and this plan changes or removes what exists",
-            f"stop the run first (`gpuctl stop {run.run_id}`) or wait for its end"
-            f" (`gpuctl logs {run.run_id} -f`)",
+            f"{describe(here, cluster, runs)}, and this plan changes or removes what exists",
+            f"stop the run first (`gpuctl stop {run_id}`) or wait for its end"
+            f" (`gpuctl wait {run_id}`)",
         )
+
+
+def others_on(here: "ChosenTarget", cluster: str, run_id: str, out: "Output") -> bool:
+    """Return whether other runs than this one, which is over, keep the cluster; say so."""
+    others = tuple(run for run in holders_of(here, cluster, out) if run.run_id != run_id)
+    if others:
+        out.warn(f"cluster {cluster} is not destroyed: {describe(here, cluster, others)}")
+    return bool(others)

@@ -77,21 +77,20 @@ def set_fault(
     $ gpuctl lab fault set no-capacity us-east-1a
     """
     from lab.fault_kinds import parse
-    from lab.fault_table import SLOW_NETWORK, read, write
+    from lab.fault_table import HARDWARE, SLOW_NETWORK, read, write
     from lab.lifecycle import target
-    from lab.machines.slow_network import limit_all
 
     lab, wanted = chosen_target(context).chosen_lab, tuple(arguments or ())
-    if name in ("spot-interruption", SLOW_NETWORK):
+    if name in ("spot-interruption", SLOW_NETWORK, HARDWARE):
         _require(lab)
         region = chosen_target(context).region or "us-east-1"
         wanted = _with_ids(name, wanted, target(lab, region))
     given = parse(name, wanted)
     _require(lab)
-    now = read(lab.faults) | {name: given}
+    before = read(lab.faults)
+    now = before | {name: given}
     write(lab.faults, now)
-    if name == SLOW_NETWORK:
-        limit_all(lab)
+    _apply(lab, {name}, before)
     text = []
     if name in ("reservation", "block"):
         kind = "capacity-block" if name == "block" else name
@@ -105,10 +104,23 @@ def _with_ids(name: str, arguments: tuple[str, ...], target: "Target") -> tuple[
 
     if name == "spot-interruption":
         named = arguments[:-1] if arguments and arguments[-1].isdigit() else arguments
+    elif name == "hardware":
+        named = tuple(word for word in arguments if "=" not in word)
     else:
         named = arguments[:-1]
     spot = name == "spot-interruption"
     return (*instance_ids(named, target, spot), *arguments[len(named) :])
+
+
+def _apply(lab: "Places", changed: set[str], before: "dict[str, tuple[str, ...]]") -> None:
+    """Let running machines show the faults that changed; `before` is the table until now."""
+    from lab.fault_table import HARDWARE, SLOW_NETWORK
+    from lab.machines import hardware_faults, slow_network
+
+    if SLOW_NETWORK in changed:
+        slow_network.limit_all(lab)
+    if HARDWARE in changed:
+        hardware_faults.apply(lab, before.get(HARDWARE, ()))
 
 
 @fault.command("clear", cls=Command, epilog="lab.md")
@@ -123,8 +135,7 @@ def clear_fault(
 
     $ gpuctl lab fault clear
     """
-    from lab.fault_table import SLOW_NETWORK, read, write
-    from lab.machines.slow_network import limit_all
+    from lab.fault_table import read, write
 
     lab = chosen_target(context).chosen_lab
     _require(lab)
@@ -133,8 +144,7 @@ def clear_fault(
         raise InputError(f"fault {unknown[0]} is not set", f"set are: {', '.join(now) or 'none'}")
     left = {name: now[name] for name in now if names and name not in names}
     write(lab.faults, left)
-    if SLOW_NETWORK in now and SLOW_NETWORK not in left:
-        limit_all(lab)
+    _apply(lab, now.keys() - left.keys(), now)
     output(context).show({name: list(left[name]) for name in left}, ())
 
 

@@ -1,6 +1,7 @@
 """Evidence of a lost node that only the lab has: the machine seen from inside, and its console."""
 
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +15,14 @@ _WAIT_S = 15.0
 
 
 class LabEvidence:
-    """Writes the lab's evidence of a lost node to `folder`, which also has the head's evidence."""
+    """Writes the lab's evidence of a lost node to `folder`, which also has the head's evidence.
+
+    Only of nodes that are lost from now on: an attached client also sees what happened before it.
+    """
 
     def __init__(self, lab: "Places", inventory: "Inventory", folder: Path) -> None:
         self._lab, self._inventory, self._folder = lab, inventory, folder
+        self._since = time.time()
         self._names: dict[int, str] = {}
         self._threads: list[threading.Thread] = []
 
@@ -25,7 +30,7 @@ class LabEvidence:
         """Start to write evidence if the event says that a node is lost."""
         if event.kind == "run_started":
             self._names = {node.rank: node.name for node in event.nodes}
-        elif event.kind in {"node_lost", "node_unreachable"}:
+        elif event.kind in {"node_lost", "node_unreachable"} and event.time >= self._since:
             kept = threading.Thread(target=self._keep, args=(self._names[event.rank],), daemon=True)
             kept.start()
             self._threads.append(kept)

@@ -28,10 +28,32 @@ def _head(plan: "LaunchPlan") -> list[str]:
         f" startup {plan.startup_order}, over when {plan.stop_criteria}, then {plan.on_stop}",
         f"network preset {plan.network.preset}, verify {plan.network.verify}",
     ]
+    if plan.sizes:
+        lines.append(
+            f"goes on without lost nodes that do not come back, with at least {plan.least_nodes}"
+        )
     if plan.image is not None:
         lines.append(f"image {plan.image.reference}")
     if plan.dashboard:
         lines.append(f"dashboard {plan.dashboard}")
+    return [*lines, *_notifications(plan)]
+
+
+def _notifications(plan: "LaunchPlan") -> list[str]:
+    """Return for each target of notifications who it is, and what its first event sends."""
+    from time import time
+
+    from engine.agent.notices import json_body, slack_body
+    from engine.notification_examples import examples
+
+    notices = tuple(examples(plan.model_dump(mode="json"), time())) if plan.notify else ()
+    lines = []
+    for index, target in enumerate(plan.notify):
+        to = f"secret {target.to_secret}" if target.to_secret else target.to
+        what = "command" if target.form == "command" else f"webhook in the form {target.form}"
+        lines.append(f"notify[{index}] {what}, on {', '.join(target.on)}: {to}")
+        first = next(one for one in notices if one.event in target.on)
+        lines.append(f"  {slack_body(first) if target.form == 'slack' else json_body(first)}")
     return lines
 
 

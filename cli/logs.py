@@ -6,22 +6,35 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import LatestRunArgument
-from cli.options import chosen_target, output
+from cli.options import FoldOption, chosen_target, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from cli.log_filter import Wanted
     from cli.output import Output
     from engine.events import Event
-    from engine.events import Output as Line
     from engine.history import RunRecord
+    from engine.lines import Line
 
 
 def logs(
     context: typer.Context,
     run: LatestRunArgument = None,
-    rank: Annotated[int | None, typer.Option(metavar="N", help="Only this rank.")] = None,
+    rank: Annotated[
+        str | None, typer.Option(metavar="RANKS", help="Only these ranks: 0,8-15.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Only output of this time until now: 10m.")
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Only lines with a match.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only the last N of those lines.")
+    ] = None,
+    folds: FoldOption = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
 ) -> None:
     """Print the output of a run by rank, also when it is over.
@@ -31,15 +44,17 @@ def logs(
 
     $ gpuctl logs
     $ gpuctl logs nccl-tests --rank 1 -f
+    $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
     import asyncio
 
+    from cli.log_filter import wanted
     from config.errors import InputError
     from engine.journal_copy import recorded_events
-    from engine.lines import WholeLines
     from engine.session import follow as follow_run
 
     here, out = chosen_target(context), output(context)
+    lines = wanted(rank, since, grep)
     runs = here.state / "runs"
     entry = chosen_run(run, runs, out)
     if entry.is_over and not (runs / entry.run_id / "journal.jsonl").exists():
@@ -47,27 +62,64 @@ def logs(
             f"the logs of run {entry.run_id} are not kept any more",
             f"30 days and 10 GiB are kept; `gpuctl results {entry.run_id}` shows its results",
         )
-    width = len(str(entry.nodes - 1))
-    lines = WholeLines()
-
-    def show(some: "Sequence[Line]") -> None:
-        for line in some:
-            _show(line, width, out)
-
-    def see(event: "Event") -> None:
-        if event.kind == "output" and rank in {None, event.rank}:
-            show(lines.feed(event))
-
+    view = _LogView(lines, out, entry.nodes, folds, tail)
     if entry.is_over or not follow:
         for event in recorded_events(runs, entry.run_id):
-            see(event)
-        show(lines.rest())
-        return
-    from provision.records.record import load_inventory
+            view.event(event)
+    else:
+        from provision.records.record import load_inventory
 
-    inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-    asyncio.run(follow_run(entry.run_id, inventory, runs, see))
-    show(lines.rest())
+        inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
+        asyncio.run(follow_run(entry.run_id, inventory, runs, view.event))
+    view.end()
+
+
+class _LogView:
+    """Prints the wanted lines of a run's events."""
+
+    def __init__(
+        self, lines: "Wanted", out: "Output", nodes: int, folds: bool, tail: int | None
+    ) -> None:
+        from cli.line_view import LineView
+        from cli.log_filter import Tail
+        from engine.lines import WholeLines
+
+        self._wanted, self._out = lines, out
+        self._view = LineView(out, nodes, folds)
+        self._lines = WholeLines()
+        show = self._record if out.as_json else self._view.show
+        self._tail = None if tail is None else Tail(tail, show)
+        self._show = show if self._tail is None else self._tail.add
+
+    def event(self, event: "Event") -> None:
+        """Print the lines that the event completes."""
+        from cli.line_view import dropped_lines
+
+        if event.kind == "output" and self._wanted.has(event.rank, event.time):
+            self._print(self._lines.feed(event))
+            if self._tail is None and self._wanted.pattern is None:
+                self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
+        elif event.kind == "output_dropped":
+            self._print(self._lines.rest())
+            lines = dropped_lines(event)
+            self._show([line for line in lines if self._wanted.has(line.rank, line.time)])
+
+    def end(self) -> None:
+        """Print what is not complete."""
+        self._print(self._lines.rest())
+        if self._tail is not None:
+            self._tail.flush()
+        self._view.rest()
+        self._view.clear()
+
+    def _print(self, lines: "Sequence[Line]") -> None:
+        if self._wanted.pattern is not None:
+            lines = [line for line in lines if self._wanted.matches(line.text)]
+        self._show(lines)
+
+    def _record(self, lines: "Sequence[Line]") -> None:
+        for line in lines:
+            self._out.record(json.dumps(line._asdict(), ensure_ascii=False))
 
 
 def chosen_run(name: str | None, runs: "Path", out: "Output") -> "RunRecord":
@@ -83,13 +135,3 @@ def chosen_run(name: str | None, runs: "Path", out: "Output") -> "RunRecord":
         raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
     out.complain(f"gpuctl: run {newest[0].run_id}, the newest")
     return newest[0]
-
-
-def _show(line: "Line", width: int, out: "Output") -> None:
-    from cli.run_view import prefix
-
-    if out.as_json:
-        value = line.model_dump(mode="json", include={"time", "rank", "stream", "text"})
-        out.record(json.dumps(value, ensure_ascii=False))
-    else:
-        out.say(prefix(line.rank, width, out.has_color) + line.text)

@@ -8,33 +8,46 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli import (
+    attach,
     bisect,
     capacity,
+    config_,
+    cost,
     cp,
     doctor,
     down,
+    drift,
     exec_,
+    gc,
+    heal,
+    health,
+    iam_policy,
     lab,
     logs,
     plan,
     ps,
+    queue,
     report,
     results,
     run,
     schema,
     ssh,
+    ssh_config,
     ssm_proxy,
     status,
     stop,
     templates,
+    top,
     up,
     validate,
+    wait,
 )
 from cli.options import Options
 from cli.output import Output
 from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
-from config.errors import GpuctlError, InvalidFiles
+from config.errors import GpuctlError, InputError, InvalidFiles
 from config.files import full_disks
+from config.settings import export_state
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
@@ -154,6 +167,8 @@ def options(
     del as_json, quiet, no_color, raw, debug, version
     command = context.invoked_subcommand or ""
     context.ensure_object(Options).command = command
+    if command != "config":  # which reports a wrong file itself
+        export_state()
     if command != "lab":  # its images and machines set their files' modes
         os.umask(0o077)  # only its owner can read what gpuctl and Pulumi's engine write
 
@@ -164,15 +179,24 @@ for _name, _function, _group, _page, _class in (
     ("plan", plan.plan, _CLUSTERS, "clusters.md", Command),
     ("up", up.up, _CLUSTERS, "clusters.md", Command),
     ("status", status.status, _CLUSTERS, "clusters.md", Command),
+    ("health", health.health, _CLUSTERS, "health.md", Command),
+    ("heal", heal.heal, _CLUSTERS, "health.md", Command),
     ("ssh", ssh.ssh, _CLUSTERS, "clusters.md", CommandForNode),
+    ("ssh-config", ssh_config.ssh_config, _CLUSTERS, "clusters.md", Command),
     ("exec", exec_.exec_, _CLUSTERS, "clusters.md", CommandForNodes),
     ("cp", cp.cp, _CLUSTERS, "code.md", Command),
     ("down", down.down, _CLUSTERS, "clusters.md", Command),
+    ("drift", drift.drift, _CLUSTERS, "drift.md", Command),
+    ("cost", cost.cost, _CLUSTERS, "cost.md", Command),
+    ("gc", gc.gc, _CLUSTERS, "gc.md", Command),
     ("capacity", capacity.capacity, _CLUSTERS, "capacity.md", Command),
     ("run", run.run, _RUNS, "runs.md", Command),
-    ("logs", logs.logs, _RUNS, "runs.md", Command),
+    ("attach", attach.attach, _RUNS, "runs.md", Command),
+    ("wait", wait.wait, _RUNS, "runs.md", Command),
+    ("logs", logs.logs, _RUNS, "logs.md", Command),
     ("ps", ps.ps, _RUNS, "runs.md", Command),
     ("stop", stop.stop, _RUNS, "runs.md", Command),
+    ("top", top.top, _RUNS, "metrics.md", Command),
     ("results", results.results, _RUNS, "nccl-tests.md", Command),
     ("report", report.report, _RUNS, "report.md", Command),
     ("bisect", bisect.bisect, _RUNS, "bisect.md", Command),
@@ -180,8 +204,11 @@ for _name, _function, _group, _page, _class in (
     ("templates", templates.templates, _FILES, "templates.md", Command),
     ("schema", schema.schema, _FILES, "run-file.md", Command),
     ("doctor", doctor.doctor, _MACHINE, "errors.md", Command),
+    ("config", config_.config, _MACHINE, "config.md", Command),
+    ("iam-policy", iam_policy.iam_policy, _MACHINE, "permissions.md", Command),
 ):
     app.command(_name, cls=_class, rich_help_panel=_group, epilog=_page)(_function)
+app.add_typer(queue.app, name="queue", rich_help_panel=_RUNS)
 app.add_typer(lab.app, name="lab", rich_help_panel=_MACHINE)
 app.command("ssm-proxy", cls=Command, hidden=True)(ssm_proxy.ssm_proxy)
 
@@ -233,8 +260,7 @@ def main() -> None:
     except InvalidFiles as error:
         _end(str(error), error.exit_code, given)
     except GpuctlError as error:
-        code = error.exit_code
-        _end(f"gpuctl: error: {error}", _own_failure(given) if code == 1 else code, given)
+        _end(f"gpuctl: error: {error}", _exit_code(error, given), given)
     except SystemExit as end:
         if not _is_interruption(end):
             raise
@@ -259,6 +285,14 @@ def main() -> None:
         _end(f"gpuctl: error: {known}; {remedy}", _own_failure(given), given)
 
 
+def _exit_code(error: GpuctlError, given: Options) -> int:
+    """Return the exit code of an error; 2 of `drift` means that something differs."""
+    if given.command == "drift" and error.exit_code == InputError.exit_code:
+        return 1
+    return _own_failure(given) if error.exit_code == 1 else error.exit_code
+
+
 def _own_failure(given: Options) -> int:
     """Return the exit code of a failure of gpuctl itself."""
-    return RUN_FAILED_ITSELF if given.command in ("run", "bisect") else 1
+    is_run = given.command in ("run", "attach", "wait", "bisect", "health")
+    return RUN_FAILED_ITSELF if is_run else 1

@@ -20,6 +20,8 @@ RefreshOption = Annotated[
     ),
 ]
 
+FoldOption = Annotated[bool, typer.Option("--fold", help="Print equal lines of many ranks once.")]
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -81,8 +83,20 @@ def options(context: typer.Context) -> Options:
 
 def chosen_target(context: typer.Context) -> ChosenTarget:
     """Return what the command acts on."""
+    from config.settings import settings
+
     given = options(context)
-    return ChosenTarget(given.places, given.region, given.profile, given.backend)
+    flags = {"region": given.region, "aws_profile": given.profile, "backend": given.backend}
+    found = {name: one.value for name, one in settings(flags).items()}
+    return ChosenTarget(
+        given.places,
+        given.region,
+        found["aws_profile"],
+        found["backend"],
+        found["region"],
+        found["owner"] or "",
+        found["check_permissions"],
+    )
 
 
 def output(context: typer.Context) -> Output:

@@ -44,6 +44,27 @@ class Output:
         if not self.as_json:
             print(self.visible(text), flush=True)
 
+    def rewrite(self, text: str) -> None:
+        """Show the text in the terminal's last row, in place of the text of the last call.
+
+        It is cut at the terminal's width and has no colours.
+        """
+        from shutil import get_terminal_size
+
+        row = shown(text, is_plain=True)[: get_terminal_size().columns - 1]
+        print(f"\r\033[K{row}", end="", flush=True)
+
+    def redraw(self, lines: Sequence[str]) -> None:
+        """Show the lines at the top of the terminal, in place of all that is on it.
+
+        What does not fit is cut off, and there are no colours.
+        """
+        from shutil import get_terminal_size
+
+        size = get_terminal_size()
+        rows = (shown(line, is_plain=True)[: size.columns] for line in lines[: size.lines - 1])
+        print("\033[H\033[2J" + "\n".join(rows), flush=True)
+
     def note(self, text: str) -> None:
         """Print what happens on the way to a result; nothing with `as_json` or `is_quiet`."""
         if not self.is_quiet:
@@ -72,9 +93,13 @@ class Output:
         if not sys.stdin.isatty():
             hint = f"add {option} if that is what you want"
             raise InputError(f"there is no terminal to ask on: {question}", hint)
-        print(f"{self.visible(question)} [y/N]: ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        if self.ask(f"{question} [y/N]: ").strip().lower() not in {"y", "yes"}:
             raise InputError("nothing was done", "answer y to go on")
+
+    def ask(self, question: str) -> str:
+        """Print the question on stderr; return the line that the person types, "" at the end."""
+        print(self.visible(question), end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline()
 
     def progress(self) -> "ProgressView":
         """Return a view of progress, to be entered: live on a terminal, plain lines elsewhere.

@@ -26,7 +26,7 @@ def ps(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """List the runs: where, how they ended, exit code, cost.
+    """List the runs: where, status, attempts, exit code, cost.
 
     $ gpuctl ps -n 20
     $ gpuctl ps --json | jq '.[0].run_id'
@@ -43,11 +43,27 @@ def ps(
     elif older_than is not None or yes:
         raise InputError("--older-than and --yes are for --prune alone", "add --prune")
     else:
+        from cli.queue import queue_places
+
         entries = entries[:number]
-        out.show([entry.model_dump(mode="json") for entry in entries], _lines(entries, out))
+        places = queue_places(chosen_target(context), entries, out)
+        values = [
+            {**entry.model_dump(mode="json"), "status": status, "place": place}
+            for entry in entries
+            for status, place in [_status(entry, places)]
+        ]
+        out.show(values, _lines(entries, places, out))
 
 
-def _lines(entries: "Sequence[RunRecord]", out: "Output") -> Iterator[str]:
+def _status(entry: "RunRecord", places: dict[str, int]) -> tuple[str, int | None]:
+    """Return the run's status, and its place in the queue if it waits and the head said so."""
+    place = places.get(entry.run_id)
+    if entry.status != "queued" or place is None:
+        return entry.status, None
+    return ("queued", place) if place else ("running", None)
+
+
+def _lines(entries: "Sequence[RunRecord]", places: dict[str, int], out: "Output") -> Iterator[str]:
     from cli.terminal import money
 
     if not entries:
@@ -55,15 +71,17 @@ def _lines(entries: "Sequence[RunRecord]", out: "Output") -> Iterator[str]:
         return
     rows = (
         (
-            *(entry.run_id, entry.cluster, str(entry.nodes), entry.status),
+            *(entry.run_id, entry.cluster, str(entry.nodes)),
+            " ".join(str(part) for part in _status(entry, places) if part is not None),
+            str(entry.attempts),
             "" if entry.exit_code is None else str(entry.exit_code),
             "" if entry.cost_usd is None else money(entry.cost_usd),
             f"{entry.started:%Y-%m-%d %H:%M:%S}",
         )
         for entry in entries
     )
-    head = ("RUN", "CLUSTER", "NODES", "STATUS", "EXIT", "COST", "STARTED")
-    yield from out.table(head, rows, right=("NODES", "EXIT", "COST"))
+    head = ("RUN", "CLUSTER", "NODES", "STATUS", "ATTEMPTS", "EXIT", "COST", "STARTED")
+    yield from out.table(head, rows, right=("NODES", "ATTEMPTS", "EXIT", "COST"))
 
 
 def _age(older_than: str | None) -> int | None:

@@ -30,8 +30,9 @@ def run(arguments: list[str]) -> int | None:
         return None
     options, name, command = found
     try:
+        _read_settings()
         lab = _lab(options)
-    except ValueError:
+    except ValueError:  # the parser's command explains
         return None
     folder = _folder(lab, name)
     connection = _connection(folder, lab)
@@ -46,6 +47,21 @@ def run(arguments: list[str]) -> int | None:
     except KeyboardInterrupt:
         _OUT.complain("gpuctl: interrupted; `gpuctl status` shows what exists")
         return 130
+
+
+def _read_settings() -> None:
+    """Take the folder for state from the user's settings; ValueError if they are wrong."""
+    from config.folders import config_home
+
+    if not (config_home() / "config.yaml").exists():
+        return
+    from config.errors import InputError
+    from config.settings import export_state
+
+    try:
+        export_state()
+    except InputError as error:
+        raise ValueError from error
 
 
 def _lab(options: list[str]) -> "Places | None":

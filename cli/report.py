@@ -63,6 +63,9 @@ def _report(entry: "RunRecord", runs: Path) -> "Report":
     from engine.bisect.report import find
     from engine.history import History
     from engine.journal_copy import recorded_events
+    from engine.metrics.curves import course
+    from engine.metrics.record import recorded_samples
+    from engine.metrics.summary import summaries
     from engine.report import Report, pairs_in
     from engine.timeline import timeline
 
@@ -70,6 +73,7 @@ def _report(entry: "RunRecord", runs: Path) -> "Report":
         tables = history.tables(entry.run_id)
         findings, setting = history.findings(entry.run_id), history.setting(entry.run_id)
     bisect = find(entry, runs)
+    samples = list(recorded_samples(runs, entry.run_id))
     return Report(
         run=entry,
         setting=setting,
@@ -78,6 +82,8 @@ def _report(entry: "RunRecord", runs: Path) -> "Report":
         timeline=timeline(recorded_events(runs, entry.run_id)),
         pairs=() if bisect else pairs_in(tables),
         bisect=bisect,
+        used=summaries(samples),
+        course=course(samples),
     )
 
 

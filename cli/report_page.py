@@ -12,6 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from cli import report_metrics
 from cli.terminal import elapsed, money
 from engine import charts
 from engine.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
@@ -231,6 +232,8 @@ def _details(report: Report, specs: dict[str, charts.Spec], is_one_of_many: bool
     if report.pairs:
         yield f"<h2>Pairs of hosts{of}</h2>"
         yield '<div class="charts">' + _chart(charts.heat_map(report.pairs), specs) + "</div>"
+    yield f"<h2>Resources{of}</h2>"
+    yield from _resources(report, specs)
     yield f"<h2>Transport{of}</h2>"
     yield _transport(report)
     yield f"<h2>Failures{of}</h2>"
@@ -239,6 +242,19 @@ def _details(report: Report, specs: dict[str, charts.Spec], is_one_of_many: bool
     yield from _timeline(report, specs)
     yield f"<h2>Environment{of}</h2>"
     yield _environment(report)
+
+
+def _resources(report: Report, specs: dict[str, charts.Spec]) -> Iterable[str]:
+    if not report.used:
+        yield f"<p>{report_metrics.NONE_KEPT}</p>"
+        return
+    if idle := report_metrics.idle_lines(report):
+        yield _list(map(escape, idle))
+    yield f'<p class="sub">{report_metrics.NOTE}</p>'
+    head, rows = report_metrics.table(report)
+    yield _table(rows, head)
+    drawn = "".join(_chart(spec, specs) for spec in report_metrics.curves(report))
+    yield f'<div class="charts">{drawn}</div>'
 
 
 def _transport(report: Report) -> str:

@@ -152,11 +152,14 @@ def _lines(
     names: "list[str]",
     out: "Output",
 ) -> "Iterator[str]":
+    from cli.run_view import followed_lines
     from cli.tables import table_lines, transport_lines
 
     code = "" if entry.exit_code is None else f", exit code {entry.exit_code}"
     reason = f": {entry.reason}" if entry.reason and entry.status != "done" else ""
-    yield f"Run {entry.run_id}: {entry.status}{code}{reason}"
+    tries = f" after {entry.attempts} attempts" if entry.attempts > 1 else ""
+    yield f"Run {entry.run_id}: {entry.status}{tries}{code}{reason}"
+    yield from followed_lines(entry.followed)
     yield from transport_lines(findings, names)
     for table in tables:
         yield ""

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.complete import clusters
-from cli.options import RuntimesOption, SetOption, chosen_target, output
+from cli.interrupts import OnInterruptOption
+from cli.options import FoldOption, RuntimesOption, SetOption, chosen_target, output
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
+    from cli.run_client import Life
     from config.run.run_file import Run
-    from config.target import Target
     from engine.code import Tree
-    from engine.events import Event
     from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
+    from engine.session import OnEvent, OnInterrupt
     from nodes.inventory import Inventory
-    from provision.down import Teardown
 
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The run file, or a manifest.")]
@@ -52,6 +52,9 @@ _Inventory = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="With --dry-run: a saved inventory instead of a cluster."),
 ]
+_NoHealth = Annotated[
+    bool, typer.Option("--no-health", help="Start without a check of the nodes before.")
+]
 _NoImage = Annotated[
     bool, typer.Option("--no-image", help="Run on the nodes themselves, not in the file's image.")
 ]
@@ -67,6 +70,15 @@ _Strict = Annotated[
 _Send = Annotated[
     list[str] | None,
     typer.Option(metavar="PATH", help="Allow the run this path outside its file's folder."),
+]
+
+_Queue = Annotated[
+    bool, typer.Option("--queue", help="Wait on the cluster while other runs have its nodes.")
+]
+
+_Detach = Annotated[
+    bool,
+    typer.Option("--detach", "-d", help="Start the run, print how to come back to it, and end."),
 ]
 
 
@@ -85,56 +97,99 @@ def run(
     secret: _Secret = None,
     strict: _Strict = False,
     send: _Send = None,
+    queue: _Queue = False,
+    detach: _Detach = False,
+    folds: FoldOption = False,
+    on_interrupt: OnInterruptOption = "ask",
+    no_health: _NoHealth = False,
 ) -> None:
     """Run a job on a cluster and follow it to its end.
 
-    The exit code is that of the job; 125 means that gpuctl itself failed.
+    The exit code is that of the job; 125 means that gpuctl itself failed. With --detach it ends
+    once the run has started. Ctrl-C asks on a terminal whether to stop the run or to leave it
+    alone; Ctrl-C again aborts it. Without a terminal Ctrl-C stops the run.
 
     $ gpuctl run train.yaml
+    $ gpuctl run train.yaml --detach
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
     """
+    from cli.code import read_code
+    from cli.healing import Healing, preparation
+    from cli.interrupts import on_interrupt as answer_to
+    from cli.launch_text import show
+    from cli.run_client import RunClient
     from config.loading.load import load_run
     from config.loading.overrides import Overrides
     from config.manifests.given import Given
+    from engine import session
 
     here, out = chosen_target(context), output(context)
-    given = Given(tuple(set_ or ()), runtimes)
-    overrides = Overrides(tuple(env or ()), nodes, given)
+    overrides = Overrides(tuple(env or ()), nodes, Given(tuple(set_ or ()), runtimes))
     wanted = load_run(file, overrides, out.complain, is_strict=strict)
     wanted = _changed(wanted, on_stop, no_image=no_image)
-    if inventory is not None and not dry_run:
-        from config.errors import InputError
-
-        raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
-    there = _read_inventory(inventory) if inventory else _inventory(here, cluster, wanted)
-    from cli.code import confirm_paths, read_code
-    from engine.launch_plan import launch_plan, new_run_id
-
+    there = _saved(inventory, dry_run) if inventory else _inventory(here, cluster, wanted, file)
     tree = read_code(wanted, file)
-    plan = launch_plan(wanted, there, new_run_id(wanted.name), tree)
-    if plan.sweep is not None and here.lab is not None:
-        sweep = plan.sweep.model_copy(update={"is_stand_in": True})
-        plan = plan.model_copy(update={"sweep": sweep})
-    for text in plan.warnings:
-        out.warn(text)
+    plan = _completed(_plan(wanted, there, tree, dry_run, out), here, queue)
+    asked = answer_to(on_interrupt, plan.run_id, out)
     if dry_run:
-        from cli.launch_text import show
-
         show(plan, out, tree)
         return
-    _confirm_credentials(plan, secret or (), out)
-    confirm_paths(wanted, file, send or (), out)
-    raise typer.Exit(_run(here, wanted, plan, tree, there, out))
+    _confirm(plan, wanted, file, secret or (), send or (), out)
+    plan, values = _prepare(here, wanted, plan, tree, there, out, check=not no_health)
+    client, runs = RunClient(here, plan, there, out, folds=folds), here.state / "runs"
+    if detach:
+        raise typer.Exit(client.leave(session.start(plan, there, runs, values)))
+    life = _life(plan, there, runs, values, out)
+    healing = Healing(here, plan.run_id, there, out, preparation(plan.run_id, out, values))
+    raise typer.Exit(client.live(life, asked, healing))
+
+
+def _plan(
+    wanted: "Run", there: "Inventory", tree: "Tree | None", dry_run: bool, out: "Output"
+) -> "LaunchPlan":
+    """Return the launch plan, on nodes that no other run has; print its warnings."""
+    from cli.queue import current_load
+    from engine.launch_plan import launch_plan, new_run_id
+
+    load = {} if dry_run else current_load(wanted, there)
+    plan = launch_plan(wanted, there, new_run_id(wanted.name), tree, load)
+    for text in plan.warnings:
+        out.warn(text)
+    return plan
+
+
+def _completed(plan: "LaunchPlan", here: "ChosenTarget", queue: bool) -> "LaunchPlan":
+    """Return the plan with whether it waits, and whether its bandwidths are those of a lab."""
+    sweep = plan.sweep
+    if sweep is not None and here.lab is not None:
+        sweep = sweep.model_copy(update={"is_stand_in": True})
+    return plan.model_copy(update={"sweep": sweep, "queue": queue})
 
 
 def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
     """Ask before a run takes credentials from the environment; InputError if refused."""
-    from engine.secrets import credentials
+    from engine.secrets import credentials, is_notifications_alone
 
     for name in credentials(plan):
         if name not in allowed:
-            question = f"{plan.name} takes {name} from your environment. Give it to the job?"
+            to = "its notifications" if is_notifications_alone(plan, name) else "the job"
+            question = f"{plan.name} takes {name} from your environment. Give it to {to}?"
             out.confirm(question, option=f"--secret {name}")
+
+
+def _confirm(
+    plan: "LaunchPlan",
+    wanted: "Run",
+    file: Path,
+    secrets: "Collection[str]",
+    paths: "Collection[str]",
+    out: "Output",
+) -> None:
+    """Ask before a run takes credentials, or files that the person may not have meant."""
+    from cli.code import confirm_paths
+
+    _confirm_credentials(plan, secrets, out)
+    confirm_paths(wanted, file, paths, out)
 
 
 def _changed(wanted: "Run", on_stop: str | None, *, no_image: bool) -> "Run":
@@ -151,12 +206,14 @@ def _changed(wanted: "Run", on_stop: str | None, *, no_image: bool) -> "Run":
     return wanted.model_copy(update=changes)
 
 
-def _read_inventory(path: Path) -> "Inventory":
+def _saved(path: Path, dry_run: bool) -> "Inventory":
     from pydantic import ValidationError
 
     from config.errors import InputError
     from nodes.inventory import Inventory
 
+    if not dry_run:
+        raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
     hint = "save one with `gpuctl up FILE --json` or from the cluster's state folder"
     try:
         return Inventory.model_validate_json(path.read_bytes())
@@ -166,8 +223,9 @@ def _read_inventory(path: Path) -> "Inventory":
         raise InputError(f"{path}: is not an inventory", hint) from error
 
 
-def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run") -> "Inventory":
+def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run", file: Path) -> "Inventory":
     """Return the inventory of the named cluster, by default of the run file's or the only one."""
+    from cli.proposal import no_cluster_hint
     from config.errors import InputError
     from provision.records.record import load_inventory, records
 
@@ -178,76 +236,62 @@ def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run") -> "Invent
         known = named[:1] or known
         if len(known) != 1:
             which = f"there are several: {', '.join(known)}" if known else "there is no cluster"
-            hint = "name one with --cluster" if known else "make one with `gpuctl up FILE`"
+            hint = "name one with --cluster" if known else no_cluster_hint(wanted, file)
             raise InputError(which, hint)
         name = known[0]
     return load_inventory(name, here.cluster_target(name))
 
 
-def _run(
+def _prepare(
     here: "ChosenTarget",
     wanted: "Run",
     plan: "LaunchPlan",
     tree: "Tree | None",
     there: "Inventory",
     out: "Output",
-) -> int:
-    """Run the job, then keep or destroy the cluster; return the job's exit code."""
-    from cli.code import fetch, send_code
-    from cli.forwarded_ports import forwarded
-    from cli.lab_evidence import LabEvidence
-    from cli.run_view import RunView
-    from engine.journal_copy import evidence_folder
+    *,
+    check: bool,
+) -> "tuple[LaunchPlan, dict[str, str]]":
+    """Send the run's code, and pull its image; return the plan with the image, and the secrets.
+
+    Meanwhile the nodes are checked: NodeError if one is not fit for jobs.
+    """
+    from cli.before_run import NodeCheck
+    from cli.code import send_code
+    from cli.run_end import check_removable
     from engine.secrets import resolve
-    from engine.session import run as run_plan
 
     target = here.cluster_target(there.cluster)
     values = resolve(plan, wanted)
     if plan.on_stop == "destroy":
-        _check_account(there.cluster, target)
+        check_removable(there.cluster, target)
+    node_check = NodeCheck(plan, there, target) if check else None
     send_code(plan, tree, there, out)
     plan = _pull_image(plan, there, values, out)
-    view = RunView(plan, out)
+    if node_check:
+        node_check.finish(out)
     if plan.dashboard:
         out.note(_dashboard(here, plan))
-    folder = evidence_folder(target.runs, plan.run_id)
-    lab = LabEvidence(here.lab, there, folder) if here.lab else None
-
-    def see(event: "Event") -> None:
-        view.event(event)
-        if lab is not None:
-            lab.see(event)
-
     _remove_old_logs(target.runs, out)
-    running = run_plan(plan, there, target.runs, see, values)
-    with forwarded(wanted.ports, there, plan.nodes[0].name, out):
-        result = _follow(here, plan, there, running, out)
-    try:
-        outputs = fetch(plan, there, target.runs, out)
-        if lab is not None:
-            lab.wait()
-    finally:
-        # Before the result is printed: printing fails if the reader has gone.
-        gone = _destroy_if_asked(here, plan, there, out)
-    evidence = folder if folder.exists() else None
-    view.end(result, evidence)
-    cost = _report_removal(gone, target.runs, plan.run_id, out)
-    if out.as_json:
-        view.end_json(result, cost, evidence, outputs)
-    return result.exit_code
+    return plan, values
 
 
-def _report_removal(
-    gone: "Teardown | GpuctlError | None", runs: Path, run_id: str, out: "Output"
-) -> float | None:
-    """Print and record the removal of the cluster; return its cost, or raise its error."""
-    if isinstance(gone, GpuctlError):
-        raise gone
-    if gone is None:
-        return None
-    report_teardown(gone, out)
-    _record_cost(runs, run_id, gone.cost_usd)
-    return gone.cost_usd
+def _life(
+    plan: "LaunchPlan",
+    there: "Inventory",
+    runs: Path,
+    values: dict[str, str],
+    out: "Output",
+) -> "Life":
+    """Return what runs the plan to its end; the run's ports are forwarded meanwhile."""
+    from cli.forwarded_ports import forwarded
+    from engine import session
+
+    async def run_plan(see: "OnEvent", on: "OnInterrupt") -> "RunResult":
+        with forwarded(plan.ports, there, plan.nodes[0].name, out):
+            return await session.run(plan, there, runs, see, values, on)
+
+    return run_plan
 
 
 def _remove_old_logs(runs: Path, out: "Output") -> None:
@@ -267,56 +311,6 @@ def _remove_old_logs(runs: Path, out: "Output") -> None:
         freed = size(sum(run.size for run in removed))
         which = ", ".join(run.folder.name for run in removed)
         out.note(f"-- logs removed, {freed} freed (30 days and 10 GiB are kept): {which}")
-
-
-def _follow(
-    here: "ChosenTarget",
-    plan: "LaunchPlan",
-    there: "Inventory",
-    running: "Coroutine[Any, Any, RunResult]",
-    out: "Output",
-) -> "RunResult":
-    """Follow the run to its end. If that fails, still remove a cluster that was to be destroyed."""
-    import asyncio
-
-    from cli.code import fetch
-    from config.errors import Interrupted
-    from engine.session import ClusterBusy, RunGoesOn, RunLost
-
-    try:
-        return asyncio.run(running)
-    except (ClusterBusy, RunGoesOn):
-        raise  # a run still uses the cluster: another one, or this one, which goes on
-    except BaseException as error:
-        if isinstance(error, (RunLost, Interrupted, KeyboardInterrupt)):  # its job has begun
-            fetch(plan, there, here.cluster_target(there.cluster).runs, out)
-        if plan.on_stop == "destroy":
-            # also after an error of gpuctl or a second Ctrl-C: the cluster must not bill on
-            out.warn(str(error) or "interrupted")
-            report_teardown(destroy(here, plan.run_id, there, out), out)
-        raise
-
-
-def _check_account(cluster: str, target: "Target") -> None:
-    """Raise InputError if these credentials could not remove the cluster at the end."""
-    from provision.aws.account import caller, check_account
-    from provision.records.record import read
-
-    record = read(cluster, target)
-    if record is not None:
-        check_account(cluster, record.account, caller(target).account)
-
-
-def _destroy_if_asked(
-    here: "ChosenTarget", plan: "LaunchPlan", there: "Inventory", out: "Output"
-) -> "Teardown | GpuctlError | None":
-    """Remove the cluster if the run says so; return what was removed, or the error."""
-    if plan.on_stop != "destroy":
-        return None
-    try:
-        return destroy(here, plan.run_id, there, out)
-    except GpuctlError as error:
-        return error
 
 
 def _pull_image(
@@ -342,39 +336,11 @@ def _dashboard(here: "ChosenTarget", plan: "LaunchPlan") -> str:
     """Return the dashboard's address and the command for a tunnel: nodes have no open port."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
-    lab = "".join(f" {word}" for word in (here.lab.options if here.lab else ()))
-    tunnel = f"gpuctl{lab} ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {port}:{address}"
+    tunnel = _tunnel(here, plan, f"{port}:{address}")
     return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
 
 
-def _record_cost(runs: Path, run_id: str, cost: float | None) -> None:
-    from engine.history import History
-
-    if cost is not None:
-        with History(runs) as history:
-            history.set_cost(run_id, cost)
-
-
-def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output") -> "Teardown":
-    """Remove the cluster of a run that is over.
-
-    GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
-    """
-    from cli.down import remove
-    from engine.session import prevent_power_off
-
-    try:
-        with prevent_power_off(run_id, there), out.progress() as view:
-            return remove(here, there.cluster, view)
-    except GpuctlError as error:
-        rest = "its nodes power off by themselves within 3 minutes, other resources bill on"
-        error.hint = f"{error.hint}; {rest}" if error.hint else rest
-        raise
-
-
-def report_teardown(teardown: "Teardown", out: "Output") -> None:
-    """Print the removed resources and their cost; as JSON the run's document has them."""
-    from cli.down import show
-
-    if not out.as_json:
-        show(teardown, out)
+def _tunnel(here: "ChosenTarget", plan: "LaunchPlan", ends: str) -> str:
+    """Return the command that forwards a port to node 0."""
+    lab = "".join(f" {word}" for word in (here.lab.options if here.lab else ()))
+    return f"gpuctl{lab} ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {ends}"

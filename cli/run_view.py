@@ -5,73 +5,128 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from cli.line_view import dropped_lines
 from cli.terminal import elapsed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
-    from engine.events import CaseStarted, Event, NetworkSeen, NodeInterrupted, Output, RankStarted
-    from engine.launch_plan import LaunchPlan
+    from engine.events import Event, FirstEvent, FollowedFailure, NodeInterrupted, RankStarted
+    from engine.idle_event import GpusIdle
+    from engine.known_run import KnownRun
+    from engine.lines import Line
+    from engine.output_events import CaseStarted, NetworkSeen, Output
     from engine.result import RunResult
+    from nodes.inventory import Inventory
 
-_COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
 
-
-def prefix(rank: int, width: int, colored: bool) -> str:
-    """Return the prefix of each line of a rank's output: `[0] `."""
-    text = f"[{rank:>{width}}] "
-    return f"\033[{_COLORS[rank % len(_COLORS)]}m{text}\033[0m" if colored else text
+_AFTER_LINES = ("case_started", "output_judged", "gate_judged", "network_seen", "node_lost")
+"""Events that are about lines before them: no line waits for equal ones then."""
 
 
 class RunView:
-    """Prints the events of a run; with `--json`, each is a JSON line on stderr."""
+    """Prints the events of a run; with `--json`, each is a JSON line on stderr.
 
-    def __init__(self, plan: "LaunchPlan", out: "Out") -> None:
+    With the cluster's inventory it prints what idle GPUs cost. `folds` prints equal lines of
+    several ranks once.
+    """
+
+    def __init__(
+        self,
+        plan: "KnownRun",
+        out: "Out",
+        there: "Inventory | None" = None,
+        folds: bool = False,
+    ) -> None:
+        from cli.line_view import LineView
         from engine.lines import WholeLines
         from engine.nccl_tests import TableParser
 
-        self._plan = plan
+        self._there = there
+        self._names = [node.name for node in plan.nodes]
         self._out = out
-        self._width = len(str(len(plan.nodes) - 1))
-        self._colored = out.has_color
+        self._view = LineView(out, len(plan.nodes), folds)
         self._tables = TableParser()
         self._lines = WholeLines()
         self._ranks: dict[int, int] = {}
         self._proofs: dict[str, list[str]] = {}
+        self._is_silent = False  # the head does not answer, and the user knows that
 
     def event(self, event: "Event") -> None:
         """Print the event."""
         self._tables.feed(event)
+        was_silent, self._is_silent = self._is_silent, event.kind == "head_unreachable"
+        if was_silent and self._is_silent:
+            return
         if self._out.as_json:
             if not self._out.is_quiet:
                 self._out.record(event.model_dump_json(), sys.stderr)
         elif event.kind == "output":
+            self._output(event)
+        elif event.kind == "output_dropped":
+            self._show((*self._lines.rest(), *dropped_lines(event)))
+        else:
+            if event.kind in _AFTER_LINES:
+                self._view.rest()
+            self._view.clear()
+            self._other(event)
+
+    def _output(self, event: "Output") -> None:
+        """Print output: many whole lines at once if they need no change."""
+        # `#` may begin a line that is not shown.
+        is_plain = self._lines.is_whole(event) and "#" not in event.text
+        if not (is_plain and self._view.show_text(event.rank, event.text)):
             self._show(self._lines.feed(event))
-        elif event.kind == "rank_started":
+            self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
+
+    def _other(self, event: "Event") -> None:
+        """Print an event that is no output."""
+        if event.kind == "rank_started":
             self._rank_started(event)
         elif event.kind == "network_seen":
             self._network_seen(event)
         elif event.kind in ("output_judged", "gate_judged"):
             level = "" if event.level == "proof" else f"{event.level}: "
             self._out.say(f"-- {level}{event.text}")
-        elif event.kind in ("evidence", "table_written"):
-            pass  # `end` prints the evidence's folder and the table
+        elif event.kind in ("evidence", "table_written", "node_examined"):
+            pass  # `end` prints the evidence's folder, the table, and the reason of a failure
+        elif event.kind in ("notified", "notifications_ended"):
+            if event.kind == "notified" and event.error:
+                self._out.say(f"-- warning: {event.text}")
+        elif event.kind == "gpus_idle":
+            self._out.say(f"-- warning: {self._idle_text(event)}")
         elif event.kind == "node_interrupted":
             self._out.say(f"-- {interruption(event, self._name(event.rank))}")
         else:
-            if event.kind == "run_finished":
-                self._show(self._lines.rest())
-                self._print_proofs()
+            if event.kind in ("run_finished", "attempt_ended"):
+                self._end_attempt(event)
+            self._use_nodes(event)
             self._out.note(f"-- {event_text(event)}")
 
-    def _show(self, lines: "Sequence[Output]") -> None:
+    def skip(self, event: "Event") -> None:
+        """Take an event into account that is not to be printed: `end` prints its tables."""
+        self._tables.feed(event)
+        self._use_nodes(event)
+
+    def _use_nodes(self, event: "Event") -> None:
+        """Use the attempt's names of ranks: it may have other nodes than the one before."""
+        if event.kind == "attempt_started" and event.nodes:
+            self._names = [node.name for node in event.nodes]
+
+    def _end_attempt(self, event: "Event") -> None:
+        """Print what is left of the attempt's output; after the last one, the proofs."""
+        self._show(self._lines.rest())
+        self._view.rest()
+        self._ranks.clear()
+        if event.kind == "run_finished":
+            self._print_proofs()
+
+    def _show(self, lines: "Sequence[Line]") -> None:
         from engine.agent.tables import CASE
 
-        for line in lines:
-            if CASE.match(line.text):
-                continue  # the event case_started says more
-            self._out.say(prefix(line.rank, self._width, self._colored) + line.text)
+        # The event case_started says more.
+        self._view.show([x for x in lines if x.text[:1] != "#" or not CASE.match(x.text)])
 
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
         """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.
@@ -91,7 +146,19 @@ class RunView:
             self._out.say(f"Evidence: what was seen of the lost node is in {evidence}")
 
     def _name(self, rank: int) -> str:
-        return self._plan.nodes[rank].name
+        return self._names[rank]
+
+    def _idle_text(self, event: "GpusIdle") -> str:
+        from cli.top_view import idle_text
+        from config.catalogue.instance_types import price_usd_h
+        from engine.metrics.idle import idle_cost
+
+        name, there = self._name(event.rank), self._there
+        price = None if there is None else price_usd_h(there.instance_type)
+        nodes = () if there is None else there.nodes
+        count = next((node.gpus for node in nodes if node.name == name), len(event.gpus))
+        idle = idle_cost(name, [(gpu, event.seconds) for gpu in event.gpus], count, price)
+        return "" if idle is None else idle_text(idle)
 
     def _rank_started(self, event: "RankStarted") -> None:
         """Print one line when all ranks of a launcher run; nccl-tests has one launcher per test."""
@@ -112,7 +179,7 @@ class RunView:
         name = self._name(event.rank)
         text = event.text.removeprefix(name)
         self._proofs.setdefault(text, []).append(name)
-        if len(self._proofs[text]) == len(self._plan.nodes):
+        if len(self._proofs[text]) == len(self._names):
             self._print_proofs(text)
 
     def _print_proofs(self, *texts: str) -> None:
@@ -144,15 +211,24 @@ class RunView:
 def verdict(result: "RunResult") -> list[str]:
     """Return how the run ended; of a failure also the first failed rank and its last lines."""
     took = f"{(result.ended - result.started).total_seconds():.1f}s"
-    head = f"Run {result.run_id}: {result.status} in {took}, exit code {result.exit_code}"
+    tries = f" and {result.attempts} attempts" if result.attempts > 1 else ""
+    head = f"Run {result.run_id}: {result.status} in {took}{tries}, exit code {result.exit_code}"
     warnings = [f"Warning: {text}" for text in result.warnings]
     if result.status == "done":
         return [*warnings, head]
     lines = [*warnings, f"{head}: {result.reason}"]
+    lines += followed_lines(result.followed)
     if result.last_lines:
         lines.append(f"Last lines of rank {result.first_failed_rank}:")
         lines += [f"  {line}" for line in result.last_lines]
     return lines
+
+
+def followed_lines(followed: "Sequence[FollowedFailure]") -> list[str]:
+    """Return a line for each failure after the first."""
+    from nodes.names import fold
+
+    return [f"Then {fold(one.nodes)}: {one.text}" for one in followed]
 
 
 def progress(event: "CaseStarted") -> str:
@@ -183,11 +259,19 @@ def interruption(event: "NodeInterrupted", name: str) -> str:
     )
 
 
+def _beginning(event: "FirstEvent") -> str:
+    """Return where the run starts, or for which runs it waits."""
+    if event.kind == "run_started":
+        return f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"
+    behind = f", behind {', '.join(event.ahead)}" if event.ahead else ""
+    return f"run {event.run_id} waits at place {event.place} of the queue{behind}"
+
+
 def event_text(event: "Event") -> str:
     """Return the event in words."""
     match event.kind:
-        case "run_started":
-            text = f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"
+        case "run_queued" | "run_started":
+            text = _beginning(event)
         case "node_exited":
             text = f"rank {event.rank} exited with code {event.exit_code}"
         case "node_unreachable":
@@ -206,5 +290,38 @@ def event_text(event: "Event") -> str:
         case "run_finished":
             text = f"run {event.status}: {event.reason}".removesuffix(": ")
         case _:
-            text = event.kind.replace("_", " ")
+            text = _attempt_text(event)
     return text
+
+
+def _attempt_text(event: "Event") -> str:
+    """Return an event of the attempts of a run in words."""
+    from nodes.names import fold
+
+    match event.kind:
+        case "attempt_ended":
+            again = f"; the next starts in {elapsed(event.pause_s)}" if event.pause_s else ""
+            return f"attempt {event.number} of {event.attempts} failed: {event.reason}{again}"
+        case "waiting_for_nodes":
+            names = ", ".join(event.nodes)
+            return f"the run waits for {names}, for {elapsed(event.seconds)} at most"
+        case "nodes_left_out":
+            left = f"{event.left} {'node' if event.left == 1 else 'nodes'}"
+            return f"{fold(event.nodes)} did not come back: the run goes on with {left}"
+        case "attempt_started":
+            where = f" on {fold(node.name for node in event.nodes)}" if event.nodes else ""
+            return f"attempt {event.number} starts{where}"
+        case _:
+            return _machine_text(event)
+
+
+def _machine_text(event: "Event") -> str:
+    """Return an event of the head or of the cluster's lifetime in words."""
+    match event.kind:
+        case "head_unreachable":
+            return f"the head has not answered for {elapsed(event.seconds)}: {event.reason}"
+        case "lease_ending":
+            left = elapsed(event.at - event.time)
+            return f"the cluster's lifetime ends in {left}; its nodes power off then"
+        case _:
+            return event.kind.replace("_", " ")

@@ -27,7 +27,7 @@ def ssh(
     $ gpuctl ssh demo node0 -- -N -L 8265:10.0.0.5:8265
     """
     from config.errors import InputError
-    from nodes.openssh import openssh_config
+    from nodes.openssh import write_openssh_config
     from provision.records.record import load_inventory
 
     target = chosen_target(context).cluster_target(cluster)
@@ -37,8 +37,7 @@ def ssh(
         names = ["bastion", *names]
     if node not in names:
         raise InputError(f"cluster {cluster} has no '{node}'", f"it has {', '.join(names)}")
-    path = inventory.folder / "ssh_config"
-    path.write_text(openssh_config(inventory))
+    path = write_openssh_config(inventory)
     try:
         os.execvp("ssh", ["ssh", "-F", str(path), node, *(command or [])])  # noqa: S606
     except FileNotFoundError:

@@ -15,22 +15,27 @@ def stop(context: typer.Context, run: RunArgument) -> None:
     """
     import asyncio
 
+    from cli.known_runs import known_run
     from cli.run_view import verdict
     from config.errors import InputError
-    from engine.history import History
     from engine.session import stop as stop_run
     from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)
     runs = here.state / "runs"
-    with History(runs) as history:
-        entry = history.find(run)
+    entry = known_run(here, run, out)
     if entry.is_over:
         raise InputError(f"run {entry.run_id} is over ({entry.status})", "see `gpuctl ps`")
     inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
     result = asyncio.run(stop_run(entry.run_id, inventory, runs))
     if entry.on_stop == "destroy":
-        from cli.run import destroy, report_teardown
+        from cli.run_end import destroy, ending, removable, report_teardown
 
-        report_teardown(destroy(here, entry.run_id, inventory, out), out)
+        # A client that follows the run removes the cluster too.
+        with (
+            ending(inventory, entry.run_id, out),
+            removable(here, entry.run_id, inventory, out) as may_remove,
+        ):
+            if may_remove:
+                report_teardown(destroy(here, entry.run_id, inventory, out), out)
     out.show(result.model_dump(mode="json"), verdict(result))

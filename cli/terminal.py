@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 # Colours pass (SGR). C0 but for tab and newline, DEL and C1; and what turns the direction of text.
+COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _CONTROLS = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -16,7 +17,7 @@ def shown(text: str, is_plain: bool = False) -> str:
 
     Colours stay, unless `is_plain`.
     """
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():  # lines without colours, as most are
         return text
     return _CONTROLS.sub(_visible_plain if is_plain else _visible, text)
 

@@ -1,22 +1,46 @@
 """`gpuctl up FILE`: create or change the cluster until it is ready for a run."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.arguments import FileArgument
-from cli.options import RefreshOption, YesOption, chosen_target, output
-from cli.plan import cluster_of, show
+from cli.options import (
+    RefreshOption,
+    RuntimesOption,
+    SetOption,
+    YesOption,
+    chosen_target,
+    output,
+)
+from cli.plan import cluster_of, show, with_lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from config.manifests.given import Given
     from nodes.inventory import Inventory
+
+
+_File = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="The cluster file; with --for a new one.")
+]
+_For = Annotated[
+    Path | None,
+    typer.Option(
+        "--for", metavar="RUN_FILE", help="Propose a cluster file for this run file or manifest."
+    ),
+]
 
 
 def up(
     context: typer.Context,
-    file: FileArgument,
+    file: _File = None,
+    for_: _For = None,
+    set_: SetOption = None,
+    runtimes: RuntimesOption = None,
     yes: YesOption = False,
     refresh: RefreshOption = False,
     replace: Annotated[
@@ -25,14 +49,25 @@ def up(
 ) -> None:
     """Create or change a cluster, and wait until it is ready.
 
+    With --for gpuctl proposes the cluster that a run needs, with its cost. With a FILE it writes
+    the proposal there and goes on as `up FILE`; without one it prints it and creates nothing.
+
     $ gpuctl up cluster.yaml
-    $ gpuctl up cluster.yaml --lab --yes
+    $ gpuctl up --for train.yaml
+    $ gpuctl up cluster.yaml --for train.yaml
     """
     from cli.held import refuse_while_held
+    from config.manifests.given import Given
     from provision import up as life
 
     here, out = chosen_target(context), output(context)
-    cluster = cluster_of(file, out)
+    if for_ is not None:
+        _propose(for_, file, Given(tuple(set_ or ()), runtimes), here, out, yes=yes)
+        if file is None:
+            return
+    if file is None:
+        context.fail("Missing argument 'FILE'.")
+    cluster = with_lifetime(cluster_of(file, out), here)
     with out.progress() as view:
         here.ensure_lab(view)
         target = here.target(cluster.region)
@@ -52,6 +87,29 @@ def up(
         here.ensure_image(cluster.image, target.region, view)
         inventory = life.up(fleet_plan, target, view.report)
     out.show(inventory.model_dump(mode="json"), _lines(inventory))
+
+
+def _propose(
+    run_file: Path,
+    file: Path | None,
+    given: "Given",
+    here: "ChosenTarget",
+    out: "Output",
+    *,
+    yes: bool,
+) -> None:
+    """Write the proposed cluster file, or print it if there is no name for it."""
+    from cli.proposal import proposal_for, show, write
+    from config.errors import InputError
+
+    if file is None and yes:
+        hint = f"gpuctl up cluster.yaml --for {run_file} --yes"
+        raise InputError("--yes needs a name for the cluster file that --for proposes", hint)
+    proposal = proposal_for(run_file, given, here.region, out)
+    if file is None:
+        show(proposal, run_file, out)
+    else:
+        write(proposal, run_file, file, out)
 
 
 def _lines(inventory: "Inventory") -> "Iterator[str]":

@@ -111,6 +111,9 @@ def _nested(
         if inner is None and named is not None:
             path = (*path, "NAME")
             inner = _definition(schema, named)
+        elif inner is None and "items" in field:
+            path = (*at, f"{key}[]")
+            inner = _definition(schema, field["items"])
         if inner:
             title = f"{level}{'#' * len(at)} `{'.'.join(path)}`"
             yield f"{title}\n\n{field.get('description', inner['description'])}\n"

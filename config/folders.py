@@ -5,7 +5,13 @@ from pathlib import Path
 
 
 def state_home() -> Path:
-    """Return the folder for state: `$XDG_STATE_HOME/gpuctl`, by default `~/.local/state/gpuctl`."""
+    """Return the folder for state: `$GPUCTL_STATE`, or `$XDG_STATE_HOME/gpuctl`.
+
+    By default it is `~/.local/state/gpuctl`. `config.settings.export_state` sets the variable if
+    the user's settings have a folder.
+    """
+    if chosen := os.environ.get("GPUCTL_STATE"):
+        return Path(chosen).expanduser().absolute()
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "gpuctl"
 
 

@@ -1,4 +1,9 @@
-"""The two bases of pydantic models: parts of files that people write, and stored values."""
+"""The two bases of pydantic models: parts of files that people write, and stored values.
+
+Also what several fields share.
+"""
+
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,3 +18,8 @@ class Value(BaseModel):
     """A value that gpuctl stores as JSON: unknown keys are ignored, values never change."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def number_text(value: Any) -> Any:
+    """Return a plain number as text: it may be written without quotes."""
+    return str(value) if type(value) is int else value

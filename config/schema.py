@@ -7,6 +7,7 @@ from pydantic.json_schema import models_json_schema
 from config.catalogue.instance_types import INSTANCE_TYPE, catalogue
 from config.cluster.cluster_file import Cluster
 from config.dstack.dstack_keys import KEYS
+from config.dstack.task_retry import RETRY_FORMS
 from config.models import Model
 from config.run.run_file import RUN_TYPES, Run, Task
 
@@ -51,6 +52,7 @@ def _run_schema() -> dict[str, Any]:
     task = schema["$defs"][Task.__name__]["properties"]
     for key in KEYS:
         task.setdefault(key.name, {"description": f"As in dstack's tasks: {key.text}."})
+    task["retry"]["anyOf"] = [*task["retry"]["anyOf"], *RETRY_FORMS]
     written = {"required": ["type"]}
     return {
         "type": "object",

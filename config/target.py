@@ -19,7 +19,9 @@ class Target:
     VPN, reaches the VPC's private addresses. `state` is the folder for everything that gpuctl
     stores about this target. `session_plugin` is the command that implements Session Manager's
     protocol. `session_proxy` is the command that, followed by an instance's id, becomes a
-    connection to the instance's ssh through Session Manager.
+    connection to the instance's ssh through Session Manager. `owner` is for the tag of new
+    clusters, empty for the ARN of the credentials. `check_permissions` says whether a missing
+    permission ends a plan.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Target:
     session_plugin: tuple[str, ...] = ("session-manager-plugin",)
     session_proxy: tuple[str, ...] = ()
     backend: str | None = None
+    owner: str = ""
+    check_permissions: bool = True
 
     @property
     def clusters(self) -> Path:

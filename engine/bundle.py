@@ -80,7 +80,7 @@ async def ship_agent(connections: "KeptConnections | Connections", head: "Node")
     command = f"{{ {unpack}; }} < {shlex.quote(archive)}"
     done = await connections.run(head, command, timeout=_CALL_S)
     if done.exit_status != 0:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        reason = done.complaint
         raise RunError(
             f"{head.name} ({head.private_ip}) cannot take gpuctl's agent: {reason}",
             "see whether its disk is full",

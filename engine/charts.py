@@ -9,6 +9,7 @@ from typing import Any
 from engine.bisect.report import Bisect
 from engine.bisect.verdict import pair_speeds
 from engine.measurements import HALVES, Figures, Half, Series, measurements
+from engine.metrics.curves import Curve
 from engine.report import Pair, Report
 from engine.timeline import Timeline
 
@@ -177,6 +178,22 @@ def gantt(timeline: Timeline) -> Spec:
         },
     }  # fmt: skip
     return {**_chart("", [], [bar, tick]), "height": 30 * (len(timeline.nodes) + 1)}
+
+
+def curve(one: Curve) -> Spec:
+    """Return the chart of a metric's course: the mean of the nodes, and a band of all of them."""
+    x = {"field": "at", "type": "quantitative", "title": "seconds after the first sample"}
+    y = {"type": "quantitative", "title": one.unit, "scale": {"zero": True}}
+    names = ("lowest", "mean", "highest")
+    tip = _tip((("at", "s"), *((name, f"{name}, {one.unit}") for name in names)))
+    band = {"x": x, "y": {"field": "lowest", **y}, "y2": {"field": "highest"}}
+    mean = {"x": x, "y": {"field": "mean", **y}, "tooltip": tip}
+    layers: list[Spec] = [
+        {"mark": {"type": "area", "color": "#9cc3de", "opacity": 0.6}, "encoding": band},
+        {"mark": {"type": "line", "color": _COLOURS[0], "point": True}, "encoding": mean},
+    ]
+    values = [point.model_dump() for point in one.points]
+    return {**_chart(one.title, values, layers), "height": 180}
 
 
 def page_of(charts: Sequence[Spec]) -> Spec:

@@ -5,7 +5,7 @@ The conversation is that of engine/agent/trees.py.
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from nodes.ssh import connect
 
 _STAGE = "code"
 _PIECE = 1 << 20
+_PASS_S = 3600
 
 
 async def send_tree(tree: Tree, plan: LaunchPlan, inventory: Inventory, report: Reporter) -> None:
@@ -30,7 +31,8 @@ async def send_tree(tree: Tree, plan: LaunchPlan, inventory: Inventory, report: 
     Raises RunError with the reason of each node that could not take it.
     """
     head, bundle = inventory.nodes[0], agent_bundle()
-    onward = [{"name": n.name, "private_ip": n.private_ip} for n in plan.nodes[1:]]
+    others = (node for node in plan.nodes if node.name != head.name)
+    onward = [{"name": node.name, "private_ip": node.private_ip} for node in others]
     header = {"tree": tree.digest, "entries": tree.entries, "node": head.name, "onward": onward}
     command = shlex.join(["python3", "-IS", bundle.program, "receive", runs_folder()])
     states: dict[str, str] = {}
@@ -48,6 +50,28 @@ async def send_tree(tree: Tree, plan: LaunchPlan, inventory: Inventory, report: 
                 states[node] = reason
                 report(Progress(_STAGE, node, "failed" if reason else "done", reason))
     _check(plan, states)
+
+
+async def pass_tree(plan: LaunchPlan, inventory: Inventory, names: Collection[str]) -> None:
+    """Send the plan's tree from the head, which has it, to these nodes of the inventory.
+
+    Raises RunError with the reason of each node that could not take it.
+    """
+    if plan.code is None or not plan.code.tree:
+        return
+    head, bundle = inventory.nodes[0], agent_bundle()
+    nodes = [node for node in inventory.nodes if node.name in names]
+    onward = [{"name": node.name, "private_ip": node.private_ip} for node in nodes]
+    header = {"tree": plan.code.tree, "node": head.name, "onward": onward}
+    command = shlex.join(["python3", "-IS", bundle.program, "receive", runs_folder()])
+    async with connect(inventory) as connections:
+        await ship_agent(connections, head)
+        text = json.dumps(header) + "\n"
+        done = await connections.run(head, command, stdin=text, timeout=_PASS_S)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    states = {one["node"]: one.get("reason", "") for one in answers if "node" in one}
+    of_these = tuple(node for node in plan.nodes if node.name in names)
+    _check(plan.model_copy(update={"nodes": of_these}), states)
 
 
 async def _send_blobs(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from config.run.env import Secret
 from config.run.run_file import Run
 from engine.modes.job import Job, Variables
-from engine.places import hostfile_path, run_folder, work_folder
+from engine.places import checkpoint_folder, hostfile_path, run_folder, work_folder
 from nodes.inventory import Inventory
 
 
@@ -31,7 +31,8 @@ def has_work_folder(run: Run) -> bool:
 def node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str, str]:
     """Return dstack's variables for this node, the same as GPUCTL_*, and those of gpuctl alone.
 
-    IPs are one per line, in rank order. A node without GPUs has 0, as in dstack (executor.go of
+    The supervisor increments GPUCTL_RESTART_COUNT. IPs are one per line, in rank order. A node
+    without GPUs has 0, as in dstack (executor.go of
     dstack's runner, 2026-11-20).
     """
     node = job.nodes[rank]
@@ -52,6 +53,8 @@ def node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str
         "GPUCTL_NODE_NAME": node.name,
         "GPUCTL_NODE_ROLE": job.roles[rank],
         "GPUCTL_RUN_FOLDER": run_folder(job.run_id),
+        "GPUCTL_CHECKPOINT_DIR": checkpoint_folder(job.run_id, inventory.shared),
+        "GPUCTL_RESTART_COUNT": "0",
     }
     if has_work_folder(job.run):
         ours["GPUCTL_WORKDIR"] = work_folder(job.run_id)

@@ -1,6 +1,8 @@
 """The events of a run, as they are in its journal: one JSON object per line.
 
 The agent writes them (engine/agent). The client reads them and stores the same lines.
+engine/output_events.py, attempt_events.py, notification_events.py, queue_event.py and
+idle_event.py have some of them.
 `time` is in seconds since the epoch, by the clock of the machine where the event happened.
 """
 
@@ -10,20 +12,36 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from config.models import Value
+from engine.attempt_events import (
+    AttemptEnded,
+    AttemptStarted,
+    NodesHealed,
+    NodesLeftOut,
+    OutputStopped,
+    StartupOver,
+    WaitingForNodes,
+)
 from engine.gates import Sweep
-
-
-class RunNode(Value):
-    """A node of the run."""
-
-    rank: int
-    name: str
-    private_ip: str
-    role: str
+from engine.idle_event import GpusIdle
+from engine.notification_events import LeaseEnding, NotificationsEnded, Notified
+from engine.output_events import (
+    CaseStarted,
+    GateJudged,
+    NetworkSeen,
+    Output,
+    OutputDropped,
+    OutputJudged,
+    TableWritten,
+)
+from engine.queue_event import RunNode, RunQueued
 
 
 class RunStarted(Value):
-    """The supervisor has the plan. `nodes` are in rank order."""
+    """The supervisor has the plan. `nodes` are in rank order.
+
+    It has what a client that did not start the run needs to end it: `on_stop`, and `outputs`, the
+    patterns of files to fetch. `notifies`: the journal ends with `notifications_ended`.
+    """
 
     kind: Literal["run_started"] = "run_started"
     time: float
@@ -35,7 +53,27 @@ class RunStarted(Value):
     on_stop: Literal["keep", "destroy"]
     programs: tuple[str, ...] = ()
     sweep: Sweep | None = None
+    outputs: tuple[str, ...] = ()
+    notifies: bool = False
+    ports: tuple[str, ...] = ()
     nodes: tuple[RunNode, ...]
+
+
+class NodePrepared(Value):
+    """The node's worker is ready to start the job."""
+
+    kind: Literal["node_prepared"] = "node_prepared"
+    time: float
+    rank: int
+
+
+class NodeNotPrepared(Value):
+    """The node's worker cannot run the job."""
+
+    kind: Literal["node_not_prepared"] = "node_not_prepared"
+    time: float
+    rank: int
+    reason: str
 
 
 class NodeStarted(Value):
@@ -55,6 +93,15 @@ class NodeReady(Value):
     rank: int
 
 
+class NodeNotReady(Value):
+    """The node's job did not become ready in time."""
+
+    kind: Literal["node_not_ready"] = "node_not_ready"
+    time: float
+    rank: int
+    reason: str
+
+
 class RankStarted(Value):
     """A launcher started rank `process` of `size` on the node `rank`."""
 
@@ -65,93 +112,6 @@ class RankStarted(Value):
     size: int
 
 
-class NetworkSeen(Value):
-    """A finding about the network that the node `rank` uses, in one line.
-
-    `proof`: it is the network that the run's preset promises; `warning`: it is not, but the run
-    goes on; `fault`: it is not, and the run fails.
-    """
-
-    kind: Literal["network_seen"] = "network_seen"
-    time: float
-    rank: int
-    level: Literal["proof", "warning", "fault"]
-    text: str
-
-
-class OutputJudged(Value):
-    """A finding about the output of the node `rank`, in one line.
-
-    `warning`: the run goes on and may end as done; `fault`: the run ends as failed.
-    """
-
-    kind: Literal["output_judged"] = "output_judged"
-    time: float
-    rank: int
-    level: Literal["warning", "fault"]
-    text: str
-
-
-class CaseStarted(Value):
-    """Case `number` of `of` cases of nccl-tests starts; `left_s` is None before one has ended.
-
-    `left_s` is an estimate of the seconds to the end of the last case.
-    """
-
-    kind: Literal["case_started"] = "case_started"
-    time: float
-    number: int
-    of: int
-    title: str
-    left_s: float | None
-
-
-class GateJudged(Value):
-    """The verdict of a gate on a bandwidth, in one line; `cases` are the numbers of its cases.
-
-    `proof`: it is reached; `warning` and `fault`: it is not. `busbw` and `expected` are in GB/s;
-    `busbw` is None if the size was not measured. `source` is that of `expected`.
-    """
-
-    kind: Literal["gate_judged"] = "gate_judged"
-    time: float
-    rank: int
-    level: Literal["proof", "warning", "fault"]
-    text: str
-    cases: tuple[int, ...]
-    busbw: float | None
-    expected: float
-    source: str
-
-
-class TableWritten(Value):
-    """The JSON that a program of nccl-tests wrote on the node `rank`, without its `env`.
-
-    `case` is the number of the program's case.
-    """
-
-    kind: Literal["table_written"] = "table_written"
-    time: float
-    rank: int
-    case: int = 0
-    document: dict[str, Any]
-
-
-class Output(Value):
-    """A line of the job's output, or a piece of one if `ends_line` is false.
-
-    `offset` is its position in the node's `rank-N.log`, in bytes.
-    """
-
-    kind: Literal["output"] = "output"
-    time: float
-    rank: int
-    stream: Literal["stdout", "stderr"]
-    text: str
-    ends_line: bool = True
-    offset: int = 0
-
-
 class NodeExited(Value):
     """The job ended by itself on the node; `exit_code` is 128 + N if signal N ended it."""
 
@@ -160,6 +120,27 @@ class NodeExited(Value):
     rank: int
     exit_code: int
     signal: int | None
+
+
+class NodeFact(Value):
+    """A fact about a node at the end of its job; engine/agent/failures.py lists the kinds."""
+
+    kind: str
+    text: str
+
+
+class NodeExamined(Value):
+    """The node's worker examined the node at the end of its job, because of a failure or a fact.
+
+    `is_own_end` means that the job ended before the run stopped it.
+    """
+
+    kind: Literal["node_examined"] = "node_examined"
+    time: float
+    rank: int
+    exit_code: int
+    is_own_end: bool
+    facts: tuple[NodeFact, ...]
 
 
 class NodeStopped(Value):
@@ -232,8 +213,58 @@ class NodeLost(Value):
     reason: str
 
 
+class NodeGone(Value):
+    """No process of the run is left on the node, or the node cannot be reached any more."""
+
+    kind: Literal["node_gone"] = "node_gone"
+    time: float
+    rank: int
+    reason: str
+
+
+class StopAsked(Value):
+    """A client stops the run."""
+
+    kind: Literal["stop_asked"] = "stop_asked"
+    time: float
+    reason: str
+
+
+class DurationOver(Value):
+    """The run's max_duration, in seconds, is over."""
+
+    kind: Literal["duration_over"] = "duration_over"
+    time: float
+    seconds: int
+
+
+class HeadEnding(Value):
+    """The head, of rank `head_rank` if the run uses it, shuts down, or the unit is stopped."""
+
+    kind: Literal["head_ending"] = "head_ending"
+    time: float
+    head_rank: int | None = 0
+
+
+class SupervisorResumed(Value):
+    """The supervisor was killed, and another one has taken the run up."""
+
+    kind: Literal["supervisor_resumed"] = "supervisor_resumed"
+    time: float
+
+
+class FollowedFailure(Value):
+    """Nodes whose jobs failed after the first failure, in the same way."""
+
+    nodes: tuple[str, ...]
+    text: str
+
+
 class RunFinished(Value):
-    """The run is over, and no process of it is left on any node."""
+    """The run is over, and no process of it is left on any node.
+
+    `followed` are failures after the first, which is the reason.
+    """
 
     kind: Literal["run_finished"] = "run_finished"
     time: float
@@ -241,6 +272,7 @@ class RunFinished(Value):
     exit_code: int
     first_failed_rank: int | None
     reason: str
+    followed: tuple[FollowedFailure, ...] = ()
 
 
 class PoweringOff(Value):
@@ -251,16 +283,36 @@ class PoweringOff(Value):
 
 
 class SupervisorLost(Value):
-    """The supervisor ended before the run did; each node ends its part of the run by itself."""
+    """The supervisor ended before the run did; each node ends its part of the run by itself.
+
+    `reason` says more, if the head knows more (`the head was rebooted …`).
+    """
 
     kind: Literal["supervisor_lost"] = "supervisor_lost"
     time: float
+    reason: str = ""
+
+
+class HeadUnreachable(Value):
+    """The head does not answer this client since `seconds`; the run may go on.
+
+    It comes from the client, and is in no journal.
+    """
+
+    kind: Literal["head_unreachable"] = "head_unreachable"
+    time: float
+    seconds: float
+    reason: str
 
 
 Event = (
-    RunStarted
+    RunQueued
+    | RunStarted
+    | NodePrepared
+    | NodeNotPrepared
     | NodeStarted
     | NodeReady
+    | NodeNotReady
     | RankStarted
     | NetworkSeen
     | OutputJudged
@@ -268,18 +320,40 @@ Event = (
     | GateJudged
     | TableWritten
     | Output
+    | NodeExamined
+    | OutputDropped
     | NodeExited
     | NodeStopped
     | NodeInterrupted
     | NodeAnswersAgain
     | DiskFull
+    | GpusIdle
     | NodeUnreachable
     | NodeLost
     | Evidence
+    | NodeGone
+    | StopAsked
+    | DurationOver
+    | HeadEnding
+    | SupervisorResumed
+    | OutputStopped
+    | StartupOver
+    | AttemptEnded
+    | WaitingForNodes
+    | NodesHealed
+    | NodesLeftOut
+    | AttemptStarted
     | RunFinished
+    | LeaseEnding
+    | Notified
+    | NotificationsEnded
     | PoweringOff
     | SupervisorLost
+    | HeadUnreachable
 )
+
+FirstEvent = RunQueued | RunStarted
+"""The first event of a run's journal."""
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
@@ -287,7 +361,7 @@ KINDS = frozenset(event.model_fields["kind"].default for event in get_args(Event
 """The kinds of events that this version knows."""
 
 
-def parse_event(line: str) -> Event | None:
+def parse_event(line: str | bytes) -> Event | None:
     """Return the event of a journal's line; None for a kind that this version does not know.
 
     For a malformed event of a known kind it returns a warning about it, which the run reports.

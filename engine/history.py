@@ -12,7 +12,9 @@ from typing import Literal, Self
 from config.errors import InputError, RunError
 from config.files import full_disks, unwritable
 from config.models import Value
+from engine.events import FollowedFailure
 from engine.history_schema import SCHEMA_VERSION, STEPS
+from engine.known_run import KnownRun
 from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.result import RunResult
@@ -22,25 +24,31 @@ _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
 class RunRecord(Value):
-    """A run in the history; `running` until a client has seen its end."""
+    """A run in the history; `running` until a client has seen its end.
+
+    It is `queued` first if it may wait, until a client has seen its start. `attempts` is the number
+    of attempts that began, and `followed` are the failures after the first.
+    """
 
     run_id: str
     name: str
     cluster: str
     nodes: int
     on_stop: Literal["keep", "destroy"]
-    status: Literal["running", "done", "failed", "stopped"]
+    status: Literal["queued", "running", "done", "failed", "stopped"]
     exit_code: int | None
     first_failed_rank: int | None
     reason: str
     started: datetime
     ended: datetime | None
     cost_usd: float | None
+    attempts: int = 1
+    followed: tuple[FollowedFailure, ...] = ()
 
     @property
     def is_over(self) -> bool:
         """Return whether a client has seen the run's end."""
-        return self.status != "running"
+        return self.status not in ("queued", "running")
 
 
 class KeptFinding(Value):
@@ -81,20 +89,29 @@ class History:
         """Close the database."""
         self._database.close()
 
-    def begin(self, plan: LaunchPlan, setting: Setting | None = None) -> None:
-        """Add the run as running, with its setting; leave a run that exists unchanged."""
+    def begin(self, known: KnownRun, setting: Setting | None = None) -> None:
+        """Add the run as running, or as queued if it may wait, with its setting.
+
+        Leave a run that exists unchanged. One that another machine started has no setting.
+        """
+        if isinstance(known, LaunchPlan):
+            is_queued, began = known.queue, datetime.now(UTC)
+        else:
+            is_queued = known.kind == "run_queued"
+            began = datetime.fromtimestamp(known.time, UTC)
         self._write(
-            "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, 'running', NULL, NULL, '', ?,"
-            " NULL, NULL)",
+            "INSERT OR IGNORE INTO runs (run_id, name, cluster, nodes, on_stop, status, reason,"
+            " started) VALUES (?, ?, ?, ?, ?, ?, '', ?)",
             [
                 (
-                    *(plan.run_id, plan.name, plan.cluster, len(plan.nodes), plan.on_stop),
-                    datetime.now(UTC).isoformat(),
+                    *(known.run_id, known.name, known.cluster, len(known.nodes), known.on_stop),
+                    "queued" if is_queued else "running",
+                    began.isoformat(),
                 )
             ],
         )
         if setting is not None:
-            values = (plan.run_id, setting.model_dump_json())
+            values = (known.run_id, setting.model_dump_json())
             self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
 
     def drop(self, run_id: str) -> None:
@@ -105,21 +122,35 @@ class History:
         """Store the run's result, and the cost if it is given."""
         self._write(
             "UPDATE runs SET status = ?, exit_code = ?, first_failed_rank = ?, reason = ?,"
-            " started = ?, ended = ?, cost_usd = coalesce(?, cost_usd) WHERE run_id = ?",
+            " started = ?, ended = ?, cost_usd = coalesce(?, cost_usd), attempts = ?, followed = ?"
+            " WHERE run_id = ?",
             [
                 (
                     *(result.status, result.exit_code, result.first_failed_rank, result.reason),
                     *(result.started.isoformat(), result.ended.isoformat(), cost_usd),
+                    result.attempts,
+                    json.dumps([one.model_dump() for one in result.followed]),
                     result.run_id,
                 )
             ],
         )
 
+    def mark_started(self, run_id: str) -> None:
+        """Mark a queued run as running."""
+        self._write(
+            "UPDATE runs SET status = 'running' WHERE run_id = ? AND status = 'queued'",
+            [(run_id,)],
+        )
+
+    def mark_attempt(self, run_id: str, number: int) -> None:
+        """Store that an attempt of the run has begun."""
+        self._write("UPDATE runs SET attempts = ? WHERE run_id = ?", [(number, run_id)])
+
     def mark_lost(self, run_id: str, reason: str) -> None:
-        """Mark a running run as failed with exit code 125: its supervisor is gone."""
+        """Mark a run that is not over as failed with exit code 125: its supervisor is gone."""
         self._write(
             "UPDATE runs SET status = 'failed', exit_code = 125, reason = ?, ended = ?"
-            " WHERE run_id = ? AND status = 'running'",
+            " WHERE run_id = ? AND status IN ('queued', 'running')",
             [(reason, datetime.now(UTC).isoformat(), run_id)],
         )
 
@@ -177,7 +208,10 @@ class History:
         """Return all runs, newest first."""
         with self._errors():
             found = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
-        return tuple(RunRecord.model_validate(dict(row)) for row in found)
+        return tuple(
+            RunRecord.model_validate({**dict(row), "followed": json.loads(row["followed"])})
+            for row in found
+        )
 
     def tables(self, run_id: str) -> tuple[Table, ...]:
         """Return the run's tables in the order in which they began."""

@@ -1,10 +1,10 @@
 """The history's schema, and the upgrades from the schemas of earlier gpuctls.
 
 Version 1 is that of gpuctl 0.1.0: rows without the facts about their tables. Version 2 has neither
-baselines nor the settings of runs.
+baselines nor the settings of runs, version 3 neither attempts nor the failures after the first.
 """
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 RUNS = """
 CREATE TABLE runs (
@@ -52,9 +52,15 @@ INSERT INTO rows
 DROP TABLE rows_1
 """
 
+_ATTEMPTS = """
+ALTER TABLE runs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE runs ADD COLUMN followed TEXT NOT NULL DEFAULT '[]'
+"""
+
 STEPS = {
-    0: f"{RUNS};{RESULTS};{KEPT}",
-    1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1};{KEPT}",
-    2: KEPT,
+    0: f"{RUNS};{RESULTS};{KEPT};{_ATTEMPTS}",
+    1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1};{KEPT};{_ATTEMPTS}",
+    2: f"{KEPT};{_ATTEMPTS}",
+    3: _ATTEMPTS,
 }
 """The SQL that upgrades each version to the present schema; 0 is an empty database."""

@@ -1,15 +1,18 @@
-"""The run that holds a cluster. The head knows it, also if another machine started the run."""
+"""The runs on a cluster. The head knows them, also those that another machine started."""
 
 import asyncio
 import shlex
 from datetime import UTC, datetime
+from typing import Literal
 
 from config.errors import NodeError
 from config.models import Value
+from engine.agent import handover
 from engine.agent.control import JOURNAL
-from engine.agent.main import LOCK
-from engine.events import RunStarted, parse_event
-from engine.places import runs_folder
+from engine.agent.main import REFUSED
+from engine.agent.queue import QUEUE
+from engine.events import FirstEvent, parse_event
+from engine.places import run_folder, runs_folder
 from nodes.inventory import Inventory
 from nodes.ssh import connect
 
@@ -18,14 +21,19 @@ ASK_S = 8.0
 
 
 class Holder(Value):
-    """A run that holds a cluster. `since` is None if its journal has no start time."""
+    """A run that has nodes of a cluster, or waits for them. `nodes` are their names.
+
+    `since` is the first time in its journal, None if that has none.
+    """
 
     run_id: str
+    state: Literal["waiting", "started", "leaving"]
+    nodes: tuple[str, ...]
     since: datetime | None = None
 
 
-async def find_holder(inventory: Inventory) -> Holder | None:
-    """Ask the head which run holds the cluster; return None if there is none.
+async def find_holders(inventory: Inventory) -> tuple[Holder, ...]:
+    """Ask the head which runs are on the cluster; those that wait are in the order of the queue.
 
     Opens a new connection: nodes.kept_connections would leave a broker behind, and callers ask
     before they destroy the cluster. Raises NodeError if the head does not answer within ASK_S.
@@ -38,23 +46,38 @@ async def find_holder(inventory: Inventory) -> Holder | None:
     except TimeoutError:
         raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
     if done.exit_status != 0:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise NodeError(f"{where} cannot report its run: {reason}", "")
-    run_id, _, began = done.stdout.partition("\n")
-    return Holder(run_id=run_id, since=_time(began)) if run_id else None
+        reason = done.complaint
+        raise NodeError(f"{where} cannot report its runs: {reason}", "")
+    lines = done.stdout.splitlines()
+    return tuple(
+        _holder(entry, began) for entry, began in zip(lines[::2], lines[1::2], strict=True)
+    )
 
 
 def _question() -> str:
-    """Return the shell command that prints the run's id and the first line of its journal.
+    """Return the shell command that prints two lines per run: its entry, and its first event.
 
     It uses no agent: the head may have none, or one of another version of gpuctl.
     """
     runs = shlex.quote(runs_folder())
     return (
-        f"cd {runs} 2> /dev/null || exit 0; test -e {LOCK} || exit 0;"
-        f" flock --shared --nonblock --conflict-exit-code 75 {LOCK} true; held=$?;"
-        " test $held != 0 || exit 0; test $held = 75 || exit $held;"
-        f' run=$(cat {LOCK}); echo "${{run:-another run}}"; head -n 1 "$run/{JOURNAL}" || true'
+        f"cd {runs} 2> /dev/null || exit 0; test -e {QUEUE} || exit 0;"
+        ' while read -r run state nodes; do test -d "$run" || continue;'
+        ' flock --nonblock --conflict-exit-code 75 "$run" true; held=$?;'
+        # A supervisor that was killed may come back: engine/agent/handover.py.
+        f' test $held != 0 || test -n "$(find {handover.FOLDER}/$run.json'
+        f" -newermt '{handover.HOLDS_S:.0f} seconds ago' 2> /dev/null)\" || continue;"
+        " test $held = 0 || test $held = 75 || exit $held;"
+        ' echo "$run $state $nodes";'
+        f' printf \'%s\\n\' "$(head -n 1 "$run/{JOURNAL}" 2> /dev/null)";'
+        f" done < {QUEUE}"
+    )
+
+
+def _holder(entry: str, began: str) -> Holder:
+    run_id, state, names = entry.split(" ")
+    return Holder.model_validate(
+        {"run_id": run_id, "state": state, "nodes": names.split(","), "since": _time(began)}
     )
 
 
@@ -63,4 +86,28 @@ def _time(line: str) -> datetime | None:
         event = parse_event(line)
     except ValueError:  # the journal does not exist yet, or its disk was full
         return None
-    return datetime.fromtimestamp(event.time, UTC) if isinstance(event, RunStarted) else None
+    return datetime.fromtimestamp(event.time, UTC) if isinstance(event, FirstEvent) else None
+
+
+async def move_run(run_id: str, inventory: Inventory, place: int) -> bool:
+    """Move the run to `place` (from 1) of the queue; return False if it does not wait."""
+    return await _change(inventory, run_id, "move", str(place))
+
+
+async def drop_run(run_id: str, inventory: Inventory) -> bool:
+    """Take the run out of the queue, which ends it; return False if it does not wait."""
+    return await _change(inventory, run_id, "drop")
+
+
+async def _change(inventory: Inventory, run_id: str, *words: str) -> bool:
+    """Call the agent of the run, which changes the queue; return whether it did."""
+    folder = run_folder(run_id)
+    command, *rest = words
+    call = shlex.join(["python3", "-IS", f"{folder}/agent.pyz", command, folder, *rest])
+    async with connect(inventory) as connections:
+        done = await connections.run(
+            inventory.nodes[0], f"test -e {folder} || exit {REFUSED}; {call}", timeout=ASK_S
+        )
+    if done.exit_status not in (0, REFUSED):
+        raise NodeError(f"{inventory.nodes[0].name} cannot change the queue: {done.complaint}", "")
+    return done.exit_status == 0

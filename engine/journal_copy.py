@@ -1,14 +1,18 @@
 """The client's copy of a run's journal, which `gpuctl logs` prints after the cluster is gone.
 
-The copy has the same bytes as the beginning of the journal on the head. So its length is the offset
-from which to follow on, and two clients of the same run write the same bytes to the same offsets.
+The copy has the same lines at the same offsets as the journal on the head, in the same kind of
+pieces (engine/agent/journal_file.py). So its `offset` is the one from which to follow on, and two
+clients of the same run write the same bytes to the same places.
 """
 
-import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from config.errors import RunError
+from engine.agent.control import JOURNAL
+from engine.agent.journal_file import JournalFile, JournalReader
+from engine.agent.piece_file import budget_on
 from engine.events import Event, parse_event
 
 
@@ -16,33 +20,33 @@ class JournalCopy:
     """The copy of one run's journal."""
 
     def __init__(self, runs: Path, run_id: str) -> None:
-        self._path = runs / run_id / "journal.jsonl"
+        self._path = runs / run_id / JOURNAL
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._file = JournalFile(self._path, budget_on(self._path.parent))
         except OSError as error:
             raise RunError(
                 f"{self._path} cannot be written: {error.strerror}",
                 "make the state folder writable",
             ) from error
-        # An incomplete last line is from a client that died while it wrote the line.
-        self.offset = _whole_lines_length(self._path)
+
+    @property
+    def offset(self) -> int:
+        """The offset in the journal of the next line, which is the first that is missing here."""
+        return self._file.offset
 
     def append(self, line: str) -> None:
         """Write the line at `offset`, and advance `offset`."""
-        data, written = line.encode() + b"\n", 0
         try:
-            while written < len(data):  # a disk that becomes full accepts only a part
-                written += os.pwrite(self._file, data[written:], self.offset + written)
+            self._file.append_line(line.encode() + b"\n")
         except OSError as error:
             raise RunError(
                 f"{self._path} cannot be written: {error.strerror}", "free space on the disk"
             ) from error
-        self.offset += len(data)
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._file.close()
 
 
 def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
@@ -50,22 +54,20 @@ def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
 
     Raises RunError if the file is damaged.
     """
-    path = runs / run_id / "journal.jsonl"
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if not line.endswith("\n"):
-                return
-            try:
-                event = parse_event(line)
-            except ValueError as error:
-                raise RunError(
-                    f"{path} is damaged: {error}",
-                    f"remove the file; `gpuctl logs {run_id} -f` fetches it again",
-                ) from error
+    path = runs / run_id / JOURNAL
+    reader = JournalReader(path)
+    try:
+        for line in reader.read():
+            event = parse_event(line)
             if event is not None:
                 yield event
+    except (ValueError, EOFError, zlib.error) as error:
+        raise RunError(
+            f"{path} is damaged: {error}",
+            f"remove the file; `gpuctl logs {run_id} -f` fetches it again",
+        ) from error
+    finally:
+        reader.close()
 
 
 def evidence_folder(runs: Path, run_id: str) -> Path:
@@ -93,12 +95,3 @@ def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
         raise RunError(
             f"{path} cannot be written: {error.strerror}", "free space on the disk"
         ) from error
-
-
-def _whole_lines_length(path: Path) -> int:
-    length = 0
-    with path.open("rb") as lines:
-        for line in lines:
-            if line.endswith(b"\n"):
-                length += len(line)
-    return length

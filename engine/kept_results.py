@@ -1,8 +1,11 @@
 """Results of a run's output, stored in the history while the run goes on: tables and findings."""
 
-from engine.events import Event, GateJudged, NetworkSeen, Output, OutputJudged
+from engine.attempt_events import AttemptStarted
+from engine.events import Event
 from engine.history import History, KeptFinding
 from engine.nccl_tests import TableParser
+from engine.notification_events import Notified
+from engine.output_events import GateJudged, NetworkSeen, Output, OutputJudged
 
 
 class KeptResults:
@@ -15,16 +18,24 @@ class KeptResults:
         self._findings = 0
 
     def see(self, event: Event, history: History) -> None:
-        """Store the tables and findings that the event adds."""
+        """Store the tables, findings and attempts that the event adds."""
         if isinstance(event, (NetworkSeen, OutputJudged)) or (
             isinstance(event, GateJudged) and event.level != "proof"
         ):
             fields = event.model_dump(include={"kind", "level", "rank", "text"})
-            history.keep_finding(self._run_id, self._findings, KeptFinding(**fields))
-            self._findings += 1
+            self._keep(KeptFinding(**fields), history)
+        elif isinstance(event, AttemptStarted):
+            history.mark_attempt(self._run_id, event.number)
+        elif isinstance(event, Notified) and event.error:
+            finding = KeptFinding(kind=event.kind, level="warning", rank=0, text=event.text)
+            self._keep(finding, history)
         for number in self._tables.feed(event):
             # Output only adds rows; a program's JSON and the run's end may change earlier ones.
             first = self._rows.get(number, 0) if isinstance(event, Output) else 0
             table = self._tables.table(number, first)
             history.keep_table(self._run_id, number, table, first)
             self._rows[number] = first + len(table.rows)
+
+    def _keep(self, finding: KeptFinding, history: History) -> None:
+        history.keep_finding(self._run_id, self._findings, finding)
+        self._findings += 1

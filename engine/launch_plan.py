@@ -5,26 +5,31 @@
 
 import re
 import secrets
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
 
 from config.models import Value
+from config.run.elastic import NodeRange
 from config.run.env import Secret
 from config.run.run_file import NcclTests, Run, StartupOrder
 from engine.code import CodePlan, Tree
 from engine.environment import has_work_folder, node_environment, variables_of
 from engine.gates import Sweep, plan_sweep
 from engine.modes import MODES
-from engine.modes.job import Job, Launch, ReadyPlan, node_range, roles_of
+from engine.modes.job import Job, Launch, ReadyPlan, Variables, fix_size, roles_of
 from engine.modes.mpirun import open_mpi_defaults
 from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
-from engine.order import order_nodes
+from engine.node_choice import choose_nodes
+from engine.notify_plan import NotifyPlan, notify_plan
 from engine.places import run_folder
 from engine.requirement_check import unchecked
 from engine.rules import Situation, check
-from nodes.inventory import Inventory
+from engine.sizes import CommonTexts, Size, SizedNode, common, stand_ins, without
+from nodes.inventory import Inventory, Node
 
 WRITTEN_PASSWORD = "registry_auth.password"  # noqa: S105  a name
 """In the place of a secret's name if the run file has the password; no secret has this name."""
@@ -49,6 +54,15 @@ class ImagePlan(Value):
     volumes: tuple[str, ...] = ()
 
 
+class RetryPlan(Value):
+    """When the run starts again after a failure: see config/run/retry.py. Times are in seconds."""
+
+    attempts: int
+    on: tuple[str, ...]
+    backoff_s: int
+    node_wait_s: int
+
+
 class NodePlan(Value):
     """One node's part of the plan. `files` maps paths on the node to their text.
 
@@ -69,16 +83,21 @@ class NodePlan(Value):
 
 
 class LaunchPlan(Value):
-    """A run, ready to be executed; `nodes` in rank order, the first is the head.
+    """A run, ready to be executed; `nodes` in rank order, the first is the master.
 
-    `cluster_ips` are the addresses of all nodes of the cluster, also of those that this run does
-    not use: they power off if `on_stop` is `destroy` and no client destroys the cluster.
+    `cluster_ips` are the addresses of all nodes of the cluster, the head's first, also of those
+    that this run does not use: they power off if `on_stop` is `destroy` and no client destroys the
+    cluster. `head` is the node of the supervisor; another run may have it.
+    With `queue` the run waits on the head while other runs have its nodes; else it is refused.
     `code` is the run's working folder; without it jobs start in the home.
+    `least_nodes` is the number of nodes with which the run may go on after it has lost some, and
+    `sizes` are its plans on fewer nodes (engine/sizes.py), if the run file has a range and `retry`.
     `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
     node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
     the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
-    on the head, reachable from the nodes; empty if there is no dashboard. gpuctl prints `warnings`
-    to the user who starts the run.
+    on the head, reachable from the nodes; empty if there is no dashboard. `ports` of the first node
+    are on the machine of a client that follows the run. gpuctl prints `warnings` to the user who
+    starts the run.
     """
 
     schema_version: int = 2
@@ -86,21 +105,35 @@ class LaunchPlan(Value):
     run_id: str
     name: str
     cluster: str
+    head: str
     startup_order: StartupOrder
     stop_criteria: Literal["all-done", "master-done", "workers-done"]
     max_duration_s: int | None
+    startup_timeout_s: int | None = None
+    no_output_timeout_s: int | None = None
+    retry: RetryPlan | None = None
+    notify: tuple[NotifyPlan, ...] = ()
     on_stop: Literal["keep", "destroy"]
+    queue: bool = False
     ready: ReadyPlan | None
     image: ImagePlan | None = None
     code: CodePlan | None = None
     network: NetworkPlan = NetworkPlan()
     nodes: tuple[NodePlan, ...]
+    least_nodes: int | None = None
+    sizes: tuple[Size, ...] = ()
     cluster_ips: tuple[str, ...]
     is_spot: bool = False
     dashboard: str = ""
+    ports: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     sweep: Sweep | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The patterns of files that come back at the end."""
+        return self.code.outputs if self.code else ()
 
 
 def new_run_id(name: str) -> str:
@@ -109,23 +142,25 @@ def new_run_id(name: str) -> str:
 
 
 def launch_plan(
-    run: Run, inventory: Inventory, run_id: str, tree: Tree | None = None
+    run: Run,
+    inventory: Inventory,
+    run_id: str,
+    tree: Tree | None = None,
+    load: Mapping[str, int] = MappingProxyType({}),
 ) -> LaunchPlan:
-    """Return the plan of `run` on nodes of `inventory`: the head and the nodes closest to it.
+    """Return the plan of `run` on nodes of `inventory`: the head and the nodes closest to it,
+    or the first of those that no other run has.
 
-    `tree` has the user's files for the run's working folder.
+    `tree` has the user's files for the run's working folder. `load` has the nodes that other runs
+    use (engine/node_choice.py).
     Raises InputError with every rule (engine/rules.py) that the run violates on these nodes.
     """
-    most = node_range(run)[1]
-    chosen = order_nodes(inventory.nodes, run.order)[:most]
-    nodes = tuple(node.model_copy(update={"rank": rank}) for rank, node in enumerate(chosen))
-    roles = roles_of(run, len(nodes))
+    nodes = choose_nodes(run, inventory, load)
     preset = choose_preset(run, nodes)
-    under = {**preset.environment(nodes, inventory.instance_type), **open_mpi_defaults(run)}
-    variables = tuple(variables_of(run, role, under) for role in roles)
+    variables = _variables(run, inventory, nodes)
     check(Situation(run, inventory, nodes, preset, variables))
-    job = Job(run, run_id, nodes, roles, variables)
-    launch = MODES[run.type](job)
+    sizes = _sizes(run, inventory, run_id, nodes)
+    job, launch = _launch(run, inventory, run_id, nodes)
     sweep: Sweep | None = None
     unknown: tuple[str, ...] = ()
     if isinstance(run, NcclTests):
@@ -135,24 +170,86 @@ def launch_plan(
         run_id=run_id,
         name=run.name,
         cluster=inventory.cluster,
+        head=inventory.nodes[0].name,
         startup_order=launch.startup_order,
         stop_criteria=launch.stop_criteria,
         max_duration_s=run.max_duration,
+        startup_timeout_s=run.startup_timeout,
+        no_output_timeout_s=run.no_output_timeout,
+        retry=_retry(run),
+        notify=tuple(notify_plan(target) for target in run.notify),
         on_stop=run.on_stop,
         ready=launch.ready,
         image=_image(run),
         code=_code(run, tree),
         network=network_plan(run, preset, inventory, nodes),
         nodes=tuple(_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))),
+        least_nodes=len(sizes[0].nodes) if sizes else None,
+        sizes=sizes,
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
         is_spot=inventory.is_spot,
         dashboard=launch.dashboard,
+        ports=run.ports,
         programs=tuple(case.program for case in launch.cases) or _programs(run),
         sweep=sweep,
         warnings=(
             *warnings(preset, _own_names(run)),
             *unknown,
             *unchecked(run, inventory),
+        ),
+    )
+
+
+def _variables(run: Run, inventory: Inventory, nodes: tuple[Node, ...]) -> tuple[Variables, ...]:
+    """Return the variables of each node from its network preset, the run and its role."""
+    preset = choose_preset(run, nodes).environment(nodes, inventory.instance_type)
+    under = {**preset, **open_mpi_defaults(run)}
+    return tuple(variables_of(run, role, under) for role in roles_of(run, len(nodes)))
+
+
+def _launch(
+    run: Run, inventory: Inventory, run_id: str, nodes: tuple[Node, ...]
+) -> tuple[Job[Run], Launch]:
+    """Return the run on exactly these nodes, and how its type launches it."""
+    fixed, roles = fix_size(run, len(nodes)), roles_of(run, len(nodes))
+    job = Job(fixed, run_id, nodes, roles, _variables(run, inventory, nodes))
+    return job, MODES[run.type](job)
+
+
+def _sizes(
+    run: Run, inventory: Inventory, run_id: str, nodes: tuple[Node, ...]
+) -> tuple[Size, ...]:
+    """Return the plans on fewer nodes, from the fewest on, for a run that may go on with them."""
+    if not isinstance(run.nodes, NodeRange) or run.retry is None:
+        return ()
+    counts = range(run.nodes.min, len(nodes))
+    return tuple(_size(run, inventory, run_id, nodes[:count]) for count in counts)
+
+
+def _size(run: Run, inventory: Inventory, run_id: str, nodes: tuple[Node, ...]) -> Size:
+    """Return the plan on as many nodes as these, whichever nodes will be left."""
+    nodes = stand_ins(nodes)
+    job, launch = _launch(run, inventory, run_id, nodes)
+    plans = [_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))]
+    texts = {
+        key: common([getattr(plan, key) for plan in plans])
+        for key in ("environment", "secrets", "files")
+    }
+    script = plans[-1].script
+    return Size(
+        network=network_plan(run, choose_preset(run, nodes), inventory, nodes),
+        startup_order=launch.startup_order,
+        stop_criteria=launch.stop_criteria,
+        ready=launch.ready,
+        common=CommonTexts(script=script, **texts),
+        nodes=tuple(
+            SizedNode(
+                role=plan.role,
+                processes=plan.processes,
+                script=None if plan.script == script else plan.script,
+                **{key: without(getattr(plan, key), texts[key]) for key in texts},
+            )
+            for plan in plans
         ),
     )
 
@@ -175,6 +272,17 @@ def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -
         script=part.script,
         files={f"{folder}/{name}": text for name, text in files.items()},
         processes=part.processes,
+    )
+
+
+def _retry(run: Run) -> RetryPlan | None:
+    if run.retry is None:
+        return None
+    return RetryPlan(
+        attempts=run.retry.attempts,
+        on=run.retry.on,
+        backoff_s=run.retry.backoff,
+        node_wait_s=run.retry.node_wait,
     )
 
 

@@ -1,92 +1,109 @@
-"""Pieces of output joined to the lines that the job printed.
+"""Lines as a terminal would show them, from the pieces and batches in which output arrives.
 
 The worker sends a line that takes long (a row of nccl-tests at 8 GiB) in pieces, so that users see
-its progress. Parsers need whole lines.
+its progress, and many short lines at once. Readers need each whole line.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from engine.events import Output
+from engine.output_events import Output
 
 LONGEST = 64 * 1024
 """Characters of a line. Longer lines are cut, so that output without line ends takes linear time
 and little memory."""
 
 
+class Line(NamedTuple):
+    """A line of a rank; `time` is that of its first piece."""
+
+    time: float
+    rank: int
+    stream: str
+    text: str
+
+
 class WholeLines:
     """The unfinished lines of all ranks and streams.
 
-    A carriage return ends a line too: progress bars print no other end.
+    After a carriage return the next text overwrites the line, as on a terminal. So a progress bar
+    is one line with its last state.
     """
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str], _Pieces] = {}
+        self._held: dict[tuple[int, str], _Unfinished] = {}
 
-    def feed(self, event: Output) -> tuple[Output, ...]:
-        """Return the lines that `event` completes, with time and offset of their first pieces."""
-        place = (event.rank, event.stream)
-        if place not in self._held:
-            if event.ends_line and "\r" not in event.text and len(event.text) <= LONGEST:
-                return (event,)
-            self._held[place] = _Pieces()
-        lines = tuple(self._held[place].feed(event))
-        if self._held[place].is_empty:
-            del self._held[place]
-        return lines
+    def is_whole(self, event: Output) -> bool:
+        """Return whether the event has whole lines alone."""
+        return event.ends_line and (event.rank, event.stream) not in self._held
 
-    def rest(self) -> tuple[Output, ...]:
+    def feed(self, event: Output) -> tuple[Line, ...]:
+        """Return the lines that `event` completes."""
+        time, rank, stream, text = event.time, event.rank, event.stream, event.text
+        held = self._held.pop((rank, stream), None)
+        if held is None and event.ends_line and "\r" not in text and len(text) <= LONGEST:
+            return tuple(Line(time, rank, stream, line) for line in text.split("\n"))
+        lines = []
+        *ended, last = text.split("\n")
+        if event.ends_line:
+            ended, last = [*ended, last], ""
+        for part in ended:
+            held = held or _Unfinished(time)
+            lines += [Line(held.time, rank, stream, cut) for cut in held.add(part)]
+            lines.append(Line(held.time, rank, stream, held.state()))
+            held = None
+        if last or held is not None:
+            held = held or _Unfinished(time)
+            lines += [Line(held.time, rank, stream, cut) for cut in held.add(last)]
+            self._held[rank, stream] = held
+        return tuple(lines)
+
+    def state(self, rank: int, stream: str) -> str:
+        """Return the unfinished line as it is now; empty if there is none."""
+        held = self._held.get((rank, stream))
+        return "" if held is None else held.state()
+
+    def rest(self) -> tuple[Line, ...]:
         """Return the unfinished lines, and forget them."""
-        rest = tuple(pieces.take() for pieces in self._held.values())
+        rest = tuple(
+            Line(held.time, rank, stream, held.state())
+            for (rank, stream), held in self._held.items()
+        )
         self._held.clear()
         return rest
 
 
-class _Pieces:
-    """The unfinished line of one stream."""
+class _Unfinished:
+    """A line that is not complete yet."""
 
-    def __init__(self) -> None:
-        self._first: Output | None = None
-        self._texts: list[str] = []
+    def __init__(self, time: float) -> None:
+        self.time = time
+        self._under = ""
+        """The line before its last carriage return."""
+        self._over: list[str] = []
         self._length = 0
 
-    @property
-    def is_empty(self) -> bool:
-        return self._first is None
+    def add(self, text: str) -> Iterator[str]:
+        """Add the text; yield the parts that the line is too long for."""
+        *overwritten, last = text.split("\r")
+        for part in overwritten:
+            yield from self._append(part)
+            self._under = self.state()
+            self._over, self._length = [], 0
+        yield from self._append(last)
 
-    def feed(self, event: Output) -> Iterator[Output]:
-        text, offset = event.text, event.offset
-        if event.ends_line:
-            text = text.removesuffix("\r")  # the program ends its lines with CR LF
-        *ended, last = text.split("\r")
-        for part in ended:
-            yield from self._add(event, part, offset)
-            yield self._end(event, offset)
-            offset += len(part.encode()) + 1
-        yield from self._add(event, last, offset)
-        if event.ends_line:
-            yield self._end(event, offset)
+    def state(self) -> str:
+        """Return the line so far."""
+        over = "".join(self._over)
+        if "\x1b" in over or "\x1b" in self._under:  # it has other widths than characters
+            return over or self._under
+        return over + self._under[len(over) :]
 
-    def take(self) -> Output:
-        """Return the line so far, and start a new one."""
-        assert self._first is not None
-        line = self._first.model_copy(update={"text": "".join(self._texts)})
-        self._first, self._texts, self._length = None, [], 0
-        return line
-
-    def _add(self, event: Output, text: str, offset: int) -> Iterator[Output]:
-        while text:
-            if self._first is None:
-                self._first = event.model_copy(update={"offset": offset})
+    def _append(self, text: str) -> Iterator[str]:
+        while self._length + len(text) > LONGEST:
             part = text[: LONGEST - self._length]
             text = text[len(part) :]
-            offset += len(part.encode())
-            self._texts.append(part)
-            self._length += len(part)
-            if text:  # longer than LONGEST: cut it here
-                yield self._end(event, offset)
-
-    def _end(self, event: Output, offset: int) -> Output:
-        """Return the line, completed; an empty line begins where `event` does."""
-        if self._first is None:
-            self._first = event.model_copy(update={"offset": offset})
-        return self.take().model_copy(update={"ends_line": True})
+            yield "".join((*self._over, part))
+            self._under, self._over, self._length = "", [], 0
+        self._over.append(text)
+        self._length += len(text)

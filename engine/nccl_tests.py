@@ -12,9 +12,11 @@ from config.models import Value
 from engine.agent.table_json import merge, read
 from engine.agent.table_rows import ReadRow
 from engine.agent.tables import ReadTable, TableReader
+from engine.attempt_events import AttemptStarted
 from engine.cases import Case
-from engine.events import Event, GateJudged, Output, RunFinished, RunStarted, TableWritten
-from engine.lines import WholeLines
+from engine.events import Event, RunFinished, RunStarted
+from engine.lines import Line, WholeLines
+from engine.output_events import GateJudged, Output, TableWritten
 
 
 class Timing(Value):
@@ -111,19 +113,29 @@ class TableParser:
     def __init__(self) -> None:
         self._lines = WholeLines()
         self._reader = TableReader()
+        self._earlier: list[ReadTable] = []  # tables of attempts that have failed
+        self._programs: tuple[str, ...] = ()
         self._cases: dict[int, Case] = {}
         self._gates: dict[int, tuple[GateVerdict, ...]] = {}
 
     def feed(self, event: Event) -> tuple[int, ...]:
         """Return the numbers of the tables that `event` adds to or changes."""
         if isinstance(event, RunStarted):
+            self._programs = event.programs
             self._reader = TableReader(event.programs)
             self._cases = {case.number: case for case in event.sweep.cases} if event.sweep else {}
         elif isinstance(event, Output):
+            has_whole_lines = self._lines.is_whole(event)
+            if has_whole_lines and not self._reader.reads(event.rank, event.stream, event.text):
+                return ()
             return self._read(self._lines.feed(event))
         elif isinstance(event, RunFinished):
             self._read(self._lines.rest())
-            return tuple(range(len(self._reader.tables)))
+            return tuple(range(len(self._earlier), len(self._all)))
+        elif isinstance(event, AttemptStarted):
+            self._earlier += self._reader.tables
+            self._reader, self._lines = TableReader(self._programs), WholeLines()
+            self._gates = {}
         elif isinstance(event, TableWritten):
             return self._read_json(event)
         elif isinstance(event, GateJudged):
@@ -133,17 +145,22 @@ class TableParser:
     @property
     def tables(self) -> tuple[Table, ...]:
         """The tables so far."""
-        return tuple(self.table(number) for number in range(len(self._reader.tables)))
+        return tuple(self.table(number) for number in range(len(self._all)))
+
+    @property
+    def _all(self) -> list[ReadTable]:
+        """Return the tables of all attempts."""
+        return [*self._earlier, *self._reader.tables]
 
     def table(self, number: int, first: int = 0) -> Table:
         """Return the table with this number so far, with its rows from `first` on."""
-        table = self._reader.tables[number]
+        table = self._all[number]
         facts = _facts(table).model_copy(
             update={"case": self._cases.get(table.case), "gates": self._gates.get(table.case, ())}
         )
         return Table(facts=facts, rows=tuple(map(_row, table.rows[first:])))
 
-    def _read(self, lines: tuple[Output, ...]) -> tuple[int, ...]:
+    def _read(self, lines: tuple[Line, ...]) -> tuple[int, ...]:
         changed = [
             self._reader.feed(line.rank, line.stream, line.text, line.time) for line in lines
         ]
@@ -161,11 +178,12 @@ class TableParser:
         verdict = GateVerdict(passed=event.level == "proof", text=event.text)
         for case in event.cases:
             self._gates[case] = (*self._gates.get(case, ()), verdict)
-        tables = enumerate(self._reader.tables)
-        return tuple(number for number, table in tables if table.case in event.cases)
+        return tuple(
+            self._number(table) for table in self._reader.tables if table.case in event.cases
+        )
 
     def _number(self, table: ReadTable) -> int:
-        return next(n for n, one in enumerate(self._reader.tables) if one is table)
+        return next(n for n, one in enumerate(self._all) if one is table)
 
 
 def _facts(table: ReadTable) -> Facts:

@@ -16,7 +16,7 @@ from config.errors import GpuctlError, NodeError, RunError
 from config.progress import Progress, Reporter
 from config.run.sources import leads_out
 from engine.bundle import agent_bundle
-from engine.launch_plan import LaunchPlan
+from engine.known_run import KnownRun
 from engine.places import work_folder
 from nodes.conversation import Conversation
 from nodes.fanout import on_each
@@ -53,21 +53,20 @@ class _Item:
 
 
 async def fetch_outputs(
-    plan: LaunchPlan, inventory: Inventory, folder: Path, report: Reporter
+    run: KnownRun, inventory: Inventory, folder: Path, report: Reporter
 ) -> Fetched:
     """Copy the outputs of each node to `folder/rank-N`; a failing node does not stop the others.
 
     A node's outputs are written to `rank-N.part`, which is renamed when they are whole.
     """
-    assert plan.code is not None
     by_name = {node.name: node for node in inventory.nodes}
     # Ranks are those of the run: `order` may have changed them.
-    nodes = [by_name[node.name].model_copy(update={"rank": node.rank}) for node in plan.nodes]
+    nodes = [by_name[node.name].model_copy(update={"rank": node.rank}) for node in run.nodes]
 
     async with connect(inventory) as connections:
 
         async def fetch(node: Node) -> tuple[int, int]:
-            found = await _fetch(connections, plan, node, folder / f"rank-{node.rank}")
+            found = await _fetch(connections, run, node, folder / f"rank-{node.rank}")
             report(Progress(_STAGE, node.name, "done", f"{found[0]} files"))
             return found
 
@@ -77,16 +76,13 @@ async def fetch_outputs(
     return Fetched(folder, sum(n for n, _ in whole), sum(size for _, size in whole), failures)
 
 
-async def _fetch(
-    connections: Connections, plan: LaunchPlan, node: Node, to: Path
-) -> tuple[int, int]:
+async def _fetch(connections: Connections, run: KnownRun, node: Node, to: Path) -> tuple[int, int]:
     """Fetch one node's outputs; return the number of files and their bytes."""
-    assert plan.code is not None
-    work = work_folder(plan.run_id)
+    work = work_folder(run.run_id)
     program = agent_bundle().program
     command = shlex.join(["python3", "-IS", program, "outputs", work])
     async with connections.converse(node, command) as talk:
-        await talk.write(json.dumps(plan.code.outputs).encode() + b"\n")
+        await talk.write(json.dumps(run.outputs).encode() + b"\n")
         talk.end_input()
         async with asyncio.timeout(STALL_S):
             line = await talk.line()
@@ -140,14 +136,21 @@ async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) ->
                 await _write_file(talk, place, item, node)
         for item in items:
             if item.kind == "link" and not leads_out(item.path, item.target):
-                (part / item.path).parent.mkdir(parents=True, exist_ok=True)
-                (part / item.path).symlink_to(item.target)
+                _link(part / item.path, item.target, part)
         shutil.rmtree(to, ignore_errors=True)  # if that fails, the renaming does
         part.rename(to)
     except OSError as error:
         raise RunError(
             f"the outputs of {node} cannot be written to {part}: {error.strerror}", ""
         ) from error
+
+
+def _link(place: Path, target: str, top: Path) -> None:
+    """Create the link, unless another link of the node would lead its place out of `top`."""
+    if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(top)):
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target)
 
 
 async def _write_file(talk: Conversation, place: Path, item: _Item, node: str) -> None:

@@ -1,5 +1,7 @@
 """The paths of gpuctl's files on a node."""
 
+from engine.agent.examination import ERROR_FILE
+
 REMOTE_ROOT = "/var/lib/gpuctl"
 """The folder with all of gpuctl's files on a node: `agent-<hash>/`, `runs/<run-id>/`."""
 
@@ -17,6 +19,15 @@ def run_folder(run_id: str) -> str:
 def work_folder(run_id: str) -> str:
     """Return the job's working folder on every node; only runs with code or outputs have it."""
     return f"{run_folder(run_id)}/work"
+
+
+def checkpoint_folder(run_id: str, shared: str) -> str:
+    """Return the folder that all attempts of a run have.
+
+    It is in the cluster's shared storage, mounted at `shared`; if that is empty, in the run's
+    folder on each node.
+    """
+    return f"{shared}/gpuctl/{run_id}" if shared else f"{run_folder(run_id)}/checkpoints"
 
 
 def hostfile_path(run_id: str) -> str:
@@ -47,6 +58,11 @@ def ranks_path(run_id: str) -> str:
 def failed_path(run_id: str) -> str:
     """Return the FIFO into which a rank that fails writes its exit status."""
     return f"{run_folder(run_id)}/failed"
+
+
+def error_path(run_id: str) -> str:
+    """Return the file to which torch writes the first exception of a rank of the node."""
+    return f"{run_folder(run_id)}/{ERROR_FILE}"
 
 
 def rank_script_path(run_id: str) -> str:

@@ -6,6 +6,8 @@ from config.catalogue.instance_types import catalogue
 from config.models import Value
 from engine.bisect.report import Bisect
 from engine.history import KeptFinding, RunRecord
+from engine.metrics.curves import CourseOfRun
+from engine.metrics.summary import NodeSummary
 from engine.nccl_tests import Table
 from engine.setting import Setting
 from engine.timeline import Timeline
@@ -22,7 +24,8 @@ class Pair(Value):
 class Report(Value):
     """A run and all that is known about it; `setting` is None for a run of an earlier gpuctl.
 
-    `pairs` is empty for a run of a bisect: the whole `bisect` has them.
+    `pairs` is empty for a run of a bisect: the whole `bisect` has them. `used` is what the nodes
+    used, and `course` how that went on; both are empty without metrics.
     """
 
     run: RunRecord
@@ -32,6 +35,8 @@ class Report(Value):
     timeline: Timeline
     pairs: tuple[Pair, ...] = ()
     bisect: Bisect | None = None
+    used: tuple[NodeSummary, ...] = ()
+    course: CourseOfRun = CourseOfRun()
 
     @property
     def names(self) -> list[str]:

@@ -15,6 +15,7 @@ from config.catalogue.instance_types import (
 )
 from config.run.requirements import Requires, parse_range, plain_gpu
 from config.run.run_file import Run
+from engine.network.presets import is_examined
 from nodes.inventory import Inventory, Node
 
 _NAMED_MORE = 1.08
@@ -47,6 +48,10 @@ def misfits(run: Run, inventory: Inventory, nodes: Sequence[Node]) -> Iterator[M
         if gpus > (least := int(parse_range(needs.gpus)[0])):
             remedy = f"write {least}.. if the job can use all, or run it on another cluster"
         yield Misfit(f"{needs.gpus} GPUs on a node", _count(gpus, "GPU"), remedy)
+    if needs.efa and all(is_examined(node) for node in nodes):
+        efa = min((node.efa for node in nodes), default=0)
+        if not _has(needs.efa, efa):
+            yield Misfit(f"{needs.efa} EFA interfaces of a node", str(efa))
     yield from _disk(needs, entry, inventory)
     if entry is not None:
         yield from _gpu(needs, entry)

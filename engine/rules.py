@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from config.errors import InputError
+from config.run.elastic import NodeRange
 from config.run.run_file import Mpirun, NcclTests, Run
 from engine.modes.job import Variables, node_range
 from engine.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
@@ -76,17 +77,29 @@ def _enough_nodes(situation: Situation) -> Iterator[Violation]:
         wanted, remedy = f"{least}", f"use `--nodes {available}`"  # for a manifest too
         if least != most:
             wanted, remedy = f"{least} to {most}", f"set `nnodes: 1..{available}`"
+        if isinstance(run.nodes, NodeRange):
+            remedy = f"set the `min` of `nodes` to {available}"
         yield Violation(
             f"run {run.name} wants {wanted} nodes, cluster {inventory.cluster} has {available}",
             f"{remedy}, or bring up a larger cluster",
         )
 
 
+def _elastic_nodes_alike(situation: Situation) -> Iterator[Violation]:
+    first, *others = situation.nodes
+    other = next(
+        (node for node in others if (node.gpus, node.slots) != (first.gpus, first.slots)), None
+    )
+    if isinstance(situation.run.nodes, NodeRange) and other is not None:
+        yield Violation(
+            f"`nodes` of run {situation.run.name} is a range, and its nodes are not alike:"
+            f" {first.name} has {first.gpus} GPUs, {other.name} has {other.gpus}",
+            "write one number of nodes, or replace the node that differs",
+        )
+
+
 def _ranks_have_gpus(situation: Situation) -> Iterator[Violation]:
-    run = situation.run
-    key, wanted = "procs_per_node", getattr(run, "procs_per_node", None)
-    if isinstance(run, NcclTests) and run.gpus_per_node:
-        key, wanted = "gpus_per_node", max(run.gpus_per_node)
+    key, wanted = wanted_gpus(situation.run)
     few = [node for node in situation.nodes if wanted and 0 < node.gpus < wanted]
     if few:
         gpus = min(node.gpus for node in few)
@@ -95,6 +108,13 @@ def _ranks_have_gpus(situation: Situation) -> Iterator[Violation]:
             f" ({situation.inventory.instance_type}) {_has(few)} {gpus} GPUs",
             f"set it to {gpus} or less, or leave it out for one rank per GPU",
         )
+
+
+def wanted_gpus(run: Run) -> tuple[str, int]:
+    """Return the GPUs that a node with GPUs must have at least, 0 for any, and the field's name."""
+    if isinstance(run, NcclTests) and run.gpus_per_node:
+        return "gpus_per_node", max(run.gpus_per_node)
+    return "procs_per_node", getattr(run, "procs_per_node", None) or 0
 
 
 def _preset_fits(situation: Situation) -> Iterator[Violation]:
@@ -185,8 +205,14 @@ RULES = (
     Rule(
         "The cluster has as many nodes as the run wants.",
         "A launcher with fewer hosts than planned hangs, or runs a smaller job than requested.",
-        "Lower `nodes` (or the least of `nnodes`), or bring up a larger cluster.",
+        "Lower `nodes` (or the least of its range or of `nnodes`), or bring up a larger cluster.",
         _enough_nodes,
+    ),
+    Rule(
+        "The nodes of a run whose `nodes` is a range have the same number of GPUs.",
+        "gpuctl plans every size of the run before it starts, and any node may be lost.",
+        "Write one number of nodes, or replace the node that differs.",
+        _elastic_nodes_alike,
     ),
     Rule(
         "The cluster is what `requires` (in dstack's files `resources` and others) asks for.",

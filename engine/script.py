@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from engine.places import failed_path, ranks_path
+from engine.places import error_path, failed_path, ranks_path
 
 # `$?` is read first, because every other command would change it. The script sets neither `-e` nor
 # `pipefail`: an entry may use a failing command as a condition, and `yes | head` is correct
@@ -51,11 +51,25 @@ def report_rank(run_id: str, rank: str, size: str) -> str:
     return f'printf "%s %s\\n" "{rank}" "{size}" 1<>{shlex.quote(ranks_path(run_id))}\n'
 
 
-def report_failure(run_id: str) -> str:
-    """Return the script line with which a rank that fails ends its node's job with its status."""
+def report_failure(run_id: str, first: str = "") -> str:
+    """Return the script line with which a rank that fails ends its node's job with its status.
+
+    `first` is a command that runs before, if the rank failed.
+    """
     path = shlex.quote(failed_path(run_id))
-    report = f'gpuctl_status=$?; [ "$gpuctl_status" = 0 ] || echo "$gpuctl_status" 1<>{path}'
+    failed = f'echo "$gpuctl_status" 1<>{path}'
+    failed = f"{{ {first}; {failed}; }}" if first else failed
+    report = f'gpuctl_status=$?; [ "$gpuctl_status" = 0 ] || {failed}'
     return f"trap {shlex.quote(report)} EXIT\n"
+
+
+def keep_error(run_id: str) -> str:
+    """Return the command with which a rank of torchrun keeps its error file as its node's.
+
+    torchrun gives every rank a file (`TORCHELASTIC_ERROR_FILE`) and copies that of the first
+    failure, but it may be stopped before. A file that exists is the first, and stays.
+    """
+    return f'cp -n "$TORCHELASTIC_ERROR_FILE" {shlex.quote(error_path(run_id))} 2>/dev/null'
 
 
 def run_until_failure(run_id: str, launcher: str = "") -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from config.errors import InputError
 from config.folders import config_home
 from config.run.run_file import Run
-from engine.launch_plan import WRITTEN_PASSWORD, LaunchPlan
+from engine.launch_plan import WRITTEN_PASSWORD, ImagePlan, LaunchPlan
+from engine.notify_plan import check_secrets, secret_names
 
 CREDENTIALS = re.compile(
     r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|PULUMI|TF|VAULT|SSH|GPG|KUBE|DOCKER|DATABASE)_.*"
@@ -27,25 +28,42 @@ def credentials(plan: LaunchPlan) -> tuple[str, ...]:
     return tuple(name for name in wanted if CREDENTIALS.fullmatch(name))
 
 
+def is_notifications_alone(plan: LaunchPlan, name: str) -> bool:
+    """Return whether only the run's notifications need the secret, and not its job."""
+    return name not in _names(plan.model_copy(update={"notify": ()}))
+
+
 def resolve(plan: LaunchPlan, run: Run | None = None) -> dict[str, str]:
     """Return the value of every secret that the plan names, also the image's password.
 
     A value is from this process's environment, else from the file `secrets/NAME` in config_home().
     The password may be in the run file itself, `run`. Raises InputError if a value is in neither,
-    or if other users have access to the file.
+    if other users have access to the file, or if a notification cannot use its value.
     """
     found = {name: look_up(name) for name in _names(plan) if name != WRITTEN_PASSWORD}
+    check_secrets(plan.notify, found)
     auth = run.registry_auth if run else None
     if auth is not None and isinstance(auth.password, str):
         found[WRITTEN_PASSWORD] = auth.password
     return found
 
 
+def registry_password(image: ImagePlan) -> str:
+    """Return the password of the image's registry, for a client without the run file."""
+    if image.password_secret == WRITTEN_PASSWORD:
+        raise InputError(
+            f"the password for {image.reference} is in the run file, which this command does not"
+            " have",
+            "let `gpuctl run` make the node again, or write the password as {secret: NAME}",
+        )
+    return look_up(image.password_secret)
+
+
 def _names(plan: LaunchPlan) -> list[str]:
     names = {name for node in plan.nodes for name in node.secrets.values()}
     if plan.image and plan.image.password_secret:
         names.add(plan.image.password_secret)
-    return sorted(names)
+    return sorted(names | secret_names(plan.notify))
 
 
 def look_up(name: str) -> str:

@@ -6,70 +6,49 @@ reads on from where the local copy of the journal ends.
 
 import asyncio
 import contextlib
-import json
-import shlex
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from config.errors import GpuctlError, Interrupted, NodeError, RunError
-from engine.agent.main import BUSY
-from engine.bundle import agent_bundle, ship_agent
 from engine.events import (
     Event,
     Evidence,
+    FirstEvent,
+    HeadUnreachable,
     NodeInterrupted,
     RunStarted,
     SupervisorLost,
     parse_event,
 )
+from engine.head import CALL_S, ClusterBusy, Head
 from engine.history import History
 from engine.journal_copy import JournalCopy, evidence_folder, recorded_events, write_evidence
 from engine.kept_results import KeptResults
+from engine.known_run import Detached, KnownRun, RunGoesOn, RunLost
 from engine.launch_plan import LaunchPlan
-from engine.places import run_folder
+from engine.notification_events import NotificationsEnded, Notified
 from engine.result import ResultCollector, RunResult
 from engine.setting import setting
 from nodes.inventory import Inventory
-from nodes.kept_connections import connect
 
 OnEvent = Callable[[Event], None]
+Answer = Literal["stop", "detach", "abort"]
+"""What Ctrl-C means for a run that this client follows. `stop` stops the run and waits for its
+result; `detach` leaves the run alone; `abort` stops the run and does not wait."""
+OnInterrupt = Callable[[], Answer]
 
 RECONNECT_S = 300
 """Seconds to retry a head that does not answer; the run goes on there meanwhile."""
+SILENT_S = 10.0
+"""Seconds without an answer of the head after which the caller hears of it."""
 STOP_S = 60
 """Seconds to wait for a run to stop: its supervisor gives its nodes up after 30 s."""
 INTERRUPTED_HEAD_S = 60
 """Seconds to retry a head after the time at which AWS announced to reclaim its spot instance."""
-_START_S = 120
-_CALL_S = 30
-_RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
-_NO_AGENT = 97  # from the command in `_start`; the agent itself ends with 0 to 3
-
-
-class RunGoesOn(RunError):
-    """An error of the client alone: the run goes on, so its cluster must not be destroyed."""
-
-    def __init__(self, plan: LaunchPlan, why: str) -> None:
-        run, cluster = plan.run_id, plan.cluster
-        hint = f"`gpuctl logs {run} -f` follows it, `gpuctl stop {run}` ends it"
-        if plan.on_stop == "destroy":
-            hint += (
-                f"; at its end the nodes power off, and `gpuctl down {cluster}` removes the rest"
-            )
-        super().__init__(f"run {run} goes on without this client: {why}", hint)
-
-
-class RunLost(RunError):
-    """A run that has no result, because its supervisor or its head is gone."""
-
-
-class ClusterBusy(RunError):
-    """A cluster that another run holds: this run did not start, and the cluster is unchanged."""
 
 
 async def run(
@@ -78,39 +57,61 @@ async def run(
     runs: Path,
     on_event: OnEvent,
     secrets: Mapping[str, str] = MappingProxyType({}),
+    on_interrupt: OnInterrupt = lambda: "stop",
 ) -> RunResult:
     """Run the plan to its end and return its result; record it in the folder `runs`.
 
     On return no process of the run is left on any node. `secrets` maps the names in the plan to
-    their values (engine/secrets.py). Cancellation (Ctrl-C) stops the run on the nodes and returns
-    its result. If the plan has `on_stop: destroy`, the caller has to destroy the cluster, within
-    `prevent_power_off`.
-    Raises NodeError or RunError when gpuctl fails. Two kinds of RunError, ClusterBusy and
-    RunGoesOn, mean that the cluster must not be destroyed. Raises Interrupted when a run did not
-    stop in time.
+    their values (engine/secrets.py). Cancellation (Ctrl-C) does what `on_interrupt` returns. If the
+    plan has `on_stop: destroy`, the caller has to destroy the cluster, within `prevent_power_off`.
+    Raises NodeError or RunError when gpuctl fails. Three kinds of RunError, ClusterBusy, RunGoesOn
+    and Detached, mean that the cluster must not be destroyed. Raises Interrupted when a run did not
+    stop in time, and after `abort`.
     """
-    session = _Session(plan.run_id, inventory, runs, on_event)
-    started = asyncio.Event()
+    session = _Session(Head(inventory, plan.run_id), plan.run_id, runs, on_event)
 
     async def life() -> RunResult:
         await session.start(plan, secrets)
-        started.set()
         return await session.follow()
 
-    living = asyncio.ensure_future(life())
+    return await session.accompany(plan, life(), on_interrupt)
+
+
+async def start(
+    plan: LaunchPlan,
+    inventory: Inventory,
+    runs: Path,
+    secrets: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Start the run and leave it alone; return once its supervisor has it.
+
+    Cancellation aborts the run. The errors are those of `run`.
+    """
+    session = _Session(Head(inventory, plan.run_id), plan.run_id, runs, lambda _: None)
+    starting = asyncio.ensure_future(session.start(plan, secrets))
     try:
-        result = await asyncio.shield(living)
+        with session.errors_of(plan):
+            await asyncio.shield(starting)
     except asyncio.CancelledError:
         _clear_cancellation()
-        result = await session.interrupt(living, started)
-    except (RunLost, ClusterBusy):
-        raise
-    except Exception as error:
-        if not session.start_requested:
-            raise
-        why = "nobody reads its output" if isinstance(error, BrokenPipeError) else _describe(error)
-        raise RunGoesOn(plan, why) from error
-    return result
+        try:
+            await asyncio.wait_for(starting, STOP_S)  # it cannot be revoked
+            await session.head.send("stop")
+        except TimeoutError as error:
+            raise Interrupted(*session.stop_failure()) from error
+        raise session.aborted() from None
+
+
+async def attach(
+    known: KnownRun, inventory: Inventory, runs: Path, on_event: OnEvent, on_interrupt: OnInterrupt
+) -> RunResult:
+    """Follow a run that a client started to its end, as `run` does after the start.
+
+    `on_event` gets every event from the run's beginning, recorded ones first.
+    """
+    head = Head(inventory, known.run_id, start_requested=True)
+    session = _Session(head, known.run_id, runs, on_event)
+    return await session.accompany(known, session.follow(), on_interrupt)
 
 
 async def follow(run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> RunResult:
@@ -119,7 +120,27 @@ async def follow(run_id: str, inventory: Inventory, runs: Path, on_event: OnEven
     `on_event` gets every event from the run's beginning, recorded ones first. Cancellation does
     not stop the run.
     """
-    return await _Session(run_id, inventory, runs, on_event).follow()
+    return await _Session(Head(inventory, run_id), run_id, runs, on_event).follow()
+
+
+async def first_event(run_id: str, inventory: Inventory, runs: Path) -> FirstEvent:
+    """Return the first event of the run; wait for it if the run has just been started.
+
+    Raises RunLost if the head has no such run.
+    """
+    begun: asyncio.Future[FirstEvent] = asyncio.get_running_loop().create_future()
+
+    def see(event: Event) -> None:
+        if isinstance(event, FirstEvent) and not begun.done():
+            begun.set_result(event)
+
+    following = asyncio.ensure_future(follow(run_id, inventory, runs, see))
+    either: list[asyncio.Future[Any]] = [begun, following]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not begun.done():
+        following.result()  # raises the reason
+    await _end(following)
+    return await begun
 
 
 async def stop(
@@ -131,8 +152,8 @@ async def stop(
     nodes power off a minute later, unless the caller destroys the cluster within
     `prevent_power_off`.
     """
-    session = _Session(run_id, inventory, runs, on_event)
-    await _call(inventory, run_id, "stop")
+    session = _Session(Head(inventory, run_id), run_id, runs, on_event)
+    await session.head.send("stop")
     try:
         async with asyncio.timeout(STOP_S):
             return await session.follow()
@@ -140,63 +161,33 @@ async def stop(
         raise RunError(*session.stop_failure()) from error
 
 
-@contextlib.contextmanager
-def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
-    """Keep the run's nodes powered on while the caller destroys the cluster.
-
-    Acknowledge to the supervisor every _RENEW_S seconds. When that ends, because the caller is
-    done or has died, the nodes power off after LEASE_S (engine/agent/supervisor.py).
-    """
-    ended = threading.Event()
-
-    async def renew() -> None:
-        # not nodes.kept_connections: its broker would outlive the cluster
-        from nodes.ssh import connect as connect_anew
-
-        while not ended.is_set():
-            with contextlib.suppress(
-                NodeError
-            ):  # parts of the path to the head are removed already
-                async with connect_anew(inventory) as connections:
-                    while not ended.is_set():
-                        await connections.run(
-                            inventory.nodes[0], _agent("send", run_id, "ack"), timeout=_CALL_S
-                        )
-                        await asyncio.to_thread(ended.wait, _RENEW_S)
-            await asyncio.to_thread(ended.wait, 1.0)
-
-    renewing = threading.Thread(target=lambda: asyncio.run(renew()), name="lease", daemon=True)
-    renewing.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewing.join(_CALL_S)
-
-
 class _Session:
     """One client's connection to one run."""
 
-    def __init__(self, run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> None:
-        self._run_id, self._inventory, self._runs = run_id, inventory, runs
+    def __init__(self, head: Head, run_id: str, runs: Path, on_event: OnEvent) -> None:
+        self.head = head
+        self._run_id, self._runs = run_id, runs
         self._on_event = on_event
-        self._head = inventory.nodes[0]
+        self._head_rank: int | None = None  # stays None if the run does not use the head
         self._collector = ResultCollector()
         self._results = KeptResults(run_id)
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
-        self.start_requested = False
-        """True once the head was asked to start the run: it may be active even after an error."""
+        self._notifies = False
+        self._started = asyncio.Event()
+        if head.start_requested:  # by another client
+            self._started.set()
 
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """Start the supervisor on the head with plan and secrets; add the run to the history."""
         with History(self._runs) as history:
-            history.begin(plan, setting(plan, self._inventory))
+            history.begin(plan, setting(plan, self.head.inventory))
             try:
-                await self._start(plan, secrets)
+                await self.head.start(plan, secrets)
             except GpuctlError:
                 history.drop(plan.run_id)
                 raise
+        self._started.set()
 
     async def follow(self) -> RunResult:
         """Follow the run to its end, and store its tables, findings and result in the history."""
@@ -210,59 +201,75 @@ class _Session:
             history.finish(result)
             return result
 
-    async def interrupt(
-        self, living: asyncio.Future[RunResult], started: asyncio.Event
+    async def accompany(
+        self, known: KnownRun, life: Coroutine[Any, Any, RunResult], on_interrupt: OnInterrupt
     ) -> RunResult:
-        """Stop the run and return the result of `living`, the task that follows it."""
+        """Return the result of `life`; if this task is cancelled, do what `on_interrupt` returns.
+
+        An error of this client while the run goes on is raised as RunGoesOn.
+        """
+        living = asyncio.ensure_future(life)
+        try:
+            with self.errors_of(known):
+                return await asyncio.shield(living)
+        except asyncio.CancelledError:
+            _clear_cancellation()
+            return await self.interrupt(known, living, on_interrupt())
+
+    @contextlib.contextmanager
+    def errors_of(self, known: KnownRun) -> Iterator[None]:
+        """Raise errors of the block as RunGoesOn if the run may go on nevertheless."""
+        try:
+            yield
+        except (RunLost, ClusterBusy):
+            raise
+        except Exception as error:
+            if not self.head.start_requested:
+                raise
+            closed = isinstance(error, BrokenPipeError)
+            why = "nobody reads its output" if closed else _describe(error)
+            raise RunGoesOn(known, why) from error
+
+    async def interrupt(
+        self, known: KnownRun, living: asyncio.Future[RunResult], answer: Answer
+    ) -> RunResult:
+        """Do what the user answered to Ctrl-C; `living` is the task that follows the run.
+
+        Return its result if the run is to be stopped, or has ended meanwhile.
+        """
         try:
             async with asyncio.timeout(STOP_S):
                 # A start that is under way cannot be revoked: wait for it, then stop the run.
-                starting = asyncio.ensure_future(started.wait())
+                starting = asyncio.ensure_future(self._started.wait())
                 either: list[asyncio.Future[Any]] = [starting, living]
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 starting.cancel()
-                if not living.done():
-                    await _call(self._inventory, self._run_id, "stop")
-                return await asyncio.shield(living)
+                if answer != "detach" and not living.done():
+                    await self.head.send("stop")
+                if answer == "stop" or living.done():
+                    return await asyncio.shield(living)
         except TimeoutError as error:
             raise Interrupted(*self.stop_failure()) from error
         finally:
-            living.cancel()
+            await _end(living)
+        if answer == "detach":
+            raise Detached(known)
+        raise self.aborted()
+
+    def aborted(self) -> Interrupted:
+        """Return the error for a run that was asked to stop while nobody waits for its end."""
+        return Interrupted(
+            f"run {self._run_id} was asked to stop, and gpuctl does not wait for its end",
+            f"`gpuctl wait {self._run_id}` does",
+        )
 
     def stop_failure(self) -> tuple[str, str]:
         """Return message and hint for a run that did not stop in time."""
         return (
             f"run {self._run_id} did not end within {STOP_S} s of being stopped",
             f"try `gpuctl stop {self._run_id}` again, or remove the cluster with"
-            f" `gpuctl down {self._inventory.cluster}`",
+            f" `gpuctl down {self.head.inventory.cluster}`",
         )
-
-    async def _start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
-        bundle, head = agent_bundle(), self._head
-        used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
-        async with connect(self._inventory) as connections:
-            # Environment and secrets go through stdin: every user of the machine can see arguments.
-            start = shlex.join(["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)])
-            command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
-            text = json.dumps({"plan": plan.model_dump(mode="json"), "secrets": used})
-            self.start_requested = True
-            done = await connections.run(head, command, stdin=text, timeout=_START_S)
-            if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet
-                await ship_agent(connections, head)
-                done = await connections.run(head, command, stdin=text, timeout=_START_S)
-        self.start_requested = done.exit_status == 0
-        if done.exit_status == BUSY:
-            other = json.loads(done.stdout)["busy"]
-            raise ClusterBusy(
-                f"cluster {plan.cluster} is busy with run {other}",
-                f"wait for it (`gpuctl logs {other} -f`) or stop it (`gpuctl stop {other}`)",
-            )
-        if done.exit_status != 0:
-            errors = done.stderr.strip().splitlines() or ["no reason given"]
-            raise RunError(
-                f"{head.name} ({head.private_ip}) cannot start the run: {errors[-1]}",
-                f"log in with `gpuctl ssh {plan.cluster} {head.name}` to find out why",
-            )
 
     async def _follow_head(self, record: JournalCopy, history: History) -> RunResult:
         """Follow the head's journal to the run's end; reconnect after lost connections."""
@@ -275,13 +282,25 @@ class _Session:
                 if record.offset != before:
                     heard, pause = time.monotonic(), 1.0
                 self._check_head_interruption(history)
+                self._report_silence(history, time.monotonic() - heard, error)
                 if time.monotonic() - heard > RECONNECT_S:
                     raise NodeError(
                         f"the head does not answer: {error.message}",
-                        f"if it works, the run goes on: try `gpuctl logs {self._run_id} -f` again",
+                        f"if it works, the run goes on: try `gpuctl attach {self._run_id}` again",
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 15.0)
+
+    def _report_silence(self, history: History, seconds: float, error: NodeError) -> None:
+        """Report a head that has not answered for SILENT_S; the caller may know that it is gone."""
+        if seconds < SILENT_S:
+            return
+        reason = error.message
+        try:
+            self._on_event(HeadUnreachable(time=time.time(), seconds=seconds, reason=reason))
+        except RunLost as lost:
+            history.mark_lost(self._run_id, lost.reason)
+            raise
 
     def _check_head_interruption(self, history: History) -> None:
         """Raise RunLost if AWS has announced to reclaim the head and the announced time is over."""
@@ -298,61 +317,73 @@ class _Session:
     def _record_interruption(self, history: History, notice: NodeInterrupted) -> RunLost:
         taken = f"AWS took its spot instance back ({notice.action} at {notice.at})"
         return self._record_loss(
-            history, f"{self._head.name} was lost: {taken}", "`gpuctl up` replaces it"
+            history, f"{self.head.node.name} was lost: {taken}", "`gpuctl up` replaces it"
         )
 
     def _record_loss(self, history: History, reason: str, hint: str) -> RunLost:
         """Mark the run as lost in the history, and return the error for the caller to raise."""
         history.mark_lost(self._run_id, reason)
-        return RunLost(f"run {self._run_id}: {reason}", hint)
+        return RunLost.of(self._run_id, reason, hint)
 
     async def _read_journal(self, record: JournalCopy, history: History) -> RunResult:
         """Read the journal; return the run's result. NodeError if the connection breaks first."""
-        command = _agent("follow", self._run_id, "--from", str(record.offset))
-        async with (
-            connect(self._inventory) as connections,
-            contextlib.aclosing(connections.lines(self._head, command)) as lines,
-        ):
+        lost = ""
+        async with self.head.journal(record.offset) as lines:
             async for line in lines:
                 try:
                     event = parse_event(line)
                 except ValueError:  # a part of a line, from a connection that broke
                     continue
                 if isinstance(event, SupervisorLost):
+                    lost = event.reason
                     break
                 record.append(line)
                 if event is not None:
                     self._see(event, history)
                 result = self._collector.result()
                 if result is not None:
-                    await self._await_end(lines)
-                    return result
+                    await self._await_end(lines, record, history)
+                    return self._collector.result() or result
         if self._head_notice is not None:
             raise self._record_interruption(history, self._head_notice)
+        if lost:
+            raise self._record_loss(history, lost, "no process of the run is left on the head")
         raise self._record_loss(
             history,
-            f"the supervisor on {self._head.name} ended without a result",
-            f"the nodes end the job within 20 s; read `journalctl -u gpuctl-run-{self._run_id}`"
-            f" on {self._head.name}",
+            f"the supervisor on {self.head.node.name} ended without a result",
+            "the nodes end the job within two minutes; read"
+            f" `journalctl -u gpuctl-run-{self._run_id}` on {self.head.node.name}",
         )
 
-    async def _await_end(self, lines: AsyncIterator[str]) -> None:
+    async def _await_end(
+        self, lines: AsyncIterator[str], record: JournalCopy, history: History
+    ) -> None:
         """Wait until the supervisor has ended, so that the cluster is free for the next run.
 
-        Return at once if the supervisor still waits for a client that destroys the cluster.
+        If the supervisor still waits for a client that destroys the cluster, wait only until it has
+        sent the run's notifications.
         """
-        if self._on_stop == "destroy":
+        if self._on_stop == "destroy" and not self._notifies:
             return
-        with contextlib.suppress(TimeoutError, NodeError):  # the run itself is over
-            async with asyncio.timeout(_CALL_S):
-                async for _ in lines:
-                    pass
+        with contextlib.suppress(TimeoutError, NodeError, ValueError):  # the run itself is over
+            async with asyncio.timeout(CALL_S):
+                async for line in lines:
+                    event = parse_event(line)
+                    if isinstance(event, (Notified, NotificationsEnded)):
+                        record.append(line)
+                        self._see(event, history)
+                    if isinstance(event, NotificationsEnded) and self._on_stop == "destroy":
+                        return
 
     def _see(self, event: Event, history: History) -> None:
         self._collector.see(event)
+        if isinstance(event, FirstEvent):
+            self._notifies = event.notifies
         if isinstance(event, RunStarted):
+            history.mark_started(self._run_id)
             self._on_stop = event.on_stop
-        if isinstance(event, NodeInterrupted) and event.rank == self._head.rank:
+            self._head_rank = {n.name: n.rank for n in event.nodes}.get(self.head.node.name)
+        if isinstance(event, NodeInterrupted) and event.rank == self._head_rank:
             self._head_notice = event
         if isinstance(event, Evidence):
             folder = evidence_folder(self._runs, self._run_id)
@@ -361,19 +392,10 @@ class _Session:
         self._on_event(event)
 
 
-async def _call(inventory: Inventory, run_id: str, word: str) -> None:
-    """Send `stop` or `ack` to the run's supervisor; do nothing if it has ended."""
-    async with connect(inventory) as connections:
-        await connections.run(inventory.nodes[0], _agent("send", run_id, word), timeout=_CALL_S)
-
-
-def _agent(command: str, run_id: str, *arguments: str) -> str:
-    """Return the shell command that calls the agent of the run; it does nothing without a run."""
-    folder = run_folder(run_id)
-    agent = f"{folder}/agent.pyz"
-    return f"test ! -e {agent} || exec python3 -IS " + shlex.join(
-        [agent, command, folder, *arguments]
-    )
+async def _end(task: asyncio.Future[Any]) -> None:
+    """Cancel the task, and wait until it has closed its connection."""
+    task.cancel()
+    await asyncio.wait([task], timeout=CALL_S)
 
 
 def _describe(error: Exception) -> str:

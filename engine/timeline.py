@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 
 from config.models import Value
+from engine.attempt_events import AttemptStarted
 from engine.events import (
     DiskFull,
     Event,
-    NetworkSeen,
     NodeAnswersAgain,
+    NodeExamined,
     NodeExited,
     NodeInterrupted,
     NodeLost,
@@ -15,12 +16,13 @@ from engine.events import (
     NodeStarted,
     NodeStopped,
     NodeUnreachable,
-    OutputJudged,
     PoweringOff,
     RankStarted,
     RunFinished,
     RunStarted,
 )
+from engine.idle_event import GpusIdle
+from engine.output_events import NetworkSeen, OutputJudged
 
 
 class Moment(Value):
@@ -50,14 +52,18 @@ class Timeline(Value):
 
 def timeline(events: Iterable[Event]) -> Timeline:
     """Return the timeline; an empty one without events."""
-    names: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    names = nodes  # of the present attempt
     moments: list[Moment] = []
     started: dict[str, float] = {}
     ended: dict[str, tuple[float, str]] = {}
     begin = last = 0.0
     for event in events:
         if isinstance(event, RunStarted):
-            names, begin = tuple(node.name for node in event.nodes), event.time
+            nodes = names = tuple(node.name for node in event.nodes)
+            begin = event.time
+        elif isinstance(event, AttemptStarted) and event.nodes:
+            names = tuple(node.name for node in event.nodes)
         last = max(last, event.time - begin)
         found = _words(event)
         if found is None:
@@ -74,7 +80,7 @@ def timeline(events: Iterable[Event]) -> Timeline:
         for node, start in started.items()
         for end, outcome in (ended.get(node, (last, "no end was reported")),)
     )
-    return Timeline(nodes=names, spans=tuple(spans), moments=tuple(moments))
+    return Timeline(nodes=nodes, spans=tuple(spans), moments=tuple(moments))
 
 
 def _words(event: Event) -> str | None:
@@ -112,6 +118,10 @@ def _trouble(event: Event) -> str | None:
             text = f"answers again after {event.silence_s:.0f} s"
         case DiskFull():
             text = event.text
+        case GpusIdle():
+            text = f"{len(event.gpus)} GPUs without work for {event.seconds / 60:.0f} min"
+        case NodeExamined():
+            text = "; ".join(fact.text for fact in event.facts) or None
         case PoweringOff():
             text = "nodes power off"
     return text

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from config.errors import LabError
 
+ADMINISTRATOR = "administrator"
+"""The session token of requests that the policy of a lab's credentials does not concern."""
+
 _ID, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
 
 

@@ -8,17 +8,22 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
+from lab.authorization.policy import read_policy
 from lab.fault_table import (
     CLOUD_INIT,
     FABRIC_MANAGER,
+    HARDWARE,
+    POLICY,
     PROVIDER,
     ROOT_LOGIN,
     SLOW_BOOT,
     SLOW_NETWORK,
 )
+from lab.machines import hardware_faults
 
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
@@ -104,6 +109,11 @@ FAULTS: Mapping[str, FaultKind] = {
         "SECONDS", _NUMBER, "ExpiredToken",
         "credentials that were issued before SECONDS from now have expired then",
     ),
+    POLICY: FaultKind(
+        "FILE", ".+", "UnauthorizedOperation",
+        "the lab's credentials may do only what the IAM policy in FILE allows; `gpuctl iam-policy`"
+        " prints one",
+    ),
     "spot-interruption": FaultKind(
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
         "Server.SpotInstanceTermination",
@@ -124,6 +134,10 @@ FAULTS: Mapping[str, FaultKind] = {
     SLOW_NETWORK: FaultKind(
         "NODE… RATE", rf"{_INSTANCE}( {_INSTANCE})* {_RATE}", "",
         "these machines (demo-node1, or i-…) send and receive at most RATE, such as 10mbit",
+    ),
+    HARDWARE: FaultKind(
+        "NODE… NAME=VALUE…", rf"{_INSTANCE}( {_INSTANCE})*( ({hardware_faults.FORM}))+", "",
+        "the tools of these machines show broken hardware: " + ", ".join(hardware_faults.VALUES),
     ),
     CLOUD_INIT: FaultKind(
         "22.2.2", r"22\.2\.2", "",
@@ -166,7 +180,19 @@ def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
             f"fault {name} cannot be given '{given}'",
             f"write `{f'gpuctl lab fault set {name} {kind.usage}'.rstrip()}`: {kind.meaning}",
         )
+    if name == POLICY:
+        return (_policy_file(given),)
     return (*arguments, *_certain(name, arguments))
+
+
+def _policy_file(given: str) -> str:
+    """Return the absolute path of a file with a policy; InputError if it has none."""
+    path = Path(given).expanduser().absolute()
+    try:
+        read_policy(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}", "name a file") from None
+    return str(path)
 
 
 def _certain(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,17 +7,23 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+POLICY = "policy"
+"""The fault that limits what the lab's credentials may do."""
+
 PROVIDER = "provider"
 """The fault that the lab's Pulumi provider reads."""
 
 SLOW_NETWORK = "slow-network"
 """The fault that running machines read: the ids of the slow ones, and their rate."""
 
+HARDWARE = "hardware"
+"""The fault of broken hardware of running machines: their ids, then NAME=VALUE."""
+
 CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER = "cloud-init", "root-login", "nvidia-fabricmanager"
 SLOW_BOOT = "slow-boot"
 """Faults of machines that are launched while they are set (`lab.machines.image_faults`)."""
 
-OF_MACHINES = frozenset((SLOW_NETWORK, CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER, SLOW_BOOT))
+OF_MACHINES = frozenset((SLOW_NETWORK, HARDWARE, CLOUD_INIT, ROOT_LOGIN, FABRIC_MANAGER, SLOW_BOOT))
 """Faults that the API never shows."""
 
 

@@ -13,6 +13,11 @@ class Completed:
     stdout: str
     stderr: str
 
+    @property
+    def complaint(self) -> str:
+        """The last line on stderr, where commands write the reason of a failure."""
+        return (self.stderr.strip().splitlines() or ["no reason given"])[-1]
+
 
 class Unreachable(NodeError):
     """The error that a machine does not answer, or that the connection to it was lost."""

@@ -54,7 +54,8 @@ class Inventory(Value):
     and nodes). ssh logs in to nodes as `user`, through the bastion if there is one. `is_spot`: AWS
     may reclaim the nodes. `proxy` is a command that, followed by a node's instance id, becomes a
     connection to the node's ssh; it is empty if nodes are reached by their addresses. `root_gib` is
-    the size of a node's root volume, 0 if unknown.
+    the size of a node's root volume, 0 if unknown. `shared` is the folder in which every node has
+    the cluster's shared storage, empty without one.
     """
 
     cluster: str
@@ -67,6 +68,7 @@ class Inventory(Value):
     folder: Path
     is_spot: bool = False
     root_gib: int = 0
+    shared: str = ""
     proxy: tuple[str, ...] = ()
 
     @property

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from config.files import write_whole
 from nodes.inventory import Inventory, Node
 
 KEEPALIVE_S = 15
@@ -18,14 +19,14 @@ def openssh_config(inventory: Inventory) -> str:
     for node in inventory.nodes:
         block = _host(node.name, node.address, node.port, inventory.user)
         if proxy := proxy_command(inventory, node):
-            block += f"  ProxyCommand {shlex.join(proxy).replace('%', '%%')}\n"
+            block += f"  ProxyCommand {quoted_words(proxy)}\n"
         blocks.append(block if bastion is None else f"{block}  ProxyJump bastion\n")
     blocks.append(
         "Host *\n"
-        f"  IdentityFile {_quoted(folder / 'id_ed25519')}\n"
+        f"  IdentityFile {quoted_path(folder / 'id_ed25519')}\n"
         "  IdentitiesOnly yes\n"
         "  IdentityAgent none\n"
-        f"  UserKnownHostsFile {_quoted(folder / 'known_hosts')}\n"
+        f"  UserKnownHostsFile {quoted_path(folder / 'known_hosts')}\n"
         "  GlobalKnownHostsFile /dev/null\n"
         "  StrictHostKeyChecking yes\n"
         "  PreferredAuthentications publickey\n"
@@ -33,6 +34,13 @@ def openssh_config(inventory: Inventory) -> str:
         "  LogLevel ERROR\n"
     )
     return "\n".join(blocks)
+
+
+def write_openssh_config(inventory: Inventory) -> Path:
+    """Write the ssh_config into the cluster's folder, and return its path."""
+    path = inventory.folder / "ssh_config"
+    write_whole(path, openssh_config(inventory))
+    return path
 
 
 def proxy_command(inventory: Inventory, node: Node) -> list[str]:
@@ -45,10 +53,15 @@ def known_hosts_name(address: str, port: int) -> str:
     return address if port == 22 else f"[{address}]:{port}"
 
 
+def quoted_words(words: list[str]) -> str:
+    """Return a command as ssh_config takes it: for the shell, with `%` escaped."""
+    return shlex.join(words).replace("%", "%%")
+
+
 def _host(name: str, address: str, port: int, user: str) -> str:
     return f"Host {name}\n  HostName {address}\n  Port {port}\n  User {user}\n"
 
 
-def _quoted(path: Path) -> str:
+def quoted_path(path: Path) -> str:
     """Return a path as ssh_config takes it: quoted, with `%` escaped so that it is not a token."""
     return '"' + str(path).replace("%", "%%") + '"'

@@ -6,12 +6,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from config.errors import InfraError, InputError, Interrupted
+from config.errors import InfraError, InputError, Interrupted, StateError
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.pulumi_engine.failures import DamagedState
 from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
+from nodes.ssh_hosts import remove_hosts
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client
 from provision.aws.resources import (
@@ -23,8 +24,17 @@ from provision.aws.resources import (
 )
 from provision.costs.cost import spent_usd
 from provision.records.cluster_lock import cluster_lock
-from provision.records.record import ClusterRecord, forget, read, records, unknown_cluster, write
+from provision.records.record import (
+    ClusterRecord,
+    folder,
+    forget,
+    read,
+    records,
+    unknown_cluster,
+    write,
+)
 from provision.removal.sweep import sweep
+from provision.spending.ledger import keep as keep_cost
 
 SETTLE_S = 10.0
 """The time in which EC2's lists get to know a resource whose creation a killed command requested.
@@ -36,13 +46,16 @@ AWS promises no time, and advises to ask from seconds to five minutes later
 class Teardown:
     """The report of a removal: the removed resources, the cluster's age and its cost.
 
-    `cost_usd` is None if a price is not known.
+    `cost_usd` is None if a price is not known. `id` is the cluster's, empty if an early gpuctl
+    created it.
     """
 
     name: str
     removed: tuple[str, ...]
     seconds_up: float
     cost_usd: float | None
+    id: str = ""
+    region: str = ""
 
 
 def down(name: str, target: Target, report: Reporter, cluster_id: str | None = None) -> Teardown:
@@ -68,8 +81,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     stack = Stack(name, target, find_engine(report))
     if record is None and not existing and not stack.exists():
         stack.remove()  # the files of a plan that was never carried out, or of `exists` above
-        tagged = {resource.cluster for resource in find_all(target, None)}
-        raise unknown_cluster(name, tagged | {known.name for known in records(target)})
+        raise _unknown(name, target)
     with cluster_lock(name, f"gpuctl down {name}", target), _interruptible(name):
         if record is not None:
             write(record.now("destroying"), target)
@@ -90,13 +102,25 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         sweep(target, name, cluster_id, collect)
         stack.remove()
         now = datetime.now(UTC)
+        spent = spent_usd(billed, now, record.resolved if record else None)
+        with suppress(StateError):  # a full disk must not keep a record of what is gone
+            keep_cost(record, now, spent, target)
+        remove_hosts(name, folder(name, target))
         forget(name, target)
     return Teardown(
         name=name,
         removed=tuple(removed),
         seconds_up=(now - began).total_seconds(),
-        cost_usd=spent_usd(billed, now, record.resolved if record else None),
+        cost_usd=spent,
+        id=cluster_id,
+        region=target.region,
     )
+
+
+def _unknown(name: str, target: Target) -> InputError:
+    """Return the error for a name that no cluster has; it lists those that exist."""
+    tagged = {resource.cluster for resource in find_all(target, None)}
+    return unknown_cluster(name, tagged | {known.name for known in records(target)})
 
 
 def _remove_namesake(
@@ -107,7 +131,14 @@ def _remove_namesake(
     with _interruptible(name):
         removed = sweep(target, name, cluster_id, report)
     now = datetime.now(UTC)
-    return Teardown(name, removed, (now - began).total_seconds(), spent_usd(existing, now, None))
+    return Teardown(
+        name=name,
+        removed=removed,
+        seconds_up=(now - began).total_seconds(),
+        cost_usd=spent_usd(existing, now, None),
+        id=cluster_id,
+        region=target.region,
+    )
 
 
 def _choose_id(

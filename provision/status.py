@@ -304,8 +304,10 @@ def _is_node(cluster: str, resource: Resource) -> bool:
 
 
 def _belongs_to_node(cluster: str, resource: Resource) -> bool:
-    """Return whether it is a node, or a network interface that is removed with its instance."""
-    return _is_node(cluster, resource) or "InstanceId" in resource.attributes.get("Attachment", {})
+    """Return whether it is a node, or an interface or volume that is removed with its instance."""
+    found = resource.attributes
+    attached = [found.get("Attachment", {}), *found.get("Attachments", ())]
+    return _is_node(cluster, resource) or any("InstanceId" in one for one in attached)
 
 
 def _node_name(cluster: str, resource: Resource) -> str:

@@ -15,6 +15,7 @@ from infra.pulumi_engine.changes import Plan
 from infra.pulumi_engine.installation import find_engine, installed_engine
 from infra.pulumi_engine.stack import Stack
 from nodes.inventory import Inventory, save
+from nodes.ssh_hosts import refresh_hosts
 from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
@@ -113,6 +114,7 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                 resolved = record.resolved  # in the zone that had capacity
             inventory = bootstrap(resolved, fleet, place, target, report)
         save(inventory, place / "inventory.json")
+        refresh_hosts(inventory)
         write(record.now("ready"), target)
         return inventory
 

@@ -18,7 +18,7 @@ NOT_RECORDED = (
     "the calls of Pulumi's AWS provider (CloudTrail has them), and the values of requests and"
     " answers, except the states and ids of the cluster's resources"
 )
-"""What a reader could otherwise take for absent."""
+"""The parts that no record has: a reader must not take them for calls that were not made."""
 
 
 class Operation(Value):

@@ -1,7 +1,8 @@
 """Step 1: who asks, which of gpuctl's actions AWS allows, and which quotas are too small.
 
 Dry runs cost nothing and create nothing: EC2 checks the permission, and then refuses
-(DryRun of CreateVpc and others in botocore's model of EC2, read 2026-11-23).
+(DryRun of CreateVpc and others in botocore's model of EC2, read 2026-11-23). IAM simulates the
+others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,42 +10,37 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from config.catalogue.ec2_actions import EC2_ACTIONS
+from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import CLUSTER_TAG
 from config.errors import CloudError, InputError
 from config.target import Target
+from provision.aws.account import caller
 from provision.aws.clients import DENIED, aws_errors, client
-from provision.aws.instance_types import instance_type
+from provision.aws.instance_types import instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.costs.prices import price
+from provision.permissions.actions import needed
+from provision.permissions.check import missing_permissions
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vcpus, check_vpcs
 from provision.preflight.ssh_access import needed_elastic_ips
 from smoke.workplace import StepFailed, Workplace
-
-_NONE = "0" * 17
-"""An id that no resource has: requests that change something name no resource of anybody."""
 
 _NAME = "gpuctl-aws-smoke"
 
 DRY_RUNS: dict[str, dict[str, Any]] = {
     "create_vpc": {"CidrBlock": "10.213.0.0/16"},
     "create_internet_gateway": {},
-    "create_subnet": {"VpcId": f"vpc-{_NONE}", "CidrBlock": "10.213.0.0/20"},
-    "create_route_table": {"VpcId": f"vpc-{_NONE}"},
-    "create_security_group": {
-        "GroupName": _NAME, "Description": "dry run", "VpcId": f"vpc-{_NONE}",
-    },
     "allocate_address": {"Domain": "vpc"},
-    "create_nat_gateway": {"SubnetId": f"subnet-{_NONE}", "AllocationId": f"eipalloc-{_NONE}"},
     "create_placement_group": {"GroupName": _NAME, "Strategy": "cluster"},
     "import_key_pair": {"KeyName": _NAME, "PublicKeyMaterial": b"ssh-ed25519 AAAA dry-run"},
     "create_launch_template": {
         "LaunchTemplateName": _NAME, "LaunchTemplateData": {"InstanceType": "t3.small"},
     },
-    "create_tags": {"Resources": [f"vpc-{_NONE}"], "Tags": [{"Key": "Name", "Value": _NAME}]},
-    "terminate_instances": {"InstanceIds": [f"i-{_NONE}"]},
-    "delete_vpc": {"VpcId": f"vpc-{_NONE}"},
 }  # fmt: skip
-"""Requests of EC2 that create or remove, by boto3's name. `_zonal` adds those with a zone."""
+"""Requests of EC2 that create something in nothing, by boto3's name. `_zonal` adds those with a
+zone. A request that names a resource has to name one that exists: IAM simulates those."""
 
 Verdict = Literal["allowed", "denied", "not known"]
 
@@ -73,7 +69,7 @@ def try_account(site: Workplace, clusters: Sequence[Cluster]) -> None:
     if any(action.startswith("ec2:") for action in denied):
         raise StepFailed(
             f"AWS denies {', '.join(denied)}",
-            "allow what docs/getting-started.md lists under Credentials and permissions",
+            "allow what `gpuctl iam-policy` prints",
         )
 
 
@@ -83,16 +79,36 @@ def permissions(target: Target) -> tuple[Permission, ...]:
     dry = {**DRY_RUNS, **_zonal(target)}
     tried: list[Permission] = []
     for name, request in dry.items():
-        action = f"ec2:{ec2.meta.method_to_api_mapping[name]}"
-        tried.append(verdict(action, partial(getattr(ec2, name), DryRun=True, **request)))
-    return (*tried, *(verdict(action, ask) for action, ask in _reads(target)))
+        operation = ec2.meta.method_to_api_mapping[name]
+        tagged = {"DryRun": True, "TagSpecifications": _tags(operation), **request}
+        tried.append(verdict(f"ec2:{operation}", partial(getattr(ec2, name), **tagged)))
+    tried += (verdict(action, ask) for action, ask in _reads(target))
+    return (*tried, *_simulated(target, {one.action for one in tried}))
+
+
+def _tags(operation: str) -> list[dict[str, Any]]:
+    """Return the tag that gpuctl's policy requires of everything new."""
+    tag = {"Key": CLUSTER_TAG, "Value": _NAME}
+    return [{"ResourceType": kind, "Tags": [tag]} for kind in EC2_ACTIONS[operation].makes]
+
+
+def _simulated(target: Target, tried: set[str]) -> Iterator[Permission]:
+    """Yield what IAM's simulation says about the other actions of the ladder."""
+    others = needed(("up", "down", "status"), ("network",)) - tried
+    try:
+        found = missing_permissions(target, caller(target), others)
+    except CloudError as error:
+        yield Permission("iam:SimulatePrincipalPolicy", "not known", error.code)
+        return
+    warned = {warning.partition(" ")[0] for warning in found.warnings}
+    for action in sorted(others):
+        yield Permission(action, "denied" if action in {*found.required, *warned} else "allowed")
 
 
 def _zonal(target: Target) -> dict[str, dict[str, Any]]:
     """Return the requests that need a zone or an image of the region."""
     ec2 = client(target, "ec2")
-    with aws_errors():
-        zones = ec2.describe_availability_zones()["AvailabilityZones"]
+    zones = sorted(offers(ec2, (BASTION_TYPE,))[BASTION_TYPE])
     image = image_id(client(target, "ssm"), BASTION_IMAGE)
     return {
         "run_instances": {
@@ -100,7 +116,7 @@ def _zonal(target: Target) -> dict[str, dict[str, Any]]:
         },
         "create_capacity_reservation": {
             "InstanceType": "t3.small", "InstancePlatform": "Linux/UNIX", "InstanceCount": 1,
-            "AvailabilityZone": zones[0]["ZoneName"],
+            "AvailabilityZone": zones[0],
         },
     }  # fmt: skip
 

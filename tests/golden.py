@@ -22,6 +22,7 @@ RENEW = "GPUCTL_RENEW_GOLDEN"
 """A folder: golden files are renewed, and what they were and are is written there."""
 
 TESTS = (
+    "tests/cli/test_up_for.py::test_golden",
     "tests/config/test_manifests.py::test_golden",
     "tests/engine/test_modes.py::test_golden",
     "tests/infra/test_network.py::test_a_network_that_exists_is_used_and_left_as_it_was",
@@ -32,6 +33,7 @@ TESTS = (
     "tests/plans/test_plans.py::test_what_is_planned_is_as_reviewed_and_accepted",
     "tests/provision/test_claim.py::test_the_request_for_a_claim_is_as_reviewed",
     "tests/provision/test_cloud_init.py::test_user_data_is_as_reviewed",
+    "tests/provision/test_permissions.py::test_a_policy_is_as_reviewed",
 )
 MOST_LINES = 60
 

@@ -42,7 +42,7 @@ _QUOTA = (
 _FILES = "remove file systems that nobody needs, or ask for a higher quota (Service Quotas)"
 _RATE = "other programs use up the account's request rate: try again later"
 _LATER = "AWS is at fault and retries did not help: try again in some minutes"
-_PERMISSION = "let an administrator allow this action for these credentials"
+_PERMISSION = "let an administrator allow this action: `gpuctl iam-policy` prints the least policy"
 _CREDENTIALS = "renew your credentials: `aws sso login`, `aws configure` or AWS_PROFILE"
 _CONFIGURATION = "change the cluster file; nothing of AWS's will make this pass"
 

@@ -32,6 +32,17 @@ The NAT gateway and the bastion have one each (https://aws.amazon.com/vpc/pricin
 2024-02-01; from memory).
 """
 
+GP3_PRICE_USD_GB_MONTH = 0.08
+"""Dollars for a month of a GiB of a gp3 volume in us-east-1: https://aws.amazon.com/ebs/pricing
+(from memory)."""
+
+EFS_PRICE_USD_GB_MONTH = 0.30
+"""Dollars for a month of a GB in EFS Standard in us-east-1: https://aws.amazon.com/efs/pricing
+(2026-11-23)."""
+
+HOURS_A_MONTH = 730
+"""The hours of a twelfth of a year."""
+
 COMPUTE_CAPABILITY: Mapping[str, str] = {
     "T4": "75",
     "A100": "80",

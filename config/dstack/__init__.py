@@ -8,8 +8,9 @@ from config.diagnostic import Diagnostic
 from config.dstack.dstack_keys import DSTACKS_ALONE, TYPES
 from config.dstack.dstack_task import task
 from config.dstack.reading import Reading
+from config.dstack.task_retry import is_dstacks
 from config.manifests.converted import document_with
-from config.manifests.given import Given
+from config.manifests.given import NOTHING_GIVEN
 from config.mistakes import Mistake
 from config.yaml.marked_yaml import Document
 
@@ -21,20 +22,20 @@ def is_dstack(document: Document) -> bool:
     """Return whether the file is one of dstack's: by its type, its name or a key of dstack alone.
 
     A file is dstack's if its `type` is one that only dstack has, or if its type is `task` and its
-    name ends with `.dstack.yml` or it has a key that only dstack's task has.
+    name ends with `.dstack.yml` or it has a key, or a form of `retry`, of dstack's task alone.
     """
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("type"), str):
         return False
     if data["type"] in TYPES:
         return True
-    is_named = document.file.endswith(NAMES)
+    is_named = document.file.endswith(NAMES) or is_dstacks(data.get("retry"))
     return data["type"] == "task" and (is_named or not DSTACKS_ALONE.isdisjoint(data))
 
 
 def run_file(document: Document) -> tuple[Document | None, list[Diagnostic]]:
     """Return dstack's file as a run file, or None if it cannot be one, and all diagnostics."""
-    reading = Reading(document, Given())
+    reading = Reading(document, NOTHING_GIVEN)
     data: Mapping[str, Any] = {}
     kind = document.data["type"]
     if kind in TYPES:

@@ -33,14 +33,21 @@ _UV_ARM = (
 """uv's wheels and their sha256, as in scripts/uv.txt (https://pypi.org/simple/uv, 2026-11-22)."""
 
 # uv is kept on the node for later runs; two runs that fetch it at once do not disturb each other.
+# Python fetches it: Debian's minimal images have no curl.
 _FETCH_UV = f"""\
+gpuctl_fetch='import sys, urllib.request
+try:
+    urllib.request.urlretrieve(*sys.argv[1:])
+except OSError as error:
+    sys.exit(f"gpuctl: {{sys.argv[1]}}: {{error}}")'
 gpuctl_uv=/var/lib/gpuctl/uv-{_UV}
 if ! command -v uv >/dev/null && ! [ -x "$gpuctl_uv/uv" ]; then
   case "$(uname -m)" in
     x86_64) gpuctl_url={_UV_X86[0]} gpuctl_sum={_UV_X86[1]} ;;
     *) gpuctl_url={_UV_ARM[0]} gpuctl_sum={_UV_ARM[1]} ;;
   esac
-  gpuctl_new=$(mktemp -d "$gpuctl_uv.XXXXXX") && curl -fsSL -o "$gpuctl_new/uv.whl" "$gpuctl_url" &&
+  gpuctl_new=$(mktemp -d "$gpuctl_uv.XXXXXX") &&
+    python3 -I -c "$gpuctl_fetch" "$gpuctl_url" "$gpuctl_new/uv.whl" &&
     echo "$gpuctl_sum  $gpuctl_new/uv.whl" | sha256sum --check --status &&
     python3 -m zipfile -e "$gpuctl_new/uv.whl" "$gpuctl_new" && mkdir -p "$gpuctl_uv" &&
     install -m 755 "$gpuctl_new/uv-{_UV}.data/scripts/uv" "$gpuctl_uv/uv"
@@ -52,7 +59,10 @@ if ! command -v uv >/dev/null && ! [ -x "$gpuctl_uv/uv" ]; then
 fi
 export PATH="$PATH:$gpuctl_uv"
 """
+# uv trusts the node's certificates, as pip does: a company's proxy may need another one.
+# https://docs.astral.sh/uv/concepts/authentication/certificates/ (2026-11-23)
 _ENVIRONMENT = """\
+export UV_SYSTEM_CERTS="${{UV_SYSTEM_CERTS-true}}"
 uv venv --quiet --seed{python} "$GPUCTL_RUN_FOLDER/venv-$GPUCTL_NODE_RANK" || exit
 . "$GPUCTL_RUN_FOLDER/venv-$GPUCTL_NODE_RANK/bin/activate"
 """

@@ -12,6 +12,7 @@ from config.dstack.task_env import environment
 from config.dstack.task_files import files, repository
 from config.dstack.task_image import image, volume_links
 from config.dstack.task_resources import RESOURCES, requires
+from config.dstack.task_retry import retry
 from config.manifests.converted import Placed
 from config.mistakes import Path, path_text
 from config.run.run_file import FORMS, RUN_NAME
@@ -51,7 +52,7 @@ def task(reading: Reading) -> dict[str, Any]:
         resources = tuple(("groups", index, "resources") for index in range(count))
     needed = requires(reading, resources)
     run |= {"requires": needed} if needed else {}
-    run |= _conditions(reading)
+    run |= _conditions(reading) | retry(reading)
     run |= _ports(reading, ("ports",) if reading.get(("groups",)) is None else _FIRST_PORTS)
     if not extends:
         _missing_commands(reading, run)
@@ -109,13 +110,7 @@ def _conditions(reading: Reading) -> dict[str, Any]:
         found |= {key: Placed(value, (key,))} if value else {}
     seconds = reading.seconds(("max_duration",))
     if seconds:
-        # six digits at most: beyond, minutes or hours
-        unit, size = next(
-            (unit, size)
-            for unit, size in (("s", 1), ("m", 60), ("h", 3600))
-            if seconds < size * 10**6
-        )
-        found["max_duration"] = Placed(f"{-(-seconds // size)}{unit}", ("max_duration",))
+        found["max_duration"] = Placed(reading.duration_text(seconds), ("max_duration",))
     return found
 
 

@@ -93,6 +93,12 @@ class Reading(Manifest):
         self.complain("E203", message, hint, at)
         return None
 
+    def duration_text(self, seconds: int) -> str:
+        """Return the duration as run files have it, rounded up: six digits at most."""
+        units = (("s", 1), ("m", 60), ("h", 3600))
+        unit, size = next((unit, size) for unit, size in units if seconds < size * 10**6)
+        return f"{-(-seconds // size)}{unit}"
+
     def counts(self, at: Path) -> str | None:
         """Return a range of whole numbers in gpuctl's form; None if there is none."""
         return self._range(at, is_size=False)

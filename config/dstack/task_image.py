@@ -1,6 +1,5 @@
 """The image of dstack's task, with its volumes and the account of its registry."""
 
-import re
 import shlex
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,9 @@ from config.dstack.task_env import variable
 from config.manifests.converted import Placed
 from config.mistakes import Path, path_text
 from config.run.container_fields import MOUNT
+from config.run.image_reference import OTHERS_IMAGES, TAKE_CUDA, WHY_NO_OTHERS
 from config.run.run_file import FORMS
 from config.yaml.hints import describe_value
-
-_OTHERS_IMAGES = re.compile(r"(^|[/:._-])(rocm|tpu|habana|gaudi|neuronx?)([/:._-]|[0-9]|$)", re.I)
 
 _LINK = """\
 mkdir -p -- "$gpuctl_from" "$(dirname -- "$gpuctl_to")"
@@ -38,9 +36,8 @@ def image(reading: Reading) -> dict[str, Any]:
     reference = reading.text(("image",))
     if not reference:
         return {}
-    if _OTHERS_IMAGES.search(reference):
-        why = f"is {reference}, which is made for accelerators that AWS's NVIDIA nodes do not have"
-        reading.refuse(("image",), why, "take an image with CUDA")
+    if OTHERS_IMAGES.search(reference):
+        reading.refuse(("image",), f"is {reference}, which is {WHY_NO_OTHERS}", TAKE_CUDA)
     found: dict[str, Any] = {"image": Placed(reference, ("image",))}
     if reading.flag(("privileged",)):
         found["privileged"] = Placed(True, ("privileged",))

@@ -112,6 +112,18 @@ CODES: dict[str, Code] = {
     ),
     "E242": Code("A file or folder of yours that does not exist or cannot be read.", "workdir: no"),
     "E243": Code("Code that is larger than `code_limit`.", "code_limit: 1M"),
+    "E244": Code(
+        "A webhook that `notify` cannot send to.",
+        "webhook: http://example.com",
+        "The text of a notification crosses the network, and a webhook's URL is often a secret.",
+        "Write `{secret: NAME}`, or an https:// address; [notifications.md](notifications.md).",
+    ),
+    "E247": Code(
+        "A range of nodes for a type that needs one number.",
+        "{type: nccl-tests, nodes: {min: 2, max: 4}}",
+        "What it measures or computes is another thing on fewer nodes.",
+        "Write one number.",
+    ),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from config.cluster import cluster_file
 from config.dstack.dstack_keys import DSTACKS_ALONE
 from config.mistakes import MOST_MISTAKES, REFUSED, Mistake, Path, path_text
-from config.run import container_fields, run_file
+from config.run import container_fields, elastic, run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
 from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
@@ -26,6 +26,7 @@ from config.yaml.marked_yaml import Document
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
 _BRANCHES = (
     *(TEXT_TAG, SECRET_TAG, run_file.REFERENCE_TAG, run_file.GATES_TAG),
+    *(elastic.COUNT_TAG, elastic.RANGE_TAG),
     *(container_fields.WRITTEN_TAG, container_fields.NAMED_TAG),
 )
 _FORMS = cluster_file.FORMS | run_file.FORMS
@@ -244,6 +245,8 @@ def _inside(kinds: tuple[Any, ...], part: str | int) -> Iterator[Any]:
             yield from _branches(field.annotation) if field else ()
         elif get_origin(kind) is dict:
             yield from _branches(get_args(kind)[1])
+        elif get_origin(kind) is tuple:
+            yield from _branches(get_args(kind)[0])
 
 
 def _branches(kind: Any) -> Iterator[Any]:

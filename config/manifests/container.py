@@ -15,7 +15,14 @@ from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.placeholders import is_own_secret
 from config.mistakes import Path, path_text
-from config.run.image_reference import IMAGE_START, image_mistakes
+from config.run.image_reference import (
+    IMAGE_START,
+    OTHERS_IMAGES,
+    TAKE_CUDA,
+    WHY_NO_OTHERS,
+    image_mistakes,
+)
+from config.yaml.hints import shorten
 
 _KNOWN = {
     *("name", "image", "command", "args", "env", "workingDir"),
@@ -29,6 +36,10 @@ _POD_KNOWN = {
     *("hostNetwork", "hostIPC", "hostPID", "hostname", "subdomain", "dnsPolicy", "schedulerName"),
     *("automountServiceAccountToken", "enableServiceLinks"),
 }
+# What other vendors' device plugins offer, as their documentation names it (2026-11-23).
+_OTHERS_RESOURCES = re.compile(
+    r"(amd\.com/gpu|google\.com/tpu|habana\.ai/|aws\.amazon\.com/neuron).*"
+)
 _ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
 _LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
@@ -99,6 +110,9 @@ def container_at(manifest: Manifest, at: Path) -> Container:
     image = manifest.text((*at, "image"))
     if image:
         manifest.mistakes += image_mistakes(image, (*at, "image"))
+        _require_nvidia_image(manifest, image, (*at, "image"))
+    for key in ("resources", "resourcesPerNode"):
+        _require_nvidia_resources(manifest, (*at, key))
     command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
     return Container(
         at=at,
@@ -108,6 +122,29 @@ def container_at(manifest: Manifest, at: Path) -> Container:
         args=arguments,
         folder=manifest.text((*at, "workingDir")),
     )
+
+
+def _require_nvidia_image(manifest: Manifest, image: str, at: Path) -> None:
+    if OTHERS_IMAGES.search(image):
+        message = f"'{path_text(at)}' is {shorten(image)}, which is {WHY_NO_OTHERS}"
+        manifest.complain("E225", message, TAKE_CUDA, at)
+
+
+def _require_nvidia_resources(manifest: Manifest, at: Path) -> None:
+    """Refuse a container that asks for accelerators of another vendor."""
+    for kind in ("limits", "requests"):
+        for name in manifest.mapping((*at, kind)):
+            if _OTHERS_RESOURCES.fullmatch(name):
+                place = (*at, kind, name)
+                message = f"'{path_text(place)}' is not what AWS's NVIDIA nodes have"
+                manifest.complain(
+                    "E225",
+                    message,
+                    "ask for nvidia.com/gpu, with an image for CUDA",
+                    place,
+                    on_key=True,
+                )
+                return
 
 
 def require_command(manifest: Manifest, container: Container) -> None:

@@ -24,6 +24,15 @@ from config.yaml.marked_yaml import TEXT, Document, document_of
 _PLACEHOLDER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _SHELL = re.compile(r"(.*/)?(ba|da|k|z|a)?sh|-[a-z]*c")
 _SECRET = re.compile(r".*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|_KEY)|(AWS|KUBE)_.*", re.I)
+# What gpuctl ignores with a warning (manifest.py). `resources`, `nodeSelector` and `affinity` are
+# not among them: `gpuctl up --for` chooses a type by them (requirements.py).
+_IGNORED = frozenset(
+    (
+        *("imagePullSecrets", "nodeName", "resourceClaims", "securityContext", "tolerations"),
+        *("topologySpreadConstraints", "volumeMounts", "volumes"),
+    )
+)
+_IGNORED_METADATA = (("metadata", "annotations"), ("metadata", "labels"), ("metadata", "namespace"))
 _Place = Literal["field", "words", "script"]
 """The place of a text: words are a container's, without a shell among them or with one."""
 # A shell on a node has these too, and means its own.
@@ -92,7 +101,7 @@ def _texts(node: Node, at: Path, place: _Place = "field") -> Iterator[_Text]:
 def _text(node: ScalarNode, at: Path, place: _Place) -> Iterator[_Text]:
     found = list(_PLACEHOLDER.finditer(node.value))
     names = frozenset(match[1] or match[2] for match in found)
-    if place == "script" or at[:2] in (("metadata", "annotations"), ("metadata", "labels")):
+    if place == "script" or at[:2] in _IGNORED_METADATA or not _IGNORED.isdisjoint(at):
         required = frozenset[str]()
     elif place == "words" or at[-1:] == ("value",):
         # Kubernetes gives programs `$NAME` as it is written.

@@ -71,7 +71,7 @@ def find_runtime(manifest: Manifest) -> Runtime:
     manifest.require(_NAME)
     name = manifest.text(_NAME)
     named: list[str] = []
-    for document in _documents(manifest):
+    for document in runtime_documents(manifest):
         own_name = Manifest(document, manifest.given).get(("metadata", "name"))
         if own_name == name:
             runtime, own = read_manifest(document, manifest.given, "training-runtime", _read)
@@ -91,7 +91,7 @@ def find_runtime(manifest: Manifest) -> Runtime:
     return _own("torch", "unknown", command=("unknown",))  # no message about what it lacks
 
 
-def _documents(manifest: Manifest) -> Iterator[Document]:
+def runtime_documents(manifest: Manifest) -> Iterator[Document]:
     """Yield the runtimes of the manifest's file, then those of the folder."""
     documents = list(manifest.document.beside)
     if manifest.given.runtimes is not None:

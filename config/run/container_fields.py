@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
-from config.models import Model
+from config.models import Model, number_text
 from config.run.env import EnvText, Secret
 
 MOUNT = r"^/[^:\x00]*:/[^:\x00]*$"
@@ -16,11 +16,6 @@ CONTAINER_FORMS = {
 """The patterns of this module in words."""
 
 WRITTEN_TAG, NAMED_TAG = "[written]", "[named]"
-
-
-def number_text(value: Any) -> Any:
-    """Return a plain number as text: it may be written without quotes."""
-    return str(value) if type(value) is int else value
 
 
 Volume = Annotated[str, Field(pattern=MOUNT)]

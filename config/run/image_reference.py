@@ -31,6 +31,13 @@ IMAGE_START = (
 """Starts what the image would start; the worker sets the variables (engine/agent), which are empty
 without an image (`--no-image`)."""
 
+OTHERS_IMAGES = re.compile(
+    r"(^|[/:._-])(rocm|tpu|habana|gaudi|neuronx?)([/:._-]|[0-9]|$)", re.IGNORECASE
+)
+"""Matches in the name of an image that is made for accelerators other than NVIDIA's."""
+WHY_NO_OTHERS = "made for accelerators that AWS's NVIDIA nodes do not have"
+TAKE_CUDA = "take an image with CUDA"
+
 _PLACEHOLDER = re.compile(
     r"<[^<>]*>|\{\{.*?\}\}|\b(your|my)[-_](account|registry|repo|image|org|project|user)\w*"
     r"|\b(replace|change)[-_]?me\b|\bx{4,}\b",

@@ -5,12 +5,12 @@ A range is written as `8`, `2..8`, `2..` or `..8`. A size has a unit: `80GB`, `5
 
 import math
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from config.cluster.cluster_file import REGION, ZONE, Dollars
-from config.models import Model
+from config.models import Model, number_text
 
 _NUMBER = r"[0-9]{1,7}"
 _SIZE = r"[0-9]{1,7}(\.[0-9]{1,6})?(MB|GB|TB)"
@@ -49,15 +49,10 @@ def _parse(text: str) -> float:
     return float(number) * _UNITS.get(text[len(number) :], 1.0)
 
 
-def _count_text(value: Any) -> Any:
-    """Return a plain number as text: it may be written without quotes."""
-    return str(value) if type(value) is int else value
-
-
 Counts = Annotated[
     str,
     Field(pattern=COUNTS),
-    BeforeValidator(_count_text),
+    BeforeValidator(number_text),
     WithJsonSchema({"type": ["string", "integer"], "minimum": 0, "pattern": COUNTS}),
 ]
 Sizes = Annotated[str, Field(pattern=SIZES)]
@@ -65,7 +60,7 @@ Names = tuple[Annotated[str, Field(min_length=1)], ...]
 
 
 class Requires(Model):
-    """What the nodes of a run must be; a cluster without it is refused before anything runs."""
+    """The conditions on the nodes of a run; another cluster is refused before anything runs."""
 
     gpu: Names = Field(default=(), description="Models of GPU, one of which each node must have.")
     gpus: Counts | None = Field(default=None, description="GPUs of a node: `8`, `1..`.")
@@ -76,6 +71,7 @@ class Requires(Model):
     compute_capability: Annotated[str, Field(pattern=CAPABILITY)] | None = Field(
         default=None, description="The least compute capability of the GPUs: `'9.0'`."
     )
+    efa: Counts | None = Field(default=None, description="EFA interfaces of a node: `32..`.")
     cpus: Counts | None = Field(default=None, description="vCPUs of a node.")
     arch: Literal["x86_64", "arm64"] | None = Field(
         default=None, description="The processor's architecture."
@@ -103,3 +99,12 @@ class Requires(Model):
     clusters: Names = Field(
         default=(), description="Names of clusters; `run` warns if it goes to another."
     )
+
+    @property
+    def name_a_type(self) -> bool:
+        """Return whether an instance type can be chosen by them: they name types or GPUs."""
+        has_gpus = self.gpus is None or parse_range(self.gpus)[1] > 0
+        about_gpus = (self.gpu, self.gpus, self.gpu_memory, self.gpu_memory_total)
+        return bool(self.instance_types) or (
+            has_gpus and any((*about_gpus, self.compute_capability, self.efa))
+        )

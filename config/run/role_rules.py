@@ -40,7 +40,12 @@ def role_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
         yield from _missing_commands(data, roles)
     total = total_nodes(data, run_type)
     if run_type == "torchrun" and "nnodes" in data:
-        yield from _uncounted(roles)
+        yield from _uncounted(roles, "'nnodes'")
+    elif isinstance(total, dict):
+        yield from _uncounted(roles, "a range in 'nodes'")
+        least = total.get("min")
+        if issubclass(RUN_TYPES[run_type], Mpirun) and type(least) is int:
+            yield from _launcher_as_node(data, roles, least)
     elif type(total) is int and total >= 1:
         yield from _counts(roles, run_type, total)
         if issubclass(RUN_TYPES[run_type], Mpirun):
@@ -98,10 +103,10 @@ def _missing_commands(data: Data, roles: Roles) -> Iterator[Mistake]:
         yield Mistake("E102", message, f"add it, or {which}")
 
 
-def _uncounted(roles: Roles) -> Iterator[Mistake]:
+def _uncounted(roles: Roles, what: str) -> Iterator[Mistake]:
     for name, role in roles.items():
         if "nodes" in role:
-            message = f"'roles.{name}.nodes' has no effect together with 'nnodes'"
+            message = f"'roles.{name}.nodes' has no effect together with {what}"
             yield Mistake("E223", message, "remove it", ("roles", name, "nodes"), True)
 
 

@@ -11,26 +11,20 @@ from config.cluster.cluster_file import Command
 from config.duration import Duration
 from config.models import Model
 from config.run.code import CODE_FORMS, CodeLimit, Files, Outputs, RepoSource, Workdir
+from config.run.collective import Collective
 from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume
+from config.run.elastic import MOST_NODES, NNODES, NodeCount
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
 from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
+from config.run.notify import RunNotify
+from config.run.placement import Placement
 from config.run.requirements import REQUIREMENT_FORMS, Requires
+from config.run.retry import MaxDuration, NoOutputTimeout, RunRetry, StartupTimeout
 from config.run.size import SIZE, Size
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
 NetworkName = Literal["auto", PresetName]
-Collective = Literal[
-    "all_reduce",
-    "all_gather",
-    "alltoall",
-    "broadcast",
-    "gather",
-    "reduce",
-    "reduce_scatter",
-    "scatter",
-    "sendrecv",
-]
 Dtype = Literal[
     "int8",
     "uint8",
@@ -49,9 +43,7 @@ Redop = Literal["sum", "prod", "min", "max", "avg", "mulsum"]
 Scope = Literal["all", "intra", "inter"]
 Commands = tuple[Command, ...]
 
-NNODES = r"^[1-9][0-9]{0,2}\.\.[1-9][0-9]{0,2}$"
 AT_LEAST = r"^>= ?[0-9]{1,6}(\.[0-9]{1,6})?$"
-MOST_NODES = 512
 RUN_NAME = r"^[a-z][a-z0-9-]{0,40}$"
 TEMPLATE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 FORMS = {
@@ -65,7 +57,6 @@ FORMS = {
 }
 FORMS |= CONTAINER_FORMS | REQUIREMENT_FORMS | CODE_FORMS
 """The patterns of a run file in words, without those that it shares with the cluster file."""
-
 
 ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]
 
@@ -98,18 +89,6 @@ class Role(Model):
     )
 
 
-class Placement(Model):
-    """The placement of ranks by mpirun."""
-
-    by: Literal["node", "slot"] = Field(
-        default="slot",
-        description="`slot`: a node is filled before the next; `node`: ranks go round the nodes.",
-    )
-    bind: Literal["none", "core", "numa", "socket"] = Field(
-        default="none", description="What a rank is bound to."
-    )
-
-
 class Run(Model):
     """The fields that every run file has."""
 
@@ -126,7 +105,9 @@ class Run(Model):
     )
     type: str = Field(description="What starts the processes.")
     name: Annotated[str, Field(pattern=RUN_NAME)] = Field(description="The run's name.")
-    nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="How many nodes it needs.")
+    nodes: NodeCount = Field(
+        default=1, description="How many nodes it needs; or from how many to how many: a range."
+    )
     roles: dict[str, Role] = Field(
         default={}, description="What differs between nodes, by the role's name."
     )
@@ -151,7 +132,8 @@ class Run(Model):
     )
     ports: tuple[Port, ...] = Field(
         default=(),
-        description="Ports of node 0 on this machine while `run` follows: `8000`, `80:8000`.",
+        description="Ports of node 0 on this machine while `run` or `attach` follows: `8000`,"
+        " `80:8000`.",
     )
     requires: Requires | None = Field(default=None, description="What the nodes must be.")
     workdir: Workdir = None
@@ -172,9 +154,11 @@ class Run(Model):
         default="topology",
         description="The order of ranks: neighbours in the network first, or as launched.",
     )
-    max_duration: Duration | None = Field(
-        default=None, description="The run fails after this long."
-    )
+    max_duration: MaxDuration = None
+    startup_timeout: StartupTimeout = None
+    no_output_timeout: NoOutputTimeout = None
+    retry: RunRetry = None
+    notify: RunNotify = ()
     on_stop: Literal["keep", "destroy"] = Field(
         default="keep",
         description="What happens to the cluster when the run is over, however it ended.",

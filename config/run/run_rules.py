@@ -3,16 +3,17 @@
 The rules do not know the cluster; engine/rules.py has those that depend on the nodes.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
 from config.mistakes import Mistake, Path, path_text
+from config.run.elastic import elastic_mistakes
 from config.run.image_reference import placeholder_mistakes
+from config.run.notify_rules import notify_mistakes
 from config.run.owned_variables import owner
 from config.run.role_rules import role_mistakes
-from config.run.run_file import MOST_NODES, NNODES, RUN_TYPES
+from config.run.run_file import RUN_TYPES
 from config.run.sweep_rules import sweep_mistakes
 from config.yaml.hints import choice_hint, describe_value
 
@@ -24,9 +25,9 @@ def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
     yield from _ports(data)
+    yield from notify_mistakes(data)
     yield from placeholder_mistakes(data.get("image"), ("image",))
-    if run_type == "torchrun":
-        yield from _elastic(data)
+    yield from elastic_mistakes(data, run_type)
     if run_type == "nccl-tests":
         yield from sweep_mistakes(data)
 
@@ -99,21 +100,3 @@ def _ports(data: Data) -> Iterator[Mistake]:
         if any(not 1 <= number <= 65535 for number in numbers):
             message = f"'ports[{index}]' is {describe_value(port)}, which is no port"
             yield Mistake("E202", message, "use 1 to 65535", ("ports", index))
-
-
-def _elastic(data: Data) -> Iterator[Mistake]:
-    written = data.get("nnodes")
-    if written is None:
-        return
-    if "nodes" in data:
-        message = "'nodes' and 'nnodes' both say how many nodes"
-        yield Mistake("E223", message, "remove one of them", ("nodes",), on_key=True)
-    if not isinstance(written, str) or not re.fullmatch(NNODES, written):
-        return
-    fewest, most = (int(number) for number in written.split(".."))
-    if most > MOST_NODES:
-        message = f"'nnodes' ends at {most}, above {MOST_NODES}"
-        yield Mistake("E202", message, f"use 1 to {MOST_NODES}", ("nnodes",))
-    elif fewest > most:
-        message = f"'nnodes' is '{written}', which ends before it begins"
-        yield Mistake("E222", message, f"write {most}..{fewest}", ("nnodes",))

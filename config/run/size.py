@@ -1,8 +1,10 @@
 """Numbers of bytes as people write them: 8, 64K, 1M, 8G."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from config.models import number_text
 
 SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
 _FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -13,14 +15,9 @@ def byte_count(text: str) -> int:
     return int(text.rstrip("KMG")) * _FACTORS.get(text[-1], 1)
 
 
-def _size_text(value: Any) -> Any:
-    """Return a plain number of bytes as text: it may be written without quotes."""
-    return str(value) if type(value) is int else value
-
-
 Size = Annotated[
     str,
     Field(pattern=SIZE),
-    BeforeValidator(_size_text),
+    BeforeValidator(number_text),
     WithJsonSchema({"type": ["string", "integer"], "minimum": 1, "pattern": SIZE}),
 ]

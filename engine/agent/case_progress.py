@@ -17,14 +17,14 @@ class CaseProgress:
         self._begun: float | None = None
 
     def hear(self, output: Message) -> Message | None:
-        """Return the case that the event `output` announces, with the seconds left; else None.
+        """Return the last case that `output` announces, with the seconds left; else None.
 
         The estimate is the average time of the cases that have ended, for each of the others.
         """
         if not self._titles or (output["rank"], output["stream"]) != (0, "stdout"):
             return None
-        announced = CASE.match(self._pieces.line(output) or "")
-        number = int(announced[1]) if announced else 0
+        announced = [found for line in self._pieces.lines(output) if (found := CASE.match(line))]
+        number = int(announced[-1][1]) if announced else 0
         if number not in self._titles:
             return None
         time = output["time"]

@@ -13,13 +13,16 @@ from engine.agent.journal import Message
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 _TURN = 2048  # bytes to read from one node before the next node's turn
 SSH_FAILED = 255  # ssh's exit status if ssh itself fails (ssh(1))
+_ACKNOWLEDGE = 200  # events of output after which the worker learns that they are in the journal
+_LEAVE_S = 0.5  # time for ssh to pass on that the worker has to end
 _STDERR_BYTES = 64 * 1024  # last bytes of standard error to keep
 
 
 class Channel:
     """The pipes of one worker's process.
 
-    `reached` is set when the first bytes have come from the node.
+    `reached` is set when the first bytes have come from the node. `is_attached` is true from the
+    event `reached` of a worker that runs already.
     """
 
     def __init__(self, process: Process) -> None:
@@ -31,12 +34,20 @@ class Channel:
         self._stderr = bytearray()
         self._stderr_reader = asyncio.ensure_future(self._keep_stderr(process.stderr))
         self._given_up = ""
+        self._acknowledged = 0
+        self.is_attached = False
         self.reached = asyncio.Event()
 
     def send(self, message: Message) -> None:
         """Send the message; do nothing if the worker has ended."""
         with contextlib.suppress(ConnectionError, RuntimeError):  # `wait_for_end` returns why
             self._stdin.write(json.dumps(message).encode() + b"\n")
+
+    def acknowledge(self, sequence: int, is_output: bool) -> None:
+        """Acknowledge the worker's events up to this one; output in groups."""
+        if not is_output or sequence - self._acknowledged >= _ACKNOWLEDGE:
+            self._acknowledged = sequence
+            self.send({"do": "received", "sequence": sequence})
 
     async def events(self) -> AsyncIterator[Message]:
         """Yield the worker's events until it ends; skip lines that ssh or a login printed.
@@ -73,10 +84,18 @@ class Channel:
             return b""
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, which ends the worker too; `wait_for_end` then returns `reason`."""
-        self._given_up = self._given_up or reason
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
-            self._process.kill()
+        """End the worker and the connection; `wait_for_end` then returns `reason`."""
+        if self._given_up:
+            return
+        self._given_up = reason
+        self.send({"do": "leave"})
+        self._stdin.close()
+        asyncio.get_running_loop().call_later(_LEAVE_S, self._kill)
+
+    def _kill(self) -> None:
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                self._process.kill()
 
     async def wait_for_end(self) -> str:
         """Wait until the process has ended; return the reason in one line."""
@@ -95,11 +114,20 @@ class Channel:
 
     async def close(self) -> None:
         """Close the connection, and wait a second for its process to end."""
-        if not self._given_up:  # a second signal would hide its exit status from other waiters
-            self.give_up("the run is over")
+        self.give_up("the run is over")
         self._stdin.close()
-        await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=1)
+        await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=_LEAVE_S + 1)
         self._stderr_reader.cancel()
+
+    @property
+    def is_given_up(self) -> bool:
+        """Return whether the supervisor has ended the connection."""
+        return bool(self._given_up)
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether ssh ended after it had reached the node: the worker may still run."""
+        return self._process.returncode == SSH_FAILED and self.reached.is_set()
 
     @property
     def is_unreached(self) -> bool:

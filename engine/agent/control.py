@@ -13,34 +13,42 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
+
+from engine.agent.handover import LOST_SUPERVISOR_S, boot_id, may_come_back
+from engine.agent.journal_file import JournalReader
 
 if TYPE_CHECKING:
     import asyncio
 
     from engine.agent.journal import Journal
 
+Answers = dict[str, Callable[[str], None]]
 SOCKET = "supervisor.sock"
 JOURNAL = "journal.jsonl"
+CALL_S = 20.0
+"""Seconds to wait for a supervisor that was killed: it is back within 10 s."""
+_PAUSE_S = 0.2
 READ = "read"
 """A file in a run's folder; it exists once a client has read the journal to its end."""
 
 
-async def serve(
-    folder: Path, journal: Journal, answers: dict[str, Callable[[], None]]
-) -> asyncio.AbstractServer:
-    """Listen on the socket in `folder`; `journal` wakes followers, `answers` has other words."""
+async def serve(folder: Path, journal: Journal, answers: Answers) -> asyncio.AbstractServer:
+    """Listen on the socket in `folder`; `journal` wakes followers, `answers` has other words.
+
+    What follows a word after a space is the argument of its answer.
+    """
     import asyncio
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):  # the client has left
-            word = (await reader.readline()).decode().strip()
+            word, _, argument = (await reader.readline()).decode().strip().partition(" ")
             if word == "follow":
                 journal.add_follower(writer)
                 writer.write(b"\n")
                 await reader.read()  # until the follower leaves
             elif word in answers:
-                answers[word]()
+                answers[word](argument)
                 writer.write(b"ok\n")
                 await writer.drain()
         journal.remove_follower(writer)
@@ -50,56 +58,78 @@ async def serve(
 
 
 def call(folder: Path, word: str) -> int:
-    """Send `word` (stop, ack) to the supervisor; return 0, or 1 if there is no supervisor."""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
+    """Send `word` to the supervisor: stop, ack, `healed ADDRESSES`; return 1 if there is none.
+
+    Wait for a supervisor that was killed and may come back.
+    """
+    deadline = time.monotonic() + CALL_S
+    while True:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(folder / SOCKET))
             connection.sendall(word.encode() + b"\n")
-            return 0 if connection.recv(16) else 1
-    except OSError:
-        return 1
+            if connection.recv(16):
+                return 0
+        if not may_come_back(folder) or time.monotonic() > deadline:
+            return 1
+        time.sleep(_PAUSE_S)
 
 
 def follow(folder: Path, offset: int) -> int:
     """Copy the journal from byte `offset` to stdout until the run ends; return 0.
 
-    At the end, mark the run as read. If the supervisor ended before the run, or never ran, the
-    last line is `supervisor_lost`.
+    Wait for a supervisor that was killed and may come back. At the end, mark the run as read. If
+    the supervisor ended before the run, or never ran, the last line is `supervisor_lost`.
     """
     path = folder / JOURNAL
-    last = _copy(path, offset, folder / SOCKET) if path.exists() else b""
+    with contextlib.closing(JournalReader(path, offset)) as journal:
+        last = _copy(journal, folder)
     if b'"kind": "run_finished"' not in last:
-        lost = json.dumps({"kind": "supervisor_lost", "time": round(time.time(), 3)})
-        sys.stdout.write(lost + "\n")
+        lost = {"kind": "supervisor_lost", "time": round(time.time(), 3), "reason": _reboot(path)}
+        sys.stdout.write(json.dumps(lost) + "\n")
     sys.stdout.flush()
     with contextlib.suppress(OSError):  # the disk is full, or the run does not exist
         (folder / READ).touch()
     return 0
 
 
-def _copy(path: Path, offset: int, waker: Path) -> bytes:
-    """Copy the growing file to stdout until `waker` is gone; return its last line."""
-    end = b""
-    with path.open("rb") as journal, socket.socket(socket.AF_UNIX) as connection:
-        journal.seek(offset)
-        try:
-            connection.connect(str(waker))
+def _reboot(journal: Path) -> str:
+    """Return the sentence about a reboot of the head since the run's beginning; empty if none."""
+    try:
+        with journal.open("rb") as lines:
+            then, now = json.loads(next(lines))["boot_id"], boot_id()
+    except (OSError, ValueError, KeyError, StopIteration):  # the run never began
+        return ""
+    if then == now:
+        return ""
+    return f"the head was rebooted (boot {now[:8]} differs from {then[:8]}, in which it began)"
+
+
+def _copy(journal: JournalReader, folder: Path) -> bytes:
+    """Copy the growing journal to stdout until the run ends or has no supervisor any more.
+
+    Return its last line.
+    """
+    last = b""
+    deadline = time.monotonic() + LOST_SUPERVISOR_S
+    while True:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(folder / SOCKET))
             connection.sendall(b"follow\n")
             while connection.recv(4096):
-                end = _copy_new(journal, end)
-        except OSError:  # no supervisor: the file does not grow any more
-            pass
-        end = _copy_new(journal, end)
-    return end.rstrip(b"\n").rpartition(b"\n")[2]
+                last = _copy_new(journal, last)
+                deadline = time.monotonic() + LOST_SUPERVISOR_S
+        last = _copy_new(journal, last)
+        is_over = last.startswith((b'{"kind": "run_finished"', b'{"kind": "powering_off"'))
+        if is_over or not may_come_back(folder) or time.monotonic() > deadline:
+            return last
+        time.sleep(_PAUSE_S)
 
 
-def _copy_new(journal: BinaryIO, end: bytes) -> bytes:
-    """Copy new bytes to stdout; return the last 4 KiB, enough for any event except output."""
-    while True:
-        data = journal.read(1 << 20)
-        if not data:
-            break
-        sys.stdout.buffer.write(data)
-        end = (end + data)[-4096:]
+def _copy_new(journal: JournalReader, last: bytes) -> bytes:
+    """Copy new lines to stdout; return the last line, but not one about a notification."""
+    for line in journal.read():
+        if not line.startswith(b'{"kind": "noti'):  # they may follow the end of the run
+            last = line
+        sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
-    return end
+    return last

@@ -24,6 +24,7 @@ from engine.agent.enter import FAILED, SOCKET
 from engine.agent.event_stream import Message
 from engine.agent.host import Place
 from engine.agent.launcher import STOP_GRACE_S, ssh_to
+from engine.agent.listener import Listener
 
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
@@ -44,7 +45,7 @@ class Entrance:
         own = nodes[rank]
         self._own = {"", "localhost", socket.gethostname(), own["name"], own["private_ip"]}
         self._environment: dict[str, str] = {}
-        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener = Listener(folder / SOCKET, self._attend)
         self._room = threading.Semaphore(AT_ONCE)
         self._changed = threading.Condition()
         self._groups: set[int] = set()
@@ -62,12 +63,7 @@ class Entrance:
             script = f'#!/bin/sh\nexec python3 -IS {shlex.quote(str(client))} {name} "$@"\n'
             (client.parent / name).write_text(script)
             (client.parent / name).chmod(0o755)
-        path = self._folder / SOCKET
-        path.unlink(missing_ok=True)
-        self._listener.bind(str(path))
-        path.chmod(0o600)
-        self._listener.listen(AT_ONCE)
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener.open(AT_ONCE)
 
     def signal(self, number: int) -> None:
         """Send the signal to all commands that have entered and not ended."""
@@ -83,16 +79,7 @@ class Entrance:
     def close(self) -> None:
         """Stop accepting commands; remove the socket and `bin/`."""
         self._listener.close()
-        (self._folder / SOCKET).unlink(missing_ok=True)
         shutil.rmtree(self._folder / "bin", ignore_errors=True)  # they contain no secret
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # closed
-                return
-            threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
 
     def _attend(self, connection: socket.socket) -> None:
         """Serve one command from its request to its end."""

@@ -182,6 +182,10 @@ class HeartbeatClient:
         self._reading = threading.Thread(target=read, name="heartbeats", daemon=True)
         self._reading.start()
 
+    def turn_to(self, to: dict[str, Any]) -> None:
+        """Send heartbeats to another supervisor from now on; `to` is as at the beginning."""
+        self._process.reports.send(json.dumps(to).encode())
+
     def wait_for_answer(self) -> bool:
         """Wait for the first answer; return whether there was one in time."""
         return self._answered.wait(self._answer_s)
@@ -280,10 +284,8 @@ class _Asker:
     """The worker's process: it sends heartbeats and reports whether they are answered."""
 
     def __init__(self, to: dict[str, Any], rank: int, reports: socket.socket) -> None:
-        self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
         self._rank, self._reports = rank, reports
-        self._watch = SilenceWatch(to["silence_s"])
-        self._newest = 0
+        self._turn_to(to)
         self._beats = _socket()
         _close_all_but(self._beats, reports)
 
@@ -299,7 +301,11 @@ class _Asker:
             while (left := beat - time.monotonic()) > 0:
                 readable = select.select([self._beats, self._reports], [], [], left)[0]
                 if self._reports in readable:
-                    return
+                    data = self._reports.recv(1024)
+                    if not data:
+                        return
+                    self._turn_to(json.loads(data))
+                    self._watch.hear(0, time.monotonic())  # its silence counts from now on
                 if self._beats in readable:
                     with contextlib.suppress(
                         OSError
@@ -307,6 +313,11 @@ class _Asker:
                         self._take(self._beats.recv(64))
             if self._watch.look(time.monotonic()):
                 self._reports.send(b"silent")
+
+    def _turn_to(self, to: dict[str, Any]) -> None:
+        self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
+        self._watch = SilenceWatch(to["silence_s"])
+        self._newest = 0
 
     def _take(self, data: bytes) -> None:
         """Record an answer to this rank if it is newer than the earlier ones."""

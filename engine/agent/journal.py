@@ -1,7 +1,8 @@
-"""The run's journal on the head node: an append-only file of JSON lines.
+"""The run's journal on the head node: JSON lines that are appended (journal_file.py).
 
 A reader's position is a byte offset, so that a client can read on after a pause. Lines are ASCII,
-so bytes and characters are the same count.
+so bytes and characters are the same count. Where the journal is larger than its budget, the oldest
+output is removed, but no other event.
 
 A full disk does not end a run: space for the important events is reserved from the beginning, and
 the job's output is dropped and counted instead.
@@ -13,8 +14,12 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from engine.agent.journal_file import JournalFile
+from engine.agent.piece_file import budget_on
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 RESERVE = "journal.reserve"
 RESERVED = 4 << 20  # bytes, for the end events of 2,048 nodes and their texts
+NOT_STORED = "the run's output is not stored any more: "
 _BULK = ("output", "evidence")
 
 
@@ -34,9 +40,10 @@ class Journal:
         """Number of events that the disk had no space for."""
         self.write_error = ""
         """The system's error text for them; empty while everything can be written."""
-        path.touch(mode=0o600)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        self._size = os.fstat(self._file).st_size
+        self.on_append: Callable[[Message], None] = lambda _: None
+        """A function that gets every event, also one that is not stored."""
+        self._file = JournalFile(path, budget_on(path.parent))
+        self._file.cut()  # a line that a killed supervisor left incomplete
         self._reserve = self.folder / RESERVE
         self._followers: set[asyncio.StreamWriter] = set()
         with contextlib.suppress(OSError):  # the disk is full already: `append` reports it
@@ -46,48 +53,42 @@ class Journal:
             finally:
                 os.close(descriptor)
 
-    def append(self, kind: str, **fields: Any) -> None:
-        """Append the event to the file and wake every follower.
+    def append(self, kind: str, **fields: Any) -> Message:
+        """Append the event to the file, wake every follower, and return the event.
 
         On a full disk, events are dropped and counted in `dropped`, output first.
         """
-        if self.write_error and kind in _BULK:
-            self.dropped += 1
-            return
         event: Message = {"kind": kind, "time": round(time.time(), 3)}
         event.update(fields)
+        self._store(event)
+        self.on_append(event)
+        return event
+
+    def _store(self, event: Message) -> None:
+        """Append the event to the file, and wake every follower."""
+        if self.write_error and event["kind"] in _BULK:
+            self.dropped += 1
+            return
         line = json.dumps(event).encode() + b"\n"
         try:
-            self._write(line)
+            self._file.append_line(line)
         except OSError as error:
             if self.write_error:  # the second failure: the reserve is used up too
                 self.dropped += 1
                 return
             self._make_room(error)
-            self.append(kind, **fields)
+            self._store(event)
         for follower in self._followers:
             # One unread wake-up is enough: a follower reads to the end of the file.
             if follower.transport.get_write_buffer_size() == 0:
                 follower.write(b"\n")
-
-    def _write(self, line: bytes) -> None:
-        """Append the whole line, or nothing."""
-        written = 0
-        try:
-            while written < len(line):  # a disk that becomes full accepts only a part
-                written += os.write(self._file, line[written:])
-        except OSError:
-            os.ftruncate(self._file, self._size)
-            raise
-        self._size += written
 
     def _make_room(self, error: OSError) -> None:
         """Free the reserve for the important events, and report the full disk."""
         self.write_error = os.strerror(error.errno or 0)
         with contextlib.suppress(OSError):  # it was never created
             self._reserve.unlink()
-        text = f"the run's output is not stored any more: {self.write_error}"
-        self.append("disk_full", rank=0, text=text)
+        self.append("disk_full", rank=0, text=f"{NOT_STORED}{self.write_error}")
 
     def add_follower(self, follower: asyncio.StreamWriter) -> None:
         """Send `follower` a byte whenever there is more to read."""
@@ -99,5 +100,5 @@ class Journal:
 
     def close(self) -> None:
         """Close the file and free the reserve."""
-        os.close(self._file)
+        self._file.close()
         self._reserve.unlink(missing_ok=True)

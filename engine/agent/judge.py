@@ -18,6 +18,7 @@ from engine.agent.numbers import Numbers
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.states import WRONG_RUN, Verdict
+from engine.agent.watchdog import Clues
 
 PIPE = "gpuctl: in a pipe of "
 """The beginning of the line in which a job's script reports a failed part of a pipe."""
@@ -44,11 +45,23 @@ class Judge:
         self._faults: list[Finding] = []
         self._pipes: set[str] = set()
         self._names = [node["name"] for node in plan["nodes"]]
+        self.clues = Clues({node["private_ip"]: node["name"] for node in plan["nodes"]})
+        """The parts of the output that explain a failure."""
 
     def hear(self, output: Message) -> list[Heard]:
-        """Return the findings from the event `output`, if it ends a line."""
-        line = self._pieces.line(output)
-        return [] if line is None else self._read(output["rank"], output["stream"], line)
+        """Return the findings from the lines that the event `output` ends."""
+        rank, stream = output["rank"], output["stream"]
+        if not self.reads(output):
+            self.clues.skip(rank, output["text"].count("\n") + 1)
+            return []
+        return [
+            one for line in self._pieces.lines(output) for one in self._read(rank, stream, line)
+        ]
+
+    def reads(self, output: Message) -> bool:
+        """Return whether `hear` may find something in the event `output`; mostly it cannot."""
+        rank, stream, text = output["rank"], output["stream"], output["text"]
+        return not self._pieces.is_whole(output) or self._reads(rank, stream, text)
 
     def read_json(self, rank: int, document: Message, case: int = 0) -> list[Heard]:
         """Return the findings from a JSON document of a case of nccl-tests from the node `rank`."""
@@ -70,10 +83,21 @@ class Judge:
         if verdict.status == "done":  # otherwise it is no news that cases were not measured
             heard += self._of_gates(self._numbers.gates.final_verdicts())
         if verdict.status == "done" and faults:
-            verdict = Verdict("failed", WRONG_RUN, faults[0].rank, faults[0].text)
+            fault = faults[0]
+            verdict = Verdict("failed", WRONG_RUN, fault.rank, fault.text, cause="network")
         return heard, self._with_numbers(verdict)
 
+    def _reads(self, rank: int, stream: str, text: str) -> bool:
+        """Return whether `_read` may find something in a line of the text; mostly it cannot."""
+        return (
+            self._numbers.reads(rank, stream, text)
+            or self.clues.reads(text)
+            or "/GDRDMA" in text
+            or PIPE in text
+        )
+
     def _read(self, rank: int, stream: str, line: str) -> list[Heard]:
+        self.clues.feed(rank, line)
         heard = _of_network(self._proof.feed(rank, stream, line))
         heard += self._of_numbers(self._numbers.feed(rank, stream, line))
         heard += self._of_gates(self._numbers.gates.new_verdicts())

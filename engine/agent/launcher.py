@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 HELD = 32 * 1024  # bytes; asyncio stops reading a pipe at twice this number of unread bytes
 STOP_GRACE_S = 10
-_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+CPU_SHARE = "CPUWeight=100"
+"""The property that makes the kernel share a node's processors between units, and not between
+processes: on the head a job leaves the supervisors of other runs their part. 100 is the default
+weight; systemd enables the CPU controller where a unit sets one ("Enabling and disabling
+controllers", https://freedesktop.org/software/systemd/man/252/systemd.resource-control.html,
+2026-11-23)."""
+_CONNECT_S = 10
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_S}")
 _REACHED = """echo '{"kind": "reached"}'"""
 
 
@@ -55,6 +62,18 @@ class Launcher(Protocol):
     async def open(self, rank: int) -> Process:
         """Start a worker and return its process: control lines to stdin, events from stdout."""
 
+    async def attach(self, rank: int) -> Process:
+        """Connect to the worker that was started before, and return the connection's process.
+
+        Its first line is an event `reached`. It ends without one if the node has no worker.
+        """
+
+    async def is_back(self, address: str) -> bool:
+        """Return whether a node that was lost, and is the same machine, can start a worker."""
+
+    def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
+        """Use other addresses of the nodes from now on."""
+
     async def power_off(self) -> None:
         """Power off every node of the cluster, this one last."""
 
@@ -62,8 +81,8 @@ class Launcher(Protocol):
 class Units:
     """A launcher of workers as transient systemd units.
 
-    `ips` are the addresses of the run's nodes in rank order; the first is this machine.
-    `cluster_ips` are the addresses of all nodes of the cluster.
+    `ips` are the addresses of the run's nodes in rank order. `cluster_ips` are the addresses of all
+    nodes of the cluster; the first is this machine, the head, which the run may not use.
     """
 
     def __init__(
@@ -72,7 +91,7 @@ class Units:
         self._folder, self._agent = folder, agent
         self._archive = agent.with_name(f"{agent.name}.pyz")
         self._ips, self._cluster_ips = ips, cluster_ips
-        self.address = ips[0]
+        self.address = cluster_ips[0]
 
     async def open(self, rank: int) -> Process:
         """Start a worker on the node; send the agent before the control lines.
@@ -80,7 +99,7 @@ class Units:
         The shell of another node first reports that it was reached: the supervisor retries only
         launches that failed before that. And systemd never starts two units of one name.
         """
-        if rank == 0:
+        if self._ips[rank] == self.address:
             return await self._spawn(self._unit(rank, sys.executable))
         data = self._archive.read_bytes()
         # `head` reads exactly the agent's bytes from the pipe; the rest is the worker's stdin.
@@ -95,11 +114,57 @@ class Units:
         process.stdin.write(data)
         return process
 
+    async def attach(self, rank: int) -> Process:
+        """Connect to the worker's socket on its node; at the worker's end, wait for its unit's."""
+        is_here = self._ips[rank] == self.address
+        python = sys.executable if is_here else "python3"
+        program = str(self._agent / "__main__.py")
+        attach = shlex.join([python, "-IS", program, "attach", str(self._folder)])
+        # `stop` waits until every process of the unit has ended.
+        command = (
+            f"{attach}; code=$?; test $code != 0 ||"
+            f" systemctl stop --quiet {self._unit_name(rank)} 2> /dev/null; exit $code"
+        )
+        if is_here:
+            return await self._spawn(["sh", "-c", command])
+        ip = self._ips[rank]
+        return await self._spawn(master_command(ip, ssh_to(ip, command)))
+
+    async def is_back(self, address: str) -> bool:
+        """Return whether the node answers, has a part of the run behind it, and runs none.
+
+        A new machine in its place has no folder of this run: the client reports it when it is
+        ready. A machine that shuts down may still answer.
+        """
+        import asyncio
+
+        folder = shlex.quote(str(self._folder))
+        command = (
+            f'test -d {folder} && test "$(systemctl is-system-running)" != stopping'
+            f" && ! systemctl is-active --quiet 'gpuctl-run-{self._folder.name}-*.service'"
+        )
+        argv = ["sh", "-c", command]
+        if address != self.address:
+            argv = [*_SSH, "-S", "none", f"root@{address}", command]
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+        )
+        try:
+            return await asyncio.wait_for(process.wait(), 2 * _CONNECT_S) == 0
+        except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
+            process.kill()
+            await process.wait()
+            return False
+
+    def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
+        """Use other addresses of the nodes from now on."""
+        self._ips, self._cluster_ips = ips, cluster_ips
+
     async def power_off(self) -> None:
         """Power off the other nodes, then this one after their last answer or after 20 s."""
         import asyncio
 
-        others = [ip for ip in self._cluster_ips if ip != self._ips[0]]
+        others = self._cluster_ips[1:]
         processes = [
             await asyncio.create_subprocess_exec(
                 *_SSH, f"root@{ip}", "systemctl poweroff", stdin=DEVNULL
@@ -118,13 +183,17 @@ class Units:
             "LimitMEMLOCK=infinity",  # RDMA pins memory; systemd sets the highest limit that it may
             "LimitNOFILE=65536",  # for the sockets of many ranks and of commands that enter the run
             "TasksMax=infinity",
+            CPU_SHARE,
             "OOMPolicy=continue",  # the kernel kills the job; the worker must live to report it
         )
         options = [f"--property={text}" for text in properties]
-        unit = f"--unit=gpuctl-run-{self._folder.name}-{rank}"
+        unit = f"--unit={self._unit_name(rank)}"
         program = str(self._agent / "__main__.py")
         head = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", unit]
         return [*head, *options, python, "-IS", program, "work", str(self._folder)]
+
+    def _unit_name(self, rank: int) -> str:
+        return f"gpuctl-run-{self._folder.name}-{rank}.service"
 
     async def _spawn(self, argv: list[str]) -> Process:
         import asyncio  # here: workers import this module too, for `ssh_to`

@@ -1,30 +1,30 @@
-"""The agent's commands. The client calls start, follow, send, receive, outputs; the agent calls
-supervise and work, and receive on other nodes.
+"""The agent's commands. The client calls start, follow, send, move, drop, hold, receive, outputs;
+the agent calls supervise, work, attach, notify and metrics, and receive on other nodes.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sys
 from pathlib import Path
+from typing import Any
 
 # Each command imports only what it uses: imports take most of the time when eight workers start at
 # once on two cores.
 
-BUSY = 3  # exit status of start: another run is on this cluster
-HANDOVER = Path("/run/gpuctl")
-"""The folder, in memory, where `start` leaves a run until its supervisor reads and deletes it."""
+BUSY = 3  # exit status of start: other runs have the nodes
+NO_PLAN = 4  # exit status of supervise: the head does not have the run's plan any more
+REFUSED = 5  # exit status of move and drop: the run does not wait
 PROGRAM = "__main__.py"
-LOCK = "lock"  # in the folder of all runs; the supervisor holds it, its text is the run's id
 
 
 def main() -> int:
     """Run one command and return its exit status.
 
-    start FOLDER | supervise FOLDER | work FOLDER | follow FOLDER --from BYTE | send FOLDER WORD
-    where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, outputs WORKING_FOLDER.
+    start FOLDER | supervise FOLDER | work FOLDER | attach FOLDER | follow FOLDER --from BYTE |
+    send FOLDER WORD | move FOLDER PLACE | drop FOLDER | hold FOLDER LOCK
+    where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, outputs WORKING_FOLDER, notify -,
+    metrics /run/gpuctl.
     """
     command, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     if command == "start":
@@ -34,7 +34,17 @@ def main() -> int:
     if command in ("follow", "send"):
         from engine.agent.control import call, follow
 
-        return follow(folder, int(rest[1])) if command == "follow" else call(folder, rest[0])
+        return follow(folder, int(rest[1])) if command == "follow" else call(folder, " ".join(rest))
+    if command == "hold":
+        from engine.agent.holding import hold
+
+        return hold(folder, rest[0])
+    if command in ("move", "drop"):
+        from engine.agent.queue import Queue
+
+        queue, run_id = Queue(folder.parent), folder.name
+        done = queue.move(run_id, int(rest[0])) if command == "move" else queue.drop(run_id)
+        return 0 if done else REFUSED
     return _serve(command, folder)
 
 
@@ -44,6 +54,19 @@ def _serve(command: str, folder: Path) -> int:
         from engine.agent.worker import work
 
         return work(folder)
+    if command == "attach":
+        from engine.agent.attachment import attach
+
+        return attach(folder)
+    if command == "notify":
+        from engine.agent.notification import deliver
+
+        return deliver()
+    if command == "metrics":
+        from engine.agent.openmetrics import exposition
+
+        sys.stdout.write(exposition(folder))
+        return 0
     if command == "receive":
         from engine.agent.trees import receive
 
@@ -56,65 +79,86 @@ def _serve(command: str, folder: Path) -> int:
 def start(folder: Path) -> int:
     """Start the run from stdin, `{"plan": …, "secrets": {name: value}}`, in its own unit.
 
-    Return 0, or BUSY with `{"busy": RUN}` on stdout if another run holds the cluster.
+    Return 0, or BUSY with `{"busy": [RUN, …]}` on stdout if other runs have its nodes. A run with
+    `queue` in its plan waits for them in its unit.
     """
+    from engine.agent.handover import remove_handover, write_handover
+    from engine.agent.queue import Queue
+
     run = sys.stdin.buffer.read()
-    holder = _holder(folder.parent)
-    if holder is None:
+    plan, queue = json.loads(run)["plan"], Queue(folder.parent)
+    busy = () if plan["queue"] else queue.runs_in_the_way(_node_names(plan))
+    if not busy:
         folder.mkdir(mode=0o755, parents=True)
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
-        handed = _handover_path(folder)
-        handed.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_private(handed, run)
-        try:
-            status = _start_unit(folder)
-        finally:
-            handed.unlink(missing_ok=True)
+        write_handover(folder, run)
+        status = _start_unit(folder)
         if status == 0:
             return 0
-        holder = _holder(folder.parent)
-        if holder is None:
+        remove_handover(folder)
+        busy = queue.runs_in_the_way(_node_names(plan))
+        if not busy:
             return status
-    sys.stdout.write(json.dumps({"busy": holder}) + "\n")
+    sys.stdout.write(json.dumps({"busy": busy}) + "\n")
     return BUSY
 
 
 def supervise(folder: Path) -> int:
-    """Supervise the run to its end; return 0, or BUSY if another run holds the cluster."""
+    """Supervise the run to its end; return 0, or BUSY if other runs have its nodes.
+
+    If an earlier supervisor of the run was killed, take the run up.
+    """
+    from engine.agent.budget import protect_folder
+    from engine.agent.handover import handover_path, remove_handover
+    from engine.agent.queue import Queue
     from engine.agent.supervising import supervise_run
 
-    handed = _handover_path(folder)
-    run = json.loads(handed.read_text(encoding="utf-8"))
-    handed.unlink()
-    lock = _take_lock(folder.parent, folder.name)
-    if lock is None:
-        return BUSY
     try:
-        supervise_run(folder, run, _this_file())
-    finally:
-        os.close(lock)
+        run = json.loads(handover_path(folder).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return NO_PLAN
+    plan = run["plan"]
+    protect_folder(folder)  # the queue's sign that the run lives
+    if not Queue(folder.parent).enter(folder.name, _node_names(plan), may_wait=plan["queue"]):
+        return BUSY
+    supervise_run(folder, run, _this_file())
+    remove_handover(folder)
     return 0
 
 
-def _handover_path(folder: Path) -> Path:
-    return HANDOVER / f"{folder.name}.json"
+def _node_names(plan: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(node["name"] for node in plan["nodes"])
+
+
+def unit_name(folder: Path) -> str:
+    """Return the name of the supervisor's unit."""
+    return f"gpuctl-run-{folder.name}.service"
 
 
 def _start_unit(folder: Path) -> int:
     """Start the supervisor's unit, wait until it listens, and return systemd-run's exit status."""
     import subprocess
 
+    from engine.agent.launcher import CPU_SHARE
+
     properties = (
         "Type=notify",
-        "KillMode=control-group",
+        "KillMode=mixed",  # SIGTERM to the supervisor alone: it needs its connections to the end
+        "Restart=on-failure",  # it takes the run up from the journal
+        "RestartSec=1",
+        f"RestartPreventExitStatus={BUSY} {NO_PLAN}",
         "LimitNOFILE=65536",  # three pipes per node
         "TasksMax=infinity",
+        # Stopped before the network is: it stops other nodes' jobs and sends notifications
+        # (https://systemd.io/NETWORK_ONLINE/, 2026-11-23).
+        "After=network.target",
+        CPU_SHARE,
         "TimeoutStopSec=45",  # the longest time that a shutdown waits for the jobs to end
     )
     return subprocess.run(
         [
-            *("systemd-run", "--quiet", "--collect", f"--unit=gpuctl-run-{folder.name}"),
+            *("systemd-run", "--quiet", "--collect", f"--unit={unit_name(folder)}"),
             *(f"--property={text}" for text in properties),
             *(sys.executable, "-IS", f"{_this_file()}/{PROGRAM}", "supervise", str(folder)),
         ],
@@ -126,35 +170,3 @@ def _this_file() -> Path:
     """Return the agent's folder, or its zip application."""
     path = Path(sys.argv[0]).resolve()
     return path.parent if path.name == PROGRAM else path
-
-
-def _take_lock(runs: Path, run_id: str) -> int | None:
-    """Return a descriptor that holds the cluster for this run; None if another run holds it."""
-    descriptor = os.open(runs / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, run_id.encode())
-    return descriptor
-
-
-def _holder(runs: Path) -> str | None:
-    """Return the id of the run that holds the cluster, or None."""
-    runs.mkdir(mode=0o755, parents=True, exist_ok=True)
-    descriptor = os.open(runs / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return os.read(descriptor, 200).decode() or "another run"
-    finally:
-        os.close(descriptor)
-    return None
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)

@@ -69,6 +69,18 @@ class Nodes:
         """Return how many nodes are in one of the phases."""
         return sum(self._phases.get(phase, 0) for phase in phases)
 
+    def first_late(self) -> tuple[int, str] | None:
+        """Return the first node with a job that is not ready or lacks ranks, and which of both.
+
+        None if the job is ready, or has ended, everywhere.
+        """
+        for rank, node in enumerate(self._nodes):
+            if node.phase not in ("ready", *ENDED):
+                return rank, "is not ready"
+            if len(node.ranks) < node.processes:
+                return rank, f"has {len(node.ranks)} of its {node.processes} ranks"
+        return None
+
     def replace_node(self, rank: int, node: NodeState) -> Nodes:
         """Return the nodes with another node at `rank`."""
         before, phases = self._nodes[rank], self._phases

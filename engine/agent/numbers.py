@@ -32,6 +32,10 @@ class Numbers:
         self._reported: set[tuple[object, ...]] = set()
         self._failed_tests: set[Finding] = set()
 
+    def reads(self, rank: int, stream: str, text: str) -> bool:
+        """Return whether a line of the text may be of nccl-tests or NCCL."""
+        return self._reader.reads(rank, stream, text)
+
     def feed(self, rank: int, stream: str, text: str) -> list[Finding]:
         """Return new findings from the line, which node `rank` printed: wrong data, failed tests.
 

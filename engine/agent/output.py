@@ -5,30 +5,39 @@ from __future__ import annotations
 import codecs
 import select
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from engine.agent.event_stream import EventStream
+from engine.agent.piece_file import PieceFile, budget_on
 from engine.agent.redaction import Redaction
 
 PARTIAL_S = 1.0  # an unfinished line is sent after this time
 PIECE = 32 * 1024  # characters of one event at most
+BATCH = 8 * 1024
+"""Characters of the short lines that are one event. More would save little time, and with many
+nodes the supervisor's turns would take longer (benchmarks/lines.py, benchmarks/floods.py)."""
 
 
 class Log:
     """The log `rank-N.log` on the node, with whole lines of both streams, also sent as events.
 
-    On a full disk the log ends, with an event that reports it; the events of output go on.
+    It has pieces (piece_file.py): if it is over its budget, the oldest after the first go. On a
+    full disk the log ends, with an event that reports it; the events of output go on.
     """
 
     def __init__(self, path: Path, report: EventStream) -> None:
-        path.touch(mode=0o600)
-        self._file = path.open("ab", buffering=0)
+        self._file = PieceFile(path, budget_on(path.parent))
         self._name, self._ends = path.name, False
         self._report = report
         self._lock = threading.Lock()
-        self.size = self._file.tell()
+        self.size = self._file.offset
         """Bytes of all output so far."""
+
+    def finish(self) -> None:
+        """Wait until the log's complete pieces are compressed."""
+        self._file.finish()
 
     def add(self, stream: str, text: str, ends_line: bool) -> None:
         """Add the text to the log, and send an event with its offset in the log."""
@@ -41,8 +50,7 @@ class Log:
 
     def _keep(self, data: bytes) -> None:
         try:
-            while data:  # a disk that becomes full accepts only a part
-                data = data[self._file.write(data) :]
+            self._file.append(data)
         except OSError as error:
             self._ends = True
             self._report.send("disk_full", text=f"{self._name} ends here: {error.strerror}")
@@ -63,9 +71,10 @@ def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:
         held += redaction.feed(decoder.decode(data, final=not data))
         if not data:
             held += redaction.rest()
-        *lines, held = held.split("\n")
-        for line in lines:
-            _add_pieces(log, stream, line, ends_line=True)
+        whole, ended, held = held.rpartition("\n")
+        if ended:
+            for text, ends_line in _batches(whole):
+                log.add(stream, text, ends_line)
         while len(held) > PIECE:
             log.add(stream, held[:PIECE], ends_line=False)
             held = held[PIECE:]
@@ -75,8 +84,21 @@ def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:
         log.add(stream, held, ends_line=False)
 
 
-def _add_pieces(log: Log, stream: str, line: str, ends_line: bool) -> None:
-    while len(line) > PIECE:
-        log.add(stream, line[:PIECE], ends_line=False)
-        line = line[PIECE:]
-    log.add(stream, line, ends_line)
+def _batches(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of the text, many at a time, and whether the last of them is complete.
+
+    A line that is longer than a batch comes in pieces.
+    """
+    start = 0
+    while len(text) - start > BATCH:
+        end = text.rfind("\n", start, start + BATCH + 1)
+        if end < 0:
+            end = text.find("\n", start)
+            end = len(text) if end < 0 else end
+            while end - start > PIECE:
+                yield text[start : start + PIECE], False
+                start += PIECE
+        yield text[start:end], True
+        start = end + 1
+    if start <= len(text):
+        yield text[start:], True

@@ -13,14 +13,17 @@ class Pieces:
     def __init__(self) -> None:
         self._begun: dict[tuple[int, str], str] = {}
 
-    def line(self, output: Message) -> str | None:
-        """Return the line that the event `output` ends; None if it ends no line."""
+    def is_whole(self, output: Message) -> bool:
+        """Return whether the event `output` has whole lines alone."""
+        return output["ends_line"] and (output["rank"], output["stream"]) not in self._begun
+
+    def lines(self, output: Message) -> list[str]:
+        """Return the lines that the event `output` ends."""
         key = (output["rank"], output["stream"])
-        text: str = (self._begun.pop(key, "") + output["text"])[:LONGEST]
-        if output["ends_line"]:
-            return text
-        self._begun[key] = text
-        return None
+        lines = (self._begun.pop(key, "") + output["text"]).split("\n")
+        if not output["ends_line"]:
+            self._begun[key] = lines.pop()[:LONGEST]
+        return [line[:LONGEST] for line in lines]
 
     def rest(self) -> list[tuple[int, str, str]]:
         """Return the unfinished lines as rank, stream and text, and forget them."""

@@ -21,6 +21,8 @@ class Redaction:
 
     def feed(self, text: str) -> str:
         """Return the redacted text so far, except for an end that may begin a value."""
+        if not self._values:
+            return text
         text, shown, place = self._held + text, "", 0
         undecided = self._undecided(text, place)
         found = self._any.search(text)

@@ -6,17 +6,31 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from engine.agent.budget import remove_old_runs
-from engine.agent.control import JOURNAL, SOCKET, serve
+from engine.agent.control import JOURNAL, SOCKET, Answers, serve
+from engine.agent.endpoint import open_endpoint
+from engine.agent.handover import renew_handover
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import Units
+from engine.agent.main import unit_name
+from engine.agent.notifier import Notifier
+from engine.agent.queue import Queue
+from engine.agent.resuming import recorded_lines
 from engine.agent.supervisor import Supervisor
+from engine.agent.turn import Turn
+
+_RENEW_S = 5.0
 
 
 def supervise_run(folder: Path, run: Message, agent: Path) -> None:
-    """Supervise the run to its end; `run` is `{"plan": …, "secrets": {name: value}}`."""
+    """Supervise the run to its end; `run` is `{"plan": …, "secrets": {name: value}}`.
+
+    It may have `notify_secrets` too, which no node but the head gets.
+    """
     asyncio.run(_supervise(folder, run, agent))
 
 
@@ -24,19 +38,79 @@ async def _supervise(folder: Path, run: Message, agent: Path) -> None:
     plan = run["plan"]
     remove_old_runs(folder)
     journal = Journal(folder / JOURNAL)
+    recorded = recorded_lines(folder / JOURNAL)
     ips = tuple(node["private_ip"] for node in plan["nodes"])
     units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))
-    supervisor = Supervisor(plan, run["secrets"], journal, units)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, supervisor.end)
-    answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
-    server = await serve(folder, journal, answers)
+    queue = Queue(folder.parent)
+    turn = Turn(plan, queue, journal)
+    hidden, secrets = run["secrets"], run.get("notify_secrets", {})
+    notifier = Notifier(plan, secrets, hidden.values(), journal, agent)
+    journal.on_append = notifier.see
+    supervisor = Supervisor(plan, hidden, journal, units, notifier.replay(recorded))
+    notifier.begin()
+
+    def stop() -> None:
+        supervisor.stop() if turn.is_over else turn.stop()
+
+    def end() -> None:
+        if is_being_restarted(folder):
+            os._exit(0)  # the next supervisor takes the run up
+        supervisor.end() if turn.is_over else turn.stop("the supervisor got SIGTERM")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    server = await serve(folder, journal, answers_of(supervisor, stop))
     _notify_systemd("READY=1")
-    await supervisor.run()
-    await supervisor.power_off_unattended()
+    endpoint = await open_endpoint(agent)
+    renewing = asyncio.ensure_future(_keep_renewing(folder))
+    if not supervisor.has_left_queue and (supervisor.is_finished or await turn.wait()):
+        if not supervisor.is_finished:
+            await supervisor.run()
+        if plan["on_stop"] == "destroy" and queue.close_cluster(folder.name):
+            await supervisor.power_off_unattended()
+    renewing.cancel()
+    queue.leave(folder.name)  # before followers see the end: the next run may begin at once
+    await notifier.end()
     server.close()
+    if endpoint is not None:
+        endpoint.close()
     (folder / SOCKET).unlink()
     journal.close()
+
+
+def answers_of(supervisor: Supervisor, stop: Callable[[], None]) -> Answers:
+    """Return what is done for each word that a client may send; `stop` stops the run."""
+    return {
+        "stop": lambda _: stop(),
+        "ack": lambda _: supervisor.acknowledge(),
+        "healed": supervisor.heal,
+    }
+
+
+async def _keep_renewing(folder: Path) -> None:
+    """Keep the sign that the run holds its nodes, should this process be killed."""
+    while True:
+        renew_handover(folder)
+        await asyncio.sleep(_RENEW_S)
+
+
+def is_being_restarted(folder: Path) -> bool:
+    """Return whether systemd stops the supervisor's unit in order to start it again.
+
+    A restart is one job of systemd from the stop on (systemctl(1), list-jobs). In a shutdown the
+    jobs are of the type `stop`.
+    """
+    try:
+        jobs = subprocess.run(
+            ["systemctl", "list-jobs", "--no-legend", "--plain"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):  # no systemd, or one that shuts down
+        return False
+    fields = [line.split() for line in jobs.splitlines()]
+    return any(words[1:3] == [unit_name(folder), "restart"] for words in fields)
 
 
 def _notify_systemd(text: str) -> None:

@@ -22,7 +22,10 @@ from engine.agent.table_rows import (
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
 )
-_WORTH = re.compile(r"#|NCCL|Test |\d[ \t]+\d+[ \t]+[a-z]")  # most lines do not match
+_WORTH = ("#", "NCCL", "Test ")
+_TYPES = ("float", "half", "int8", "int32", "int64", "double", "f8e", "fp8_e")
+"""Parts of the names of all types, one of which is in each row: a quick test of many lines."""
+_WORTH_ROW = re.compile(r"(?<=\d)[ \t]+\d+[ \t]+[a-z]")
 _VERSIONS = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)")
 _STARTING = re.compile(r"# (?:Collective test starting: (\w+)|CPU stand-in for nccl-tests' (\w+):)")
 _FLAGS = re.compile(
@@ -198,11 +201,20 @@ class TableReader:
         self._case = 0
         self._streams: dict[tuple[int, str], _Stream] = {}
 
+    def reads(self, rank: int, stream: str, text: str) -> bool:
+        """Return whether a line of the text may be of a table; `feed` ignores most lines."""
+        here = self._streams.get((rank, stream))
+        if here is not None and here.fragment is not None:
+            return True
+        if any(word in text for word in _WORTH):
+            return True
+        return any(word in text for word in _TYPES) and _WORTH_ROW.search(text) is not None
+
     def feed(self, rank: int, stream: str, text: str, time: float = 0.0) -> ReadTable | None:
         """Return the table to which the line of node `rank` belongs; None if it belongs to none."""
-        here = self._streams.setdefault((rank, stream), _Stream())
-        if here.fragment is None and not _WORTH.search(text):
+        if not self.reads(rank, stream, text):
             return None
+        here = self._streams.setdefault((rank, stream), _Stream())
         announced = CASE.match(text)
         if announced:
             self._case = int(announced[1])

@@ -7,7 +7,8 @@ The sender writes one line, the header: `{"tree": HASH, "entries": [[path, kind,
 …], "node": NAME, "onward": [{"name", "private_ip"}, …]}`. The receiver answers `missing`, with the
 blobs that no tree of its node has. The sender writes their bytes in that order, without anything
 between them, because the header has their sizes. The receiver passes the tree on to the nodes in
-`onward`, and writes a line `received` or `failed` for itself and each of them.
+`onward`, and writes a line `received` or `failed` for itself and each of them. A sender that only
+wants the tree passed on to other nodes leaves `entries` out.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def receive(runs: Path, agent: Path) -> int:
     node = header["node"]
     try:
         runs.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if "entries" not in header:
+            listed = (runs / f"{TREE}{header['tree']}" / ENTRIES).read_text(encoding="utf-8")
+            header["entries"] = json.loads(listed)
         _take(runs, header, sys.stdin.buffer)
     except (OSError, EOFError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,8 +1,8 @@
 """The worker: one node's part of a run. It starts the job's bash, sends its output, and ends it.
 
-Threads send messages to one inbox: a reader of control lines, one pump per output stream, a waiter
-for the job; another thread writes events. Only the main thread decides, and it never blocks on I/O:
-a worker without a supervisor ends its job even if its own output is stuck.
+Threads send messages to one inbox: a reader of orders, one pump per output stream, a waiter for the
+job; another thread writes events. Only the main thread decides, and it never blocks on I/O: a
+worker without a supervisor ends its job even if its own output is stuck.
 """
 
 from __future__ import annotations
@@ -11,27 +11,32 @@ import contextlib
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from io import RawIOBase
 from pathlib import Path
 
 from engine.agent import table_json
+from engine.agent.attachment import Attachment
 from engine.agent.budget import TREE, protect_folder, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.event_stream import EventStream, Message
+from engine.agent.examination import ERROR_FILE, Examination, start_folder
+from engine.agent.handover import remove_handover
 from engine.agent.heartbeat import HeartbeatClient
 from engine.agent.host import Host, Place
 from engine.agent.output import Log, pump
 from engine.agent.ranks import Ranks
 from engine.agent.readiness import Probe
 from engine.agent.redaction import Redaction
+from engine.agent.sampler import Sampler
 
 HOSTFILE = "hostfile"
+CHECKPOINTS = "GPUCTL_CHECKPOINT_DIR"
 WORK = "work"
 DRAIN_S = 1.0  # time for output after the end of the job's bash
 _IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
@@ -50,7 +55,8 @@ def work(folder: Path) -> int:
         return 1
     order = json.loads(line)
     heartbeats = HeartbeatClient(order["heartbeats"], order["node"]["rank"])
-    worker = Worker(folder, order, control, EventStream(sys.stdout.buffer), heartbeats)
+    report = EventStream(open(1, "wb", buffering=0))  # noqa: SIM115  as long as this process
+    worker = Worker(folder, order, control, report, heartbeats)
     signal.signal(signal.SIGTERM, lambda *_: worker.post({"do": "stop"}))
     return worker.run()
 
@@ -60,7 +66,8 @@ class Worker:
 
     It has the node's plan, all nodes of the run, the image or None, the values of the secret
     variables, all values that output must not show, the readiness probe or None, the grace period,
-    the address for heartbeats, and the address of the metadata service (None unless spot).
+    the time to wait for a lost supervisor, the address for heartbeats, and the address of the
+    metadata service (None unless spot).
     """
 
     def __init__(
@@ -74,40 +81,54 @@ class Worker:
         self._folder, self._order = folder, order
         self._control, self._report = control, report
         self._heartbeats = heartbeats
+        self._attachment = Attachment(
+            folder, report, heartbeats, self.post, order["lost_supervisor_s"]
+        )
         self._node = order["node"]
         rank = self._node["rank"]
         image = order["image"]
         self._place: Place = Container(image, folder, rank) if image else Host()
         self._entrance = Entrance(folder, self._place, order["nodes"], rank)
         self._ranks = Ranks(folder, report)
+        self._sampler = Sampler(folder, report)
         self._script = folder / f"job-{rank}.sh"
         # SimpleQueue: its put may be called from a signal handler.
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._job: subprocess.Popen[bytes] | None = None
         self._log: Log | None = None
         self._pumps: list[threading.Thread] = []
-        self._head_is_silent = False
+        self._is_alone = False  # no supervisor reads the events any more
 
     def post(self, message: Message) -> None:
-        """Put a message into the inbox: start, stop, exited, head_silent."""
+        """Put a message into the inbox.
+
+        start, stop, exited; leave: the supervisor has given this node up; head_silent: heartbeats
+        get no answer; supervisor_lost: no supervisor has come back.
+        """
+        if message["do"] in ("leave", "head_silent", "supervisor_lost"):
+            self._is_alone = True
+        if message["do"] == "supervisor_lost":
+            remove_handover(self._folder)  # on the head, where the supervisor was
         self._inbox.put(message)
 
     def run(self) -> int:
         """Run the job; return the worker's own exit status, which is always 0."""
-        self._heartbeats.follow(self._report_silent_head)
+        self._heartbeats.follow(self._notice_silent_head)
         try:
+            self._attachment.follow(self._control)
             environment = self._prepare()
             if environment is not None:
                 self._attend(environment)
         finally:
             self._clear()
         # The report of the job's end is behind its output, which the supervisor may read slowly.
-        self._report.close(lambda: not self._head_is_silent)
+        self._report.close(lambda: not self._is_alone)
+        self._attachment.close()
         return 0
 
-    def _report_silent_head(self) -> None:
-        self._head_is_silent = True
-        self.post({"do": "head_silent"})
+    def _notice_silent_head(self) -> None:
+        if self._attachment.is_connected:  # else the head lives, and restarts the supervisor
+            self.post({"do": "head_silent"})
 
     def _prepare(self) -> dict[str, str] | None:
         """Prepare the node and return the job's environment; None, with a report, on failure."""
@@ -116,6 +137,7 @@ class Worker:
             self._lay_out_code()
             self._place.prepare()
             environment = self._place.environment()
+            environment["TORCHELASTIC_ERROR_FILE"] = str(self._folder / ERROR_FILE)
             environment.update(self._node["environment"])
             environment.update(self._order["secrets"])
             self._entrance.open(environment)
@@ -136,7 +158,6 @@ class Worker:
 
     def _attend(self, environment: dict[str, str]) -> None:
         """Run the job as the supervisor orders, to its end."""
-        threading.Thread(target=self._listen, daemon=True).start()
         if self._order["metadata"] is not None:
             from engine.agent.interruption import (
                 Metadata,
@@ -154,7 +175,9 @@ class Worker:
         """Write the plan's files and the job's script, readable for root only."""
         remove_old_runs(self._folder)
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._attachment.listen()
         protect_folder(self._folder)
+        Path(self._node["environment"][CHECKPOINTS]).mkdir(parents=True, exist_ok=True)
         files = {**self._node["files"], str(self._script): self._node["script"]}
         for path, text in files.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -168,42 +191,49 @@ class Worker:
             return
         from engine.agent.trees import lay_out
 
-        work = self._folder / WORK
-        work.mkdir(mode=0o755)
+        work, part = self._folder / WORK, self._folder / f"{WORK}.part"
+        if work.exists():  # from an earlier attempt, with what the job has left there
+            return
+        shutil.rmtree(part, ignore_errors=True)  # what is left is in no one's way
+        part.mkdir(mode=0o755)
         tree = self._folder.parent / f"{TREE}{code['tree']}"
         if code["tree"]:
-            lay_out(tree, work)
+            lay_out(tree, part)
+        part.rename(work)
 
     def _clear(self) -> None:
         """Remove what was created for the job, except log, hostfile and working folder."""
+        self._sampler.close()
+        (self._folder / ERROR_FILE).unlink(missing_ok=True)  # the report of the job's end has it
+        if self._log is not None:
+            self._log.finish()
         self._entrance.close()
         self._ranks.close()
         self._place.end()
         for path in (*map(Path, self._node["files"]), self._script):
             if path.name != HOSTFILE:
                 path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it has checkpoints
+            Path(self._node["environment"][CHECKPOINTS]).rmdir()
         for path in self._folder.glob("*"):
             if path.is_fifo():  # created by the job's script
                 path.unlink(missing_ok=True)
 
-    def _listen(self) -> None:
-        for line in self._control:
-            self.post(json.loads(line))
-        self.post({"do": "stop"})  # the supervisor is gone
-
     def _wait_for(self, words: set[str]) -> str:
-        """Wait for one of `words` and return it; a head that does not answer counts as `stop`."""
+        """Wait for one of `words` and return it; without a supervisor it is `stop`."""
         while True:
             word = self._inbox.get()["do"]
             if word == "head_silent":
                 silence = self._order["heartbeats"]["silence_s"]
                 reason = f"has not heard the head for {silence:g} s"
                 self._report.send("head_silent", reason=reason)
+            if word in ("leave", "head_silent", "supervisor_lost"):
                 return "stop"
             if word in words:
                 return str(word)
 
     def _start(self, environment: dict[str, str]) -> None:
+        self._examination = Examination(self._folder, start_folder(environment))
         job = self._place.spawn(
             ["bash", str(self._script)],
             environment,
@@ -213,6 +243,7 @@ class Worker:
         )
         self._job = job
         self._report.send("node_started", pid=job.pid)
+        self._sampler.start()
         self._log = log = Log(self._folder / f"rank-{self._node['rank']}.log", self._report)
         assert job.stdout is not None
         assert job.stderr is not None
@@ -239,10 +270,13 @@ class Worker:
         Processes that have left the group end with the unit, when this process ends.
         """
         assert self._job is not None
+        is_own_end = not graceful or self._job.poll() is not None
         deadline = time.monotonic() + (self._order["grace_s"] if graceful else DRAIN_S)
         if graceful:
-            self._signal(signal.SIGTERM)
-            self._entrance.signal(signal.SIGTERM)
+            # SIGCONT, as systemd does (systemd.kill(5)): a stopped process would not end.
+            for polite in (signal.SIGTERM, signal.SIGCONT):
+                self._signal(polite)
+                self._entrance.signal(polite)
             if self._job.poll() is None:
                 self._wait_until(deadline)
             self._entrance.wait(deadline - time.monotonic())
@@ -255,10 +289,16 @@ class Worker:
         self._ranks.drain()
         for case, document in table_json.collect(self._folder):
             self._report.send("table_written", case=case, document=document)
-        if code < 0:
-            self._report.send("node_exited", exit_code=128 - code, signal=-code)
-        else:
-            self._report.send("node_exited", exit_code=code, signal=None)
+        number = -code if code < 0 else None
+        code = code if number is None else 128 + number
+        self._examine(code, is_own_end)
+        self._report.send("node_exited", exit_code=code, signal=number)
+
+    def _examine(self, code: int, is_own_end: bool) -> None:
+        """Report what the node shows of a failed job, or of any job if something is wrong."""
+        facts = self._examination.facts(self._order["hidden"])
+        if facts or (is_own_end and code != 0):
+            self._report.send("node_examined", exit_code=code, is_own_end=is_own_end, facts=facts)
 
     def _drain(self) -> None:
         """Wait until all output of the job is queued, or until there is none for DRAIN_S.
@@ -269,7 +309,7 @@ class Worker:
         most = self._log.size + _IN_PIPES
         for thread in self._pumps:
             before = -1
-            while thread.is_alive() and self._log.size < most and not self._head_is_silent:
+            while thread.is_alive() and self._log.size < most and not self._is_alone:
                 if self._log.size == before and not self._report.is_full:
                     break
                 before = self._log.size

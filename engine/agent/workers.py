@@ -1,4 +1,8 @@
-"""The workers of a run, for its supervisor: launch each, prepare it, read its events to the end."""
+"""The workers of a run, for its supervisor: launch each, prepare it, read its events to the end.
+
+A worker may outlive its connection, and its supervisor: then the next connection reads on behind
+the events that the journal has.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +18,30 @@ REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
+DISMISS_S = 5.0
 
 Hear = Callable[[int, Message], None]
 
 
 class Workers:
-    """The workers, one per node. `order` returns their first message, `hear` gets their events."""
+    """The workers, one per node. `order` returns their first message, `hear` gets their events.
+
+    `greet` returns the first messages to a worker that runs already, without its `received`.
+    `received` are the numbers of the last events that the journal has, by rank.
+    """
 
     def __init__(
         self,
         launcher: Launcher,
         order: Callable[[int], Message],
+        greet: Callable[[int], list[Message]],
         hear: Hear,
         is_over: Callable[[], bool],
     ) -> None:
-        self._launcher, self._order, self._hear = launcher, order, hear
+        self._launcher, self._order, self._greet, self._hear = launcher, order, greet, hear
         self._is_over = is_over
+        self.received: dict[int, int] = {}
+        self._given_up: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
         self._earlier_stderr: dict[int, str] = {}  # of an attempt that was repeated
         self._launches = asyncio.Semaphore(LAUNCHES_AT_ONCE)
@@ -40,12 +52,15 @@ class Workers:
             self._channels[rank].send(message)
 
     def give_up(self, rank: int, reason: str) -> None:
-        """Close the connection to the worker, which ends the worker too."""
+        """End the worker and the connection to it."""
+        self._given_up[rank] = reason
         if rank in self._channels:
             self._channels[rank].give_up(reason)
 
     def is_unreached(self, rank: int) -> bool:
-        """Return whether ssh failed before anything came from the node."""
+        """Return whether ssh failed and nothing has ever come from the node."""
+        if self.received.get(rank):
+            return False
         return rank in self._channels and self._channels[rank].is_unreached
 
     def stderr_text(self, rank: int) -> str:
@@ -81,6 +96,50 @@ class Workers:
         await reading
         return await channel.wait_for_end()
 
+    async def take_up(self, rank: int, may_launch: bool) -> str:
+        """Do as `attend` with a worker that an earlier supervisor launched.
+
+        If the node has none, launch it if `may_launch`: its job was never started.
+        """
+        channel, reason = await self._connect(rank)
+        if not channel.is_attached and may_launch and not channel.is_unreached:
+            return await self.attend(rank)
+        return reason
+
+    async def dismiss(self, rank: int) -> None:
+        """End a worker that may have outlived its ssh connection; give up after DISMISS_S."""
+        if rank not in self._channels or not self._channels[rank].is_broken:
+            return
+        channel = Channel(await self._launcher.attach(rank))
+        first, *_ = self._greet(rank)
+        channel.send({**first, "received": 1 << 62})  # nobody reads its events any more
+        channel.send({"do": "leave"})
+        await asyncio.wait([asyncio.ensure_future(channel.wait_for_end())], timeout=DISMISS_S)
+        await channel.close()
+
+    async def _connect(self, rank: int) -> tuple[Channel, str]:
+        """Connect to the running worker and read its events; return the channel and its end."""
+        give_up = asyncio.get_running_loop().time() + REACH_S
+        while True:
+            async with self._launches:
+                channel = Channel(await self._launcher.attach(rank))
+                self._channels[rank] = channel
+                first, *others = self._greet(rank)
+                for message in ({**first, "received": self.received.get(rank, 0)}, *others):
+                    channel.send(message)
+                reading = asyncio.ensure_future(self._read(rank, channel, asyncio.Event()))
+                left = give_up - asyncio.get_running_loop().time()
+                if not await _first(channel.reached.wait(), reading, left):
+                    channel.give_up(f"no answer within {REACH_S} s")
+            await reading
+            reason = await channel.wait_for_end()
+            left = give_up - asyncio.get_running_loop().time()
+            if channel.is_given_up or not channel.is_unreached or left < PAUSE_S:
+                return channel, reason
+            await asyncio.sleep(PAUSE_S)
+            if rank in self._given_up:
+                return channel, self._given_up[rank]
+
     async def _prepare(
         self, rank: int, channel: Channel, give_up: float, earlier: str
     ) -> asyncio.Future[None]:
@@ -103,10 +162,19 @@ class Workers:
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():
-            if event["kind"] == "prepared":
+            kind, sequence = event["kind"], event.get("sequence", 0)
+            if kind == "reached":
+                channel.is_attached = True
+                continue
+            if kind == "prepared":
                 prepared.set()
-            if event["kind"] != "reached":  # only for Channel.reached
+            if 0 < sequence <= self.received.get(rank, 0):
+                continue  # the journal has it
+            if kind != "ended":
                 self._hear(rank, event)
+            if sequence:
+                self.received[rank] = sequence
+                channel.acknowledge(sequence, is_output=kind == "output")
 
 
 async def _first(

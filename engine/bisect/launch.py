@@ -10,10 +10,11 @@ from engine.agent.table_rows import ReadRow
 from engine.agent.tables import ReadTable, TableReader
 from engine.bisect.rounds import LIMIT_S, Round, Trial
 from engine.bisect.verdict import Measurement
-from engine.events import Event, Output, RunFinished
-from engine.lines import WholeLines
+from engine.events import Event, RunFinished
+from engine.lines import Line, WholeLines
 from engine.modes.mpirun import FIND_OPEN_MPI
 from engine.modes.nccl_tests import FIND_PROGRAM
+from engine.output_events import Output
 from engine.script import WAIT
 
 LEAST_BYTES = 64 * 1024
@@ -111,7 +112,7 @@ class RoundReader:
         elif isinstance(event, RunFinished):
             self._read(self._lines.rest())
 
-    def _read(self, lines: tuple[Output, ...]) -> None:
+    def _read(self, lines: tuple[Line, ...]) -> None:
         for line in lines:
             if line.rank != 0 or line.stream != "stdout":
                 continue

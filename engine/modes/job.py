@@ -6,11 +6,13 @@ from typing import Generic, Literal, TypeVar
 
 from config.cluster.cluster_file import Command
 from config.models import Value
+from config.run.elastic import NodeRange
 from config.run.run_file import Run, StartupOrder, Torchrun
 from engine.cases import Case
 from engine.hostfile import host_list
 from nodes.inventory import Node
 
+R = TypeVar("R", bound=Run)
 R_co = TypeVar("R_co", bound=Run, covariant=True)
 
 
@@ -27,7 +29,10 @@ class Variables:
 
 @dataclass(frozen=True)
 class Job(Generic[R_co]):
-    """A run on its nodes. Everything is in rank order; the first node is the head."""
+    """A run on its nodes. Everything is in rank order; the first node is the master.
+
+    It is the cluster's head, unless another run has that node.
+    """
 
     run: R_co
     run_id: str
@@ -37,7 +42,7 @@ class Job(Generic[R_co]):
 
     @property
     def head(self) -> str:
-        """The head's private address."""
+        """The master's private address."""
         return self.nodes[0].private_ip
 
     def commands(self, rank: int) -> tuple[Command, ...]:
@@ -157,9 +162,18 @@ def roles_of(run: Run, count: int) -> tuple[str, ...]:
     return tuple(named[:count])
 
 
+def fix_size(run: R, count: int) -> R:
+    """Return the run with this number of nodes, if it has a range of them."""
+    if isinstance(run.nodes, NodeRange):
+        return run.model_copy(update={"nodes": count})
+    return run
+
+
 def node_range(run: Run) -> tuple[int, int]:
     """Return the least and the largest number of nodes of the run; equal unless it is elastic."""
     if isinstance(run, Torchrun) and run.nnodes is not None:
         least, _, most = run.nnodes.partition("..")
         return int(least), int(most)
+    if isinstance(run.nodes, NodeRange):
+        return run.nodes.min, run.nodes.max
     return run.nodes, run.nodes

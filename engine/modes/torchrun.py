@@ -9,7 +9,14 @@ from config.run.run_file import Torchrun
 from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, node_range
 from engine.places import rank_script_path
-from engine.script import job_script, quote_words, report_failure, report_rank, run_until_failure
+from engine.script import (
+    job_script,
+    keep_error,
+    quote_words,
+    report_failure,
+    report_rank,
+    run_until_failure,
+)
 
 # Debian's python3-torch has the module without the program.
 _FIND = """\
@@ -34,7 +41,8 @@ def launch(job: Job[Torchrun]) -> Launch:
     script = _FIND + (run_until_failure(job.run_id, launcher) if fixed else f"exec {launcher}")
     prelude = ""
     if fixed:
-        prelude = report_rank(job.run_id, "$RANK", "$WORLD_SIZE") + report_failure(job.run_id)
+        prelude = report_rank(job.run_id, "$RANK", "$WORLD_SIZE")
+        prelude += report_failure(job.run_id, keep_error(job.run_id))
     return Launch(
         parts=tuple(
             Part(

@@ -122,7 +122,7 @@ def choose_preset(run: Run, nodes: Sequence[Node]) -> Preset:
     """
     if run.network != "auto":
         return PRESETS[run.network]
-    if not all(_is_examined(node) for node in nodes):
+    if not all(is_examined(node) for node in nodes):
         return PRESETS["none"]
     return next(preset for preset in PRESETS.values() if misfit_reason(preset, nodes) is None)
 
@@ -140,7 +140,7 @@ def misfit_reason(preset: Preset, nodes: Sequence[Node]) -> str | None:
     small = next((node for node in nodes if node.gpus < needs.gpus), None)
     if small is not None:
         return f"it is for nodes with {needs.gpus} GPUs, {small.name} has {small.gpus}"
-    examined = (node for node in nodes if _is_examined(node))
+    examined = (node for node in nodes if is_examined(node))
     lacking = next((node for node in examined if not needs.is_in(node)), None)
     return None if lacking is None else f"{lacking.name} has no {needs.device}"
 
@@ -189,7 +189,7 @@ def _gpudirect(promises: str, instance_type: str, nodes: Sequence[Node]) -> bool
     return entry is not None and entry.rdma.gpudirect == "yes"
 
 
-def _is_examined(node: Node) -> bool:
+def is_examined(node: Node) -> bool:
     """Return whether bootstrap has examined the node: it always finds Open MPI at least."""
     return bool(node.software or node.efa or node.hcas)
 

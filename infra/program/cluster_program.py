@@ -1,13 +1,16 @@
 """The Pulumi program of one cluster: all of its resources in the cloud."""
 
-import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import pulumi
 
 from config.cluster.resolved import Resolved
-
-if TYPE_CHECKING:
-    from infra.program.tags import Named
+from infra.program.aws_resources import provider
+from infra.program.instances import addresses, bastion, nodes, placement_group
+from infra.program.security_groups import access
+from infra.program.shared_storage import storage
+from infra.program.tags import Named
+from infra.program.vpc import network
 
 OUTPUT = "fleet"
 """The stack's one output: `infra.fleet.Fleet` as a mapping."""
@@ -22,17 +25,6 @@ With 5 it takes at most 15 seconds, and the next zone follows. Other clusters ke
 capacity is reserved before the launch, and so many machines at once are throttled."""
 
 
-def load_classes() -> None:
-    """Import the AWS classes, which takes half a second, before a program needs them."""
-    with warnings.catch_warnings():
-        # pulumi_aws warns of its renamed classes even if nobody uses them.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import infra.program.instances
-        import infra.program.security_groups
-        import infra.program.shared_storage
-        import infra.program.vpc  # noqa: F401
-
-
 def first_step(resolved: Resolved) -> Callable[[], None]:
     """Return the program of a cluster that has its placement group and nothing else.
 
@@ -41,53 +33,33 @@ def first_step(resolved: Resolved) -> Callable[[], None]:
     """
 
     def build() -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            from infra.program.instances import placement_group
-
         placement_group(_named(resolved))
 
     return build
 
 
-def _named(resolved: Resolved) -> "Named":
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import pulumi_aws
-
-        from infra.program.tags import Named
-
-    provider = pulumi_aws.Provider(
-        "aws",
+def _named(resolved: Resolved) -> Named:
+    aws = provider(
         region=resolved.region,
         # With another account's credentials Pulumi must neither change this cluster nor copy it.
         allowed_account_ids=[resolved.account],
         max_retries=SPOT_ATTEMPTS if resolved.cluster.capacity.type == "spot" else None,
     )
-    return Named(resolved, provider)
+    return Named(resolved, aws)
 
 
 def program(resolved: Resolved) -> Callable[[], None]:
     """Return the program of the whole cluster for Pulumi's Automation API."""
 
     def build() -> None:
-        # Imported only when a program runs: the AWS classes take half a second.
-        with warnings.catch_warnings():
-            # pulumi_aws warns of its renamed classes even if nobody uses them.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            import pulumi
-
-            from infra.program.instances import addresses, bastion, nodes
-            from infra.program.security_groups import access
-            from infra.program.shared_storage import storage
-            from infra.program.vpc import network
-
         named = _named(resolved)
         net = network(named)
         who = access(net, named)
         entry = bastion(net, who, named)
         fleet = nodes(net, who, named, storage(net, named))
-        public = [address.public_ip for address in addresses(fleet, named)] or [""] * len(fleet)
+        public: list[pulumi.Input[str]] = [
+            address.public_ip for address in addresses(fleet, named)
+        ] or [""] * len(fleet)
         pulumi.export(
             OUTPUT,
             {

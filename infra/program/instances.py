@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pulumi
-from pulumi_aws import ec2
 
 from config.cluster.resolved import Interface, Resolved
+from infra.program import aws_resources as aws
 from infra.program.node_role import instance_profile
 from infra.program.security_groups import Access
 from infra.program.shared_storage import SharedStorage
@@ -14,12 +14,12 @@ from infra.program.user_data import encode, insert_mount_source
 from infra.program.vpc import VpcIds
 
 
-def bastion(network: VpcIds, access: Access, named: Named) -> ec2.Instance | None:
+def bastion(network: VpcIds, access: Access, named: Named) -> aws.Instance | None:
     """Create the bastion, the public machine through which people reach the nodes, if any."""
     resolved = named.resolved
     if access.bastion is None:
         return None
-    return ec2.Instance(
+    return aws.Instance(
         "bastion",
         ami=resolved.bastion_image.id,
         instance_type=resolved.bastion_type,
@@ -30,14 +30,12 @@ def bastion(network: VpcIds, access: Access, named: Named) -> ec2.Instance | Non
         user_data_base64=encode(resolved.bastion_user_data),
         user_data_replace_on_change=True,
         instance_initiated_shutdown_behavior="terminate",
-        metadata_options=ec2.InstanceMetadataOptionsArgs(
+        metadata_options=aws.inputs(
             http_endpoint="enabled",
             http_tokens="required",
             http_put_response_hop_limit=resolved.hop_limit,
         ),
-        root_block_device=ec2.InstanceRootBlockDeviceArgs(
-            volume_type="gp3", encrypted=True, delete_on_termination=True
-        ),
+        root_block_device=aws.inputs(volume_type="gp3", encrypted=True, delete_on_termination=True),
         tags=named.tags("bastion"),
         volume_tags=named.tags("bastion"),
         opts=named.options(network.public_ready),
@@ -46,18 +44,18 @@ def bastion(network: VpcIds, access: Access, named: Named) -> ec2.Instance | Non
 
 def nodes(
     network: VpcIds, access: Access, named: Named, storage: SharedStorage | None = None
-) -> tuple[ec2.Instance, ...]:
+) -> tuple[aws.Instance, ...]:
     """Create one instance per node, and return them in rank order.
 
     They differ only in their names, so that adding or removing a node changes no other. The
     template's version is pinned: the plan shows a change of the template as a replacement.
     """
     template = _template(network, access, named, storage)
-    launch = ec2.InstanceLaunchTemplateArgs(
-        id=template.id, version=template.latest_version.apply(str)
+    launch = aws.inputs(
+        id=template.id, version=template.latest_version.apply(lambda number: str(int(number)))
     )
     return tuple(
-        ec2.Instance(
+        aws.Instance(
             name,
             launch_template=launch,
             tags=named.tags(name),
@@ -79,7 +77,7 @@ def _minutes(resolved: Resolved) -> int:
     return 60 if ".metal" in resolved.instance_type.name else 30
 
 
-def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...]:
+def addresses(nodes: Sequence[aws.Instance], named: Named) -> tuple[aws.Eip, ...]:
     """Create an Elastic IP on the primary interface of each node if nodes are public, else none.
 
     AWS assigns no public address to an instance with several interfaces
@@ -89,7 +87,7 @@ def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...
     if not named.resolved.cluster.network.nodes_are_public:
         return ()
     return tuple(
-        ec2.Eip(
+        aws.Eip(
             name,
             domain="vpc",
             network_interface=_primary_interface(node, named),
@@ -100,7 +98,7 @@ def addresses(nodes: Sequence[ec2.Instance], named: Named) -> tuple[ec2.Eip, ...
     )
 
 
-def _primary_interface(node: ec2.Instance, named: Named) -> pulumi.Output[str]:
+def _primary_interface(node: aws.Instance, named: Named) -> pulumi.Output[str]:
     """Return the id of the interface that has the node's private address.
 
     `primary_network_interface_id` may be another one: the provider takes the last interface with
@@ -109,18 +107,10 @@ def _primary_interface(node: ec2.Instance, named: Named) -> pulumi.Output[str]:
     """
 
     def find(instance_id: str, private_ip: str) -> pulumi.Output[str]:
-        found = ec2.get_network_interface_output(
-            filters=[
-                ec2.GetNetworkInterfaceFilterArgs(name=name, values=[value])
-                for name, value in (
-                    ("attachment.instance-id", instance_id),
-                    ("addresses.private-ip-address", private_ip),
-                )
-            ],
-            opts=pulumi.InvokeOutputOptions(provider=named.provider),
+        return aws.network_interface(
+            {"attachment.instance-id": instance_id, "addresses.private-ip-address": private_ip},
+            named.provider,
         )
-        primary: pulumi.Output[str] = found.apply(lambda interface: interface.id)
-        return primary
 
     # Called with outputs, the function would lose the dependency on the node in a preview, and the
     # Pulumi engine would find that the plan is violated.
@@ -129,11 +119,11 @@ def _primary_interface(node: ec2.Instance, named: Named) -> pulumi.Output[str]:
 
 def _template(
     network: VpcIds, access: Access, named: Named, storage: SharedStorage | None
-) -> ec2.LaunchTemplate:
+) -> aws.LaunchTemplate:
     resolved = named.resolved
     volume = resolved.cluster.storage.root
     groups = [access.nodes.id, *([storage.members.id] if storage else [])]
-    root = ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+    root = aws.inputs(
         volume_size=volume.gib,
         iops=volume.iops,
         throughput=volume.throughput,
@@ -141,7 +131,7 @@ def _template(
         encrypted="true",
         delete_on_termination="true",
     )
-    return ec2.LaunchTemplate(
+    return aws.LaunchTemplate(
         "nodes",
         name=named.name("nodes"),
         update_default_version=True,
@@ -150,12 +140,8 @@ def _template(
         key_name=access.key.key_name,
         iam_instance_profile=_profile(named),
         network_interfaces=_interfaces(resolved.interfaces, network, groups),
-        block_device_mappings=[
-            ec2.LaunchTemplateBlockDeviceMappingArgs(
-                device_name=resolved.image.root_device, ebs=root
-            )
-        ],
-        metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
+        block_device_mappings=[aws.inputs(device_name=resolved.image.root_device, ebs=root)],
+        metadata_options=aws.inputs(
             http_endpoint="enabled",
             http_tokens="required",
             http_put_response_hop_limit=resolved.hop_limit,
@@ -166,7 +152,7 @@ def _template(
         placement=_placement(named),
         user_data=_user_data(resolved, storage),
         tag_specifications=[
-            ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
+            aws.inputs(resource_type=kind, tags=named.tags("node"))
             for kind in ("instance", "volume", "network-interface")
         ],
         tags=named.tags("nodes"),
@@ -174,9 +160,9 @@ def _template(
     )
 
 
-def _profile(named: Named) -> ec2.LaunchTemplateIamInstanceProfileArgs | None:
+def _profile(named: Named) -> aws.Inputs | None:
     profile = instance_profile(named)
-    return None if profile is None else ec2.LaunchTemplateIamInstanceProfileArgs(name=profile.name)
+    return None if profile is None else aws.inputs(name=profile.name)
 
 
 def _user_data(resolved: Resolved, storage: SharedStorage | None) -> pulumi.Input[str]:
@@ -189,9 +175,9 @@ def _user_data(resolved: Resolved, storage: SharedStorage | None) -> pulumi.Inpu
 
 def _interfaces(
     layout: tuple[Interface, ...], network: VpcIds, groups: Sequence[pulumi.Input[str]]
-) -> list[ec2.LaunchTemplateNetworkInterfaceArgs]:
+) -> list[aws.Inputs]:
     return [
-        ec2.LaunchTemplateNetworkInterfaceArgs(
+        aws.inputs(
             network_card_index=interface.card,
             device_index=interface.device,
             interface_type=interface.type,
@@ -204,34 +190,34 @@ def _interfaces(
     ]
 
 
-def _market(resolved: Resolved) -> ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
+def _market(resolved: Resolved) -> aws.Inputs | None:
     """Return the options for spot instances, which AWS may terminate, or for a capacity block.
 
     None for on-demand instances.
     """
     kind = resolved.cluster.capacity.type
     if kind == "capacity-block":
-        return ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+        return aws.inputs(market_type="capacity-block")
     if kind != "spot":
         return None
-    return ec2.LaunchTemplateInstanceMarketOptionsArgs(
+    return aws.inputs(
         market_type="spot",
-        spot_options=ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
+        spot_options=aws.inputs(
             spot_instance_type="one-time", instance_interruption_behavior="terminate"
         ),
     )
 
 
-def _placement(named: Named) -> ec2.LaunchTemplatePlacementArgs | None:
+def _placement(named: Named) -> aws.Inputs | None:
     """Return the placement group of the reservation, or else the cluster's, or None."""
     reservation = named.resolved.reservation
     if reservation is not None and reservation.group:
-        return ec2.LaunchTemplatePlacementArgs(group_name=reservation.group)
+        return aws.inputs(group_name=reservation.group)
     group = placement_group(named)
-    return None if group is None else ec2.LaunchTemplatePlacementArgs(group_name=group.name)
+    return None if group is None else aws.inputs(group_name=group.name)
 
 
-def placement_group(named: Named) -> ec2.PlacementGroup | None:
+def placement_group(named: Named) -> aws.PlacementGroup | None:
     """Create the cluster's placement group, which puts its members close to each other.
 
     None if the file excludes it, and for a reservation: reserved capacity that is not in the group
@@ -241,20 +227,16 @@ def placement_group(named: Named) -> ec2.PlacementGroup | None:
     resolved = named.resolved
     if resolved.cluster.placement.strategy == "none" or resolved.reservation is not None:
         return None
-    return ec2.PlacementGroup(
+    return aws.PlacementGroup(
         "nodes", name=named.name(), strategy="cluster", tags=named.tags(), opts=named.options()
     )
 
 
 def _reservation(
     resolved: Resolved,
-) -> ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
+) -> aws.Inputs | None:
     """Return the user's reservation by its id. A claim needs none: its group's members use it."""
     if resolved.reservation is None:
         return None
-    target = ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
-        capacity_reservation_id=resolved.reservation.id
-    )
-    return ec2.LaunchTemplateCapacityReservationSpecificationArgs(
-        capacity_reservation_target=target
-    )
+    target = aws.inputs(capacity_reservation_id=resolved.reservation.id)
+    return aws.inputs(capacity_reservation_target=target)

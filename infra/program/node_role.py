@@ -2,8 +2,7 @@
 
 import json
 
-from pulumi_aws import iam
-
+from infra.program import aws_resources as aws
 from infra.program.tags import Named
 
 POLICY = {
@@ -29,7 +28,7 @@ AmazonSSMManagedInstanceCore, also lets a job read the account's parameters. The
 2026-11-22)."""
 
 
-def instance_profile(named: Named) -> iam.InstanceProfile | None:
+def instance_profile(named: Named) -> aws.InstanceProfile | None:
     """Create an instance profile with a role that lets the nodes' SSM agents register.
 
     None if the cluster does not use Session Manager. IAM has no regions: path and names contain the
@@ -40,7 +39,7 @@ def instance_profile(named: Named) -> iam.InstanceProfile | None:
         return None
     name = f"gpuctl-{resolved.region}-{resolved.cluster.name}"
     path = f"/gpuctl/{resolved.region}/"
-    role = iam.Role(
+    role = aws.Role(
         "nodes",
         name=name,
         path=path,
@@ -60,14 +59,14 @@ def instance_profile(named: Named) -> iam.InstanceProfile | None:
         tags=named.tags("nodes"),
         opts=named.options(delete_first=True),
     )
-    allowed = iam.RolePolicy(
+    allowed = aws.RolePolicy(
         "nodes",
         name="session-manager",
         role=role.name,
         policy=json.dumps(POLICY),
         opts=named.options(delete_first=True),
     )
-    return iam.InstanceProfile(
+    return aws.InstanceProfile(
         "nodes",
         name=name,
         path=path,

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from pulumi_aws import ec2
-
 from config.cluster.resolved import Resolved
+from infra.program import aws_resources as aws
 from infra.program.tags import Named
 from infra.program.vpc import VpcIds
 
@@ -15,9 +14,9 @@ _WORLD = "0.0.0.0/0"
 class Access:
     """The security groups of the nodes and of the bastion, if any, and the cluster's key pair."""
 
-    nodes: ec2.SecurityGroup
-    bastion: ec2.SecurityGroup | None
-    key: ec2.KeyPair
+    nodes: aws.SecurityGroup
+    bastion: aws.SecurityGroup | None
+    key: aws.KeyPair
 
 
 def access(network: VpcIds, named: Named) -> Access:
@@ -34,19 +33,19 @@ def access(network: VpcIds, named: Named) -> Access:
     resolved = named.resolved
     bastion = _bastion(network, named) if resolved.cluster.network.has_bastion else None
     source, ssh = _ssh_rules(resolved, bastion)
-    nodes = ec2.SecurityGroup(
+    nodes = aws.SecurityGroup(
         "nodes",
         name=named.name("nodes"),
         description=f"gpuctl {resolved.cluster.name}: nodes among themselves, {source}",
         vpc_id=network.vpc,
         ingress=[
-            ec2.SecurityGroupIngressArgs(
+            aws.inputs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
             *ssh,
         ],
         egress=[
-            ec2.SecurityGroupEgressArgs(
+            aws.inputs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
             _everything(
@@ -59,7 +58,7 @@ def access(network: VpcIds, named: Named) -> Access:
         tags=named.tags("nodes"),
         opts=named.options(),
     )
-    key = ec2.KeyPair(
+    key = aws.KeyPair(
         "key",
         key_name=named.name(),
         public_key=resolved.public_key,
@@ -71,8 +70,8 @@ def access(network: VpcIds, named: Named) -> Access:
 
 
 def _ssh_rules(
-    resolved: Resolved, bastion: ec2.SecurityGroup | None
-) -> tuple[str, list[ec2.SecurityGroupIngressArgs]]:
+    resolved: Resolved, bastion: aws.SecurityGroup | None
+) -> tuple[str, list[aws.Inputs]]:
     """Return the source of ssh connections to the nodes, as text and as rules."""
     if resolved.cluster.network.uses_session_manager:
         return "Session Manager", []
@@ -81,9 +80,9 @@ def _ssh_rules(
     return "ssh from the bastion", [_ssh("ssh from the bastion", security_groups=[bastion.id])]
 
 
-def _bastion(network: VpcIds, named: Named) -> ec2.SecurityGroup:
+def _bastion(network: VpcIds, named: Named) -> aws.SecurityGroup:
     resolved = named.resolved
-    return ec2.SecurityGroup(
+    return aws.SecurityGroup(
         "bastion",
         name=named.name("bastion"),
         description=f"gpuctl {resolved.cluster.name}: ssh from the caller to the bastion",
@@ -95,13 +94,9 @@ def _bastion(network: VpcIds, named: Named) -> ec2.SecurityGroup:
     )
 
 
-def _ssh(description: str, **source: object) -> ec2.SecurityGroupIngressArgs:
-    return ec2.SecurityGroupIngressArgs(
-        description=description, protocol="tcp", from_port=22, to_port=22, **source
-    )
+def _ssh(description: str, **source: object) -> aws.Inputs:
+    return aws.inputs(description=description, protocol="tcp", from_port=22, to_port=22, **source)
 
 
-def _everything(description: str, **target: object) -> ec2.SecurityGroupEgressArgs:
-    return ec2.SecurityGroupEgressArgs(
-        description=description, protocol="-1", from_port=0, to_port=0, **target
-    )
+def _everything(description: str, **target: object) -> aws.Inputs:
+    return aws.inputs(description=description, protocol="-1", from_port=0, to_port=0, **target)

@@ -90,6 +90,37 @@ def plan_of(events: "Iterable[EngineEvent]") -> Plan:
     return Plan(tuple(changes.values()))
 
 
+@dataclass(frozen=True)
+class Refreshed:
+    """What differs in AWS from the stack's state: updates and deletions that others made.
+
+    `ids` are AWS's ids of all resources in the state.
+    """
+
+    changes: tuple[Change, ...]
+    ids: frozenset[str]
+
+
+def refreshed(events: "Iterable[EngineEvent]") -> Refreshed:
+    """Return the differences in the events of a preview of `pulumi refresh`, by type and name."""
+    changes: list[Change] = []
+    ids: set[str] = set()
+    for event in events:
+        step = event.res_outputs_event.metadata if event.res_outputs_event else None
+        if step is None or not is_cloud(step.type):
+            continue
+        if step.old is not None:
+            ids.add(step.old.id)
+        op = _OPS.get(step.op)
+        if op == "delete":
+            changes.append(Change(op, step.type, name_of(step.urn), ("it no longer exists",)))
+        elif op == "update":
+            new = step.new.outputs if step.new else None
+            changes.append(Change(op, step.type, name_of(step.urn), _details(step, new)))
+    changes.sort(key=lambda change: (change.type, change.name))
+    return Refreshed(tuple(changes), frozenset(ids))
+
+
 def is_cloud(kind: str) -> bool:
     """Return whether the type exists in the cloud; the stack and the provider are only Pulumi's."""
     return not kind.startswith("pulumi:")
@@ -112,13 +143,13 @@ def _change(step: "StepEventMetadata", *, gone: bool) -> Change | None:
     if gone and op == "create":
         details: tuple[str, ...] = ("it no longer exists in AWS and is created again",)
     else:
-        details = _details(step)
+        details = _details(step, step.new.inputs if step.new else None)
     return Change(op, step.type, name_of(step.urn), details)
 
 
-def _details(step: "StepEventMetadata") -> tuple[str, ...]:
+def _details(step: "StepEventMetadata", new: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return a line for each property that differs between the state and `new`."""
     old = step.old.outputs if step.old else None
-    new = step.new.inputs if step.new else None
     diffs = step.detailed_diff or {}
     lines: dict[str, str] = {}
     per_property = Counter(_property(path) for path in diffs)

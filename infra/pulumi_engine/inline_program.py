@@ -19,12 +19,12 @@ _LIMITING = threading.Lock()
 
 @contextmanager
 def inline_program(
-    build: Callable[[], None], after: Callable[[], Future[Any]] | None = None
+    build: Callable[[], None], after: Future[Any] | None = None
 ) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
     """Yield `build` as a program for the Automation API; close its event loop afterwards.
 
-    With `after` the Pulumi engine starts at once, and `build` is called when the future that
-    `after` returns has a result; its exception fails the program.
+    With `after` the Pulumi engine starts at once, and `build` is called when that future has a
+    result; its exception fails the program.
 
     The SDK's language server runs the program in an event loop. It leaves the loop open if the
     Pulumi engine ends before the program, which happens if a resource fails.
@@ -34,11 +34,11 @@ def inline_program(
     async def run() -> None:
         loops.append(asyncio.get_running_loop())
         if after is not None:
-            await asyncio.wrap_future(after())
+            await asyncio.wrap_future(after)
         with _no_stack_traces():
             build()
         # This starts all registrations; the SDK then awaits one after the other. Without it the
-        # SDK would wait for the first of all outputs (60 per instance), and again after each.
+        # SDK would wait for the first of all outputs (several per resource), and again after each.
         await asyncio.sleep(0)
 
     try:

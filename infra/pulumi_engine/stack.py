@@ -16,8 +16,8 @@ from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.fleet import Fleet
-from infra.program.cluster_program import OUTPUT, first_step, load_classes, program
-from infra.pulumi_engine.changes import Plan, is_cloud, plan_of
+from infra.program.cluster_program import OUTPUT, first_step, program
+from infra.pulumi_engine.changes import Plan, Refreshed, is_cloud, plan_of, refreshed
 from infra.pulumi_engine.engine_events import EventWatch
 from infra.pulumi_engine.failures import DamagedState, Failure, PlanViolated, complaint, error
 from infra.pulumi_engine.inline_program import inline_program
@@ -87,12 +87,8 @@ class Stack:
         def resources() -> None:
             program(wanted.result())()
 
-        def cluster() -> Future[Resolved]:
-            load_classes()
-            return wanted
-
         def work() -> None:
-            with inline_program(resources, after=cluster) as build:
+            with inline_program(resources, after=wanted) as build:
                 self._in_stack(
                     lambda: operations.preview(
                         program=build,
@@ -122,6 +118,21 @@ class Stack:
                 if not wanted.done():
                     wanted.set_exception(InfraError("the preview was given no cluster", ""))
                 self._end(working)
+
+    def drift(self) -> Refreshed | None:
+        """Return how AWS differs from the stack's state, and change neither; None without a stack.
+
+        It takes no lock: a command that changes the cluster meanwhile is not disturbed.
+        """
+        watch = EventWatch("drift")
+        with self._errors(watch):
+            try:
+                self._operations().preview_refresh(
+                    show_secrets=False, parallel=_PARALLEL, on_event=watch
+                )
+            except StackNotFoundError:
+                return None
+        return refreshed(watch.events)
 
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
         """Create only the placement group, if the cluster has one, for a new stack."""

@@ -96,6 +96,19 @@ class LabBackend(
         withholds = self.lab.faults.withholds
         return [one for one in found if not withholds(one["Location"], one["InstanceType"])]
 
+    def describe_regions(self, region_names: list[str] | None = None) -> list[Any]:
+        """Return the named regions, or those that a new account of AWS's main part has enabled."""
+        found: list[Any] = super().describe_regions(region_names)
+        return [
+            one
+            for one in found
+            if region_names
+            or (
+                one.opt_in_status == "opt-in-not-required"
+                and not one.name.startswith(("cn-", "us-gov-"))
+            )
+        ]
+
     # Networks
 
     def create_vpc(self, cidr_block: str, *args: Any, **kwargs: Any) -> Any:

@@ -89,6 +89,12 @@ def resolve(backend: Any, request: Parameters) -> ResolvedLaunch:
     return replace(launch, count=count, reservation=reservation_of(backend, launch, count))
 
 
+def template_data(backend: Any, named: Parameters) -> Parameters:
+    """Return the parameters of a launch template's version; Refusal if there is none."""
+    found: Parameters = _template(backend, named).data
+    return found
+
+
 def _template(backend: Any, named: Parameters) -> Any:
     known = backend.launch_templates
     name, template_id = named.get("LaunchTemplateName"), named.get("LaunchTemplateId")

@@ -37,6 +37,7 @@ from config.errors import LabError
 from lab.access_key import AccessKey
 from lab.api import pricing, quotas, signature
 from lab.api.ami_parameters import SsmBackend
+from lab.api.authorization import Authorization
 from lab.api.backend import LabBackend
 from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.faults import Faults
@@ -75,6 +76,7 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         super().__init__(create_backend_app)
         self._key = key
         self._faults = faults
+        self._authorization = Authorization(faults)
         self.recorder: Recorder | None = None
 
     def __call__(
@@ -101,18 +103,25 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         return [body]
 
     def _rule_refusal(self, environ: dict[str, Any]) -> ErrorAnswer | None:
-        """Return AWS's response to a request that breaks a published rule; None if it keeps all."""
+        """Return AWS's response to a request that breaks a rule or is not allowed, else None.
+
+        Also the answers that moto does not have.
+        """
         service, region = _scope(environ)
         if service not in SERVICES + OWN_SERVICES:
             return None
         request = parse(service, environ, environ["wsgi.input"].getvalue())
         if request is None:
             return None
-        if (refused := refusal(request)) is None:
-            if self.recorder:
-                self.recorder.write(request, region)
-            return None
-        return error_answer(service, refused.code, refused.text, "400 Bad Request")
+        if refused := refusal(request):
+            return error_answer(service, refused.code, refused.text, "400 Bad Request")
+        if denied := self._authorization.refusal(request, environ, service, region):
+            return denied
+        if self.recorder:
+            self.recorder.write(request, region)
+        if body := self._authorization.simulation(request):
+            return ErrorAnswer("200 OK", "text/xml", body, "")
+        return None
 
     def _answer(self, service: str, region: str, environ: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of a service in AWS's JSON protocol; an error has `__type`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from config.errors import LabError
-from config.run.run_file import Collective
+from config.run.collective import Collective
 from lab.host_commands import ENVIRONMENT, call
 from lab.images import container_files, image_files
 from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scratch

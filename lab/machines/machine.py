@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from config.catalogue.instance_types import catalogue
 from config.errors import LabError
 from lab.fault_table import read
 from lab.host_commands import call, is_mounted, succeeds
@@ -349,6 +348,9 @@ def _meta_data(spec: MachineSpec) -> dict[str, object]:
 
 def _hardware(spec: MachineSpec) -> dict[str, object]:
     """Return what the stand-ins of a machine's image show: `lab/images/stand_ins`."""
+    # Here, not above: the catalogue's models take long to import, and every `gpuctl --lab` would.
+    from config.catalogue.instance_types import catalogue
+
     entry = catalogue().get(spec.instance_type)
     gpus = entry.gpu.count if entry else 0
     return {

@@ -177,7 +177,9 @@ class Instance(Resource):
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change what differs; a new instance type requires a stop and a start."""
-        changed = {name for name in self.updating if state.get(name) != inputs.get(name)}
+        # What the launch template sets (a node's groups and type) is no input of the instance.
+        given = self.updating & inputs.keys()
+        changed = {name for name in given if state.get(name) != inputs.get(name)}
         if "vpcSecurityGroupIds" in changed:
             self.ec2.modify_instance_attribute(
                 InstanceId=resource_id, Groups=inputs["vpcSecurityGroupIds"]

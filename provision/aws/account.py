@@ -1,5 +1,6 @@
 """The AWS account, the credentials and the region of a command."""
 
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,6 +21,13 @@ class Caller:
 
     account: str
     arn: str
+
+
+def owner_tag(who: Caller, target: Target) -> str:
+    """Return the owner's tag of what gpuctl creates: the setting `owner`, else the caller."""
+    # A session's name may have characters that a tag's value may not have (EC2 User Guide, "Tag
+    # restrictions").
+    return re.sub(r"[^\w .:/=+@-]", "_", target.owner or who.arn)
 
 
 def caller(target: Target) -> Caller:

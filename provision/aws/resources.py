@@ -3,7 +3,7 @@
 Shared file systems and roles belong to other services than EC2; `find_all` asks those too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -56,6 +56,9 @@ KINDS = {
             "instance", "describe_instances", "Reservations", "InstanceId",
             frozenset({"terminated"}),
         ),
+        # AWS deletes an instance's volumes with it, unless somebody has changed that.
+        Kind("volume", "describe_volumes", "Volumes", "VolumeId",
+             frozenset({"deleting", "deleted"})),
         Kind("EFS file system", "describe_file_systems", "FileSystems", "FileSystemId",
              frozenset({"deleted"}), "", "LifeCycleState", "efs"),
         Kind("FSx file system", "describe_file_systems", "FileSystems", "FileSystemId",
@@ -136,15 +139,17 @@ def find_all(
     cluster: str | None,
     nouns: Sequence[str] = (),
     cluster_id: str | None = None,
+    on_denied: Callable[[Kind], object] = lambda kind: None,
 ) -> list[Resource]:
     """Return what `find` returns, for every service, and only resources with `cluster_id` if given.
 
     The id matters because another cluster may have the same name. Without the permission to list
-    file systems, roles or endpoints, gpuctl assumes that there are none.
+    file systems, roles or endpoints, gpuctl assumes that there are none, and calls `on_denied` with
+    the kind.
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
     with request_pool(4) as pool:
-        others = [pool.submit(_find_other, target, kind, cluster) for kind in kinds]
+        others = [pool.submit(_find_other, target, kind, cluster, on_denied) for kind in kinds]
         found = find(client(target, "ec2"), cluster, nouns)
         found += [one for future in others for one in future.result() if exists(one)]
     order = list(KINDS)
@@ -152,7 +157,9 @@ def find_all(
     return sorted(ours, key=lambda one: order.index(one.kind))
 
 
-def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resource]:
+def _find_other(
+    target: Target, kind: Kind, cluster: str | None, on_denied: Callable[[Kind], object]
+) -> list[Resource]:
     try:
         if kind.service == "guardduty":
             ec2 = client(target, "ec2")
@@ -164,6 +171,7 @@ def _find_other(target: Target, kind: Kind, cluster: str | None) -> list[Resourc
         return _find_kind(client(target, kind.service), kind, cluster)
     except CloudError as error:
         if error.code in DENIED | {"UnrecognizedClientException"}:
+            on_denied(kind)
             return []
         raise
 

@@ -4,7 +4,16 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from config.catalogue.instance_types import NAT_PRICE_USD_H, PUBLIC_IPV4_PRICE_USD_H, price_usd_h
+from config.catalogue.instance_types import (
+    BASTION_PRICE_USD_H,
+    EFS_PRICE_USD_GB_MONTH,
+    GP3_PRICE_USD_GB_MONTH,
+    HOURS_A_MONTH,
+    NAT_PRICE_USD_H,
+    PUBLIC_IPV4_PRICE_USD_H,
+    price_usd_h,
+)
+from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from provision.aws.resources import Resource
 
@@ -30,16 +39,30 @@ def access_prices(resolved: Resolved) -> tuple[tuple[str, float | None], ...]:
 
     The parts are the bastion, the NAT gateway and the public addresses, as far as it has them.
     """
-    network = resolved.cluster.network
-    has_nat = not network.nodes_are_public and resolved.existing_network is None
-    public_nodes = resolved.cluster.nodes if network.nodes_are_public else 0
-    count = network.has_bastion + public_nodes + has_nat
+    has_nat = not resolved.cluster.network.nodes_are_public and resolved.existing_network is None
+    bastion, nat = resolved.bastion_price_usd_h, resolved.nat_price_usd_h
+    return _access_prices(resolved.cluster, bastion, nat if has_nat else None)
+
+
+def catalogue_access_usd(cluster: Cluster) -> float:
+    """Return the dollars per hour for access to a cluster in a new VPC, by gpuctl's catalogue."""
+    nat = None if cluster.network.nodes_are_public else NAT_PRICE_USD_H
+    return sum(price or 0.0 for _, price in _access_prices(cluster, BASTION_PRICE_USD_H, nat))
+
+
+def _access_prices(
+    cluster: Cluster, bastion: float | None, nat: float | None
+) -> tuple[tuple[str, float | None], ...]:
+    """Return the parts and prices; `nat` is None where the cluster has no NAT gateway."""
+    network = cluster.network
+    public_nodes = cluster.nodes if network.nodes_are_public else 0
+    count = network.has_bastion + public_nodes + (nat is not None)
     addresses = f"{count} public address{'es' if count > 1 else ''}"
     parts: list[tuple[str, float | None]] = []
     if network.has_bastion:
-        parts.append(("bastion", resolved.bastion_price_usd_h))
-    if has_nat:
-        parts.append(("NAT gateway", resolved.nat_price_usd_h))
+        parts.append(("bastion", bastion))
+    if nat is not None:
+        parts.append(("NAT gateway", nat))
     if count:
         parts.append((addresses, count * PUBLIC_IPV4_PRICE_USD_H))
     return tuple(parts)
@@ -66,6 +89,23 @@ def price_of(resource: Resource, planned: Resolved | None = None) -> float | Non
     if price is not None and resource.attributes.get("PublicIpAddress"):
         price += PUBLIC_IPV4_PRICE_USD_H
     return price
+
+
+def leftover_price(resource: Resource) -> float | None:
+    """Return a resource's dollars per hour if nothing else is left that its price is part of.
+
+    These are the prices of `price_of`, and those of volumes, of addresses that nothing uses, and of
+    the data in EFS. The price of FSx is not known. Prices of storage are those of us-east-1.
+    """
+    found = resource.attributes
+    if resource.kind == "volume":
+        return float(found.get("Size", 0)) * GP3_PRICE_USD_GB_MONTH / HOURS_A_MONTH
+    if resource.kind == "elastic IP" and not found.get("AssociationId"):
+        return PUBLIC_IPV4_PRICE_USD_H
+    if resource.kind == "EFS file system":
+        used = float(found.get("SizeInBytes", {}).get("Value", 0))
+        return used / 1e9 * EFS_PRICE_USD_GB_MONTH / HOURS_A_MONTH
+    return None if resource.kind == "FSx file system" else price_of(resource)
 
 
 def _type_price(resource: Resource, planned: Resolved | None) -> float | None:

@@ -4,7 +4,6 @@ All requests are sent at once, and all problems are reported at once.
 """
 
 import contextlib
-import re
 import secrets as random
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,7 +26,7 @@ from config.target import Target
 from infra.program.interface_layout import interfaces
 from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
 from nodes.keys import ensure_key
-from provision.aws.account import Caller, check_account, expiry_warning
+from provision.aws.account import Caller, check_account, expiry_warning, owner_tag
 from provision.aws.concurrency import request_pool
 from provision.costs.prices import Price, catalogue_price, check_budget
 from provision.preflight.existing_network import (
@@ -51,6 +50,7 @@ from provision.records.record import folder, read
 from provision.setup.session_manager import check_plugin
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
+_SIMULATE = "iam:SimulatePrincipalPolicy"
 _TEMPLATES = "ec2:DescribeLaunchTemplates and ec2:DescribeLaunchTemplateVersions"
 
 
@@ -87,7 +87,7 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
         answers = _Preflight(cluster, target, before, requests, problems).answers()
     if ending := expiry_warning(target, timedelta(seconds=cluster.capacity.wait or 0)):
         problems.warnings.append(ending)
-    draft = _draft(cluster, target.region, before, answers, tuple(problems.warnings))
+    draft = _draft(cluster, target, before, answers, tuple(problems.warnings))
     problems.catch(lambda: check_budget(draft))
     problems.check()
     key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
@@ -100,7 +100,7 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
 
 def _draft(
     cluster: Cluster,
-    region: str,
+    target: Target,
     before: Resolved | None,
     answers: _Answers,
     warnings: tuple[str, ...],
@@ -110,7 +110,7 @@ def _draft(
     return Resolved(
         cluster=cluster,
         account=answers.who.account,
-        region=region,
+        region=target.region,
         zone=answers.zones[0],
         zones=answers.zones,
         reservation=answers.reservation,
@@ -129,7 +129,7 @@ def _draft(
         tags={
             **cluster.tags,
             CLUSTER_TAG: cluster.name,
-            **_identity_tags(before, answers.who),
+            **_identity_tags(before, owner_tag(answers.who, target)),
         },
         price_source=price.source,
         warnings=warnings,
@@ -190,6 +190,12 @@ class _Preflight:
         if self.before and who:
             # In another account than the cluster's no other problem is worth a line.
             check_account(self.cluster.name, self.before.account, who.account)
+        if who and self.target.check_permissions:
+            missing = self.problems.advise(
+                "the permissions", _SIMULATE, self.requests.permissions.result
+            )
+            if missing:
+                self.problems.catch(missing.check)
         return who
 
     def _instance_type(self) -> InstanceType | None:
@@ -258,11 +264,8 @@ class _Preflight:
         return network, tuple(z for z in zones or () if not network or z in network.subnets)
 
 
-def _identity_tags(before: Resolved | None, who: Caller) -> dict[str, str]:
+def _identity_tags(before: Resolved | None, owner: str) -> dict[str, str]:
     """Return the tags for the cluster's id and owner; a cluster that exists keeps its own."""
-    # A session's name may have characters that a tag's value may not have (EC2 User Guide, "Tag
-    # restrictions").
-    owner = re.sub(r"[^\w .:/=+@-]", "_", who.arn)
     if before is None:
         return {ID_TAG: random.token_hex(4), OWNER_TAG: owner}
     # A cluster of an early gpuctl gets no such tags: a change of its template's tags would replace

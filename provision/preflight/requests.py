@@ -13,6 +13,8 @@ from provision.aws.clients import client
 from provision.aws.instance_types import instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image, image_id
 from provision.costs.prices import Price, price
+from provision.permissions.actions import features_of, needed
+from provision.permissions.check import Missing, missing_permissions
 from provision.preflight.existing_network import Found, find_network
 from provision.preflight.launch_pins import PinnedTemplate, launch_template
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
@@ -41,6 +43,7 @@ class Requests:
     template: Future[PinnedTemplate | None]
     price: Future[Price]
     bastion_price: Future[Price]
+    permissions: Future[Missing]
     clients: Clients
 
 
@@ -54,8 +57,10 @@ def send_requests(
     pinned = before.image.id if before and before.cluster.image == cluster.image else None
     bastion_pinned = before.bastion_image.id if before else None
     addresses = needed_elastic_ips(cluster)
+    who = pool.submit(caller, target)
+    actions = needed(("plan", "up", "down"), features_of(cluster))
     return Requests(
-        caller=pool.submit(caller, target),
+        caller=who,
         instance_type=pool.submit(instance_type, ec2, cluster.instance_type),
         offers=pool.submit(offers, ec2, (cluster.instance_type, BASTION_TYPE)),
         image=pool.submit(_image, ec2, ssm, cluster.image, pinned),
@@ -68,6 +73,7 @@ def send_requests(
         template=pool.submit(launch_template, ec2, before),
         price=pool.submit(price, cluster.instance_type, pricing, target.region),
         bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
+        permissions=pool.submit(lambda: missing_permissions(target, who.result(), actions)),
         clients=clients,
     )
 

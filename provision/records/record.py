@@ -110,6 +110,11 @@ def record_errors(target: Target) -> tuple[InputError, ...]:
     return tuple(error for error in found if isinstance(error, InputError))
 
 
+def damaged_names(target: Target) -> frozenset[str]:
+    """Return the names of the clusters whose record cannot be read."""
+    return frozenset(name for name in _names(target) if isinstance(_try(name, target), InputError))
+
+
 def _names(target: Target) -> list[str]:
     return sorted(path.parent.name for path in target.clusters.glob("*/cluster.json"))
 

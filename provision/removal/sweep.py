@@ -28,6 +28,7 @@ _STILL_USED = frozenset(
         "InvalidPlacementGroup.InUse",
         "InvalidIPAddress.InUse",
         "InvalidNetworkInterface.InUse",
+        "VolumeInUse",
         "ResourceInUse",
         "IncorrectState",
     }
@@ -205,6 +206,7 @@ _REMOVE: dict[str, Callable[["EC2Client", Resource], Any]] = {
     ),
     "elastic IP": _release,
     "network interface": lambda ec2, r: ec2.delete_network_interface(NetworkInterfaceId=r.id),
+    "volume": lambda ec2, r: ec2.delete_volume(VolumeId=r.id),
     "launch template": lambda ec2, r: ec2.delete_launch_template(LaunchTemplateId=r.id),
     "placement group": lambda ec2, r: ec2.delete_placement_group(GroupName=r.id),
     "key pair": lambda ec2, r: ec2.delete_key_pair(KeyName=r.id),

@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, NodeError
-from config.progress import Progress, Reporter
+from config.progress import Progress, Reporter, State
 from config.target import Target
 from infra.fleet import Fleet
 from nodes.answers import Unreachable
@@ -19,10 +19,13 @@ from nodes.keys import ensure_key
 from nodes.ssh import Connections, connect
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
-from provision.setup.cloud_init import CHECKS
+from provision.health.facts import NodeFacts
+from provision.health.gather import ask, script
+from provision.health.model import AllFacts, Expected, Finding
 from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.setup.node_hardware import probe_node
-from provision.setup.node_setup import Rebooting, failed_checks, wait_for_cloud_init
+from provision.setup.node_health import expectation, findings_at_up, folders
+from provision.setup.node_setup import Rebooting, wait_for_cloud_init
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
 
@@ -51,10 +54,16 @@ class Share:
 
 @dataclass(frozen=True)
 class Boot:
-    """The watchers of machines that boot; `agents` is None unless nodes use Session Manager."""
+    """The watchers of machines that boot; `agents` is None unless nodes use Session Manager.
+
+    `questions` is the script that asks a node for facts about its health, `expected` what they must
+    be.
+    """
 
     watch: BootWatch
     agents: Agents | None
+    expected: Expected
+    questions: str
 
 
 def bootstrap(
@@ -70,12 +79,14 @@ def bootstrap(
     nodes. Raises NodeError with a line for each failed check, of all nodes.
     """
     inventory = inventory_of(resolved, fleet, folder)
+    expected = expectation(resolved, inventory)
+    questions = script(expected, "full", folders(resolved))
     if resolved.cluster.network.uses_session_manager:
         inventory = inventory.model_copy(update={"proxy": target.session_proxy})
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     ec2 = client(target, "ec2")
     try:
-        nodes = asyncio.run(_bootstrap(inventory, ec2, agents, report))
+        nodes = asyncio.run(_bootstrap(inventory, ec2, (agents, expected, questions), report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
         if ours is None:
@@ -87,7 +98,7 @@ def bootstrap(
 
 def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
     """Return the fleet's nodes in rank order, with a slot per GPU, or one slot without GPUs."""
-    gpus = resolved.instance_type.gpus
+    gpus, storage = resolved.instance_type.gpus, resolved.cluster.storage
     return Inventory(
         cluster=resolved.cluster.name,
         region=resolved.region,
@@ -110,23 +121,28 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
         ),
         folder=folder,
         is_spot=resolved.cluster.capacity.type == "spot",
-        root_gib=resolved.cluster.storage.root.gib,
+        root_gib=storage.root.gib,
+        shared=storage.shared.path if storage.shared else "",
     )
 
 
 async def _bootstrap(
-    inventory: Inventory, ec2: "EC2Client", agents: Agents | None, report: Reporter
+    inventory: Inventory,
+    ec2: "EC2Client",
+    parts: tuple[Agents | None, Expected, str],
+    report: Reporter,
 ) -> tuple[Node, ...]:
     machines = booting_machines(inventory)
     known = KnownHosts.read(inventory.folder / "known_hosts", machines)
     known.write()
     limit_s = boot_limit_s(inventory.instance_type)
     watch = BootWatch(ec2, machines, known, report, limit_s)
+    boot = Boot(watch, *parts)
     async with asyncio.TaskGroup() as group:
         watching = [group.create_task(watch.watch())]
-        if agents is not None:
-            watching.append(group.create_task(agents.watch()))
-        nodes = await _set_up(inventory, known, Boot(watch, agents), report)
+        if boot.agents is not None:
+            watching.append(group.create_task(boot.agents.watch()))
+        nodes = await _set_up(inventory, known, boot, report)
         for each in watching:
             each.cancel()
     return nodes
@@ -138,11 +154,12 @@ async def _set_up(
     """Wait until the nodes are set up; return them with their hardware and software."""
     async with _patient_connections(inventory, boot.watch) as connections:
         async with asyncio.TaskGroup() as group:
-            checked = [
-                group.create_task(_wait_and_check(connections, node, boot, report))
+            asked = {
+                node.name: group.create_task(_wait_and_ask(connections, node, boot, report))
                 for node in inventory.nodes
-            ]
-        _raise_failed_checks(inventory, [line for task in checked for line in task.result()])
+            }
+        answers = {name: task.result() for name, task in asked.items()}
+        _judge(inventory, boot.expected, answers, report)
         # The files need the host keys of all nodes, which are known only now.
         share = share_of(inventory, known)
         async with asyncio.TaskGroup() as group:
@@ -177,15 +194,16 @@ async def _patient_connections(
         await connecting.__aexit__(None, None, None)
 
 
-async def _wait_and_check(
-    connections: Connections, node: Node, boots: Boot, report: Reporter
-) -> tuple[str, ...]:
-    """Wait until the node is set up; return its failed checks. Other nodes may still boot."""
-    await _wait_for_node(connections, node, boots, report)
+async def _wait_and_ask(
+    connections: Connections, node: Node, boot: Boot, report: Reporter
+) -> tuple[NodeFacts, float]:
+    """Wait until the node is set up; return its facts, and by how much its clock is off.
+
+    Other nodes may still boot.
+    """
+    await _wait_for_node(connections, node, boot, report)
     report(Progress("verify", node.name, "running"))
-    failed = await failed_checks(connections, node)
-    report(Progress("verify", node.name, "failed" if failed else "done", "; ".join(failed)))
-    return tuple(f"{node.name} ({node.private_ip}): {check}" for check in failed)
+    return await ask(connections, node, boot.questions, "full")
 
 
 async def _wait_for_node(
@@ -233,14 +251,33 @@ async def _wait_for_ssh(
         await asyncio.sleep(1)
 
 
-def _raise_failed_checks(inventory: Inventory, lines: Sequence[str]) -> None:
-    """Raise NodeError with the lines of failed checks, if there are any."""
+def _judge(
+    inventory: Inventory,
+    expected: Expected,
+    answers: Mapping[str, tuple[NodeFacts, float]],
+    report: Reporter,
+) -> None:
+    """Report what the rules of health find; raise NodeError if a node is not fit for jobs."""
+    facts = {name: facts for name, (facts, _) in answers.items()}
+    offsets = {name: off for name, (_, off) in answers.items()}
+    found = findings_at_up(AllFacts(expected, facts, offsets))
+    lines = []
+    for node in inventory.nodes:
+        own = [one for one in found if one.node == node.name]
+        grave = [one for one in own if one.is_grave]
+        state: State = "failed" if grave else "done"
+        report(Progress("verify", node.name, state, "; ".join(one.text for one in own)))
+        lines += [_line(node, one) for one in grave]
     if lines:
         raise NodeError(
             "\n".join(lines),
-            f"`gpuctl exec {inventory.cluster} -- {CHECKS}` shows all checks; to replace a broken"
-            " machine, terminate it and repeat `gpuctl up`",
+            "to replace a broken machine, terminate it and repeat `gpuctl up`; docs/health.md has"
+            " every check",
         )
+
+
+def _line(node: Node, one: Finding) -> str:
+    return f"{node.name} ({node.private_ip}): {one.text} ({one.severity}: {one.remedy})"
 
 
 async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> Node:
@@ -253,7 +290,7 @@ async def _hand_out(connections: Connections, node: Node, share: Share, report: 
         await connections.put(node, data, path, mode)
     done = await connections.run(node, "bash -s", stdin=share.script, timeout=120)
     if done.exit_status != 0:
-        complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        complaint = done.complaint
         report(Progress("keys", node.name, "failed", complaint))
         raise NodeError(
             f"{node.name} ({node.private_ip}): {complaint}", "inspect the node with `gpuctl ssh`"

@@ -11,11 +11,9 @@ from typing import Any
 import yaml
 
 from config.cluster.cluster_file import Cluster
+from provision.health.facts import CHECKS
 from provision.setup.software.gpu_hardware import Hardware
 from provision.setup.software.script import check_script, setup_script
-
-CHECKS = "/opt/gpuctl/verify"
-"""A command on a node that runs the checks and prints a line for each."""
 
 STEPS = "/var/lib/gpuctl/steps"
 """A file on a node: the steps of its set-up that have begun, one per line; the last is `done`."""

@@ -7,17 +7,12 @@ from config.progress import Progress, Reporter
 from nodes.answers import Unreachable
 from nodes.inventory import Node
 from nodes.ssh import Connections
-from provision.setup.cloud_init import CHECKS, MARK, REBOOTING, STEPS
+from provision.setup.cloud_init import MARK, REBOOTING, STEPS
 from provision.setup.cloud_init_result import CloudInitResult, read_result
 from provision.setup.software.script import DONE
 
 SETUP_LIMIT_S = 3 * 3600
 """The most time of a set-up, against package mirrors that never answer."""
-
-CHECKS_LIMIT_S = 120
-"""`nvidia-smi` never returns if a GPU hangs."""
-
-_FAILED_CHECK = "failed: "
 
 _STEPS_FOLLOW = "=== all steps ==="
 _STATUS_FOLLOWS = "=== cloud-init status ==="
@@ -140,24 +135,6 @@ def failure(node: Node, problem: str, details: str) -> NodeError:
         f"{where}: '{step[1]}' failed with exit code {step[2]}",
         f"its output:{_indented(shown)}" if shown else "it had no output",
     )
-
-
-async def failed_checks(connections: Connections, node: Node) -> tuple[str, ...]:
-    """Return the node's failed checks against its type and cluster file.
-
-    A line is `GPUs: expected 8, actual 7`. The checks run on the node
-    (provision/setup/software/steps/checks.sh).
-    """
-    done = await connections.run(node, CHECKS, timeout=CHECKS_LIMIT_S)
-    failed = [
-        line.removeprefix(_FAILED_CHECK)
-        for line in done.stdout.splitlines()
-        if line.startswith(_FAILED_CHECK)
-    ]
-    if done.exit_status != 0 and not failed:
-        complaint = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        failed = [f"{CHECKS} ended with exit code {done.exit_status}: {complaint}"]
-    return tuple(failed)
 
 
 def _indented(lines: list[str]) -> str:

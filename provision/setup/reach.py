@@ -1,11 +1,15 @@
 """The check that the head reaches every node by ssh, as the start of a run requires."""
 
 import shlex
+from typing import TYPE_CHECKING
 
 from config.errors import NodeError
 from config.progress import Progress, Reporter
 from nodes.inventory import Inventory
-from nodes.ssh import Connections
+
+if TYPE_CHECKING:
+    from nodes.kept_connections import KeptConnections
+    from nodes.ssh import Connections
 
 REACH_PATIENCE_S = 60
 """As long as a run's supervisor tries to reach a node (engine/agent/supervisor.py)."""
@@ -30,11 +34,15 @@ xargs -r -n 1 -P "$AT_ONCE" bash -c 'reach "$0"'
 
 
 async def reach_every_node(
-    connections: Connections, inventory: Inventory, report: Reporter
+    connections: "Connections | KeptConnections",
+    inventory: Inventory,
+    report: Reporter,
+    patience_s: int | None = None,
 ) -> None:
     """Wait until the head has reached every other node by ssh.
 
-    Raises NodeError with a line for each node that it has not reached within REACH_PATIENCE_S.
+    Raises NodeError with a line for each node that it has not reached within `patience_s`,
+    by default REACH_PATIENCE_S.
     """
     head, *others = inventory.nodes
     left = {node.private_ip: node for node in others}
@@ -42,7 +50,8 @@ async def reach_every_node(
         return
     for node in others:
         report(Progress("reach", node.name, "running", f"from {head.name}"))
-    settings = (f"PATIENCE={REACH_PATIENCE_S}", f"AT_ONCE={_AT_ONCE}")
+    patience_s = REACH_PATIENCE_S if patience_s is None else patience_s
+    settings = (f"PATIENCE={patience_s}", f"AT_ONCE={_AT_ONCE}")
     command = shlex.join(["env", *settings, "bash", "-c", _SCRIPT])
     lines = []
     async for line in connections.lines(head, command, stdin="\n".join(left) + "\n"):

@@ -10,6 +10,16 @@ from provision.records import record
 from tests.provision.test_record import a_record
 
 
+@pytest.fixture(autouse=True)
+def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No finding before a run: what these tests call a node has no GPUs."""
+
+    async def found(*_: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr("cli.before_run.short_check", found)
+
+
 @pytest.fixture
 def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     """A target whose state folder is the command's, with nothing in it."""

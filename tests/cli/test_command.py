@@ -62,6 +62,15 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr == "[]\n"
 
 
+def test_to_ask_for_a_lab_imports_nothing_heavy() -> None:
+    """Every `gpuctl --lab` asks whether the lab runs."""
+    program = "import sys, lab.lifecycle; print({'pydantic', 'yaml', 'moto'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
 def test_a_wheel_without_its_extra_says_which_to_install(tmp_path: Path) -> None:
     program = (
         "import sys\n"

@@ -7,22 +7,28 @@ from typing import Any
 
 import pytest
 from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
 import provision.down
 from cli.main import app
+from config.errors import CloudError
 from config.target import Target
 from engine.history import History
+from nodes.ssh_hosts import write_hosts
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.resources import KINDS
 from provision.down import Teardown
 from provision.records import record
-from tests.engine.conftest import make_plan
+from provision.removal import verification
+from provision.spending.ledger import cluster_costs
+from tests.engine.conftest import make_inventory, make_plan
 from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
 from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
 from tests.provision.test_record import a_record
-from tests.provision.test_sweep import make_cluster
+from tests.provision.test_sweep import make_cluster, tagged
 
 HOURS = 3
 
@@ -78,9 +84,12 @@ def _made(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BaseClient, "_make_api_call", asked)
 
 
-def test_the_cost_is_shown(old_cluster: str) -> None:
+def test_the_cost_is_shown(old_cluster: str, remembered: Target) -> None:
+    folder = record.folder(old_cluster, remembered)
+    hosts = write_hosts(make_inventory(2).model_copy(update={"folder": folder}))
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes"])
     assert done.exit_code == 0, done.output
+    assert not hosts.exists(), "the user's ssh settings have no hosts of it"
     (last,) = done.stdout.splitlines()[-1:]
     # Three hours of p4d.24xlarge at $21.957642, and of a NAT gateway with its address at $0.05.
     found = re.fullmatch(
@@ -93,12 +102,15 @@ def test_the_cost_is_shown(old_cluster: str) -> None:
     assert float(found[2]) == pytest.approx(HOURS * (21.957642 + 0.045 + 0.005), rel=0.05)
 
 
-def test_the_cost_is_in_the_json(old_cluster: str) -> None:
+def test_the_cost_is_in_the_json_and_kept(old_cluster: str, remembered: Target) -> None:
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes", "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["name"] == "demo"
     assert told["cost_usd"] == pytest.approx(HOURS * (21.957642 + 0.045 + 0.005), rel=0.05)
+    (kept,), _ = cluster_costs(remembered)
+    assert (kept.name, kept.cost_usd) == ("demo", told["cost_usd"])
+    assert (kept.ended - kept.began).total_seconds() == told["seconds_up"]  # type: ignore[operator]
     assert told["seconds_up"] == pytest.approx(HOURS * 3600, abs=600)
     assert len(told["removed"]) > 10
 
@@ -122,3 +134,63 @@ def test_runs_are_lost_with_this_machines_cluster_alone(
     assert done.exit_code == 0, done.output
     with History(remembered.runs) as history:
         assert history.find(plan.run_id).is_over is not stays
+
+
+@pytest.fixture
+def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between rounds of questions, which take no time here."""
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    return pauses
+
+
+def test_the_end_is_proved_by_asking(old_cluster: str, rounds: list[float]) -> None:
+    done = CliRunner().invoke(app, ["down", old_cluster, "--yes", "--verify", "--json"])
+    assert done.exit_code == 0, done.output
+    proof = json.loads(done.stdout)["verified"]
+    assert (proof["region"], proof["tags"]) == ("us-east-1", {"gpuctl:cluster": "demo"})
+    assert proof["kinds"] == list(KINDS)
+    assert list(proof["instances"].values()) == ["terminated"]
+    assert rounds[-1:] == [verification.PAUSE_S]
+
+
+def test_what_appears_late_is_no_proof(
+    empty_region: Target,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vpcs: list[str] = []
+
+    def appear(_: float) -> None:
+        vpcs.append(
+            client(empty_region, "ec2").create_vpc(
+                CidrBlock="10.7.0.0/16", TagSpecifications=tagged("vpc", "demo")
+            )["Vpc"]["VpcId"]
+        )
+
+    monkeypatch.setattr("time.sleep", appear)
+    with pytest.raises(CloudError) as late:
+        verification.verify("demo", "", empty_region)
+    assert str(late.value) == (
+        f"AWS still lists VPC {vpcs[0]} (available); repeat `gpuctl down demo --verify`"
+    )
+
+
+def test_what_may_not_be_listed_is_no_proof(
+    empty_region: Target,  # noqa: F811
+    rounds: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+
+    def asked(self: object, operation: str, request: object) -> Any:
+        if operation == "ListRoles":
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
+        return ask(self, operation, request)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    with pytest.raises(CloudError) as denied:
+        verification.verify("demo", "aaaa", empty_region)
+    assert str(denied.value) == (
+        "it is not verified that cluster 'demo' is gone: these credentials may not list IAM roles;"
+        " use credentials that may"
+    )

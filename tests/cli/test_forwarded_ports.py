@@ -1,11 +1,13 @@
 """Ports of node 0 on this machine: which ssh is started, for how long, and what is printed."""
 
 import os
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 
+from cli import forwarded_ports
 from cli.forwarded_ports import forwarded
 from cli.output import Output
 from nodes.inventory import Inventory
@@ -68,6 +70,27 @@ def test_ports_are_forwarded_while_the_run_is_followed(
     assert capsys.readouterr().out.splitlines() == [
         f"-- port {80 + index} of node0: http://localhost:{port}" for index, port in enumerate(here)
     ]
+
+
+def test_an_ssh_that_ends_is_replaced_with_a_warning(
+    there: Inventory,
+    ssh: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(forwarded_ports, "_LOOK_S", 0.01)
+    monkeypatch.setattr(forwarded_ports, "_AGAIN_S", 0.01)
+    with forwarded(("*:80", "*:81"), there, "node0", Output()):
+        words = said(ssh)
+        for _ in range(2):
+            os.kill(int(words[0]), signal.SIGTERM)
+            before, words = words, said(ssh)
+            assert words[1:] == before[1:]
+    assert not Path(f"/proc/{words[0]}").exists()
+    assert capsys.readouterr().err == (
+        "gpuctl: warning: ssh to node0 ended with -15, its ports are not forwarded; gpuctl tries"
+        " again until the run is over\n"
+    )
 
 
 def test_a_run_without_ports_starts_nothing(there: Inventory) -> None:

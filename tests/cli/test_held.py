@@ -16,7 +16,7 @@ from config.errors import InputError
 from config.target import Target
 from engine import session
 from engine.events import Event, RunStarted
-from engine.session import RunGoesOn
+from engine.known_run import RunGoesOn
 from infra.pulumi_engine.changes import Change, Plan
 from provision.down import Teardown
 from provision.records import record
@@ -175,7 +175,7 @@ def test_up_takes_nothing_from_a_run(
             assert isinstance(refused.exception, InputError)
             assert str(refused.exception) == (
                 f"{run}, and this plan changes or removes what exists; stop the run first"
-                f" (`gpuctl stop {name}`) or wait for its end (`gpuctl logs {name} -f`)"
+                f" (`gpuctl stop {name}`) or wait for its end (`gpuctl wait {name}`)"
             )
         for plan in (ADDS, KEEPS):
             planned(monkeypatch, plan)

@@ -1,11 +1,14 @@
 """`gpuctl run --dry-run` as text: what all nodes have once, then what each has alone."""
 
+import json
+
 import pytest
 
 from cli.launch_text import show
 from cli.output import Output
 from engine.launch_plan import ImagePlan, LaunchPlan, NodePlan
 from engine.network.promise import NetworkPlan
+from engine.notify_plan import NotifyPlan
 from tests.engine.test_modes import planned
 
 
@@ -28,6 +31,7 @@ PLAN = LaunchPlan(
     run_id="job-1",
     name="job",
     cluster="demo",
+    head="node0",
     startup_order="workers-first",
     stop_criteria="master-done",
     max_duration_s=None,
@@ -68,6 +72,34 @@ rank 1  node1  10.0.0.1  worker
 def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     show(PLAN, Output())
     assert capsys.readouterr().out == TEXT
+
+
+def test_targets_of_notifications_and_what_they_get_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = PLAN.model_copy(
+        update={
+            "notify": (
+                NotifyPlan(form="slack", to_secret="HOOK", on=("start", "end")),
+                NotifyPlan(form="command", to="mail me", secrets={"K": "KEY"}, on=("end",)),
+                NotifyPlan(form="json", to="https://a.example/x", on=("failure",)),
+            )
+        }
+    )
+    show(plan, Output())
+    lines = capsys.readouterr().out.splitlines()[4:10]
+    assert lines[:3] == [
+        "notify[0] webhook in the form slack, on start, end: secret HOOK",
+        '  {"text": "run job-1 on cluster demo has started on 2 nodes"}',
+        "notify[1] command, on end: mail me",
+    ]
+    assert lines[4] == "notify[2] webhook in the form json, on failure: https://a.example/x"
+    ended, failed = json.loads(lines[3]), json.loads(lines[5])
+    assert (ended["event"], failed["event"]) == ("end", "failure")
+    assert failed["text"] == (
+        "run job-1 on cluster demo has failed after 1 h 50 min with exit code 1: rank 0 (node0):"
+        " exited with 1"
+    )
 
 
 def test_json_is_the_plan_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,23 @@
 """`gpuctl logs`: what a run printed, all of it or one rank's."""
 
+import asyncio
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 from typer.testing import CliRunner
 
+from cli import log_filter
+from cli.log_filter import Tail
 from cli.main import app
+from config.errors import InputError
 from config.target import Target
-from engine.events import NodeReady, Output
+from engine.events import NodeReady
 from engine.history import History
 from engine.journal_copy import JournalCopy
+from engine.lines import Line
+from engine.output_events import DroppedOutput, Output, OutputDropped
 from tests.engine.conftest import make_plan
 
 
@@ -43,6 +51,120 @@ def test_one_rank_or_all(run_id: str, options: list[str], lines: list[str]) -> N
     done = CliRunner().invoke(app, ["logs", run_id, *options])
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == lines
+
+
+@pytest.fixture
+def printed(remembered: Target) -> Callable[..., list[str]]:
+    """What `gpuctl logs` prints of a run of 16 nodes that is over, with these options."""
+    plan = make_plan(nodes=16)
+    now = time.time()
+    with History(remembered.runs) as history:
+        history.begin(plan)
+        history.mark_lost(plan.run_id, "for the test")
+    record = JournalCopy(remembered.runs, plan.run_id)
+    for age, rank, text in (
+        (3000, 0, "start\nloss 3.0"),
+        (3000, 9, "start"),
+        (900, 9, "\x1b[31merror: lo\x1b[0mst"),
+        (60, 15, "10%\r50%\r100%"),
+        (1, 0, "loss 2.0\ndone"),
+    ):
+        line = Output(time=now - age, rank=rank, stream="stdout", text=text)
+        record.append(line.model_dump_json())
+    gone = DroppedOutput(rank=0, size=5 << 20, since=1795168920.0, until=now - 30)
+    gap = OutputDropped(time=now - 30, start=record.offset, end=record.offset + 9, ranks=(gone,))
+    record.append(gap.model_dump_json())
+    record.close()
+
+    def print_logs(*options: str) -> list[str]:
+        done = CliRunner().invoke(app, ["logs", plan.run_id, *options])
+        if done.exception is not None:
+            raise done.exception
+        return [line.partition(" from ")[0] for line in done.stdout.splitlines()]
+
+    return print_logs
+
+
+GAP = "[ 0] … 5.0 MiB of output"
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ("--rank 9,15", ["[ 9] start", "[ 9] \x1b[31merror: lo\x1b[0mst\x1b[0m", "[15] 100%"]),
+        ("--rank 0-8 --tail 3", ["[ 0] loss 2.0", "[ 0] done", GAP]),
+        ("--since 2m", ["[15] 100%", "[ 0] loss 2.0", "[ 0] done", GAP]),
+        (
+            "--grep lo[s]",
+            ["[ 0] loss 3.0", "[ 9] \x1b[31merror: lo\x1b[0mst\x1b[0m", "[ 0] loss 2.0", GAP],
+        ),
+        ("--grep ^start --fold", ["[0,9] start", GAP]),
+        ("--tail 0", []),
+    ],
+)
+def test_lines_are_chosen(
+    printed: Callable[..., list[str]], options: str, lines: list[str]
+) -> None:
+    assert printed(*options.split()) == lines
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--rank", "0,x"),
+            "--rank 0,x: `x` is no rank; write numbers and ranges: --rank 0,8-15",
+        ),
+        (
+            ("--rank", "9-2"),
+            "--rank 9-2: `9-2` is no rank; write numbers and ranges: --rank 0,8-15",
+        ),
+        (
+            ("--since", "10"),
+            "--since 10: must be a whole number (at most 6 digits) and a unit: s, m, h or d"
+            " (30m, 8h); write --since 10m",
+        ),
+        (
+            ("--grep", "("),
+            "--grep (: missing ), unterminated subpattern at position 0; write a regular"
+            " expression of Python, in quotes",
+        ),
+    ],
+)
+def test_wrong_options_are_named(
+    printed: Callable[..., list[str]], options: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InputError) as wrong:
+        printed(*options)
+    assert str(wrong.value) == message
+
+
+def test_the_last_lines_and_then_all_that_follow() -> None:
+    shown: list[str] = []
+    tail = Tail(2, lambda lines: shown.extend(line.text for line in lines))
+
+    def add(text: str, at: float) -> None:
+        tail.add([Line(at, 0, "stdout", text)])
+
+    for text in "abc":
+        add(text, 1.0)
+    assert shown == []
+    add("new", time.time() + 9)
+    assert shown == ["c", "new"]
+    add("newer", time.time() + 9)
+    assert shown == ["c", "new", "newer"]
+
+
+def test_a_quiet_run_shows_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_filter, "QUIET_S", 0.01)
+
+    async def run() -> None:
+        shown = asyncio.Event()
+        Tail(1, lambda lines: shown.set()).add([Line(1.0, 0, "stdout", "old")])
+        async with asyncio.timeout(30):
+            await shown.wait()
+
+    asyncio.run(run())
 
 
 def test_without_a_name_the_newest_run_is_meant(run_id: str) -> None:
@@ -84,12 +206,13 @@ def test_ps_lists_the_newest_runs_alone(remembered: Target) -> None:
     with History(remembered.runs) as history:
         for number in range(3):
             history.begin(make_plan().model_copy(update={"run_id": f"job-{number}"}))
+        history.mark_attempt("job-1", 3)
     done = CliRunner().invoke(app, ["ps", "-n", "2"])
     head, *rows = done.stdout.splitlines()
-    assert head == "RUN    CLUSTER  NODES  STATUS   EXIT  COST  STARTED"
-    assert [row.split()[:4] for row in rows] == [
-        ["job-2", "demo", "2", "running"],
-        ["job-1", "demo", "2", "running"],
+    assert head == "RUN    CLUSTER  NODES  STATUS   ATTEMPTS  EXIT  COST  STARTED"
+    assert [row.split()[:5] for row in rows] == [
+        ["job-2", "demo", "2", "running", "1"],
+        ["job-1", "demo", "2", "running", "3"],
     ]
     assert [
         run["run_id"] for run in json.loads(CliRunner().invoke(app, ["ps", "--json"]).stdout)

@@ -6,17 +6,19 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from cli.output import Output
-from cli.run_view import RunView
+from cli.run_view import RunView, verdict
 from cli.terminal import table
 from config.errors import InputError
 from config.progress import Progress
-from engine.events import Output as Line
-from engine.events import RunStarted
+from engine.events import FollowedFailure, RunStarted
+from engine.output_events import Output as Line
+from engine.result import RunResult
 from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.conftest import make_plan
 
@@ -58,6 +60,27 @@ def test_a_quiet_run_shows_output_and_verdict(
     view.event(Line(time=1, rank=0, stream="stdout", text="hello"))
     seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("" if as_json else "[0] hello\n", events)
+
+
+def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
+    result = RunResult(
+        run_id="job-1",
+        status="failed",
+        exit_code=137,
+        first_failed_rank=3,
+        first_failed_node="node3",
+        reason="rank 3 (node3): killed by SIGKILL (137)",
+        last_lines=("loading",),
+        followed=(FollowedFailure(nodes=("node0", "node1", "node2"), text="exited with 1"),),
+        started=datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC),
+        ended=datetime(2026, 11, 23, 12, 0, 2, tzinfo=UTC),
+    )
+    assert verdict(result) == [
+        "Run job-1: failed in 2.0s, exit code 137: rank 3 (node3): killed by SIGKILL (137)",
+        "Then node[0-2]: exited with 1",
+        "Last lines of rank 3:",
+        "  loading",
+    ]
 
 
 @pytest.mark.parametrize(

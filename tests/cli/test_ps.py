@@ -12,11 +12,11 @@ from cli.terminal import size
 from config.errors import InputError, RunError
 from config.target import Target
 from engine import journal_budget
-from engine.events import Output
 from engine.history import History
 from engine.journal_budget import remove, stored_runs
 from engine.journal_copy import JournalCopy, write_evidence
 from engine.launch_plan import launch_plan
+from engine.output_events import Output
 from engine.result import RunResult
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.test_history import table

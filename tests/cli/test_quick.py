@@ -130,7 +130,7 @@ def test_only_what_exec_uses_is_imported(cluster: Site, tmp_path: Path) -> None:
 )
 def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_path: Path) -> None:
     _, imported = modules(tmp_path, "--lab", *command)
-    assert imported & {"asyncssh", "pulumi_aws"} == set()
+    assert "asyncssh" not in imported
 
 
 @pytest.mark.parametrize("command", [["list"], ["set", "throttle", "3"], ["clear"]])

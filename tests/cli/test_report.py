@@ -20,10 +20,11 @@ from engine.bisect.report import Bisect, verdict_line
 from engine.bisect.report import keep as write_bisect
 from engine.bisect.rounds import Trial
 from engine.bisect.verdict import Measurement, suspects
-from engine.events import NodeExited, NodeStarted, RunFinished, RunNode, RunStarted
+from engine.events import NodeExited, NodeStarted, RunFinished, RunStarted
 from engine.history import History, KeptFinding, RunRecord
 from engine.journal_copy import JournalCopy
 from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.queue_event import RunNode
 from engine.report import Report, pairs_in
 from engine.setting import Setting
 from engine.timeline import Timeline

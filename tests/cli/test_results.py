@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.events import FollowedFailure
 from engine.history import History
 from tests.cli.test_command import gpuctl
 from tests.engine.conftest import make_plan
@@ -127,3 +128,19 @@ def test_tables_as_csv_have_the_figures_of_the_history(home: Path) -> None:
         assert float(line["busbw"]) == half.busbw
         assert (line["size"], line["wrong"], line["error"], line["hosts"]) == ("1024", "0", "", "")
     assert [first["half"], second["half"]] == ["out-of-place", "in-place"]
+
+
+def test_failures_after_the_first_and_attempts_are_shown(home: Path) -> None:
+    followed = (FollowedFailure(nodes=("node1", "node2"), text="killed by SIGKILL"),)
+    with history(home) as kept:
+        kept.begin(make_plan().model_copy(update={"run_id": "job-4"}))
+        failed = {"attempts": 2, "followed": followed}
+        kept.finish(result("job-4").model_copy(update=failed))
+    done = gpuctl("results", "job-4", home=home)
+    ended = result("job-4")
+    assert done.stdout.splitlines()[:2] == [
+        f"Run job-4: failed after 2 attempts, exit code {ended.exit_code}: {ended.reason}",
+        "Then node[1-2]: killed by SIGKILL",
+    ]
+    document = json.loads(gpuctl("results", "job-4", "--json", home=home).stdout)
+    assert document["followed"] == [{"nodes": ["node1", "node2"], "text": "killed by SIGKILL"}]

@@ -18,9 +18,11 @@ from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
 from config.target import Target
 from engine.history import History
+from engine.holder import Holder
+from engine.known_run import RunGoesOn, RunLost
 from engine.launch_plan import LaunchPlan, launch_plan
+from engine.metrics.record import recorded_samples
 from engine.result import RunResult
-from engine.session import RunGoesOn, RunLost
 from lab.places import Places
 from provision.aws.account import Caller
 from provision.down import Teardown
@@ -75,6 +77,8 @@ def test_secrets_are_looked_up_and_reach_the_job(
     )
     assert "hunter2" not in done.output
     assert runs(cluster) == 1
+    (metrics,) = cluster.runs.glob("job-*/metrics.jsonl.gz")
+    assert {one.rank for one in recorded_samples(cluster.runs, metrics.parent.name)} == {0, 1}
 
 
 def test_a_secret_that_is_nowhere_ends_it_before_anything_runs(
@@ -101,6 +105,42 @@ def test_a_run_gets_no_credential_that_nobody_allowed(
     allowed = gpuctl_run(strangers, "--secret", "AWS_SECRET_ACCESS_KEY")
     assert allowed.exit_code == 0, allowed.output
     assert "[0] 0 of 2: ***, 15 letters" in allowed.stdout.splitlines()
+
+
+def test_a_credential_for_notifications_has_to_be_allowed_too(
+    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLACK_WEBHOOK", "https://hooks.slack.com/services/T0/B0/hidden")
+    notify = "notify: [{webhook: {secret: SLACK_WEBHOOK}, form: slack}]\n"
+    refused = gpuctl_run(f"type: task\nname: job\ncommands: [x]\n{notify}")
+    assert str(refused.exception) == (
+        "there is no terminal to ask on: job takes SLACK_WEBHOOK from your environment."
+        " Give it to its notifications?; add --secret SLACK_WEBHOOK if that is what you want"
+    )
+
+
+def test_a_notification_that_fails_is_shown_where_the_run_is(
+    cluster: Target, gpuctl_run: Callable[..., Result]
+) -> None:
+    notify = "notify: [{command: echo no mail here >&2; exit 1, on: [start]}]\n"
+    done = gpuctl_run(f"type: task\nname: job\ncommands: [echo hi]\n{notify}")
+    assert done.exit_code == 0, done.output
+    warning = "notify[0] was not notified of 'start' after 3 tries: exit code 1: no mail here"
+    lines = done.stdout.splitlines()
+    assert f"-- warning: {warning}" in lines
+    assert f"Warning: {warning}" in lines
+    assert "notified" not in done.output.replace("was not notified", "")
+
+
+def test_equal_lines_of_nodes_are_folded(
+    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.line_view.FOLD_S", 60.0)  # however busy this machine is
+    commands = "commands: ['echo hello; echo rank $DSTACK_NODE_RANK']\n"
+    done = gpuctl_run(f"type: task\nname: job\nnodes: 2\n{commands}", "--fold", "--quiet")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[0-1] hello"
+    assert set(lines[1:3]) == {"[0] rank 0", "[1] rank 1"}
 
 
 def test_the_command_line_overrides_variables_and_nodes(
@@ -157,7 +197,7 @@ def test_the_jobs_exit_code_is_the_commands(
 ) -> None:
     done = gpuctl_run("type: task\nname: job\nnodes: 2\ncommands: [exit 7]\n")
     assert done.exit_code == 7
-    assert ", exit code 7: node" in done.stdout.splitlines()[-1]
+    assert ", exit code 7: rank " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -195,8 +235,9 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
 
     monkeypatch.setattr("cli.down.remove", remove)
-    monkeypatch.setattr("engine.session.prevent_power_off", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr("cli.run._record_cost", lambda *_: None)
+    monkeypatch.setattr("engine.head.prevent_power_off", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("engine.head.hold", lambda *_: contextlib.nullcontext("held"))
+    monkeypatch.setattr("cli.run_end._record_cost", lambda *_: None)
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
     monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)
     return names
@@ -237,6 +278,35 @@ def test_the_cluster_goes_before_the_result_is_printed(
     monkeypatch.setattr("cli.run_view.RunView.end", lambda *_: seen.append(list(removed)))
     assert gpuctl_run(DESTROYED, "--on-stop", "destroy").exit_code == 0
     assert seen == [["demo"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "printed"),
+    [
+        (
+            "taken",
+            "-- another gpuctl removes cluster demo: `gpuctl down demo` removes this machine's"
+            " record of it",
+        ),
+        ("busy", "cluster demo is not destroyed: run other-000002 has been on cluster demo"),
+    ],
+)
+def test_a_cluster_that_another_client_removes_or_other_runs_use_is_left_to_them(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    printed: str,
+) -> None:
+    other = Holder(run_id="other-000002", state="waiting", nodes=("node0",))
+    monkeypatch.setattr("cli.held.holders_of", lambda *_: (other,))
+    running(monkeypatch, finished)
+    monkeypatch.setattr("engine.head.hold", lambda *_: contextlib.nullcontext(answer))
+    done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
+    assert done.exit_code == 0
+    assert printed in done.output
+    assert removed == []
 
 
 def test_a_run_that_goes_on_keeps_its_cluster(

@@ -9,10 +9,10 @@ from typer.testing import Result
 
 from config.errors import InputError, InvalidFiles, NodeError
 from config.target import Target
+from engine.known_run import RunLost
 from engine.launch_plan import LaunchPlan
 from engine.outputs import Fetched
 from engine.result import RunResult
-from engine.session import RunLost
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
     finished,

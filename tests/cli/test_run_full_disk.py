@@ -12,7 +12,7 @@ from cli.main import app
 from config.errors import StateError
 from config.target import Target
 from engine.history import History
-from engine.session import RunGoesOn
+from engine.known_run import RunGoesOn
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 from tests.engine.test_session import (
@@ -92,7 +92,7 @@ def test_a_run_goes_on_that_its_client_cannot_write_down(
     journal = cluster.runs / name / "journal.jsonl"
     assert str(told.exception) == (
         f"run {name} goes on without this client: {journal} cannot be written:"
-        f" No space left on device; `gpuctl logs {name} -f` follows it,"
+        f" No space left on device; `gpuctl attach {name}` follows it,"
         f" `gpuctl stop {name}` ends it"
     )
     logs = CliRunner().invoke(app, ["logs", name, "-f"])

@@ -1,30 +1,37 @@
 """A run on the terminal, event by event."""
 
+import contextlib
+import io
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cli.line_view import LineView
 from cli.output import Output as Out
 from cli.run_view import RunView
+from config.catalogue.instance_types import price_usd_h
 from engine.events import (
-    CaseStarted,
     Event,
     Evidence,
-    GateJudged,
-    NetworkSeen,
+    HeadUnreachable,
     NodeAnswersAgain,
     NodeInterrupted,
     NodeLost,
     NodeUnreachable,
-    Output,
     RankStarted,
     RunFinished,
 )
+from engine.idle_event import GpusIdle
+from engine.lines import WholeLines
+from engine.output_events import CaseStarted, GateJudged, NetworkSeen, Output
 from engine.result import RunResult
-from tests.engine.conftest import make_plan
+from tests.engine.conftest import make_inventory, make_plan
 
 NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026-11-20T08:11:01Z")
 
@@ -55,8 +62,8 @@ def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[s
     )
 
 
-def shown(capsys: pytest.CaptureFixture[str], *events: Event) -> list[str]:
-    view = RunView(make_plan(), Out())
+def shown(capsys: pytest.CaptureFixture[str], *events: Event, folds: bool = False) -> list[str]:
+    view = RunView(make_plan(), Out(), folds=folds)
     for event in events:
         view.event(event)
     return capsys.readouterr().out.splitlines()
@@ -143,6 +150,20 @@ def test_a_fallback_is_told_at_once(
     ]
 
 
+def test_idle_gpus_are_told_with_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    event = GpusIdle(time=1.0, rank=1, gpus=(0, 1, 2, 5), seconds=900)
+    there = make_inventory(2).model_copy(update={"instance_type": "p4d.24xlarge"})
+    price = price_usd_h("p4d.24xlarge")
+    assert price is not None
+    RunView(make_plan(), Out(), there).event(event)
+    RunView(make_plan(), Out()).event(event.model_copy(update={"gpus": (3,)}))
+    assert capsys.readouterr().out.splitlines() == [
+        "-- warning: node1: GPUs 0-2,5 have been idle for 15m 00s, which cost about"
+        f" ${price / 8:.2f}",
+        "-- warning: node1: GPU 3 has been idle for 15m 00s",
+    ]
+
+
 def test_a_lost_node_is_told_with_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
     silence = "has not answered for 15 s (last heard 12:03:44 UTC)"
     events = (
@@ -155,6 +176,19 @@ def test_a_lost_node_is_told_with_what_was_seen(capsys: pytest.CaptureFixture[st
         "-- rank 0 answers again, after a silence of 8 s",
         "-- rank 1 cannot be reached: ssh: Connection refused",
         f"-- rank 1 lost: {silence}",
+    ]
+
+
+def test_an_outage_of_the_head_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    silent = [
+        HeadUnreachable(time=1.0, seconds=seconds, reason="node0: no answer")
+        for seconds in (11.0, 25.0)
+    ]
+    again = Output(time=2.0, rank=0, stream="stdout", text="step")
+    assert shown(capsys, *silent, again, silent[0]) == [
+        "-- the head has not answered for 11s: node0: no answer",
+        "[0] step",
+        "-- the head has not answered for 11s: node0: no answer",
     ]
 
 
@@ -174,3 +208,56 @@ def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixtur
     view = RunView(make_plan(), Out(as_json=True))
     view.end_json(result, None, Path("/runs/job-1/evidence"))
     assert json.loads(capsys.readouterr().out)["evidence"] == "/runs/job-1/evidence"
+
+
+def line(rank: int, text: str, at: float = 1.0) -> Output:
+    return Output(time=at, rank=rank, stream="stdout", text=text, ends_line=True, offset=0)
+
+
+def test_equal_lines_are_folded_while_the_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """They come before an event about them, and before the end of the run."""
+    lost = NodeLost(time=3.0, rank=1, reason="was lost")
+    done = RunFinished(
+        time=9.0, status="failed", exit_code=125, first_failed_rank=1, reason="node1 was lost"
+    )
+    events = (line(0, "step 1"), line(1, "step 1"), line(1, "alone"), lost, line(0, "last"), done)
+    assert shown(capsys, *events, folds=True) == [
+        "[0-1] step 1",
+        "[1] alone",
+        "-- rank 1 lost: was lost",
+        "[0] last",
+        "-- run failed: node1 was lost",
+    ]
+    assert shown(capsys, *events[:2]) == ["[0] step 1", "[1] step 1"]
+
+
+LINES = st.lists(
+    st.text(st.sampled_from("ab 1#\t\r\x1b[31m\x9bé\u202e"), max_size=6)
+    | st.sampled_from(["# gpuctl: case 1 of 2: all_reduce", "step 1", "\x1b[31mred", ""]),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), LINES, st.booleans()), max_size=6))
+def test_many_lines_at_once_look_like_each_alone(events: list[tuple[int, list[str], bool]]) -> None:
+    def printed() -> str:
+        view = RunView(make_plan(), Out())
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            for rank, lines, ends in events:
+                fields: dict[str, Any] = {"time": 1.0, "rank": rank, "stream": "stdout"}
+                view.event(Output(**fields, text="\n".join(lines), ends_line=ends))
+        return out.getvalue()
+
+    at_once = printed()
+    with mock.patch.object(LineView, "show_text", lambda *_: False):
+        assert printed() == at_once
+
+
+def test_many_lines_are_printed_at_once_and_not_one_by_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WholeLines, "feed", lambda *_: pytest.fail("it split the lines"))
+    text = "\n".join(f"step {i}" for i in range(1000))
+    RunView(make_plan(), Out()).event(Output(time=1.0, rank=1, stream="stdout", text=text))
+    assert capsys.readouterr().out == "".join(f"[1] step {i}\n" for i in range(1000))

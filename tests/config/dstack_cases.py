@@ -34,9 +34,9 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
-        TASK + "retry: true\nidle_duration: 5m\ncreation_policy: reuse\n",
+        TASK + "retry_policy: {retry: true}\nidle_duration: 5m\ncreation_policy: reuse\n",
         [
-            "4:1: W206 'retry' is left out: a run that fails is not started again by itself; "
+            "4:1: W206 'retry_policy' is left out: write `retry`, which replaced it; "
             "remove it if the job does not need it",
             "5:1: W206 'idle_duration' is left out: it belongs to a cluster, and `lifetime` "
             "of the cluster file ends it; remove it if the job does not need it",
@@ -49,8 +49,8 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         [
             "4:1: W206 'stop_duration' is left out: a job that is stopped has 10 s to end, "
             "as in dstack; remove it if the job does not need it",
-            "5:1: W206 'priority' is left out: a cluster has one run at a time, and no "
-            "queue; remove it if the job does not need it",
+            "5:1: W206 'priority' is left out: a queue has an order and no priorities: "
+            "`gpuctl queue move`; remove it if the job does not need it",
             "6:9: E241 'files[0]' is 'a:b:c', which is not LOCAL:REMOTE; write a path, a colon "
             "and a path",
             "7:14: W206 'repos[1]' is left out: a run has one; name its files in 'files'",

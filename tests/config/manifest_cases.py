@@ -466,6 +466,16 @@ NEAR_MISSES = [
         " your own value there",
     ),
     (
+        MPIJOB.replace("image: mpi", "image: rocm/mpi:7.1"),
+        f"16:22: E225 '{WORKER_AT}.containers[0].image' is rocm/mpi:7.1, which is made for"
+        " accelerators that AWS's NVIDIA nodes do not have; take an image with CUDA",
+    ),
+    (
+        TRAINJOB + "    resourcesPerNode: {limits: {amd.com/gpu: 8}}\n",
+        "8:33: E225 'spec.trainer.resourcesPerNode.limits.amd.com/gpu' is not what AWS's NVIDIA"
+        " nodes have; ask for nvidia.com/gpu, with an image for CUDA",
+    ),
+    (
         TRAINJOB + "    image: My Image\n",
         "8:12: E203 'spec.trainer.image' is 'My Image'; write an image's name, such as"
         " nvcr.io/nvidia/pytorch:25.09-py3, in lower-case letters",

@@ -14,6 +14,7 @@ _NAME = {"name": "job"}
 # An example of each field that the manifests have.
 _POD: dict[str, Any] = {
     "affinity": {"podAffinity": {}},
+    "nodeSelector": {"node.kubernetes.io/instance-type": "p5en.48xlarge"},
     "imagePullSecrets": [{"name": "secret"}],
     "resourceClaims": [{"name": "channel", "resourceClaimTemplateName": "channel"}],
     "restartPolicy": "OnFailure",
@@ -33,6 +34,7 @@ _CONTAINER: dict[str, Any] = {
     "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
     "workingDir": "/home",
 }
+_MOUNTED = [{"name": "fsx", "mountPath": "/${FSX_PATH}"}]
 _SSHD = {"command": ["/usr/sbin/sshd"], "args": ["-De"]}
 _MPIRUN = {"command": ["mpirun"], "args": ["-n", "2", "./pi"]}
 _ARGS = {"command": None, "args": ["mpirun", "./pi"]}
@@ -58,7 +60,9 @@ class Part:
     fields: tuple[tuple[str, Any], ...] = ()
 
     def template(self) -> dict[str, Any]:
-        fields = {name: _CONTAINER[name] for name in self.container}
+        names = set(self.container) - {"placeholders"}
+        fields = {name: _CONTAINER[name] for name in sorted(names)}
+        fields |= {"volumeMounts": _MOUNTED} if "placeholders" in self.container else {}
         container = {**_NAME, "image": self.image, **self.words, **fields}
         return {"spec": {**{name: _POD[name] for name in self.pod}, "containers": [container]}}
 
@@ -189,6 +193,7 @@ def _operators() -> Iterator[Fact]:
     command = {"command": ["mpirun", "--allow-run-as-root", "python", "tf_cnn_benchmarks.py"]}
     parts = Part(1, image, command), Part(2, image, {}, (), ("resources",))
     yield _mpi("kubeflow/mpi-operator tensorflow-benchmarks", 1, *parts)
+    yield from _oracle()
     image = "public.ecr.aws/u1m6g1t5/nccl-tests-arm64:latest"
     yield _mpi(
         "aws-samples/awsome-distributed-training nccl-tests-gb200",
@@ -200,6 +205,38 @@ def _operators() -> Iterator[Fact]:
         runPolicy={"cleanPodPolicy": "Running", "backoffLimit": 20},
         beside=(_DOMAIN,),
     )
+
+
+def _oracle() -> Iterator[Fact]:
+    """Yield oracle-quickstart/oci-hpc-oke's manifests/nccl-tests/kueue (2026-11-23)."""
+    image = "iad.ocir.io/idxzjcdglx2s/nccl-tests:cuda-13.3.0-ubuntu-24.04-nccl-2.30.4-071626.0"
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "nccl-tests"},
+        "spec": {"clusterQueue": "nccl-tests-queue"},
+    }
+    own = ("ports", "securityContext", "volumeMounts", "resources")
+    for name, nodes, slots in (("H100.8", 2, 8), ("B300.8", 4, 8), ("GB200-v3.4", 16, 4)):
+        yield _mpi(
+            f"oracle-quickstart/oci-hpc-oke BM.GPU.{name}",
+            slots,
+            Part(1, image, _SHELL, (), ("ports", "env")),
+            Part(nodes, image, _SSHD_SCRIPT, ("nodeSelector", "volumes"), own),
+            sshAuthMountPath="/root/.ssh",
+            beside=(queue,),
+        )
+
+
+def _awslabs() -> Iterator[Fact]:
+    """Yield awslabs/awsome-distributed-ai's jobs: placeholders in fields that gpuctl ignores."""
+    image = "me/deepep:1"
+    for name, nodes in (("internode", 2), ("intranode", 1)):
+        parts = (
+            Part(1, image, _SHELL, ("nodeSelector",)),
+            Part(nodes, image, _SSHD_SCRIPT, ("nodeSelector",), ("placeholders", "resources")),
+        )
+        yield _mpi(f"awslabs/awsome-distributed-ai deepep-{name}", 8, *parts)
 
 
 def _trainer() -> Iterator[Fact]:
@@ -278,4 +315,4 @@ def _volcano() -> Iterator[Fact]:
     yield Fact("volcano website pytorch plugin", "Job", spec | torch, parts, 3, image)
 
 
-CORPUS = (*_nvidia(), *_coreweave(), *_operators(), *_trainer(), *_volcano())
+CORPUS = (*_nvidia(), *_coreweave(), *_operators(), *_awslabs(), *_trainer(), *_volcano())

@@ -125,8 +125,8 @@ RUN_CASES: list[tuple[str, list[str]]] = [
             " ray",
             "6:1: E101 unknown key 'process_per_node'; allowed here: extends, type, name, nodes,"
             " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir,"
-            " repo, files, code_limit, outputs, network, verify, order, max_duration, on_stop,"
-            " commands and 3 more",
+            " repo, files, code_limit, outputs, network, verify, order, max_duration,"
+            " startup_timeout and 8 more",
             "7:18: E101 unknown key 'port'; allowed here: nodes, env, commands",
         ],
     ),
@@ -262,6 +262,46 @@ RUN_CASES: list[tuple[str, list[str]]] = [
             "4:9: E222 'nnodes' is '4..2', which ends before it begins; write 2..4",
             "5:1: E223 'nodes' and 'nnodes' both say how many nodes; remove one of them",
             "6:18: E223 'roles.worker.nodes' has no effect together with 'nnodes'; remove it",
+        ],
+    ),
+    (TASK + "nodes: {min: 2, max: 4}\n", []),
+    (
+        TASK + "nodes: {min: 4, max: 2}\n",
+        ["4:8: E222 'nodes' goes from 4 to 2, which ends before it begins; write {min: 2, max: 4}"],
+    ),
+    (
+        TASK + "nodes: {min: 0, max: 513}\n",
+        [
+            "4:14: E202 'nodes.min' is 0, below 1; use 1 to 512",
+            "4:22: E202 'nodes.max' is 513, above 512; use 1 to 512",
+        ],
+    ),
+    (
+        TASK + "nodes: {min: 1, max: 512}\n",
+        [
+            "4:14: E202 'nodes' goes from 1 to 512: gpuctl plans every size beforehand, at most 64"
+            " below 'max'; write min: 448"
+        ],
+    ),
+    (
+        TASK + "nodes: {min: 2, max: 4}\nroles: {worker: {nodes: 3}}\n",
+        [
+            "5:18: E223 'roles.worker.nodes' has no effect together with a range in 'nodes';"
+            " remove it"
+        ],
+    ),
+    (
+        "type: nccl-tests\nname: job\nnodes: {min: 2, max: 4}\n",
+        [
+            "3:8: E247 type nccl-tests takes no range of nodes: its bandwidths are those of one"
+            " number of nodes; write one number"
+        ],
+    ),
+    (
+        "type: ps-worker\nname: job\ncommands: [x]\nnodes: {min: 2, max: 4}\n",
+        [
+            "4:8: E247 type ps-worker takes no range of nodes: its commands count on the number of"
+            " servers and workers; write one number"
         ],
     ),
     (

@@ -9,6 +9,7 @@ from config.loading.codes import CODES
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import Task
 from tests.config.length_cases import LENGTH_CASES
+from tests.config.notify_cases import NOTIFY_CASES
 from tests.config.run_cases import RUN_CASES
 from tests.config.shape_cases import SHAPE_CASES
 from tests.config.storage_cases import STORAGE_CASES
@@ -338,6 +339,7 @@ CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     *LENGTH_CASES,
+    *NOTIFY_CASES,
     *SHAPE_CASES,
     *STORAGE_CASES,
     *RUN_CASES,

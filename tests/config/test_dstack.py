@@ -15,6 +15,7 @@ from config.loading.load import check, load_cluster, load_run
 from config.run.code import Repo
 from config.run.env import Secret
 from config.run.requirements import Requires
+from config.run.retry import CAUSES
 from config.run.run_file import Task
 from engine.launch_plan import launch_plan
 from engine.script import job_script
@@ -70,7 +71,7 @@ def test_a_file_is_dstacks_by_name_or_key(
 
 
 def test_an_unknown_key_is_an_error_if_strict(tmp_path: Path) -> None:
-    text = TASK + "nods: 2\nretry: true\n"
+    text = TASK + "nods: 2\npriority: 3\n"
     assert [one.code for one in found(tmp_path, text, is_strict=True)] == ["E101", "W206"]
     with pytest.raises(InvalidFiles) as refused:
         load_run(tmp_path / "t.dstack.yml", is_strict=True)
@@ -172,6 +173,50 @@ def test_every_key_of_the_table_is_accepted(tmp_path: Path) -> None:
 def test_gpuctls_own_keys_work_in_dstacks_files(tmp_path: Path) -> None:
     run = task(tmp_path, TASK + "on_stop: destroy\nnetwork: tcp\nready: {port: 80}\nretry: true\n")
     assert (run.on_stop, run.network, run.ready.port) == ("destroy", "tcp", 80)
+
+
+@pytest.mark.parametrize(
+    ("written", "on", "node_wait"),
+    [
+        ("true", CAUSES, 3600),
+        ("{on_events: [interruption], duration: 4h}", ("node-lost", "preemption"), 14400),
+        (
+            "{on_events: [no-capacity, error]}",
+            ("node-lost", "exit-code", "no-output", "network", "startup"),
+            3600,
+        ),
+    ],
+)
+def test_what_dstack_retries(
+    tmp_path: Path, written: str, on: tuple[str, ...], node_wait: int
+) -> None:
+    run = task(tmp_path, TASK + f"retry: {written}\n")
+    assert run.retry is not None
+    assert (run.retry.attempts, run.retry.on) == (1000, on)
+    assert run.retry.node_wait == node_wait
+
+
+def test_a_run_needs_no_capacity_so_nothing_is_retried(tmp_path: Path) -> None:
+    assert texts(tmp_path, TASK + "retry: {on_events: [no-capacity]}\n") == [
+        "4:20: W206 'retry.on_events' is left out: a run has its nodes when it starts; remove it if"
+        " the job does not need it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("retry", "is_dstacks"),
+    [("true", True), ("{duration: 1h}", True), ("{attempts: 2}", False), ("{}", False)],
+)
+def test_a_form_of_retry_makes_a_file_dstacks(tmp_path: Path, retry: str, is_dstacks: bool) -> None:
+    text = TASK + f"retry: {retry}\ncolour: red\n"
+    codes = {one.code for one in found(tmp_path, text, "a.yaml")}
+    assert ("W207" in codes, "E101" in codes) == (is_dstacks, not is_dstacks)
+
+
+def test_gpuctls_retry_works_in_dstacks_files(tmp_path: Path) -> None:
+    run = task(tmp_path, TASK + "retry: {attempts: 4, backoff: 1m}\n")
+    assert run.retry is not None
+    assert (run.retry.attempts, run.retry.backoff) == (4, 60)
 
 
 def test_a_task_may_extend_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,22 @@ def test_a_placeholder_without_a_value_is_an_error(
     ]
 
 
+def test_a_placeholder_in_a_field_that_is_ignored_needs_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CLAIM", "NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    mounts = "image: mpi\n              volumeMounts: [{name: fsx, mountPath: '/${CLAIM}'}]"
+    text = MPIJOB.replace("image: mpi", mounts)
+    text = text.replace("name: pi", "name: pi, namespace: '${NAMESPACE}'", 1)
+    expected = [
+        "17:15: W204 'spec.mpiReplicaSpecs.Worker.template.spec.containers[0].volumeMounts' is"
+        " ignored: nodes have the cluster's file systems, in containers too; see that the job does"
+        " not need it, or remove it"
+    ]
+    assert lines(tmp_path, text) == lines(tmp_path, text, "CLAIM=x") == expected
+
+
 def test_a_script_keeps_what_its_shell_expands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

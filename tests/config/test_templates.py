@@ -107,7 +107,8 @@ def test_a_mistake_is_shown_where_it_stands(users: Path) -> None:
         " only, such as 2",
         "~/base.yaml:11:1: E101 unknown key 'colour'; allowed here: extends, type, name, nodes,"
         " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir, repo,"
-        " files, code_limit, outputs, network, verify, order, max_duration, on_stop and 6 more",
+        " files, code_limit, outputs, network, verify, order, max_duration, startup_timeout"
+        " and 10 more",
         "2:10: E103 'env.A' is the boolean true, must be text; quote it: 'true'",
         "3:17: E202 'procs_per_node' is 0, below 1; use 1 to 1024",
     ]

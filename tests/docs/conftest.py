@@ -13,6 +13,7 @@ STAND_INS = {
     "FILE": "stacks/demo.yaml",
     "job.yaml": "stacks/nccl-tests.yaml",
     "nccl-tests.yaml": "stacks/nccl-tests.yaml",
+    "policy.json": "tests/provision/golden/policies/all.json",
     "run.yaml": "stacks/nccl-tests.yaml",
     "train.dstack.yml": "stacks/nccl-tests.dstack.yaml",
 }

@@ -19,6 +19,7 @@ PLACEHOLDERS = {
     "NAME": "NAME",
     "RUN": "train-4f2a1c",
     "TYPE": "p5.48xlarge",
+    "demo-node0": "i-0123456789abcdef0",
     "demo-node1": "i-0123456789abcdef0",
 }
 """What a person would write for the words of a page that stand for others."""
@@ -59,10 +60,11 @@ def complaints(words: list[str]) -> Iterator[str]:
             elif options[option] and "=" not in word:
                 next(rest, None)
         elif hasattr(command, "commands"):
-            if word not in command.commands:
+            name = word if word in command.commands else getattr(command, "default", word)
+            if name not in command.commands:
                 yield f"{command.name} has no command {word}"
                 return
-            command = command.commands[word]
+            command = command.commands[name]
             options |= _options(command)
 
 

@@ -19,6 +19,8 @@ from botocore import xform_name
 
 from config.cluster.cluster_file import Cluster
 from config.loading.load import check, load_cluster, load_run
+from engine.modes.job import node_range
+from engine.proposal import propose
 from lab.fault_kinds import parse
 from tests.docs.gpuctl_words import PLACEHOLDERS, complaints, parsed, spelled_out
 from tests.docs.pages import HOME, PAGES, Block, Command, blocks, commands, spans
@@ -33,7 +35,7 @@ UNCHECKED = {
 }
 """Programs whose commands no test runs, each with the reason."""
 
-CHEAP = ("schema", "templates", "validate")
+CHEAP = ("iam-policy", "schema", "templates", "validate")
 """Commands of gpuctl that ask nobody and change nothing: they are run."""
 
 _ABOVE = (
@@ -66,18 +68,21 @@ def test_gpuctl(command: Command, folder_of: Folder, monkeypatch: pytest.MonkeyP
     folder = folder_of(command.block.page)
     monkeypatch.chdir(folder)
     words = shlex.split(spelled_out(command.text))[1:]
+    words = words[: words.index(">")] if ">" in words else words
     if "--version" in words or words[0] in CHEAP:
         alone = os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
         gpuctl = Path(sys.executable).parent / "gpuctl"
         subprocess.run([gpuctl, *words], cwd=folder, env=alone, check=True, capture_output=True)
         return
     path, given = parsed(words)
-    if path in (("plan",), ("up",)):
+    if given.get("for_") is not None:
+        propose(load_run(given["for_"]))
+    elif path in (("plan",), ("up",)):
         load_cluster(given["file"])
     elif path == ("run",):
         run = load_run(folder / "run.yaml" if str(given["file"]) == "FILE" else given["file"])
         for cluster in _made(command):
-            assert (given["cluster"], run.nodes <= cluster.nodes) == (cluster.name, True)
+            assert (given["cluster"], node_range(run)[0] <= cluster.nodes) == (cluster.name, True)
     elif path == ("lab", "fault", "set"):
         parse(given["name"], tuple(PLACEHOLDERS.get(each, each) for each in given["arguments"]))
     if given.get("cluster") not in (None, "NAME"):

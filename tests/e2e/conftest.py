@@ -88,13 +88,17 @@ class Gpuctl:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """The lines up to the one with `text`; fails when the output ends without it."""
+    """The lines up to the one with `text`; fails when the output ends without it.
+
+    What follows that line stays in the pipe: `communicate` does not see what a file has buffered.
+    """
     assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if text in line:
-            return lines
+    with open(process.stdout.fileno(), "rb", buffering=0, closefd=False) as output:
+        lines = []
+        while line := output.readline().decode():  # unbuffered, it reads byte by byte
+            lines.append(line)
+            if text in line:
+                return lines
     raise AssertionError(f"no line with {text!r} in:\n{''.join(lines)}")
 
 

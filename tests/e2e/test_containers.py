@@ -3,7 +3,6 @@
 import base64
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +47,9 @@ files='bin lib lib64 sbin tmp etc/alternatives etc/openmpi etc/passwd etc/group'
 files="$files usr/bin usr/lib usr/lib64"
 leave='--exclude=usr/bin/podman --exclude=usr/lib/systemd --exclude=usr/lib/python3 --exclude=perl'
 tar -C / -c $leave $files usr/share/openmpi opt/amazon root/nccl-tests |
-  podman import --quiet --change 'ENV OF_THE_IMAGE=yes' - localhost:5000/job:1 > /dev/null
+  podman import --quiet --change 'ENV OF_THE_IMAGE=yes' \\
+    --change 'ENTRYPOINT ["/bin/echo", "the entrypoint,"]' --change 'CMD ["its command"]' \\
+    - localhost:5000/job:1 > /dev/null
 tar -C / -c $leave --exclude='*openmpi*' --exclude='libfabric*' $files |
   podman import --quiet - localhost:5000/plain:1 > /dev/null
 tar -C / -c bin/true lib64 | podman import --quiet - localhost:5000/empty:1 > /dev/null
@@ -142,6 +143,38 @@ def test_a_task_calls_mpirun_as_on_machines_with_ssh(
     assert left(gpuctl, cluster) == NOTHING
 
 
+OF_DSTACK = "type: task\nname: starts\nnodes: 2\nidle_duration: 1h\nimage: {image}\n"
+OF_VOLCANO = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: starts}}
+spec:
+  tasks:
+    - replicas: 2
+      name: node
+      template: {{spec: {{containers: [{{name: node, image: "{image}", args: ["its argument"]}}]}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (OF_DSTACK, "the entrypoint, its command"),
+        (OF_DSTACK + "entrypoint: printf %s-%s\ncommands: [a b, c]\n", "a b-c"),
+        (OF_VOLCANO, "the entrypoint, its argument"),
+    ],
+    ids=["command-of-image", "entrypoint-of-file", "argument-of-file"],
+)
+def test_an_image_is_started_by_its_entrypoint_or_the_files(
+    gpuctl: Gpuctl, cluster: str, registry: str, tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "starts.yaml"
+    file.write_text(text.format(image=f"{registry}:5000/job:1"))
+    output = gpuctl("--lab", "run", str(file), "--cluster", cluster)
+    found = sorted(line for line in output.splitlines() if said in line)
+    assert found == [f"[0] {said}", f"[1] {said}"]
+
+
 TRAIN = """\
 import json, os, pathlib, sys, time
 rank = os.environ["GPUCTL_NODE_RANK"]
@@ -211,19 +244,23 @@ def test_a_stop_and_the_death_of_client_or_worker_leave_no_container(
         assert process.returncode == 130, rest
     assert left(gpuctl, cluster) == NOTHING
 
-    # node1's worker, then the supervisor, which is node0's unit without a rank
-    for node, unit in (("node1", "gpuctl-run-*-1"), ("node0", "gpuctl-run-stays-??????")):
-        with gpuctl.running(*arguments) as process:
-            read_until(process, "[1] up")
-            kill = f"systemctl kill --signal=KILL '{unit}.service'"
-            gpuctl("--lab", "ssh", cluster, node, kill)
-            rest, _ = process.communicate(timeout=60)
-            assert process.returncode == 125, rest
-        for _ in range(30):  # workers whose supervisor is gone give the job its time to end
-            if left(gpuctl, cluster) == NOTHING:
-                break
-            time.sleep(1)
-        assert left(gpuctl, cluster) == NOTHING
+    kill = "systemctl kill --signal=KILL 'gpuctl-run-{}.service'"
+    with gpuctl.running(*arguments) as process:
+        read_until(process, "[1] up")
+        gpuctl("--lab", "ssh", cluster, "node1", kill.format("*-1"))
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 125, rest
+    assert left(gpuctl, cluster) == NOTHING
+
+    # The supervisor, which is the head's unit without a rank: the next one takes the job up.
+    with gpuctl.running(*arguments) as process:
+        read_until(process, "[1] up")
+        gpuctl("--lab", "ssh", cluster, "node0", kill.format("stays-??????"))
+        read_until(process, "-- supervisor resumed")
+        gpuctl("--lab", "stop", "stays")
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 130, rest
+    assert left(gpuctl, cluster) == NOTHING
 
 
 def test_a_private_registry_is_entered_with_a_secret(

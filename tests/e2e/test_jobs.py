@@ -1,7 +1,9 @@
 """Jobs that end in other ways than well, on one cluster that stays until the last test."""
 
+import json
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +100,78 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
         gpuctl("--lab", "stop", "orphan")
         follower.communicate(timeout=60)
         assert follower.returncode == 0
+    assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
+
+
+def test_a_detached_run_is_attached_killed_and_attached_again(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    """Every line is there once, and the second client ends as `run` does, with its outputs.
+
+    The head notifies: of the start when nobody is attached, of the end as well.
+    """
+    wait = "until test -e /tmp/go; do sleep 0.2; done"
+    commands = [f"seq 1 300; {wait}; seq 301 600; echo kept > result; exit 4"]
+    notify = [{"command": "{ cat; echo; } >> /root/notified"}]
+    file = run_file(tmp_path, "left", commands, outputs=["result"], notify=notify)
+    started = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--detach")
+    name = started["run_id"]
+    with gpuctl.running("--lab", "attach", name) as first:
+        read_until(first, "[1] 200\n")
+        first.kill()
+    with gpuctl.running("--lab", "attach", name) as second:
+        lines = read_until(second, "[1] 300\n")
+        gpuctl("--lab", "exec", cluster, "--", "touch /tmp/go")
+        rest, _ = second.communicate(timeout=60)
+        assert second.returncode == 4, rest
+    printed = Counter(line for line in "".join([*lines, rest]).splitlines() if line[0:1] == "[")
+    whole = Counter(f"[{rank}] {n}" for rank in (0, 1) for n in range(1, 601))
+    assert printed <= whole, "none is there twice"
+    first_failed = gpuctl.json("--lab", "ps")[0]["first_failed_rank"]
+    assert {line for line in whole if line.startswith(f"[{first_failed}]")} <= set(printed)
+    outputs = gpuctl.state / "runs" / name / "outputs" / f"rank-{first_failed}"
+    assert (outputs / "result").read_text() == "kept\n"
+    assert gpuctl("--lab", "wait", name, code=4).startswith(f"Run {name}: failed, exit code 4: ")
+    told = gpuctl("--lab", "ssh", cluster, "node0", "cat", "/root/notified").splitlines()
+    notices = [json.loads(line) for line in told if line.startswith("{")]
+    assert [one["event"] for one in notices] == ["start", "failure"]
+    assert (notices[1]["exit_code"], notices[1]["run_id"]) == (4, name)
+    assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
+
+
+def test_runs_go_on_side_by_side_and_wait_in_a_queue(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    """The second has none of its processes on the head; each ends alone, then the third begins."""
+    stays = ["echo on $GPUCTL_NODE_NAME; sleep infinity"]
+    left = str(run_file(tmp_path, "left", stays, nodes=1))
+    right = str(run_file(tmp_path, "right", stays, nodes=1, on_stop="destroy"))
+    wide = str(run_file(tmp_path, "both", ["echo ran"]))
+    with gpuctl.running("--lab", "run", left, "--cluster", cluster) as first:
+        read_until(first, "[0] on node0")
+        with gpuctl.running("--lab", "run", right, "--cluster", cluster) as second:
+            read_until(second, "[0] on node1")
+            with gpuctl.running("--lab", "run", wide, "--cluster", cluster, "--queue") as third:
+                read_until(third, "waits at place 1 of the queue, behind left-")
+                known = gpuctl.json("--lab", "ps", "-n", "1")[0]
+                assert (known["name"], known["status"], known["place"]) == ("both", "queued", 1)
+                gpuctl("--lab", "stop", "right")
+                rest, _ = second.communicate(timeout=60)
+                assert second.returncode == 130, rest
+                assert re.search(
+                    r"cluster jobs is not destroyed: run left-.{6} \(and 1 more\) ", rest
+                )
+                there = gpuctl.json("--lab", "queue", cluster)
+                assert [(one["state"], one["nodes"]) for one in there] == [
+                    ("started", ["node0"]),
+                    ("waiting", ["node0", "node1"]),
+                ]
+                gpuctl("--lab", "stop", "left")
+                rest, _ = first.communicate(timeout=60)
+                assert first.returncode == 130, rest
+                rest, _ = third.communicate(timeout=60)
+                assert third.returncode == 0, rest
+                assert "[1] ran" in rest
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,12 @@ class Cluster:
     @property
     def instance(self) -> str:
         """The instance of node1."""
+        return self.instance_of("node1")
+
+    def instance_of(self, name: str) -> str:
+        """The instance of the node."""
         nodes = self.gpuctl.json("--lab", "status")[0]["nodes"]
-        return str(next(n["instance_id"] for n in nodes if n["name"] == "node1"))
+        return str(next(n["instance_id"] for n in nodes if n["name"] == name))
 
     @property
     def namespace(self) -> str:
@@ -58,22 +63,26 @@ class Cluster:
     @property
     def leader(self) -> int:
         """Node1's process 1, as the host numbers it."""
-        for pid in cgroups.processes(self.gpuctl.lab, self.instance):
+        return self.leader_of("node1")
+
+    def leader_of(self, name: str) -> int:
+        """The node's process 1, as the host numbers it."""
+        for pid in cgroups.processes(self.gpuctl.lab, self.instance_of(name)):
             status = Path(f"/proc/{pid}/status").read_text()
             if re.search(r"^NSpid:\t\d+\t1$", status, re.MULTILINE):
                 return pid
-        raise AssertionError("node1 does not run")
+        raise AssertionError(f"{name} does not run")
 
-    def pull_the_plug(self) -> None:
-        """Node1's systemd-nspawn is killed, as a host that fails."""
-        status = Path(f"/proc/{self.leader}/status").read_text()
+    def pull_the_plug(self, name: str = "node1") -> None:
+        """The node's systemd-nspawn is killed, as a host that fails."""
+        status = Path(f"/proc/{self.leader_of(name)}/status").read_text()
         nspawn = re.search(r"^PPid:\t(\d+)$", status, re.MULTILINE)
         assert nspawn
         os.kill(int(nspawn[1]), signal.SIGKILL)
 
-    def run(self, name: str, commands: list[str]) -> tuple[str, ...]:
+    def run(self, name: str, commands: list[str], **fields: Any) -> tuple[str, ...]:
         """The arguments of gpuctl for a run on this cluster."""
-        file = run_file(self.folder, name, commands)
+        file = run_file(self.folder, name, commands, **fields)
         return ("--lab", "run", str(file), "--cluster", "lost")
 
 
@@ -133,17 +142,57 @@ def test_a_link_that_stays_cut_is_noticed_and_evidence_is_kept(cluster: Cluster)
         time.sleep(1)
 
 
-def test_a_node_that_died_and_was_made_again_runs_at_once(cluster: Cluster) -> None:
+STEPS = """
+touch $GPUCTL_CHECKPOINT_DIR/step
+begin=$(cat $GPUCTL_CHECKPOINT_DIR/step)
+echo begins after step ${begin:-0} on $(hostname)
+[ $GPUCTL_NODE_RANK = 0 ] || exec sleep 1000
+for step in $(seq $((begin + 1)) 40); do
+  sleep 0.25; echo $step > $GPUCTL_CHECKPOINT_DIR/step; echo step $step of $GPUCTL_RESTART_COUNT
+  [ $GPUCTL_RESTART_COUNT = 1 ] || [ $step -lt 39 ] || sleep 1000
+done
+"""
+
+
+def test_a_node_that_died_is_made_again_and_the_run_goes_on(cluster: Cluster) -> None:
     """Its address is the one before, so the head's neighbour table has the dead machine's."""
     gpuctl, dead = cluster.gpuctl, cluster.instance
     gpuctl("--lab", "exec", "lost", "--", "ssh -o BatchMode=yes node1 true")
-    cluster.pull_the_plug()
-    deadline = time.monotonic() + 60
-    while "terminated" not in gpuctl("--lab", "status", "lost"):
-        assert time.monotonic() < deadline
-    output = gpuctl("--lab", "up", str(cluster.file), "--yes")
-    assert "Plan: 1 to create" in output
-    assert re.search(r"^reach: node1: done", output, re.MULTILINE), output
+    fields = {"retry": {"attempts": 2, "on": ["node-lost"]}, "stop_criteria": "master-done"}
+    with gpuctl.running(*cluster.run("heals", [STEPS], **fields)) as process:
+        lines = read_until(process, "step 8 of 0\n")
+        cluster.pull_the_plug()
+        assert process.stdout is not None
+        lines += process.stdout
+        assert process.wait() == 0, "".join(lines)
     assert cluster.instance != dead
-    output = gpuctl(*cluster.run("again", ["echo on $(hostname)"]))
-    assert "[1] on ip-" in output
+    ended = [line for line in lines if line.startswith("-- attempt")]
+    assert re.fullmatch("-- attempt 1 of 2 failed: node1 .*\n", ended[0])
+    assert ended[1:] == ["-- attempt 2 starts\n"]
+    assert "-- the run waits for node1, for 1h 00m at most\n" in lines
+    steps = [int(found[1]) for line in lines if (found := re.search(r"step (\d+) of ", line))]
+    assert steps == list(range(1, 41))
+    assert re.search(
+        r"^Run heals-.*: done in .* and 2 attempts, exit code 0$", "".join(lines), re.M
+    )
+
+
+def test_a_run_ends_for_its_client_when_the_head_is_powered_off(cluster: Cluster) -> None:
+    gpuctl = cluster.gpuctl
+    with gpuctl.running(*cluster.run("headless", ["echo runs; sleep 1000"])) as process:
+        name = read_until(process, "-- run ")[-1].split()[2]
+        read_until(process, "[1] runs")
+        head = cluster.instance_of("node0")
+        cluster.pull_the_plug("node0")
+        assert process.stdout is not None
+        lines = list(process.stdout)
+        assert process.wait() == 125, "".join(lines)
+    reason = (
+        f"node0 was lost: its machine {head} is terminated:"
+        " Client.InstanceInitiatedShutdown: Instance initiated shutdown"
+    )
+    assert lines[-1] == f"gpuctl: error: run {name}: {reason}; `gpuctl up` replaces it\n"
+    assert any(line.startswith("-- the head has not answered for ") for line in lines)
+    (run,) = [one for one in gpuctl.json("--lab", "ps") if one["run_id"] == name]
+    assert (run["status"], run["exit_code"]) == ("failed", 125)
+    assert run["reason"] == reason

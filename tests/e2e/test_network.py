@@ -1,5 +1,7 @@
 """A cluster without a bastion, on machines that boot."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,26 @@ def test_a_network_that_exists_and_a_bastion_in_another_zone(
 
 def test_session_manager_and_no_open_port(gpuctl: Gpuctl, tmp_path: Path) -> None:
     file = cluster_file(tmp_path, "closed", network={"access": "ssm", "cidr": "10.215.0.0/16"})
+    with least_permissions(gpuctl, file):
+        closed_to_all(gpuctl, file)
+    assert what_bills(gpuctl, "closed") == {}
+
+
+@contextmanager
+def least_permissions(gpuctl: Gpuctl, file: Path) -> Iterator[None]:
+    """Until the end the lab's credentials have the permissions that the cluster needs alone."""
+    policy = file.with_suffix(".json")
+    policy.write_text(gpuctl("iam-policy", str(file), "--for", "up,status,ssh,run,down"))
+    gpuctl("lab", "fault", "set", "policy", str(policy))
+    try:
+        yield
+        denied = gpuctl("--lab", "capacity", "p4d.24xlarge", code=1)
+        assert "is not authorized to perform: ec2:Describe" in denied
+    finally:
+        gpuctl("lab", "fault", "clear", "policy")
+
+
+def closed_to_all(gpuctl: Gpuctl, file: Path) -> None:
     output = gpuctl("--lab", "up", str(file), "--yes")
     assert "aws:iam/instanceProfile" in output
     assert "bastion" not in output
@@ -73,8 +95,8 @@ def test_session_manager_and_no_open_port(gpuctl: Gpuctl, tmp_path: Path) -> Non
     groups = ec2(gpuctl).describe_security_groups()["SecurityGroups"]
     (ours,) = [group for group in groups if group["GroupName"] == "gpuctl-closed-nodes"]
     assert [rule["IpProtocol"] for rule in ours["IpPermissions"]] == ["-1"], "among themselves"
-    run = run_file(tmp_path, "hello", ["hostname"])
+    run = run_file(file.parent, "hello", ["hostname"])
     ran = gpuctl("--lab", "run", str(run), "--cluster", "closed", "--on-stop", "keep")
     assert "-- rank 1 exited with code 0\n" in ran
+    assert gpuctl.json("--lab", "status")[0]["state"] == "ready"
     gpuctl("--lab", "down", "closed", "--yes")
-    assert what_bills(gpuctl, "closed") == {}

@@ -7,8 +7,11 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,13 +21,18 @@ import pytest
 from config.run.run_file import Task
 from engine.agent import evidence
 from engine.agent.control import JOURNAL, SOCKET, serve
+from engine.agent.event_stream import EventStream
 from engine.agent.journal import Journal
 from engine.agent.launcher import HELD
+from engine.agent.resuming import recorded_lines
 from engine.agent.states import Verdict
+from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
 from engine.bundle import agent_bundle
-from engine.events import Event, Output, parse_event
+from engine.events import Event, parse_event
 from engine.launch_plan import LaunchPlan, launch_plan
+from engine.modes.job import node_range
+from engine.output_events import Output
 from nodes.inventory import Bastion, Inventory, Node
 from tests.engine.machines import two_machines
 
@@ -61,7 +69,27 @@ def make_run(**fields: Any) -> Task:
 
 def make_plan(**fields: Any) -> LaunchPlan:
     run = make_run(**fields)
-    return launch_plan(run, make_inventory(run.nodes), "job-000001")
+    return launch_plan(run, make_inventory(node_range(run)[1]), "job-000001")
+
+
+class Reader(BytesIO):
+    """What reads an EventStream and has its events at once, as a supervisor with its journal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = EventStream(self)
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        self.stream.forget(json.loads(bytes(data).splitlines()[-1])["sequence"])
+        return written
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events, once the stream is closed."""
+        self.stream.close(lambda: True)
+        *events, end = map(json.loads, self.getvalue().splitlines())
+        assert end["kind"] == "ended"
+        return events
 
 
 class LocalLauncher:
@@ -73,14 +101,37 @@ class LocalLauncher:
         self._folder, self._agent = folder, agent
         self.processes: dict[int, Process] = {}
         self.powered_off = False
+        self.back: set[int] = set()
+        """Ranks that count as back once they were lost."""
+        self.addresses: tuple[tuple[str, ...], ...] = ()
+        self._homes = {f"10.213.1.{rank + 10}": rank for rank in range(16)}
 
     async def open(self, rank: int) -> Process:
-        folder = self._folder / f"node{rank}"
+        folder = self.home(rank)
         argv = [sys.executable, str(self._agent), "work", str(folder)]
         self.processes[rank] = await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )
         return self.processes[rank]
+
+    async def attach(self, rank: int) -> Process:
+        argv = [sys.executable, str(self._agent), "attach", str(self.home(rank))]
+        return await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
+        )
+
+    async def is_back(self, address: str) -> bool:
+        return self._homes.get(address) in self.back
+
+    def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
+        self.addresses = (ips, cluster_ips)
+        for rank, address in enumerate(ips):
+            self._homes.setdefault(address, rank)
+
+    def home(self, rank: int) -> Path:
+        """The folder of the node that has this rank now."""
+        number = self._homes[self.addresses[0][rank]] if self.addresses else rank
+        return self._folder / f"node{number}"
 
     async def power_off(self) -> None:
         self.powered_off = True
@@ -92,7 +143,8 @@ class LocalCluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         agent = folder / "agent.pyz"
-        agent.write_bytes(agent_bundle().data)
+        if not agent.exists():
+            agent.write_bytes(agent_bundle().data)
         self.launcher = LocalLauncher(folder, agent)
         self.journal = Journal(folder / JOURNAL)
 
@@ -105,10 +157,20 @@ class LocalCluster:
                 str(self.folder / f"node{node['rank']}" / Path(path).name): text
                 for path, text in node["files"].items()
             }
+            kept = str(self.folder / f"node{node['rank']}" / "checkpoints")
+            node["environment"]["GPUCTL_CHECKPOINT_DIR"] = kept
             if "GPUCTL_WORKDIR" in node["environment"]:
                 work = self.folder / f"node{node['rank']}" / "work"
                 node["environment"]["GPUCTL_WORKDIR"] = str(work)
-        return Supervisor(data, dict(secrets), self.journal, self.launcher)
+        for size in data["sizes"]:  # texts of all nodes: their folders differ only here
+            size["common"]["files"] = {
+                str(self.folder / Path(path).name): text
+                for path, text in size["common"]["files"].items()
+            }
+            kept = str(self.folder / "checkpoints")
+            size["common"]["environment"]["GPUCTL_CHECKPOINT_DIR"] = kept
+        recorded = recorded_lines(self.folder / JOURNAL)  # by an earlier one, if any
+        return Supervisor(data, dict(secrets), self.journal, self.launcher, recorded)
 
     def execute(
         self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})
@@ -117,8 +179,7 @@ class LocalCluster:
         return asyncio.run(self.supervisor(plan, secrets).run())
 
     async def serve(self, supervisor: Supervisor) -> asyncio.AbstractServer:
-        answers = {"stop": supervisor.stop, "ack": supervisor.acknowledge}
-        return await serve(self.folder, self.journal, answers)
+        return await serve(self.folder, self.journal, answers_of(supervisor, supervisor.stop))
 
     async def printed(self, rank: int, text: str) -> None:
         """Returns when the rank has printed `text`."""
@@ -163,6 +224,20 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
     yield cluster
     cluster.journal.close()
     shutil.rmtree(folder)
+
+
+def wait_for_agents(folder: Path) -> None:
+    """Wait until no agent of the folder runs: one that was left alone clears it up as it ends."""
+    deadline = time.monotonic() + 60
+    while left := [line for line in command_lines() if str(folder).encode() in line]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def command_lines() -> Iterator[bytes]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            yield (process / "cmdline").read_bytes()
 
 
 @pytest.fixture(scope="package")

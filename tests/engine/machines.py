@@ -12,8 +12,9 @@ from config.errors import NodeError
 from config.progress import silent
 from config.run.run_file import Task
 from engine import session
-from engine.events import Event, Output
+from engine.events import Event
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
+from engine.output_events import Output
 from engine.result import RunResult
 from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node, save
@@ -23,6 +24,23 @@ from tests.labs import lab_for
 
 VPC, SUBNET = "10.213.0.0/16", "10.213.1.0/24"
 IPS = ("10.213.1.11", "10.213.1.12")
+MPI_JOB = """
+if [ ${DSTACK_NODE_RANK} -eq 0 ]; then
+  cd /root/nccl-tests/build
+  : > hostfile
+  for ip in ${DSTACK_NODES_IPS}; do
+    echo "${ip} slots=${DSTACK_GPUS_PER_NODE}" >> hostfile
+  done
+  MPIRUN='mpirun --allow-run-as-root --hostfile hostfile'
+  ${MPIRUN} \\
+    -n ${DSTACK_GPUS_NUM} -N ${DSTACK_GPUS_PER_NODE} \\
+    --mca btl_tcp_if_exclude lo,docker0 \\
+    --bind-to none \\
+    ./all_reduce_perf -b 8 -e 64K -f 2 -g 1
+else
+  sleep infinity
+fi
+"""
 
 
 def user_data(client: str, cluster: tuple[str, str], host: tuple[str, str]) -> bytes:

@@ -33,6 +33,17 @@ class Processes:
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=2**24
         )
 
+    async def attach(self, rank: int) -> Process:
+        """Fail: no supervisor of these runs is killed."""
+        raise OSError("nothing to attach to")
+
+    async def is_back(self, address: str) -> bool:
+        """Do nothing: no node is lost."""
+        raise AssertionError("the plan has no retry")
+
+    def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
+        """Do nothing: workers are processes of this machine."""
+
     async def power_off(self) -> None:
         """Do nothing: this machine stays on."""
 

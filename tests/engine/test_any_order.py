@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.agent.decisions import decide
 from engine.agent.states import (
     Action,
     DurationOver,
@@ -16,14 +17,15 @@ from engine.agent.states import (
     NetworkFault,
     NotPrepared,
     NotReady,
+    OutputStopped,
     Prepared,
     RankStarted,
     Ready,
     Start,
+    StartupOver,
     State,
     Stop,
     StopAsked,
-    decide,
 )
 from tests.engine.test_states import feed, make_state
 
@@ -38,6 +40,8 @@ EVENTS = st.one_of(
     st.just(DurationOver(60)),
     st.builds(Interrupted, st.integers(0, 2), st.just("terminate"), st.just("soon")),
     st.just(HeadEnding()),
+    st.just(OutputStopped(60)),
+    st.just(StartupOver(60)),
     st.builds(NotPrepared, st.integers(0, 2), st.just("no image")),
     st.builds(RankStarted, st.integers(0, 2), st.integers(0, 2), st.sampled_from([3, 3, 3, 1])),
     st.builds(NetworkFault, st.integers(0, 2), st.just("sockets")),

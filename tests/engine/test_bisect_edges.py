@@ -27,8 +27,9 @@ from engine.bisect.verdict import (
     node_speeds,
     suspects,
 )
-from engine.events import Output, RunFinished
+from engine.events import RunFinished
 from engine.history import RunRecord
+from engine.output_events import Output
 
 NAMES = ("a", "b", "c", "d")
 

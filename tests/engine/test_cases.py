@@ -7,10 +7,11 @@ import pytest
 from config.run.run_file import NcclTests
 from engine.agent.case_progress import CaseProgress
 from engine.cases import Case, binary_size, list_cases, size_flag
-from engine.events import Event, GateJudged, RunStarted, TableWritten
+from engine.events import Event, RunStarted
 from engine.gates import Sweep
 from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import TableParser
+from engine.output_events import GateJudged, TableWritten
 from engine.places import run_folder
 from tests.engine.test_modes import planned, run_of
 from tests.engine.test_nccl_tests import out

@@ -10,7 +10,7 @@ import pytest
 
 from engine import session
 from engine.events import Event
-from engine.session import RunGoesOn
+from engine.known_run import RunGoesOn
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output
 
@@ -91,7 +91,7 @@ def test_the_clients_full_disk_leaves_the_run_alone(inventory: Inventory, tmp_pa
     name = plan.run_id
     assert str(told.value) == (
         f"run {name} goes on without this client: {state / name / 'journal.jsonl'} cannot be"
-        f" written: {FULL}; `gpuctl logs {name} -f` follows it, `gpuctl stop {name}` ends it"
+        f" written: {FULL}; `gpuctl attach {name}` follows it, `gpuctl stop {name}` ends it"
     )
     events: list[Event] = []
     result = asyncio.run(session.follow(name, inventory, rest, events.append))

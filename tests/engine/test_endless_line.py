@@ -17,9 +17,9 @@ from engine.agent.output import PIECE, Log, pump
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.redaction import Redaction
-from engine.events import Output
 from engine.lines import LONGEST, WholeLines
 from engine.nccl_tests import TableParser
+from engine.output_events import Output
 from engine.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 
@@ -39,8 +39,7 @@ class Readers(EventStream):
 
     def send_output(self, **fields: Any) -> None:
         message = {**fields, "rank": 0, "time": 0.0}
-        line = self._pieces.line(message)
-        if line is not None:
+        for line in self._pieces.lines(message):
             self._proof.feed(0, fields["stream"], line)
         event = Output.model_validate(message)
         self._tables.feed(event)

@@ -5,6 +5,8 @@ import os
 import threading
 from typing import Any
 
+import pytest
+
 from engine.agent import event_stream
 from engine.agent.event_stream import EventStream
 
@@ -14,30 +16,26 @@ class Pipe:
 
     def __init__(self) -> None:
         self._read, write = os.pipe()
-        self.write = os.fdopen(write, "wb")
+        self.write = os.fdopen(write, "wb", buffering=0)
         self.report = EventStream(self.write)
 
-    def read_all(self, sender: threading.Thread) -> list[dict[str, Any]]:
-        """What was sent; the report is closed when `sender` has ended."""
-
-        def close() -> None:
-            sender.join()
-            self._close()
-
-        closing = threading.Thread(target=close)
-        closing.start()
+    def read_all(self) -> list[dict[str, Any]]:
+        """What was sent, up to the end of the stream, which it acknowledges."""
+        closing = threading.Thread(target=lambda: self.report.close(lambda: True))
+        events = []
         with os.fdopen(self._read, "rb") as lines:
-            events = [json.loads(line) for line in lines]
+            closing.start()
+            for line in lines:
+                events.append(json.loads(line))
+                self.report.forget(events[-1]["sequence"])
+                if events[-1]["kind"] == "ended":
+                    break
         closing.join()
-        return events
-
-    def give_up(self) -> None:
-        os.close(self._read)
-        self._close()
-
-    def _close(self) -> None:
-        self.report.close(lambda: True)
         self.write.close()
+        return events[:-1]
+
+    def break_off(self) -> None:
+        os.close(self._read)
 
 
 def test_a_jobs_end_is_not_lost_behind_output_that_waits() -> None:
@@ -54,24 +52,49 @@ def test_a_jobs_end_is_not_lost_behind_output_that_waits() -> None:
     assert job.is_alive()
     assert pipe.report.is_full
     pipe.report.send("node_exited", exit_code=0)
-    events = pipe.read_all(job)
+    reading = threading.Timer(0.5, job.join)
+    reading.start()
+    events: list[dict[str, Any]] = []
+    with os.fdopen(os.dup(pipe._read), "rb") as lines:
+        while len(events) < len(printed) + 1:
+            events.append(json.loads(lines.readline()))
+            pipe.report.forget(events[-1]["sequence"])
+    reading.join()
     assert not pipe.report.is_full
+    assert pipe.read_all() == []
     assert [event["text"] for event in events if event["kind"] == "output"] == printed
     assert [event["exit_code"] for event in events if event["kind"] == "node_exited"] == [0]
 
 
-def test_nobody_waits_for_a_reader_that_has_gone() -> None:
+def test_the_next_reader_gets_what_the_last_one_did_not_acknowledge() -> None:
+    first, second = Pipe(), Pipe()
+    for number in range(3):
+        first.report.send_output(text="x" * 1_000_000, number=number)
+    first.break_off()
+    first.report.send("node_exited", exit_code=0)
+    second.report = first.report
+    first.report.connect(second.write, received=1)
+    events = second.read_all()
+    assert [event["sequence"] for event in events] == [2, 3, 4]
+    assert [event.get("number") for event in events] == [1, 2, None]
+    first.write.close()
+
+
+def test_output_waits_while_the_spool_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_stream, "_SPOOL_BYTES", 1000)
     pipe = Pipe()
-    pipe.report.send_output(text="x" * 1_000_000)
-    pipe.give_up()
-    assert pipe.write.closed
+    pipe.break_off()
+    pipe.report.send_output(text="x" * 1000)
+    assert pipe.report.is_full
+    pipe.report.send("node_exited", exit_code=0)
+    pipe.report.forget(1)
+    assert not pipe.report.is_full
+    pipe.write.close()
 
 
 def test_a_reader_that_is_not_heard_any_more_is_not_waited_for() -> None:
     pipe = Pipe()
     pipe.report.send_output(text="x" * 1_000_000)
     pipe.report.close(lambda: False)
-    assert pipe.report._writer.is_alive()
-    os.close(pipe._read)
-    pipe.report._writer.join()
+    pipe.break_off()
     pipe.write.close()

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from engine.events import KINDS, NodeReady, OutputJudged, parse_event
+from engine.events import KINDS, NodeReady, parse_event
+from engine.output_events import OutputJudged
 
 
 def _parse(**fields: object) -> object:

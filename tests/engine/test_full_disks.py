@@ -6,7 +6,6 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import pytest
 
 from engine.agent import journal as journals
 from engine.agent.control import JOURNAL
-from engine.agent.event_stream import EventStream
 from engine.agent.journal import RESERVE, Journal
 from engine.agent.output import Log, pump
 from engine.agent.redaction import Redaction
-from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.conftest import LocalCluster, Reader, make_plan
 
 FULL = "No space left on device"
 MIB = 1 << 20
@@ -111,26 +109,24 @@ def test_a_run_whose_output_is_not_all_kept_is_not_done(cluster: LocalCluster, s
 def test_a_job_that_failed_says_so_first(cluster: LocalCluster, small: Path) -> None:
     status, code, reason = run(cluster, small, "exit 7")
     assert (status, code) == ("failed", 7)
-    assert reason.startswith(f"node0 exited with 7; node0's disk is full ({FULL}): ")
+    assert reason.startswith(f"rank 0 (node0): exited with 7; node0's disk is full ({FULL}): ")
 
 
 def test_a_log_that_has_no_room_ends_and_the_output_goes_on(tmp_path: Path) -> None:
     (tmp_path / "rank-1.log").symlink_to("/dev/full")
-    written = BytesIO()
-    report = EventStream(written)
-    log = Log(tmp_path / "rank-1.log", report)
+    reader = Reader()
+    log = Log(tmp_path / "rank-1.log", reader.stream)
     read, write = os.pipe()
     with os.fdopen(read, "rb") as pipe:
         pumped = threading.Thread(target=pump, args=(pipe, "stderr", log, Redaction(())))
         pumped.start()
-        os.write(write, b"cp: error writing: No space left on device\nsecond\n")
+        os.write(write, b"cp: error writing: No space left on device\nsecond\nthird")
         os.close(write)
         pumped.join()
     log._file.close()
-    report.close(lambda: True)
-    events = [json.loads(line) for line in written.getvalue().splitlines()]
+    events = reader.events()
     texts = [event.get("text") for event in events]
     first = "cp: error writing: No space left on device"
-    assert texts == [f"rank-1.log ends here: {FULL}", first, "second"]
+    assert texts == [f"rank-1.log ends here: {FULL}", f"{first}\nsecond", "third"]
     assert [event["kind"] for event in events] == ["disk_full", "output", "output"]
-    assert [event["offset"] for event in events[1:]] == [0, len(first) + 1]
+    assert [event["offset"] for event in events[1:]] == [0, len(f"{first}\nsecond\n")]

@@ -7,7 +7,7 @@ import pytest
 
 from config.catalogue.instance_types import catalogue
 from config.catalogue.reference_figures import figures_of, reference_figures
-from config.run.run_file import Collective
+from config.run.collective import Collective
 from config.run.size import byte_count
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict

@@ -11,12 +11,13 @@ import pytest
 from config.errors import InputError, RunError
 from config.run.run_file import NcclTests
 from engine.cases import Case, list_cases
-from engine.events import GateJudged, RunFinished, RunStarted
+from engine.events import FollowedFailure, RunFinished, RunStarted
 from engine.history import History, KeptFinding
-from engine.history_schema import RESULTS, RUNS
+from engine.history_schema import KEPT, RESULTS, RUNS
 from engine.journal_copy import JournalCopy, recorded_events
 from engine.kept_results import KeptResults
 from engine.nccl_tests import Facts, GateVerdict, Row, Table, Timing
+from engine.output_events import GateJudged
 from engine.result import RunResult
 from tests.engine.conftest import make_plan
 
@@ -164,7 +165,7 @@ def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> N
     with pytest.raises(RunError) as error:
         History(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 3;"
+        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 4;"
         " use the newer gpuctl that wrote it"
     )
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, surely" * 100)
@@ -240,3 +241,21 @@ def test_a_database_of_version_2_opens_and_keeps_its_tables(tmp_path: Path) -> N
         history.keep_baseline("first", "job-1")
         assert history.baseline("first").run_id == "job-1"
         assert history.tables("job-1")[0].facts.collective == "all_reduce"
+
+
+def test_a_database_of_version_3_gets_attempts_and_failures_after_the_first(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "runs.sqlite") as database:
+        database.executescript(f"{RUNS};{RESULTS};{KEPT};PRAGMA user_version = 3")
+        values = ("job-1", "job", "demo", 2, "keep", "done", 0, None, "", "2026-11-20T19:00:00Z")
+        database.execute(
+            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", values
+        )
+    database.close()
+    followed = (FollowedFailure(nodes=("node1", "node2"), text="exited with 1"),)
+    with History(tmp_path) as history:
+        assert (history.find("job-1").attempts, history.find("job-1").followed) == (1, ())
+        history.mark_attempt("job-1", 2)
+        assert history.find("job-1").attempts == 2
+        ended = result("job-1").model_copy(update={"attempts": 3, "followed": followed})
+        history.finish(ended)
+        assert (history.find("job-1").attempts, history.find("job-1").followed) == (3, followed)

@@ -4,15 +4,13 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BytesIO
 from typing import Any
 
 import pytest
 
-from engine.agent.event_stream import EventStream
 from engine.agent.interruption import Metadata, watch
 from engine.events import NodeInterrupted
-from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.conftest import LocalCluster, Reader, make_plan
 
 TIME = "2026-11-20T22:31:05Z"
 
@@ -120,12 +118,9 @@ def test_watching_goes_on_through_nonsense_and_silence(
         service.notice = None if isinstance(answer, OSError) else answer
 
     monkeypatch.setattr("engine.agent.interruption.time.sleep", look)
-    written = BytesIO()
-    report = EventStream(written)
-    watch(Metadata(service.address), report)
-    report.close(lambda: True)
-    (line,) = written.getvalue().splitlines()
-    event = json.loads(line)
+    reader = Reader()
+    watch(Metadata(service.address), reader.stream)
+    (event,) = reader.events()
     assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)
     assert list(answers) == []
     assert pauses == [5.0] * 6  # as docs/runs.md promises, and AWS recommends

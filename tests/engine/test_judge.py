@@ -46,14 +46,15 @@ def test_a_last_line_without_a_newline_fails_a_run_that_was_done_and_no_other() 
         assert hear(here, SOCKETS, ends_line=False) == []
         (one, *_), ended = here.end(verdict)
         assert one.finding.text.startswith("node0 uses sockets instead of EFA: ")
-        expected = Verdict("failed", 1, 0, one.finding.text) if verdict is DONE else FAILED
+        fault = Verdict("failed", 1, 0, one.finding.text, cause="network")
+        expected = fault if verdict is DONE else FAILED
         assert ended == expected
 
 
 def test_what_never_came_is_asked_of_a_run_that_was_done_alone() -> None:
     ((one,), ended) = judge("require").end(DONE)
     assert (one.kind, one.finding.level) == ("network_seen", "fault")
-    assert ended == Verdict("failed", 1, 0, one.finding.text)
+    assert ended == Verdict("failed", 1, 0, one.finding.text, cause="network")
     assert one.finding.text.startswith("no line of NCCL shows EFA, which `verify: require` needs")
     assert judge("require").end(FAILED) == ([], FAILED)
 

@@ -3,9 +3,10 @@
 import pytest
 
 from engine.agent.pieces import Pieces
-from engine.events import NetworkSeen, RankStarted
+from engine.events import RankStarted
 from engine.launch_plan import LaunchPlan
 from engine.network.promise import NetworkPlan
+from engine.output_events import NetworkSeen
 from tests.engine.conftest import LocalCluster, make_plan
 
 
@@ -82,6 +83,10 @@ def test_a_proof_that_never_came_fails_a_run_that_was_done(cluster: LocalCluster
     verdict = cluster.execute(plan)
     assert (verdict.status, verdict.exit_code) == ("failed", 1)
     assert verdict.reason.startswith("no line of NCCL shows EFA, which `verify: require` needs")
+
+
+def test_a_proof_that_never_came_does_not_hide_the_jobs_own_failure(cluster: LocalCluster) -> None:
+    require = EFA.model_copy(update={"verify": "require"})
     plan = make_plan(commands=("exit 7",)).model_copy(update={"network": require})
     assert cluster.execute(plan).exit_code == 7
 
@@ -98,14 +103,15 @@ def test_a_node_that_cannot_be_prepared_says_why(cluster: LocalCluster) -> None:
 def test_lines_are_put_together_by_node_and_stream() -> None:
     pieces = Pieces()
 
-    def feed(rank: int, stream: str, text: str, ends: bool) -> str | None:
-        return pieces.line({"rank": rank, "stream": stream, "text": text, "ends_line": ends})
+    def feed(rank: int, stream: str, text: str, ends: bool) -> list[str]:
+        return pieces.lines({"rank": rank, "stream": stream, "text": text, "ends_line": ends})
 
-    assert feed(0, "stdout", "a", False) is None
-    assert feed(1, "stdout", "x", True) == "x"
-    assert feed(0, "stderr", "e", True) == "e"
-    assert feed(0, "stdout", "b", True) == "ab"
-    assert feed(0, "stdout", "", True) == ""
+    assert feed(0, "stdout", "a", False) == []
+    assert feed(1, "stdout", "x", True) == ["x"]
+    assert feed(0, "stderr", "e", True) == ["e"]
+    assert feed(0, "stdout", "b\nc\nd", True) == ["ab", "c", "d"]
+    assert feed(0, "stdout", "e\nf", False) == ["e"]
+    assert feed(0, "stdout", "", True) == ["f"]
     for _ in range(3):
         feed(0, "stdout", "y" * LONGEST, False)
-    assert feed(0, "stdout", "end", True) == "y" * LONGEST
+    assert feed(0, "stdout", "end", True) == ["y" * LONGEST]

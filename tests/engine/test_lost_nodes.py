@@ -13,13 +13,7 @@ import pytest
 
 from engine.agent import heartbeat, workers
 from engine.agent.states import Verdict
-from engine.events import (
-    Evidence,
-    NodeAnswersAgain,
-    NodeLost,
-    NodeStarted,
-    NodeUnreachable,
-)
+from engine.events import Evidence, NodeAnswersAgain, NodeLost, NodeStarted, NodeUnreachable
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 
 SOURCES = [
@@ -135,7 +129,7 @@ def test_a_worker_that_does_not_hear_the_head_ends_its_job(
         running = asyncio.ensure_future(supervisor.run())
         await run_on.printed(0, "runs")
         await run_on.printed(1, "runs")
-        os.kill(supervisor._heartbeats.pid, signal.SIGSTOP)
+        os.kill(supervisor._attempt._heartbeats.pid, signal.SIGSTOP)
         return await running
 
     verdict = asyncio.run(deafen())
@@ -155,7 +149,7 @@ def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(
         running = asyncio.ensure_future(supervisor.run())
         await run_on.printed(0, "runs")
         await run_on.printed(1, "runs")
-        os.kill(supervisor._heartbeats.pid, signal.SIGKILL)
+        os.kill(supervisor._attempt._heartbeats.pid, signal.SIGKILL)
         done, _ = await asyncio.wait([running], timeout=10)
         assert not done
         freeze(run_on, 1)

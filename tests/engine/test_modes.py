@@ -14,7 +14,7 @@ from config.run.owned_variables import owner
 from config.run.run_file import RUN_TYPES, Run
 from engine.launch_plan import LaunchPlan, launch_plan
 from engine.modes import MODES
-from engine.modes.job import ReadyPlan, roles_of
+from engine.modes.job import ReadyPlan, node_range, roles_of
 from engine.network.presets import PRESETS
 from nodes.inventory import Inventory
 from tests import golden
@@ -39,7 +39,7 @@ def run_of(**fields: Any) -> Run:
 
 def planned(count: int | None = None, gpus: int = 8, **fields: Any) -> LaunchPlan:
     run = run_of(**fields)
-    return launch_plan(run, make_inventory(count or run.nodes, gpus), "job-000001")
+    return launch_plan(run, make_inventory(count or node_range(run)[1], gpus), "job-000001")
 
 
 def test_every_type_has_its_launch() -> None:

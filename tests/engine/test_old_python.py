@@ -65,6 +65,7 @@ def test_a_run_on_python_3_9(tmp_path: Path) -> None:
     )
     plan = json.loads(make_plan(commands=(command,)).model_dump_json())
     for node in plan["nodes"]:  # the plan's paths are the nodes' own
+        node["environment"]["GPUCTL_CHECKPOINT_DIR"] = str(tmp_path / "checkpoints")
         folder = tmp_path / f"node{node['rank']}"
         node["files"] = {str(folder / Path(p).name): text for p, text in node["files"].items()}
     assert PYPY is not None
@@ -81,7 +82,7 @@ def test_a_run_on_python_3_9(tmp_path: Path) -> None:
     assert verdict == {
         "status": "failed",
         "exit_code": 7,
-        "reason": "node1 exited with 7",
+        "reason": "rank 1 (node1): exited with 7",
         "modules": len(SOURCES),
         "python": [3, 9],
     }

@@ -18,6 +18,7 @@ from engine.agent.redaction import Redaction
 
 TOKEN = "hf_0123456789"
 PIECE = 32 * 1024  # characters of an event
+BATCH = 8 * 1024  # of an event with many lines
 
 
 class Kept(EventStream):
@@ -69,11 +70,21 @@ def pumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pumped]:
     yield Pumped(tmp_path / "rank-0.log")
 
 
-def test_lines_are_events_and_the_log(pumped: Pumped) -> None:
+def test_lines_that_come_together_are_one_event_and_in_the_log(pumped: Pumped) -> None:
     pumped.write("one\n\ntwo\n")
-    assert pumped.end() == [("one", True), ("", True), ("two", True)]
+    assert pumped.end() == [("one\n\ntwo", True)]
     assert pumped.path.read_text() == "one\n\ntwo\n"
     assert stat.S_IMODE(pumped.path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("length", [1, 80, BATCH - 1, BATCH, BATCH + 1, PIECE + 1])
+def test_an_event_has_whole_lines_up_to_a_limit(pumped: Pumped, length: int) -> None:
+    lines = [chr(97 + n % 26) * length for n in range(max(3, 3 * BATCH // length))]
+    pumped.write("\n".join(lines) + "\n")
+    events = pumped.end()
+    assert "".join(text + "\n" * ends for text, ends in events) == "\n".join(lines) + "\n"
+    assert all(len(text) <= max(BATCH, min(length, PIECE)) for text, _ in events)
+    assert len(events) <= max(2 * len(lines), 20)
 
 
 def test_a_log_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,3 +134,21 @@ def test_no_file_is_written_through_a_link(
     monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
     fetched(site, tmp_path / "to", "x")
     assert not (tmp_path / "evil").exists()
+
+
+def test_no_link_is_created_below_a_link_of_the_node(
+    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a link lies higher than its path says, and so its target could lead out."""
+    bad = tmp_path / "bad.py"
+    items = [
+        ["a/b/up", "link", 0o777, "../..", 0],
+        ["a/b/in", "link", 0o777, "../../a", 0],
+        ["a/b/up/evil", "link", 0o777, "../../..", 0],
+        ["a/b/in/evil", "link", 0o777, "../../..", 0],
+    ]
+    bad.write_text(f"print({json.dumps({'files': items})!r})")
+    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
+    fetched(site, tmp_path / "to", "x")
+    assert not list(tmp_path.rglob("evil"))
+    assert (tmp_path / "to" / "rank-0" / "a" / "b" / "in").is_symlink()

@@ -1,6 +1,5 @@
 """The FIFO by which ranks report that they started, as the worker reads it."""
 
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import pytest
 
 from engine.agent.event_stream import EventStream
 from engine.agent.ranks import Ranks
+from tests.engine.conftest import Reader
 
 FIFO = "ranks"  # as the scripts of launchers call it
 
@@ -18,17 +18,14 @@ FIFO = "ranks"  # as the scripts of launchers call it
 @pytest.fixture
 def ranks(tmp_path: Path) -> Iterator[tuple[Ranks, Path, list[tuple[int, int]]]]:
     """Ranks that are open, their FIFO, and after the test's `drain` what was reported."""
-    written, told = BytesIO(), []
-    report = EventStream(written)
-    made = Ranks(tmp_path, report)
+    reader, told = Reader(), []
+    made = Ranks(tmp_path, reader.stream)
     made.open()
     drain = made.drain
 
     def drain_and_read() -> None:
         drain()
-        report.close(lambda: True)
-        for line in written.getvalue().splitlines():
-            event = json.loads(line)
+        for event in reader.events():
             assert event["kind"] == "rank_started"
             told.append((event["process"], event["size"]))
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.redaction import Redaction
-from engine.events import Output
+from engine.output_events import Output
 from tests.engine.conftest import LocalCluster, make_plan
 
 TOKEN = "hf_0123456789"

@@ -199,3 +199,19 @@ def test_another_cluster_than_the_named_one() -> None:
 )
 def test_ranges(text: str, expected: tuple[float, float]) -> None:
     assert parse_range(text) == expected
+
+
+def test_efa_interfaces_are_compared_where_bootstrap_has_counted_them() -> None:
+    inventory = cluster()
+    assert refusal(inventory, efa="4..") == ""
+    few, enough = (
+        inventory.model_copy(
+            update={"nodes": tuple(node.model_copy(update={"efa": n}) for node in inventory.nodes)}
+        )
+        for n in (1, 4)
+    )
+    assert refusal(enough, efa="4..") == ""
+    assert refusal(few, efa="4..") == (
+        "asks for 4.. EFA interfaces of a node, cluster demo (p4d.24xlarge) has 1; run it on a"
+        " cluster that has it, or change the run file"
+    )

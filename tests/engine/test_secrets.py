@@ -102,6 +102,66 @@ def test_a_file_that_holds_no_secret(folder: Path, text: bytes, expected: str) -
     assert complaint() == expected.format(path=path)
 
 
+HOOK = "https://hooks.slack.com/services/T0/B0/hidden"
+
+
+def notified(value: str, monkeypatch: pytest.MonkeyPatch, **target: object) -> dict[str, str]:
+    monkeypatch.setenv("HOOK", value)
+    return resolve(make_plan(notify=({"webhook": {"secret": "HOOK"}, **target},)))
+
+
+def test_a_webhooks_url_is_one_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert notified(HOOK, monkeypatch, form="slack") == {"HOOK": HOOK}
+    keep(folder, VALUE.encode())
+    headers = {"Authorization": {"secret": "MY_TOKEN"}, "X-Team": "train"}
+    both = {"HOOK": "http://10.1.2.3/x", "MY_TOKEN": VALUE}
+    assert notified("http://10.1.2.3/x", monkeypatch, headers=headers) == both
+    command = {"command": "x", "env": {"KEY": {"secret": "MY_TOKEN"}, "A": "b"}}
+    assert resolve(make_plan(notify=(command,))) == {"MY_TOKEN": VALUE}
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "expected"),
+    [
+        (
+            "hidden",
+            "json",
+            "secret HOOK (notify[0].webhook) has a value which does not begin with https:// and a"
+            " host; set it to the webhook's URL: write an address such as"
+            " https://example.com/hook",
+        ),
+        (
+            "http://example.com/hidden",
+            "json",
+            "secret HOOK (notify[0].webhook) has a value which sends over http:// to the public"
+            " host example.com; set it to the webhook's URL: write https://",
+        ),
+        (
+            HOOK,
+            "json",
+            "secret HOOK (notify[0].webhook) is a webhook of Slack; write `form: slack`;"
+            " notify[0].form is json",
+        ),
+    ],
+)
+def test_a_secret_that_is_no_webhook(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, value: str, form: str, expected: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        notified(value, monkeypatch, form=form)
+    assert str(error.value) == expected
+
+
+def test_a_secret_that_is_no_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(folder, b"two\nlines")
+    with pytest.raises(InputError) as error:
+        notified("https://a.example/x", monkeypatch, headers={"Key": {"secret": "MY_TOKEN"}})
+    assert str(error.value) == (
+        "secret MY_TOKEN (notify[0].headers.Key) is not one line of ASCII; set it to what the"
+        " server expects"
+    )
+
+
 def test_only_the_job_has_the_value(cluster: LocalCluster) -> None:
     there = plan().model_copy(update={"startup_order": "any"})
     assert VALUE not in json.dumps(there.model_dump(mode="json"))

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,14 +17,20 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine import session
-from engine.agent import main as agent_main
-from engine.events import Event, Output
+from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
+from engine.agent.queue import QUEUE
+from engine.events import Event, HeadUnreachable, RunStarted
+from engine.head import ClusterBusy
 from engine.history import History
-from engine.holder import Holder, find_holder
+from engine.holder import Holder, drop_run, find_holders, move_run
 from engine.journal_copy import evidence_folder, recorded_events
+from engine.known_run import RunGoesOn, RunLost
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
+from engine.node_choice import node_load
+from engine.output_events import Output
 from engine.places import run_folder
-from engine.session import ClusterBusy, RunGoesOn
+from engine.queue_event import RunQueued
+from engine.result import RunResult
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import TOOLS, make_inventory, make_run
@@ -89,12 +96,15 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     async def connect(inventory: Inventory) -> AsyncIterator[LocalConnections]:
         yield connections
 
-    monkeypatch.setattr(session, "connect", connect)
+    monkeypatch.setattr("engine.head.connect", connect)
     monkeypatch.setattr("engine.holder.connect", connect)
+    monkeypatch.setattr("engine.metrics.live.connect", connect)
+    monkeypatch.setattr("engine.metrics.record.connect", connect)
     monkeypatch.setattr("engine.places.REMOTE_ROOT", str(root))
     monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     yield connections
-    assert agent_main._holder(root / "runs") is None, "the cluster is free again"
+    queue = root / "runs" / "queue"
+    assert not queue.exists() or queue.read_text() == "", "the cluster is free again"
     shutil.rmtree(root)
 
 
@@ -113,7 +123,9 @@ def job(*commands: str, **fields: object) -> LaunchPlan:
 
 
 def text(events: list[Event], rank: int) -> list[str]:
-    return [e.text for e in events if isinstance(e, Output) and e.rank == rank]
+    """The lines of the rank; an event may have many."""
+    texts = [e.text for e in events if isinstance(e, Output) and e.rank == rank]
+    return [line for text in texts for line in text.split("\n")]
 
 
 def test_run_to_its_end(connections: LocalConnections, tmp_path: Path) -> None:
@@ -181,7 +193,7 @@ def test_secrets_reach_the_job_and_no_file(connections: LocalConnections, tmp_pa
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append, secrets))
     assert result.status == "done"
     assert text(events, 0) == text(events, 1) == ["it is ***", str(len(value))]
-    assert not (agent_main.HANDOVER / f"{plan.run_id}.json").exists()
+    assert not handover_path(Path(run_folder(plan.run_id))).exists()
     for folder in (tmp_path, Path(run_folder(plan.run_id)).parents[1]):
         for path in folder.rglob("*"):
             assert not path.is_file() or value.encode() not in path.read_bytes()
@@ -242,7 +254,7 @@ def test_trouble_of_the_clients_own_leaves_the_run_alone(
         asyncio.run(session.run(plan, INVENTORY, tmp_path, see))
     assert str(left.value) == (
         f"run {plan.run_id} goes on without this client: {why};"
-        f" `gpuctl logs {plan.run_id} -f` follows it, `gpuctl stop {plan.run_id}` ends it"
+        f" `gpuctl attach {plan.run_id}` follows it, `gpuctl stop {plan.run_id}` ends it"
     )
     assert asyncio.run(session.stop(plan.run_id, INVENTORY, tmp_path)).status == "stopped"
 
@@ -255,6 +267,28 @@ def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
     plan = job("sleep 1000")
     with pytest.raises(RunGoesOn, match="does not answer: node0: the connection was lost"):
         asyncio.run(session.run(plan, INVENTORY, tmp_path, lambda _: None))
+    connections.cut_after = None
+    assert asyncio.run(session.stop(plan.run_id, INVENTORY, tmp_path)).status == "stopped"
+
+
+def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
+    connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "SILENT_S", 0)
+    connections.cut_after, connections.stays_cut = 1, True
+    plan = job("sleep 1000")
+
+    def see(event: Event) -> None:
+        if isinstance(event, HeadUnreachable):
+            assert event.reason == "node0: the connection was lost"
+            raise RunLost.of(plan.run_id, "node0 was lost: its machine i-1 is stopped", "up")
+
+    with pytest.raises(RunLost, match=f"run {plan.run_id}: node0 was lost: its machine i-1 is"):
+        asyncio.run(session.run(plan, INVENTORY, tmp_path, see))
+    with History(tmp_path) as history:
+        run = history.find(plan.run_id)
+    assert (run.status, run.exit_code) == ("failed", 125)
+    assert run.reason == "node0 was lost: its machine i-1 is stopped"
     connections.cut_after = None
     assert asyncio.run(session.stop(plan.run_id, INVENTORY, tmp_path)).status == "stopped"
 
@@ -277,8 +311,8 @@ def test_busy_cluster(connections: LocalConnections, tmp_path: Path) -> None:
         with pytest.raises(ClusterBusy) as refused:
             await session.run(second, INVENTORY, tmp_path, lambda _: None)
         assert str(refused.value) == (
-            f"cluster demo is busy with run {first.run_id}; wait for it"
-            f" (`gpuctl logs {first.run_id} -f`) or stop it (`gpuctl stop {first.run_id}`)"
+            f"cluster demo is busy with run {first.run_id}; wait for it (`gpuctl run --queue`,"
+            f" `gpuctl wait {first.run_id}`) or stop it (`gpuctl stop {first.run_id}`)"
         )
         with History(tmp_path) as history:
             assert [record.run_id for record in history.runs()] == [first.run_id]
@@ -295,7 +329,7 @@ def test_follow_after_the_end_needs_no_cluster(
     first: list[Event] = []
     again: list[Event] = []
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, first.append))
-    monkeypatch.delattr(session, "connect")
+    monkeypatch.delattr("engine.head.connect")
     assert asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, again.append)) == result
     assert again == first
 
@@ -334,11 +368,11 @@ def test_a_head_that_aws_took_back_is_named_and_not_waited_for(
     assert (record.status, record.reason) == ("failed", taken)
 
 
-def test_the_head_says_which_run_holds_the_cluster(
+def test_the_head_says_which_run_is_on_the_cluster(
     connections: LocalConnections, tmp_path: Path
 ) -> None:
     async def ask() -> None:
-        assert await find_holder(INVENTORY) is None, "no run was here yet"
+        assert await find_holders(INVENTORY) == (), "no run was here yet"
         began = asyncio.Event()
         plan = job("sleep 1000")
         events: list[Event] = []
@@ -350,13 +384,14 @@ def test_the_head_says_which_run_holds_the_cluster(
         running = asyncio.ensure_future(session.run(plan, INVENTORY, tmp_path, see))
         await began.wait()
         since = datetime.fromtimestamp(events[0].time, UTC)
-        assert await find_holder(INVENTORY) == Holder(run_id=plan.run_id, since=since)
+        found = Holder(run_id=plan.run_id, state="started", nodes=("node0", "node1"), since=since)
+        assert await find_holders(INVENTORY) == (found,)
         (Path(run_folder(plan.run_id)) / "journal.jsonl").rename(tmp_path / "elsewhere")
-        assert await find_holder(INVENTORY) == Holder(run_id=plan.run_id, since=None)
+        assert await find_holders(INVENTORY) == (found.model_copy(update={"since": None}),)
         (tmp_path / "elsewhere").rename(Path(run_folder(plan.run_id)) / "journal.jsonl")
         await session.stop(plan.run_id, INVENTORY, tmp_path)
         await running
-        assert await find_holder(INVENTORY) is None
+        assert await find_holders(INVENTORY) == ()
 
     asyncio.run(ask())
 
@@ -371,7 +406,7 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
     monkeypatch.setattr("engine.holder.ASK_S", 0.1)
     monkeypatch.setattr(connections, "run", hang)
     with pytest.raises(NodeError) as silent:
-        asyncio.run(find_holder(INVENTORY))
+        asyncio.run(find_holders(INVENTORY))
     assert str(silent.value) == "node0 (127.0.0.10) did not answer within 0 s"
 
     async def lacking(node: Node, command: str) -> Completed:
@@ -379,5 +414,130 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
 
     monkeypatch.setattr(connections, "run", lacking)
     with pytest.raises(NodeError) as mute:
-        asyncio.run(find_holder(INVENTORY))
-    assert str(mute.value) == "node0 (127.0.0.10) cannot report its run: sh: 1: flock: not found"
+        asyncio.run(find_holders(INVENTORY))
+    assert str(mute.value) == "node0 (127.0.0.10) cannot report its runs: sh: 1: flock: not found"
+
+
+async def queued(
+    plan: LaunchPlan, runs: Path, place: int, events: list[Event]
+) -> asyncio.Task[RunResult]:
+    """Start the plan with `--queue`; return its run when it waits at `place`."""
+    waits = asyncio.Event()
+
+    def see(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, RunQueued) and event.place == place:
+            waits.set()
+
+    waiting = plan.model_copy(update={"queue": True})
+    running = asyncio.create_task(session.run(waiting, INVENTORY, runs, see))
+    await waits.wait()
+    return running
+
+
+def test_runs_wait_in_a_queue_whose_order_can_be_changed(
+    connections: LocalConnections, tmp_path: Path
+) -> None:
+    async def all_of_them() -> None:
+        began = asyncio.Event()
+        first, second, third, fourth = (job("sleep 1000"), job("true"), job("true"), job("true"))
+        of: dict[str, list[Event]] = {plan.run_id: [] for plan in (second, third, fourth)}
+        running = asyncio.create_task(
+            session.run(first, INVENTORY, tmp_path, lambda _: began.set())
+        )
+        await began.wait()
+        later = [
+            await queued(plan, tmp_path, place, of[plan.run_id])
+            for place, plan in enumerate((second, third, fourth), 1)
+        ]
+        with History(tmp_path) as history:
+            statuses = {record.run_id: record.status for record in history.runs()}
+        assert statuses == {first.run_id: "running", **dict.fromkeys(of, "queued")}
+        assert await drop_run(second.run_id, INVENTORY)
+        dropped = await later[0]
+        assert (dropped.status, dropped.exit_code) == ("stopped", 130)
+        assert dropped.reason == "dropped from the queue"
+        assert [event.kind for event in of[second.run_id]] == ["run_queued", "run_finished"]
+        assert not await drop_run(first.run_id, INVENTORY), "it runs"
+        assert await move_run(fourth.run_id, INVENTORY, 1)
+        waiting = [one.run_id for one in await find_holders(INVENTORY) if one.state == "waiting"]
+        assert waiting == [fourth.run_id, third.run_id]
+        with pytest.raises(ClusterBusy, match=f"with run {first.run_id} and 2 more; "):
+            await session.run(job("true"), INVENTORY, tmp_path, lambda _: None)
+        assert (await session.stop(first.run_id, INVENTORY, tmp_path)).status == "stopped"
+        assert [(await one).status for one in (running, *later)] == [
+            "stopped", "stopped", "done", "done",
+        ]  # fmt: skip
+        ends = [of[plan.run_id][-1].time for plan in (fourth, third)]
+        begins = [e.time for e in of[third.run_id] if isinstance(e, RunStarted)]
+        assert ends[0] <= begins[0]
+
+    asyncio.run(all_of_them())
+
+
+def test_a_run_whose_supervisor_was_killed_is_on_the_cluster(connections: LocalConnections) -> None:
+    folder = Path(run_folder("job-killed"))
+    folder.mkdir(parents=True)
+    (folder.parent / QUEUE).write_text(f"{folder.name} started node1\n")
+    assert asyncio.run(find_holders(INVENTORY)) == ()
+    write_handover(folder, b"{}")
+    try:
+        found = asyncio.run(find_holders(INVENTORY))
+        assert [(one.run_id, one.nodes) for one in found] == [(folder.name, ("node1",))]
+        lived = time.time() - HOLDS_S - 1
+        os.utime(handover_path(folder), (lived, lived))
+        assert asyncio.run(find_holders(INVENTORY)) == ()
+    finally:
+        remove_handover(folder)
+        (folder.parent / QUEUE).unlink()
+
+
+def test_a_run_that_is_stopped_while_it_waits_never_starts(
+    connections: LocalConnections, tmp_path: Path
+) -> None:
+    async def both() -> None:
+        began = asyncio.Event()
+        events: list[Event] = []
+        first = job("sleep 1000")
+        running = asyncio.create_task(
+            session.run(first, INVENTORY, tmp_path, lambda _: began.set())
+        )
+        await began.wait()
+        second = await queued(job("true", on_stop="destroy"), tmp_path, 1, events)
+        second.cancel()  # Ctrl-C
+        result = await second
+        assert (result.status, result.reason) == ("stopped", "stopped on request")
+        assert [event.kind for event in events] == ["run_queued", "run_finished"]
+        assert not running.done()
+        await session.stop(first.run_id, INVENTORY, tmp_path)
+        await running
+
+    asyncio.run(both())
+
+
+def test_runs_on_other_nodes_go_on_side_by_side(
+    connections: LocalConnections, tmp_path: Path
+) -> None:
+    """The second one has no process of its job on the head, where its supervisor is."""
+
+    async def both() -> None:
+        began = asyncio.Event()
+        events: list[Event] = []
+        one = make_run(nodes=1, commands=("echo $GPUCTL_NODE_NAME; sleep 1000",))
+        first = launch_plan(one, INVENTORY, new_run_id("one"))
+        running = asyncio.create_task(
+            session.run(first, INVENTORY, tmp_path, lambda _: began.set())
+        )
+        await began.wait()
+        load = node_load(await find_holders(INVENTORY))
+        assert load == {"node0": 1}
+        other = make_run(nodes=1, commands=("echo $GPUCTL_NODE_NAME $GPUCTL_MASTER_NODE_IP",))
+        second = launch_plan(other, INVENTORY, new_run_id("two"), None, load)
+        result = await session.run(second, INVENTORY, tmp_path, events.append)
+        assert (result.status, text(events, 0)) == ("done", ["node1 127.0.0.11"])
+        assert not running.done()
+        assert [one.run_id for one in await find_holders(INVENTORY)] == [first.run_id]
+        assert (await session.stop(first.run_id, INVENTORY, tmp_path)).status == "stopped"
+        await running
+
+    asyncio.run(both())

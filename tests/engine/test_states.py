@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.agent.decisions import decide
 from engine.agent.nodes import Nodes, NodeState
 from engine.agent.states import (
     Action,
@@ -26,7 +27,6 @@ from engine.agent.states import (
     State,
     Stop,
     StopAsked,
-    decide,
 )
 
 
@@ -188,6 +188,9 @@ def test_the_heads_end_is_a_stop_unless_aws_takes_it_back() -> None:
     assert state.verdict is not None
     assert state.verdict.reason == TAKEN_BACK.replace("node1", "node0")
     assert (state.verdict.exit_code, state.verdict.first_failed_rank) == (125, 0)
+    state, _ = feed(running(), replace(NOTICE, rank=0), HeadEnding(None))  # rank 0 is elsewhere
+    assert state.verdict is not None
+    assert state.verdict.reason == "the supervisor got SIGTERM"
 
 
 def launching(processes: int = 8) -> State:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import heartbeat
+from engine.agent import attempt, heartbeat, work_order
 from engine.agent import supervisor as supervising
-from engine.events import NodeExited, NodeLost, NodeStarted, NodeStopped, Output, RunFinished
+from engine.events import NodeExited, NodeLost, NodeStarted, NodeStopped, RunFinished
 from engine.launch_plan import LaunchPlan
-from tests.engine.conftest import LocalCluster, make_plan
+from engine.output_events import Output
+from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents
 
 
 def is_alive(pid: int) -> bool:
@@ -51,7 +52,8 @@ def test_log_file_has_the_output_at_the_events_offsets(cluster: LocalCluster) ->
     cluster.execute(make_plan(nodes=1, commands=("echo one; echo two >&2; echo é; printf end",)))
     log = (cluster.folder / "node0" / "rank-0.log").read_bytes()
     events = [event for event in cluster.events() if isinstance(event, Output)]
-    assert {event.text for event in events} == {"one", "two", "é", "end"}
+    lines = [line for event in events for line in event.text.split("\n")]
+    assert sorted(lines) == ["end", "one", "two", "é"]
     for event in events:
         text = event.text.encode()
         assert log[event.offset : event.offset + len(text)] == text
@@ -79,7 +81,7 @@ def test_first_failing_rank_is_named_and_ends_the_others(cluster: LocalCluster) 
     assert time.monotonic() - began < 8
     assert (verdict.status, verdict.exit_code) == ("failed", 7)
     assert finished(cluster).first_failed_rank == 1
-    assert finished(cluster).reason == "node1 exited with 7"
+    assert finished(cluster).reason == "rank 1 (node1): exited with 7"
     stopped = {e.rank for e in cluster.events() if isinstance(e, NodeStopped)}
     assert stopped == {0, 2}
 
@@ -150,13 +152,20 @@ def test_max_duration(cluster: LocalCluster) -> None:
 def test_job_that_ignores_term_is_killed(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "STOP_GRACE_S", 1)
+    monkeypatch.setattr(work_order, "STOP_GRACE_S", 1)
     stubborn = "trap '' TERM; while :; do sleep 1; done & echo pid $!; wait; sleep 1000"
     command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; exit 3; else {stubborn}; fi"
     began = time.monotonic()
     assert cluster.execute(make_plan(commands=(command,))).exit_code == 3
     assert time.monotonic() - began < 8
     assert not is_alive(int(cluster.output(1).split()[1]))
+
+
+def test_a_job_that_hangs_in_a_stop_signal_can_still_clean_up(cluster: LocalCluster) -> None:
+    script = "trap 'echo cleaned; exit 0' TERM; echo hangs; kill -STOP $$; sleep 1000"
+    verdict = cluster.execute(make_plan(nodes=1, commands=(script,), no_output_timeout="1s"))
+    assert verdict.reason == "no node has printed a line for 1 s (no_output_timeout)"
+    assert cluster.output(0) == "hangs\ncleaned\n"
 
 
 def test_graceful_stop_lets_the_job_clean_up(cluster: LocalCluster) -> None:
@@ -184,7 +193,11 @@ def test_lost_worker_fails_the_run(cluster: LocalCluster) -> None:
     assert ("node_stopped", 0) in cluster.kinds()
 
 
-def test_workers_end_when_the_supervisor_is_gone(cluster: LocalCluster) -> None:
+def test_workers_end_when_the_supervisor_does_not_come_back(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_order, "LOST_SUPERVISOR_S", 1.0)
+
     async def abandon() -> list[int]:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
         await cluster.printed(1, "pid")
@@ -236,12 +249,13 @@ def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None
         supervisor.kill()
         supervisor.join(10)
         supervisor.close()
+    wait_for_agents(cluster.folder)
 
 
 def test_a_node_that_does_not_stop_is_given_up_and_named(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "STOP_BOUND_S", 1)
+    monkeypatch.setattr(attempt, "STOP_BOUND_S", 1)
 
     async def hang() -> None:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())

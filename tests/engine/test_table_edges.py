@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import table_json
+from engine.agent import table_json, table_rows
 from engine.agent.numbers import size_text
 from engine.agent.table_rows import Half, ReadRow, Shape, parse_fragment, parse_row
 from engine.agent.tables import ReadTable, TableReader, nccl_version
@@ -262,3 +262,11 @@ def test_rows_that_are_missing(
 ) -> None:
     (found,) = tables(*table(*map(row, rows), footer=footer))
     assert (found.lost, found.ended_at) == (lost, ended_at)
+
+
+@pytest.mark.parametrize("dtype", sorted(table_rows._WIDTHS))
+def test_a_row_of_every_type_is_read_among_many_lines(dtype: str) -> None:
+    """The quick test of many lines at once must let none of them through."""
+    reader = TableReader()
+    assert reader.reads(0, "stdout", f"step 1\n        1024           256  {dtype}     sum\nstep 2")
+    assert not reader.reads(0, "stdout", f"step 1\nloss of {dtype} 1024\nstep 2")

@@ -3,23 +3,25 @@
 from engine.events import (
     DiskFull,
     NodeAnswersAgain,
+    NodeExamined,
     NodeExited,
+    NodeFact,
     NodeInterrupted,
     NodeLost,
     NodeReady,
     NodeStarted,
     NodeStopped,
     NodeUnreachable,
-    Output,
-    OutputJudged,
     PoweringOff,
     RankStarted,
     RunFinished,
-    RunNode,
     RunStarted,
 )
+from engine.output_events import Output, OutputJudged
+from engine.queue_event import RunNode
 from engine.timeline import Moment, Span, Timeline, timeline
 
+FACT = NodeFact(kind="memory", text="killed")
 NODES = tuple(RunNode(rank=rank, name=f"node{rank}", private_ip="", role="w") for rank in (0, 1))
 STARTED = RunStarted(
     time=100, run_id="job-1", name="job", cluster="demo", startup_order="any",
@@ -40,6 +42,8 @@ def test_jobs_are_spans_and_everything_else_is_a_moment() -> None:
             DiskFull(time=107, rank=1, text="/run is full"),
             NodeAnswersAgain(time=108, rank=1, silence_s=12.4),
             NodeInterrupted(time=109, rank=1, action="terminate", at="2026-11-20T08:22:00Z"),
+            NodeExamined(time=110, rank=0, exit_code=137, is_own_end=True, facts=(FACT, FACT)),
+            NodeExamined(time=110, rank=1, exit_code=1, is_own_end=True, facts=()),
             NodeExited(time=110, rank=0, exit_code=137, signal=9),
             NodeStopped(time=111, rank=1, reason="killed"),
             NodeLost(time=112, rank=1, reason="silent"),
@@ -64,6 +68,7 @@ def test_jobs_are_spans_and_everything_else_is_a_moment() -> None:
         (7, "node1", "/run is full"),
         (8, "node1", "answers again after 12 s"),
         (9, "node1", "AWS reclaims the spot instance at 2026-11-20T08:22:00Z"),
+        (10, "node0", "killed; killed"),
         (10, "node0", "job exited with 137, signal 9"),
         (11, "node1", "job stopped: killed"),
         (12, "node1", "lost: silent"),

@@ -58,10 +58,42 @@ def test_a_workers_unit(units: Units, rank: int, tmp_path: Path) -> None:
     # One node's memory is enough to end its job, and not the worker that has to report it.
     assert "--property=OOMPolicy=continue" in words
     assert "--property=TasksMax=infinity" in words
-    assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-1-{rank}"} <= set(words)
+    assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-1-{rank}.service"} <= set(
+        words
+    )
     agent = str(tmp_path / "agent-1" / "__main__.py")
     program = sys.executable if rank == 0 else "python3"
     assert words[-5:] == [program, "-IS", agent, "work", str(tmp_path / "job-1")]
+
+
+def test_a_run_without_the_head_has_its_first_worker_on_another_node(
+    units: Units, tmp_path: Path
+) -> None:
+    others = Units(
+        tmp_path / "job-1", tmp_path / "agent-1", ("10.0.0.2",), ("10.0.0.1", "10.0.0.2")
+    )
+    assert others.address == "10.0.0.1"
+    words = asked(others, 0)
+    assert words[-5] == "python3", "over ssh, with that node's Python"
+    assert "--unit=gpuctl-run-job-1-0.service" in words
+    assert "--property=CPUWeight=100" in words
+
+
+@pytest.mark.parametrize(("ips", "node"), [(("10.0.0.2",), "10.0.0.2"), (("10.0.0.1",), "here")])
+def test_a_worker_is_taken_up_on_its_node(
+    ips: tuple[str, ...], node: str, units: Units, tmp_path: Path
+) -> None:
+    """Rank 0 may be on another node than the head."""
+    (tmp_path / "bin" / "ssh").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    others = Units(tmp_path / "job-1", tmp_path / "agent-1", ips, ("10.0.0.1", "10.0.0.2"))
+
+    async def take_up() -> bytes:
+        process = await others.attach(0)
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+        return output
+
+    words = asyncio.run(take_up()).decode().splitlines()
+    assert words[-2:-1] == ([] if node == "here" else [f"root@{node}"])
 
 
 def test_the_agent_travels_to_other_nodes(units: Units, tmp_path: Path) -> None:

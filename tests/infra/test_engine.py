@@ -219,6 +219,8 @@ def test_an_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_closed_network_fails_the_download_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # An earlier test of this process may have made the opener, which keeps that time's proxies.
+    monkeypatch.setattr("urllib.request._opener", None)
     # Port 1 of loopback refuses: no name is looked up and no packet leaves the machine.
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -1,5 +1,6 @@
 """Ctrl-C and kill -9 half-way: what was made is known, and the next destroy removes it."""
 
+import asyncio
 import gc
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from typing import Any, Literal
 import pytest
 from botocore.exceptions import ClientError
 
+from config.cluster.resolved import Resolved
 from config.errors import InfraError
 from config.progress import Progress
 from infra.pulumi_engine.installation import Engine
@@ -190,13 +193,13 @@ def test_ctrl_c_while_aws_is_asked_ends_the_engine_of_the_preview(
     asked = threading.Event()
     begun: list[int] = []
 
-    def cluster() -> None:
+    def wait_for(cluster: Future[Resolved]) -> asyncio.Future[Resolved]:
         begun.append(child_of(os.getpid(), str(engine.path)))
         asked.set()
+        return wait_for_it(cluster)
 
-    monkeypatch.setattr(
-        "infra.pulumi_engine.stack.load_classes", cluster
-    )  # the first that a program calls
+    wait_for_it = asyncio.wrap_future
+    monkeypatch.setattr(asyncio, "wrap_future", wait_for)  # the first that a program calls
     with pytest.raises(KeyboardInterrupt), stack.start_preview():
         assert asked.wait(120)
         raise KeyboardInterrupt

@@ -1,17 +1,22 @@
 """Every layout, and every way in, against the engine, the lab's provider and its API."""
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pulumi
 import pytest
 from pulumi import automation
 
 from config.catalogue.instance_types import catalogue
 from config.cluster.resolved import ExistingNetwork, Resolved
+from infra.program.aws_resources import provider
+from infra.program.instances import nodes
 from infra.program.interface_layout import interfaces
+from infra.program.security_groups import access
+from infra.program.tags import Named
+from infra.program.vpc import network
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
 from infra.pulumi_engine.workspace import workspace
@@ -73,15 +78,6 @@ def stack(here: Region, engine: Engine) -> Stack:
 
 def _fleet_of_all(everything: list[Resolved]) -> None:
     """A Pulumi program: a network in each zone, and two nodes of every type in one of them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import pulumi
-        import pulumi_aws
-
-        from infra.program.instances import nodes
-        from infra.program.security_groups import access
-        from infra.program.tags import Named
-        from infra.program.vpc import network
 
     class Apart(Named):
         """Resources of one cluster among those of others in one stack."""
@@ -92,21 +88,19 @@ def _fleet_of_all(everything: list[Resolved]) -> None:
                 parents[kind] = pulumi.ComponentResource(kind, "cluster")
             own = super().options(*arguments, **keywords)
             return pulumi.ResourceOptions.merge(
-                own, pulumi.ResourceOptions(parent=parents[kind], provider=provider)
+                own, pulumi.ResourceOptions(parent=parents[kind], provider=aws)
             )
 
     parents: dict[str, pulumi.ComponentResource] = {}
-    provider = pulumi_aws.Provider(
-        "aws", region=everything[0].region, allowed_account_ids=["123456789012"]
-    )
+    aws = provider(everything[0].region, allowed_account_ids=["123456789012"])
     places: dict[str, Any] = {}
     for one in everything:
         if one.zone not in places:
-            named = Apart(one, provider)
+            named = Apart(one, aws)
             net = network(named)
             places[one.zone] = net, access(net, named)
         net, who = places[one.zone]
-        nodes(net, who, Apart(one, provider))
+        nodes(net, who, Apart(one, aws))
 
 
 @pytest.mark.engine

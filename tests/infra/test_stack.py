@@ -242,7 +242,11 @@ def test_a_node_that_powered_off_is_made_again(here: Region, stack: Stack) -> No
 
 def test_a_door_that_somebody_opened_is_seen_and_closed(here: Region, stack: Stack) -> None:
     wanted = demo(here)
-    stack.up(wanted)
+    fleet = stack.up(wanted)
+    before = stack.drift()
+    assert before is not None
+    assert before.changes == ()
+    assert {node.instance_id for node in fleet.nodes} < before.ids
     ec2 = client(here.target)
     named = [{"Name": "group-name", "Values": ["gpuctl-demo-bastion"]}]
     [group] = ec2.describe_security_groups(Filters=named)["SecurityGroups"]  # type: ignore[arg-type]
@@ -257,13 +261,28 @@ def test_a_door_that_somebody_opened_is_seen_and_closed(here: Region, stack: Sta
             }
         ],
     )
-    [change] = changed(stack.preview(wanted))
-    assert (change.op, change.name) == ("update", "bastion")
-    assert any('"0.0.0.0/0"' in line for line in change.details)
+    ec2.create_tags(Resources=[fleet.nodes[0].instance_id], Tags=[{"Key": "by", "Value": "hand"}])
+    ec2.terminate_instances(InstanceIds=[fleet.nodes[1].instance_id])
+    after = stack.drift()
+    assert after is not None
+    assert after.ids == before.ids
+    node0, node1, door = after.changes
+    assert node0 == Change("update", INSTANCE, "node0", ('tags.by: (none) -> "hand"',))
+    assert node1 == Change("delete", INSTANCE, "node1", ("it no longer exists",))
+    assert (door.op, door.name, door.properties) == ("update", "bastion", ("ingress",))
+    assert 'ingress[0].cidrBlocks[0]: "198.18.255.1/32" -> "0.0.0.0/0"' in door.details
+    # Nothing has changed the state: the same differs again, and `up` sees it too.
+    door = next(one for one in changed(stack.preview(wanted)) if one.name == "bastion")
+    assert door.op == "update"
+    assert any('"0.0.0.0/0"' in line for line in door.details)
     stack.up(wanted)
     [group] = ec2.describe_security_groups(Filters=named)["SecurityGroups"]  # type: ignore[arg-type]
     ranges = [r["CidrIp"] for p in group["IpPermissions"] for r in p["IpRanges"]]
     assert ranges == ["198.18.255.1/32"]
+
+
+def test_without_a_stack_there_is_no_drift(stack: Stack) -> None:
+    assert stack.drift() is None
 
 
 def test_up_does_what_was_planned_or_nothing(here: Region, stack: Stack, engine: Engine) -> None:

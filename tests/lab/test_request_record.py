@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,11 @@ def test_requests_are_recorded_in_order_while_there_is_a_folder(tmp_path: Path) 
     assert KEY.secret not in "".join(map(str, found.values()))
 
 
-@pytest.mark.parametrize("data", [TEXT.encode(), gzip.compress(TEXT.encode())])
-def test_user_data_are_lines_and_what_is_sensitive_is_left_out(data: bytes) -> None:
-    encoded = base64.b64encode(data).decode()
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_user_data_are_lines_and_what_is_sensitive_is_left_out(
+    compress: Callable[[bytes], bytes],
+) -> None:
+    encoded = base64.b64encode(compress(TEXT.encode())).decode()
     assert shown("RunInstances", {"UserData": encoded, "MinCount": 1}) == {
         "UserData": ["#cloud-config", "packages: [openmpi-bin]"],
         "MinCount": 1,

@@ -15,6 +15,7 @@ _TABLES = (
     *_NUMBERS,
     "tests/engine/test_public_outputs.py",
 )
+_STATES = ("tests/engine/test_states.py", "tests/engine/test_any_order.py")
 _MANIFESTS = (
     *("tests/config/test_manifest_values.py", "tests/config/test_manifests.py"),
     "tests/config/test_manifest_files.py",
@@ -22,6 +23,15 @@ _MANIFESTS = (
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/interruption.py": ("tests/engine/test_interruption.py",),
+    "engine/agent/failures.py": ("tests/engine/test_failures.py",),
+    "engine/agent/kernel_messages.py": ("tests/engine/test_kernel_log.py",),
+    "engine/agent/watchdog.py": ("tests/engine/test_watchdog.py",),
+    "engine/agent/node_counters.py": ("tests/engine/test_node_counters.py",),
+    "engine/agent/idle_gpus.py": ("tests/engine/test_samples.py",),
+    "engine/agent/openmetrics.py": ("tests/engine/test_openmetrics.py",),
+    "engine/metrics/summary.py": ("tests/engine/test_metrics.py",),
+    "engine/metrics/usage.py": ("tests/engine/test_metrics.py",),
+    "engine/metrics/curves.py": ("tests/engine/test_metrics.py",),
     "engine/agent/output.py": (
         "tests/engine/test_output.py",
         "tests/engine/test_full_disks.py::test_a_log_that_has_no_room_ends_and_the_output_goes_on",
@@ -44,7 +54,12 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/tables.py": _TABLES,
     "engine/agent/ranks.py": ("tests/engine/test_ranks.py",),
     "engine/agent/redaction.py": ("tests/engine/test_redaction.py",),
-    "engine/agent/states.py": ("tests/engine/test_states.py", "tests/engine/test_any_order.py"),
+    "engine/agent/retry.py": ("tests/engine/test_retry.py",),
+    "engine/agent/queue.py": ("tests/engine/test_queue.py",),
+    "engine/agent/decisions.py": _STATES,
+    "engine/agent/verdicts.py": _STATES,
+    "engine/proposal.py": ("tests/cli/test_up_for.py",),
+    "config/manifests/requirements.py": ("tests/cli/test_up_for.py",),
     "engine/cases.py": ("tests/engine/test_cases.py",),
     "engine/gates.py": ("tests/engine/test_gates.py",),
     "engine/comparison.py": ("tests/engine/test_comparison.py",),
@@ -60,8 +75,11 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/timeline.py": ("tests/engine/test_timeline.py",),
     "engine/environment.py": ("tests/engine/test_plan.py", *_MODES),
     "engine/hostfile.py": ("tests/engine/test_modes.py",),
+    "engine/agent/journal_file.py": ("tests/engine/test_journal_file.py",),
+    "engine/agent/piece_file.py": ("tests/engine/test_journal_file.py",),
     "engine/lines.py": ("tests/engine/test_lines.py", "tests/engine/test_nccl_tests.py"),
     "engine/nccl_tests.py": ("tests/engine/test_nccl_tests.py",),
+    "engine/node_choice.py": ("tests/engine/test_queue.py",),
     "engine/order.py": ("tests/engine/test_order.py", "tests/engine/test_modes.py"),
     "engine/places.py": ("tests/engine/test_plan.py", "tests/engine/test_modes.py"),
     "engine/launch_plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),

@@ -1,5 +1,6 @@
 """The region in which everything is planned and made, several clusters at once."""
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -7,6 +8,9 @@ from dataclasses import replace
 import pytest
 
 from config.target import Target
+from lab import fault_table
+from provision.permissions.actions import needed
+from provision.permissions.policy import policy, split
 from tests.infra.region import client, region
 from tests.plans.cases import Case
 from tests.plans.life import AT_ONCE, REGION, Life, live
@@ -16,6 +20,10 @@ from tests.plans.life import AT_ONCE, REGION, Life, live
 def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     state = tmp_path_factory.mktemp("plans")
     (state / "requests").mkdir()
+    # Everything is planned, made and removed with the least permissions.
+    allowed = state / "policy.json"
+    allowed.write_text(json.dumps(split(policy(needed(("plan", "up", "down"))))))
+    fault_table.write(state / "faults.json", {fault_table.POLICY: (str(allowed),)})
     with region(state) as here:
         yield replace(here.target, region=REGION)
 

@@ -3,6 +3,7 @@
 `up` ends here where the machines' own part would begin (`provision.setup.bootstrap`).
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,7 +105,13 @@ def live(case: Case, target: Target, ec2: "EC2Client") -> Life:
 
 def _kept(name: str, state: Path) -> list[str]:
     """What `down` leaves of the cluster in the state folder."""
-    return [str(path) for path in state.rglob("*") if path.name.split(".")[0] == name]
+    # Other clusters' files vanish meanwhile; unlike `rglob`, `os.walk` goes on without them.
+    return [
+        str(Path(folder, entry))
+        for folder, folders, files in os.walk(state)
+        for entry in (*folders, *files)
+        if entry.split(".")[0] == name
+    ]
 
 
 @contextmanager

@@ -5,7 +5,9 @@ that the program has. The classes are generated from the real provider's schema,
 whose plugin the Pulumi engine requests.
 """
 
+import threading
 import typing
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import Parameter, signature
@@ -13,17 +15,31 @@ from typing import Any
 
 from pulumi import _types as sdk
 
-from infra.program.cluster_program import load_classes
 from lab.provider.values import UNKNOWN
+
+_LOADING = threading.Lock()
 
 
 def misfits(token: str, inputs: Mapping[str, Any]) -> list[str]:
     """Return what of the inputs does not fit the type `token` (`aws:ec2/vpc:Vpc`)."""
-    load_classes()  # without pulumi_aws's warnings about classes that it has renamed
+    args = args_class(token)
+    return list(_of_class(args, inputs, token.rpartition(":")[2]))
+
+
+def sdk_class(token: str) -> Any:
+    """Return the SDK's class of a type."""
     _, place, name = token.split(":")
-    resource = getattr(import_module(f"pulumi_aws.{place.partition('/')[0]}"), name)
-    args = getattr(import_module(resource.__module__), f"{name}Args")
-    return list(_of_class(args, inputs, name))
+    # pulumi_aws's modules load themselves at their first use, and not safely in two threads.
+    with _LOADING, warnings.catch_warnings():
+        # pulumi_aws warns of its renamed classes even if nobody uses them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return getattr(import_module(f"pulumi_aws.{place.partition('/')[0]}"), name)
+
+
+def args_class(token: str) -> Any:
+    """Return the SDK's class of the inputs of a type."""
+    resource = sdk_class(token)
+    return getattr(import_module(resource.__module__), f"{resource.__name__}Args")
 
 
 def _of_class(args: type, inputs: Mapping[str, Any], where: str) -> Iterator[str]:

@@ -123,8 +123,8 @@ def test_credentials_that_expire_meanwhile_are_renewed_by_every_client(
         assert ec2.describe_vpcs()["Vpcs"] == []
         assert whole.credentials is not None
         old = replace(short_lived, endpoint=url, environment=whole.credentials())
-        fault_table.write(faults, {"expired-token": fault_kinds.parse("expired-token", ("1",))})
-        while (now := caught(old)) is None:  # for a second
+        fault_table.write(faults, {"expired-token": fault_kinds.parse("expired-token", ("3",))})
+        while (now := caught(old)) is None:  # for three seconds
             assert ec2.describe_vpcs()["Vpcs"] == []
         assert now.startswith("AWS refused DescribeVpcs: RequestExpired: Request has expired")
         assert ec2.describe_vpcs()["Vpcs"] == []

@@ -1,6 +1,7 @@
 """Whose a cluster is: names are shared in an account, ids are not, and accounts differ."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from cli.main import app
 from config.errors import InputError
 from config.progress import silent
 from config.target import Target
-from provision.aws.account import Caller
+from provision.aws.account import Caller, owner_tag
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all
 from provision.down import _choose_id, down
@@ -146,14 +147,17 @@ def test_status_does_not_call_a_cluster_of_another_account_gone(
     assert "it is in AWS account 999999999999" in str(one.exception)
 
 
-def test_the_id_is_made_once() -> None:
-    first = _identity_tags(None, Caller("1", "arn:aws:sts::1:assumed-role/dev/ann,x"))
+def test_the_id_is_made_once(tmp_path: Path) -> None:
+    target = Target("aws", "us-east-1", tmp_path)
+    ann = Caller("1", "arn:aws:sts::1:assumed-role/dev/ann,x")
+    first = _identity_tags(None, owner_tag(ann, target))
     assert first["gpuctl:owner"] == "arn:aws:sts::1:assumed-role/dev/ann_x"
     assert len(first["gpuctl:id"]) == 8
-    assert _identity_tags(None, Caller("1", "arn"))["gpuctl:id"] != first["gpuctl:id"]
+    assert _identity_tags(None, "arn")["gpuctl:id"] != first["gpuctl:id"]
     before = a_record().resolved.model_copy(update={"tags": first})
-    assert _identity_tags(before, Caller("1", BEN)) == first
-    assert _identity_tags(a_record().resolved, Caller("1", BEN)) == {}  # an early gpuctl made it
+    assert _identity_tags(before, BEN) == first
+    assert _identity_tags(a_record().resolved, BEN) == {}  # an early gpuctl made it
+    assert owner_tag(ann, replace(target, owner="team,a")) == "team_a"
 
 
 def test_a_claim_lies_in_the_clusters_own_group(empty_region: Target) -> None:

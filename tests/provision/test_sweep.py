@@ -55,7 +55,7 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
     subnet = ec2.create_subnet(
         VpcId=vpc_id,
         CidrBlock="10.213.0.0/24",
-        AvailabilityZone="us-east-1a",
+        AvailabilityZone=f"{ec2.meta.region_name}a",
         TagSpecifications=tagged("subnet", name),
     )["Subnet"]["SubnetId"]
     make_routes(ec2, vpc_id, subnet, name)
@@ -71,16 +71,11 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
         LaunchTemplateData={"InstanceType": "p4d.24xlarge"},
         TagSpecifications=tagged("launch-template", name),
     )
-    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
-    # moto forgets the tags that come with the creation of an interface.
-    ec2.create_tags(
-        Resources=[interface["NetworkInterfaceId"]],
-        Tags=tagged("network-interface", name)[0]["Tags"],
-    )
+    make_unused(ec2, subnet, name)
     ec2.create_capacity_reservation(
         InstanceType="p4d.24xlarge",
         InstancePlatform="Linux/UNIX",
-        AvailabilityZone="us-east-1a",
+        AvailabilityZone=f"{ec2.meta.region_name}a",
         InstanceCount=2,
         InstanceMatchCriteria="targeted",
         EndDateType="limited",
@@ -98,6 +93,22 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
             TagSpecifications=tagged("instance", name, f"{name}-{node}"),
         )
     return vpc_id
+
+
+def make_unused(ec2: "EC2Client", subnet: str, name: str) -> None:
+    """Make an interface and a volume that no instance has."""
+    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
+    # moto forgets the tags that come with the creation of an interface.
+    ec2.create_tags(
+        Resources=[interface["NetworkInterfaceId"]],
+        Tags=tagged("network-interface", name)[0]["Tags"],
+    )
+    ec2.create_volume(
+        AvailabilityZone=f"{ec2.meta.region_name}a",
+        Size=100,
+        VolumeType="gp3",
+        TagSpecifications=tagged("volume", name),
+    )
 
 
 def make_routes(ec2: "EC2Client", vpc_id: str, subnet: str, name: str) -> None:
@@ -205,8 +216,11 @@ def test_every_kind_is_found_and_removed_and_neighbours_stay(
     assert other in {r.id for r in others}
     assert len(ec2.describe_vpcs(Filters=[{"Name": "cidr", "Values": ["10.1.0.0/16"]}])["Vpcs"])
     assert sweep(empty_region, "demo", "", silent) == ()
-    roles = client(empty_region, "iam").list_roles(PathPrefix="/gpuctl/")["Roles"]
-    assert {role["RoleName"] for role in roles} == {elsewhere, "gpuctl-us-east-1-other"}
+    iam, kept = client(empty_region, "iam"), {elsewhere, "gpuctl-us-east-1-other"}
+    roles = iam.list_roles(PathPrefix="/gpuctl/")["Roles"]
+    assert {role["RoleName"] for role in roles} == kept
+    profiles = iam.list_instance_profiles(PathPrefix="/gpuctl/")["InstanceProfiles"]
+    assert {profile["InstanceProfileName"] for profile in profiles} == kept
 
 
 def test_who_may_not_ask_for_file_systems_has_none(

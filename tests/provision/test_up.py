@@ -10,6 +10,7 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Change, Op, Plan
 from nodes.inventory import save
+from nodes.ssh_hosts import write_hosts
 from provision.launch.launch import FleetLaunch
 from provision.records import record
 from provision.up import FleetPlan, up
@@ -39,7 +40,10 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
     monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
     monkeypatch.setattr(provision.up, "bootstrap", lambda *_: make_inventory(2))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    hosts = write_hosts(make_inventory(1))
     plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
     up(FleetPlan(a_record().resolved, plan, None), target, silent)
     assert seen == [stays]
     assert len(record.load_inventory("demo", target).nodes) == 2
+    assert "Host demo-node1\n" in hosts.read_text(), "the user's ssh settings follow"

@@ -15,6 +15,9 @@ TOOLS = (
     *("rm", "rmdir", "sed", "sort", "tail", "touch", "uv"),
 )
 
+CACHED = ("chromium", "engine", "go", "lab", "pulumi", "pycache", "pypy3", "repos", "sshd")
+"""What gpuctl and its tests keep in the cache (docs/lab.md)."""
+
 APT_GET = """#!/bin/bash
 echo "apt-get $*" >> "$MACHINE/calls"
 [ "$1" = install ] || exit 0
@@ -121,7 +124,8 @@ def test_what_was_there_before_is_not_listed_and_stays(machine: Machine) -> None
     machine.run("setup")
     assert "folder" not in machine.listed.read_text()
     (machine.checkout / "build").mkdir()
-    (machine.folder / "home/.cache/gpuctl/engine").mkdir(parents=True)
+    for name in CACHED:
+        (machine.folder / "home/.cache/gpuctl" / name / "folder").mkdir(parents=True)
     done = machine.run("uninstall", "--yes")
     assert done.returncode == 0, done.stderr
     assert machine.packages == ["bash", "libc6"]

@@ -1,5 +1,9 @@
 #!/usr/bin/python3
-"""A stand-in for dcgmi: `discovery -l`. The form is that of DCGM 3 and 4, from memory."""
+"""A stand-in for dcgmi: `discovery -l` and `diag -r 3 -j`.
+
+The form of the first is that of DCGM 3 and 4, from memory. That of the second is what DCGM 4.2
+prints: `test_categories` with results for each entity (NVIDIA/DCGM, testing/python3, 2026-11-23).
+"""
 
 import json
 import sys
@@ -9,18 +13,56 @@ LAB = Path("/etc/gpuctl-lab")
 LINE = "+--------+----------------------------------------------------------------------+\n"
 
 
+TESTS = (
+    ("Deployment", ("software",)),
+    ("Integration", ("pcie",)),
+    ("Hardware", ("memory", "diagnostic", "nvbandwidth")),
+    ("Stress", ("targeted_stress", "targeted_power", "memory_bandwidth")),
+)
+
+
+def diag(count: int, failing: object) -> int:
+    """The diagnostic's exit code; the test `failing` fails on one GPU."""
+    categories = []
+    for category, names in TESTS:
+        tests = []
+        for name in names:
+            results: list[dict[str, object]] = []
+            for gpu in range(count):
+                result: dict[str, object] = {"entity_group": "GPU", "entity_id": gpu}
+                result["status"] = "Pass"
+                if name == failing and gpu == min(1, count - 1):
+                    text = f"Detected a failure of the {name} test in GPU {gpu}."
+                    result["status"] = "Fail"
+                    result["warnings"] = [
+                        {"error_category": 1, "error_id": 38, "error_severity": 2, "warning": text}
+                    ]
+                results.append(result)
+            status = "Fail" if name == failing else "Pass"
+            tests.append({"name": name, "results": results, "test_summary": {"status": status}})
+        categories.append({"category": category, "tests": tests})
+    document = {
+        "DCGM Diagnostic": {"test_categories": categories},
+        "metadata": {"version": "4.7.0"},
+    }
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    return 226 if failing else 0
+
+
 def main() -> int:
     """The tool's exit code; its output is written."""
     faults = LAB / "faults.json"
     shown = json.loads((LAB / "instance-type.json").read_text())
     shown |= json.loads(faults.read_text()) if faults.exists() else {}
-    if sys.argv[1:] != ["discovery", "-l"]:
-        sys.stderr.write("the lab's dcgmi knows `dcgmi discovery -l` alone\n")
+    if sys.argv[1:] not in (["discovery", "-l"], ["diag", "-r", "3", "-j"]):
+        sys.stderr.write("the lab's dcgmi knows `discovery -l` and `diag -r 3 -j` alone\n")
         return 1
     if shown["gpus"] is None:
         sys.stdout.write("Error: Unable to get GPU information. Return: DCGM library not found\n")
         return 1
     count = shown["gpus"]
+    if sys.argv[1] == "diag":
+        return diag(count, shown.get("dcgm"))
     sys.stdout.write(f"{count} {'GPU' if count == 1 else 'GPUs'} found.\n{LINE}")
     sys.stdout.write(f"| GPU ID | {'Device Information':<68} |\n{LINE}")
     for index in range(count):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A stand-in for libfabric's fi_info: `-p efa [-t FI_EP_RDM]`.
+"""A stand-in for libfabric's fi_info: `-p efa [-t FI_EP_RDM] [-c FI_HMEM]`.
 
 A device is shown by two fabrics, as since libfabric 2: `efa` and `efa-direct`.
 """
@@ -24,7 +24,7 @@ def main() -> int:
     faults = LAB / "faults.json"
     shown = json.loads((LAB / "instance-type.json").read_text())
     shown |= json.loads(faults.read_text()) if faults.exists() else {}
-    if not shown["efa"]:
+    if not shown["efa"] or ("FI_HMEM" in sys.argv and shown.get("gpudirect") == "no"):
         sys.stderr.write("fi_getinfo: -61 (No data available)\n")
         return 61
     for fabric in ("efa", "efa-direct"):

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""A stand-in for nvidia-smi: `-L`, `--query-gpu=… --format=csv,noheader[,nounits]`, `--version`.
+"""A stand-in for nvidia-smi: `-L`, `--query-gpu=… --format=csv,noheader[,nounits]`, `--version`,
+`--query-remapped-rows=…`, `nvlink --status`.
 
-The forms are those of driver 5xx, from memory.
+The forms are those of driver 5xx, from memory, and from outputs in public issues (2026-11-23).
 """
 
 import json
@@ -11,7 +12,32 @@ import uuid
 from pathlib import Path
 
 LAB = Path("/etc/gpuctl-lab")
+NAMES = {
+    "A100": "NVIDIA A100-SXM4-40GB",
+    "H100": "NVIDIA H100 80GB HBM3",
+    "T4": "Tesla T4",
+    "V100": "Tesla V100-SXM2-32GB",
+}
+"""Names that are not `NVIDIA` and the model."""
+LINKS = {"A100": (12, "25"), "H100": (18, "26.562"), "H200": (18, "26.562")}
+"""NVLinks of a GPU, and GB/s of each; later ones have 18 of 53.125."""
 UNITS = {"memory.total": "MiB", "memory.used": "MiB", "utilization.gpu": "%"}
+
+
+SLOWDOWNS = tuple(
+    f"clocks_event_reasons.{kind}_slowdown"
+    for kind in ("hw", "hw_thermal", "hw_power_brake", "sw_thermal")
+)
+
+
+def model(shown: dict[str, object]) -> str:
+    """A GPU's name."""
+    return NAMES.get(str(shown["gpu"]), f"NVIDIA {shown['gpu']}")
+
+
+def faulty(name: str, index: int, shown: dict[str, object]) -> object:
+    """What the fault `name` says; GPU 1 has it, or the only one."""
+    return shown.get(name) if index == min(1, int(str(shown.get("gpus") or 0)) - 1) else None
 
 
 def machine() -> dict[str, object]:
@@ -27,8 +53,8 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
     bus = f"00000000:{0x53 + index * 0x11:02X}:00.0"
     return {
         "index": str(index),
-        "name": f"NVIDIA {shown['gpu']}",
-        "gpu_name": f"NVIDIA {shown['gpu']}",
+        "name": model(shown),
+        "gpu_name": model(shown),
         "uuid": f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}",
         "driver_version": str(shown["driver"]),
         "memory.total": str(shown["gpu_memory_mib"]),
@@ -37,7 +63,13 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
         "gpu_bus_id": bus,
         "pci.bus_id": bus,
         "persistence_mode": "Enabled",
-        "ecc.errors.uncorrected.volatile.total": "0",
+        "ecc.errors.uncorrected.volatile.total": str(faulty("ecc", index, shown) or 0),
+        **dict.fromkeys(SLOWDOWNS, "Not Active"),
+        **dict.fromkeys(SLOWDOWNS[:2] if faulty("slowdown", index, shown) else (), "Active"),
+        "remapped_rows.correctable": "0",
+        "remapped_rows.uncorrectable": "0",
+        "remapped_rows.pending": str(int(faulty("remap", index, shown) == "pending")),
+        "remapped_rows.failure": str(int(faulty("remap", index, shown) == "failure")),
     }
 
 
@@ -58,10 +90,26 @@ def query(asked: str, layout: str, gpus: list[dict[str, str]]) -> int:
     return 0
 
 
+def nvlink(shown: dict[str, object], gpus: list[dict[str, str]]) -> int:
+    """The links of each GPU; one without NVSwitch has none here."""
+    count, speed = LINKS.get(str(shown["gpu"]), (18, "53.125")) if shown["nvswitch"] else (0, "")
+    for one in gpus:
+        sys.stdout.write(f"GPU {one['index']}: {one['name']} (UUID: {one['uuid']})\n")
+        down = int(str(faulty("nvlink", int(one["index"]), shown) or 0))
+        for link in range(count):
+            state = f"{speed} GB/s" if link < count - down else "<inactive>"
+            sys.stdout.write(f"\t Link {link}: {state}\n")
+    return 0
+
+
 def main() -> int:
     """The tool's exit code; its output is written."""
     shown = machine()
     count = shown["gpus"]
+    if shown.get("library", shown["driver"]) != shown["driver"]:
+        sys.stdout.write("Failed to initialize NVML: Driver/library version mismatch\n")
+        sys.stdout.write(f"NVML library version: {str(shown['library']).rpartition('.')[0]}\n")
+        return 18
     if not isinstance(count, int) or count == 0:
         sys.stdout.write(
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make"
@@ -70,8 +118,11 @@ def main() -> int:
         return 9
     gpus = [gpu(index, shown) for index in range(count)]
     options = dict(word.partition("=")[::2] for word in sys.argv[1:])
-    if "--query-gpu" in options:
-        return query(options["--query-gpu"], options.get("--format", "csv"), gpus)
+    if sys.argv[1:] == ["nvlink", "--status"]:
+        return nvlink(shown, gpus)
+    for asked in ("--query-gpu", "--query-remapped-rows"):
+        if asked in options:
+            return query(options[asked], options.get("--format", "csv"), gpus)
     if "--version" in options:
         sys.stdout.write(f"NVIDIA-SMI version  : {shown['driver']}\n")
         sys.stdout.write(f"DRIVER version      : {shown['driver']}\n")

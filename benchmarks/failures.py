@@ -1,0 +1,52 @@
+"""How long it takes to notice a failure, and until nothing of the run is left: on two machines.
+
+    sudo .venv/bin/python -m benchmarks.failures [--json] [--times 3]
+
+The rows are those of docs/failures.md that need no machine of their own to die. `noticed` are the
+seconds from the failure to its event in the run's journal, `ended` those to the run's end, when no
+process of it is left on any node: best of so many times.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.engine.failure_rows import ROWS, show
+from tests.engine.machines import two_machines
+
+
+def main() -> None:
+    """Print a table on stdout, or JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--times", type=int, default=3, help="the best of so many")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    arguments = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="gpuctl-") as name:
+        folder = Path(name)
+        with two_machines(folder) as there:
+            for row in ROWS:
+                shown = [show(row, there, folder / "runs") for _ in range(arguments.times)]
+                noticed = [one.noticed for one in shown if one.noticed is not None]
+                found.append(
+                    {
+                        "row": row.name,
+                        "code": shown[0].result.exit_code,
+                        "reason": shown[0].result.reason,
+                        "noticed": min(noticed) if noticed else None,
+                        "ended": min(one.ended for one in shown),
+                    }
+                )
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return
+    for one in found:
+        seconds = one["noticed"]
+        shown_s = "" if seconds is None else f"{seconds:.2f}"
+        print(f"{one['row']:34} {one['code']:4} {shown_s:>7} {one['ended']:7.2f}  {one['reason']}")
+
+
+if __name__ == "__main__":
+    main()

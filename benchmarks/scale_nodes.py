@@ -1,0 +1,217 @@
+"""Simulated nodes, all in one process: they speak the workers' protocol, and run nothing.
+
+A supervisor connects to `nodes.sock` once per node. Each node sends its heartbeats and a line of
+output a second, keeps what the supervisor does not have yet, and ends when it is told to.
+"""
+
+import json
+import selectors
+import socket
+import time
+from collections import deque
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from engine.agent.heartbeat import BEAT_S, seal
+
+LINE = "step 48213 loss 2.3457 grad_norm 0.8712 lr 3.0e-04 tokens/s 81234 mem 71.2 GiB"
+BATCH = "\n".join([LINE] * 100)
+"""As many lines as one event of a worker has, if its job prints fast."""
+_LISTENER, _ORDERS = "listener", "orders"
+
+
+class SimulatedNode:
+    """One node: what it has sent, and its connection, if it has one."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.begin()
+        self.connection: socket.socket | None = None
+
+    def begin(self) -> None:
+        """Become a worker that was just launched."""
+        self.kept: deque[tuple[int, bytes]] = deque()
+        self.unsent = b""
+        self.heard = b""
+        self.sequence = 0
+        self.has_order = self.runs = self.is_silent = self.has_ended = False
+        self.heartbeats: dict[str, Any] | None = None
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Queue an event."""
+        self.sequence += 1
+        event = {"kind": kind, "time": round(time.time(), 3), "sequence": self.sequence, **fields}
+        line = json.dumps(event).encode() + b"\n"
+        self.kept.append((self.sequence, line))
+        self.unsent += line
+
+    def print(self, text: str) -> None:
+        """Queue lines of output."""
+        self.send("output", stream="stdout", text=text, ends_line=True, offset=0)
+
+
+class SimulatedNodes:
+    """All nodes. `orders` brings what happens to them: see `_obey`."""
+
+    def __init__(self, path: Path, count: int, orders: Connection) -> None:
+        self._nodes = [SimulatedNode(rank) for rank in range(count)]
+        self._selector = selectors.DefaultSelector()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen(count)
+        self._selector.register(listener, selectors.EVENT_READ, _LISTENER)
+        self._orders = orders
+        self._selector.register(orders, selectors.EVENT_READ, _ORDERS)
+        self._beats = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._beats.setblocking(False)
+        self._number = 0
+        self._fills = False
+
+    def run(self) -> None:
+        """Play the nodes until the order `end`."""
+        due = time.monotonic()
+        while True:
+            for key, _ in self._selector.select(max(0.0, due - time.monotonic())):
+                if key.data == _LISTENER:
+                    self._accept(key.fileobj)
+                elif key.data == _ORDERS:
+                    order = self._orders.recv()
+                    if order == "end":
+                        return
+                    self._obey(*order)
+                else:
+                    self._serve(key.data, key.fileobj)
+            if time.monotonic() >= due:
+                self._live()
+                due = time.monotonic() + BEAT_S
+
+    def _obey(self, what: str, rank: int = 0) -> None:
+        node = self._nodes[rank]
+        if what == "die":  # the machine is gone, and its connections with it
+            node.runs, node.heartbeats = False, None
+            self._close(node)
+        elif what == "silence":  # its network is gone: connections stay, and nothing passes
+            node.is_silent = True
+        elif what == "exit":
+            self._end(node, 0)
+        elif what == "fill":
+            self._fills = True
+            for one in self._nodes:
+                self._flush(one)
+        elif what == "calm":
+            self._fills = False
+
+    def _live(self) -> None:
+        """Send the heartbeats and the lines of a second."""
+        self._number += 1
+        for node in self._nodes:
+            if node.is_silent:
+                continue
+            to = node.heartbeats
+            if to is not None:
+                key = bytes.fromhex(to["key"])
+                beat = seal(key, b"q", node.rank, self._number)
+                self._beats.sendto(beat, (to["address"], to["port"]))
+            if node.runs and not self._fills:
+                node.print(LINE)
+                self._flush(node)
+        try:
+            while self._beats.recv(64):
+                pass  # the answers: these nodes give no head up
+        except BlockingIOError:
+            return
+
+    def _accept(self, listener: Any) -> None:
+        connection, _ = listener.accept()
+        with connection.makefile("rb", buffering=0) as first:  # the launcher sends it at once
+            how, rank = first.readline().split()
+        connection.setblocking(False)
+        node = self._nodes[int(rank)]
+        self._close(node)
+        if how == b"open":
+            node.begin()
+        else:
+            node.unsent, node.heard = b'{"kind": "reached"}\n', b""
+        node.connection = connection
+        self._selector.register(connection, selectors.EVENT_READ, node)
+        self._flush(node)
+
+    def _serve(self, node: SimulatedNode, readable: object) -> None:
+        connection = node.connection
+        if connection is None or connection is not readable:
+            return
+        try:
+            data = connection.recv(1 << 18)
+        except BlockingIOError:
+            self._flush(node)
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(node)
+            return
+        if node.is_silent:
+            return
+        *lines, node.heard = (node.heard + data).split(b"\n")
+        for line in lines:
+            self._hear(node, json.loads(line))
+        self._flush(node)
+
+    def _hear(self, node: SimulatedNode, order: dict[str, Any]) -> None:
+        """Do what the supervisor says."""
+        if not node.has_order:
+            node.has_order, node.heartbeats = True, order["heartbeats"]
+            node.send("prepared")
+        elif order["do"] == "attach":
+            node.heartbeats = order["heartbeats"]
+            self._forget(node, order["received"])
+            node.unsent += b"".join(line for _, line in node.kept)
+        elif order["do"] == "received":
+            self._forget(node, order["sequence"])
+            if node.has_ended and not node.kept:
+                self._close(node)
+        elif order["do"] == "start" and not node.runs and not node.has_ended:
+            node.runs = True
+            node.send("node_started", pid=1)
+            node.send("node_ready")
+            node.print("the first line")
+        elif order["do"] in ("stop", "leave"):
+            self._end(node, 143)
+
+    def _forget(self, node: SimulatedNode, sequence: int) -> None:
+        while node.kept and node.kept[0][0] <= sequence:
+            node.kept.popleft()
+
+    def _end(self, node: SimulatedNode, code: int) -> None:
+        if node.has_ended or node.is_silent:
+            return
+        node.runs, node.has_ended = False, True
+        node.send("node_exited", exit_code=code, signal=15 if code else None)
+        node.send("ended")
+        self._flush(node)
+
+    def _flush(self, node: SimulatedNode) -> None:
+        """Send what waits, as much as is taken."""
+        if node.connection is None or node.is_silent:
+            return
+        try:
+            while True:
+                if not node.unsent and self._fills and node.runs:
+                    node.print(BATCH)
+                if not node.unsent:
+                    break
+                node.unsent = node.unsent[node.connection.send(node.unsent) :]
+        except BlockingIOError:
+            pass  # the selector says when there is room
+        except OSError:
+            self._close(node)
+            return
+        wants = selectors.EVENT_READ | (selectors.EVENT_WRITE if node.unsent else 0)
+        self._selector.modify(node.connection, wants, node)
+
+    def _close(self, node: SimulatedNode) -> None:
+        if node.connection is not None:
+            self._selector.unregister(node.connection)
+            node.connection.close()
+            node.connection = None

@@ -1,0 +1,54 @@
+"""`gpuctl config`: the settings that count now, and where each comes from."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli.options import options, output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.output import Output
+    from config.settings import Setting
+
+
+def config(context: typer.Context) -> None:
+    """Show the settings that count now, and where each comes from.
+
+    A flag overrides a variable, a variable overrides the profile, and that the rest of the file.
+
+    $ gpuctl config
+    $ GPUCTL_PROFILE=work gpuctl config --json
+    """
+    from config.settings import settings, settings_file
+
+    given, out = options(context), output(context)
+    flags = {"region": given.region, "aws_profile": given.profile, "backend": given.backend}
+    found = list(settings(flags).values())
+    path = settings_file()
+    document = {
+        "file": str(path) if path.exists() else None,
+        "settings": {one.name: {"value": _text(one), "from": one.source} for one in found},
+    }
+    out.show(document, _lines(found, out))
+    if not out.as_json:
+        out.say(f"File: {path}{'' if path.exists() else ' (it does not exist)'}")
+
+
+def _lines(found: "list[Setting]", out: "Output") -> "Iterator[str]":
+    rows = ((one.name, _text(one) or "-", one.source) for one in found)
+    yield from out.table(("SETTING", "VALUE", "FROM"), rows)
+
+
+def _text(setting: "Setting") -> str | None:
+    """Return the value as people write it."""
+    if setting.value is None:
+        return None
+    if setting.name == "lifetime":
+        from config.duration import format_duration
+
+        return format_duration(setting.value)
+    if isinstance(setting.value, bool):
+        return str(setting.value).lower()
+    return str(setting.value)

@@ -1,0 +1,33 @@
+"""A run that goes on without a client: what it is called, and the commands that follow."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from engine.known_run import KnownRun
+
+
+def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
+    """Print the run's id, how to come back to it, and what happens if nobody does."""
+    words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
+    name, cluster = run.run_id, run.cluster
+    lines = [
+        f"Run {name} goes on on cluster {cluster} without this client.",
+        f"  follow it to its end:  {words} attach {name}",
+        f"  wait for its end:      {words} wait {name}",
+        f"  stop it:               {words} stop {name}",
+    ]
+    if run.on_stop == "destroy":
+        lines += [
+            "If no client is attached at its end, the nodes power off a minute later;"
+            f" `{words} down {cluster}` removes the rest."
+        ]
+        if run.outputs:
+            lines.append(f"Its outputs ({', '.join(run.outputs)}) are lost then.")
+    elif run.outputs:
+        lines.append(f"Its outputs ({', '.join(run.outputs)}) come back with attach.")
+    if run.ports:
+        lines.append(f"With attach its ports ({', '.join(run.ports)}) are forwarded.")
+    document = {"run_id": name, "cluster": cluster, "on_stop": run.on_stop}
+    out.show(document | {"outputs": run.outputs}, lines)

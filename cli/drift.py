@@ -1,0 +1,58 @@
+"""`gpuctl drift CLUSTER`: what others have changed in AWS since the last `up`."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli.arguments import ClusterArgument
+from cli.options import chosen_target, output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from provision.drift import Drift
+
+CHANGED = 2
+"""The exit code if something differs, as `terraform plan -detailed-exitcode` has it: 0 without
+changes, 1 after an error, 2 with changes
+(https://developer.hashicorp.com/terraform/cli/commands/plan, 2026-11-23)."""
+
+_SIGNS = {"update": "~", "delete": "-"}
+
+
+def drift(context: typer.Context, cluster: ClusterArgument) -> None:
+    """Show what others have changed in AWS since the last `up`.
+
+    The exit code is 0 if nothing differs, 2 if something does, and 1 after an error.
+
+    $ gpuctl drift demo
+    $ gpuctl drift demo --json
+    """
+    from dataclasses import asdict
+
+    from provision.drift import drift as compare
+
+    here, out = chosen_target(context), output(context)
+    target = here.cluster_target(cluster)
+    with out.progress() as view:
+        found = compare(cluster, target, view.report)
+    out.show(asdict(found), _lines(found))
+    if not found.is_empty:
+        raise typer.Exit(CHANGED)
+
+
+def _lines(found: "Drift") -> "Iterator[str]":
+    if found.is_empty:
+        yield f"No changes: cluster {found.name} in AWS is as the last `gpuctl up` left it."
+        return
+    yield f"Changed outside of gpuctl since the last `gpuctl up` of {found.name}:"
+    for change in found.changes:
+        yield f"  {_SIGNS[change.op]} {change.type:<46} {change.name}"
+        yield from (f"      {detail}" for detail in change.details)
+    for resource in found.unknown:
+        yield f"  + {resource}: it has the cluster's tags, and is not in Pulumi's state"
+    gone = sum(change.op == "delete" for change in found.changes)
+    yield (
+        f"Drift: {len(found.changes) - gone} changed, {gone} gone, {len(found.unknown)} added."
+        " `gpuctl up FILE` undoes changes and losses; `gpuctl down` removes what was added."
+    )

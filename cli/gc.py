@@ -1,0 +1,218 @@
+"""`gpuctl gc`: resources that no cluster uses, their cost, and their removal."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.options import YesOption, chosen_target, output
+
+if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from config.target import Target
+    from provision.gc import Collected, Survey
+    from provision.removal.orphans import FoundCluster
+
+
+def gc(
+    context: typer.Context,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what is orphaned, after a question.")
+    ] = False,
+    doubtful: Annotated[
+        bool,
+        typer.Option("--doubtful", help="Also remove what another machine of yours may still use."),
+    ] = False,
+    owner: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ARN", help="Somebody else whose clusters count as yours here."),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Find resources that no cluster uses any more, and remove them.
+
+    It searches the target's region, or all that the account has enabled. On a terminal it asks
+    whether to remove what it found.
+
+    $ gpuctl gc --region all
+    $ gpuctl gc --region all --remove --yes
+    """
+    from config.errors import CloudError, InputError
+
+    here, out = chosen_target(context), output(context)
+    if not remove and (doubtful or yes):
+        raise InputError("--doubtful and --yes are for --remove alone", "add --remove")
+    here.require_lab()
+    target, found = _survey(here, owner or (), out)
+    lines = list(_lines(found, out))
+    if not out.as_json:
+        out.show(None, lines)
+    chosen = _choose(found, out, remove=remove, doubtful=doubtful, yes=yes)
+    done = _remove(chosen, target, owner or (), out)
+    out.show(_document(found, done), (line for one in done for line in _outcome(one)))
+    for line in found.denied:
+        out.warn(f"these credentials may not list {line}: gpuctl assumes that there is none")
+    problems = [
+        f"{one.name} ({one.id}) in {one.region}: {one.problem}" for one in done if one.problem
+    ]
+    if found.failed:
+        raise CloudError(
+            f"{_number(len(found.failed), 'region')} did not answer: {'; '.join(found.failed)}",
+            "nobody knows what exists there: repeat the command",
+        )
+    if problems:
+        raise CloudError("; ".join(problems), "repeat `gpuctl gc`")
+
+
+def _survey(here: "ChosenTarget", owners: Sequence[str], out: "Output") -> "tuple[Target, Survey]":
+    from dataclasses import replace
+
+    from cli.chosen_target import ALL_REGIONS
+    from provision.gc import enabled_regions, survey
+
+    is_everywhere = here.region == ALL_REGIONS
+    # Any region lists the enabled ones; boto3 needs one to ask.
+    target = replace(here, region=None).target("us-east-1") if is_everywhere else here.target()
+    with out.progress() as view:
+        regions = enabled_regions(target) if is_everywhere else (target.region,)
+        return target, survey(target, regions, view.report, owners)
+
+
+def _choose(
+    found: "Survey", out: "Output", *, remove: bool, doubtful: bool, yes: bool
+) -> "list[FoundCluster]":
+    """Return the clusters to remove: those that the person agrees to."""
+    orphaned = [one for one in found.clusters if one.verdict == "orphaned"]
+    in_doubt = [one for one in found.clusters if one.verdict == "doubtful"]
+    can_ask = _has_terminal() and not out.as_json and not yes
+    if not remove and not can_ask:
+        return []
+    sure = orphaned + (in_doubt if doubtful else [])
+    chosen = list(sure)
+    if sure and remove:
+        out.confirm(f"Remove {_count(sure)}?", yes)
+    elif sure and not _agrees(f"Remove {_count(sure)}?", out):
+        chosen = []
+    if can_ask and not doubtful:
+        chosen += [one for one in in_doubt if _agrees(_doubt_question(one), out)]
+    return chosen
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _agrees(question: str, out: "Output") -> bool:
+    return out.ask(f"{question} [y/N]: ").strip().lower() in {"y", "yes"}
+
+
+def _doubt_question(cluster: "FoundCluster") -> str:
+    return (
+        f"Another machine of yours may use {cluster.name} in {cluster.region}"
+        f" ({', '.join(cluster.reasons)}). Remove it too?"
+    )
+
+
+def _count(clusters: "Sequence[FoundCluster]") -> str:
+    resources = sum(len(one.resources) for one in clusters)
+    instances = sum(one.instances for one in clusters)
+    machines = f", {instances} of them instances" if instances else ""
+    return f"{_number(resources, 'resource')} of {_number(len(clusters), 'cluster')}{machines}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _remove(
+    chosen: "Sequence[FoundCluster]", target: "Target", owners: Sequence[str], out: "Output"
+) -> "tuple[Collected, ...]":
+    if not chosen:
+        return ()
+    from provision.gc import collect
+
+    with out.progress() as view:
+        return collect(chosen, target, view.report, owners)
+
+
+def _outcome(done: "Collected") -> Iterator[str]:
+    place = f"{done.name} ({done.id}) in {done.region}"
+    yield f"{place}: {_number(len(done.removed), 'resource')} removed."
+
+
+def _document(found: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(found), "removed": [asdict(one) for one in done]}
+
+
+def _lines(found: "Survey", out: "Output") -> Iterator[str]:
+    """Yield what was found: what may be removed with its resources, the rest in a line each."""
+    for verdict in ("orphaned", "doubtful"):
+        for one in found.clusters:
+            if one.verdict == verdict:
+                yield from _leftover(one, out)
+    for one in found.clusters:
+        if one.verdict in ("recorded", "foreign"):
+            yield _in_use(one)
+    yield _total(found)
+
+
+def _leftover(cluster: "FoundCluster", out: "Output") -> Iterator[str]:
+    from cli.terminal import price
+
+    doubt = f" ({', '.join(cluster.reasons)})" if cluster.reasons else ""
+    yield f"{_title(cluster)}: {cluster.verdict}{doubt}, {_cost(cluster)}"
+    rows = [
+        (f"  {one.kind}", one.id, one.name, price(one.hourly_usd), _time(one.since))
+        for one in cluster.resources
+    ]
+    yield from out.table(("  KIND", "ID", "NAME", "PER HOUR", "SINCE"), rows, right=("PER HOUR",))
+
+
+def _title(cluster: "FoundCluster") -> str:
+    return f"{cluster.name} ({cluster.id or 'without id'}) in {cluster.region}"
+
+
+def _in_use(cluster: "FoundCluster") -> str:
+    region = f" --region {cluster.region}"
+    if cluster.verdict == "recorded":
+        return f"{_title(cluster)}: this machine's, {_cost(cluster)}; `gpuctl status` shows it"
+    runs = f"{_number(cluster.instances, 'instance')}, " if cluster.instances else "no instance, "
+    which = f" --id {cluster.id}" if cluster.id else ""
+    whose = "owner unknown" if cluster.owner == "unknown" else f"it is {cluster.owner}'s"
+    return (
+        f"{_title(cluster)}: {whose}, {runs}{_cost(cluster)}; `gpuctl status{region}` shows it,"
+        f" `gpuctl down {cluster.name}{which}{region}` removes it"
+    )
+
+
+def _cost(cluster: "FoundCluster") -> str:
+    from cli.terminal import price
+
+    since = f" since {_time(cluster.since)}" if cluster.since else ""
+    unpriced = f", without {', '.join(cluster.unpriced)}" if cluster.unpriced else ""
+    return f"{price(cluster.hourly_usd)} per hour{since}{unpriced}"
+
+
+def _time(since: str | None) -> str:
+    return "" if since is None else since[:16].replace("T", " ")
+
+
+def _total(found: "Survey") -> str:
+    from cli.terminal import money, price
+
+    where = (
+        f"in {found.regions[0]}" if len(found.regions) == 1 else f"in {len(found.regions)} regions"
+    )
+    where += f" of account {found.account}"
+    left = [one for one in found.clusters if one.verdict in ("orphaned", "doubtful")]
+    if not left:
+        return f"Nothing is orphaned {where}."
+    usd = sum(one.hourly_usd for one in left)
+    return (
+        f"{_count(left)} {where}, without a record on this machine:"
+        f" {price(usd)} per hour, {money(24 * usd)} per day at list prices."
+    )

@@ -1,0 +1,98 @@
+"""`gpuctl heal CLUSTER [NODE…]`: replace nodes that are not fit for jobs."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.arguments import ClusterArgument
+from cli.complete import nodes as known_nodes
+from cli.options import YesOption, chosen_target, output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from config.target import Target
+    from nodes.inventory import Inventory, Node
+
+
+def heal(
+    context: typer.Context,
+    cluster: ClusterArgument,
+    node: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NODE",
+            help="The nodes to replace; by default those that are not fit for jobs.",
+            autocompletion=known_nodes,
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Replace nodes that failed; the others stay as they are.
+
+    A new machine takes the node's name and rank, in the same placement group and reservation.
+
+    $ gpuctl heal demo
+    $ gpuctl heal demo node1 --yes
+    """
+    from provision.healing import replace
+    from provision.records.record import load_inventory
+
+    here, out = chosen_target(context), output(context)
+    target = here.cluster_target(cluster)
+    there = load_inventory(cluster, target)
+    chosen = _named(there, node) if node else _unfit(there, target, out)
+    if not chosen:
+        out.show({"cluster": cluster, "replaced": {}}, [f"{cluster}: all nodes are fit for jobs"])
+        return
+    _refuse_while_held(here, cluster, out)
+    names = ", ".join(f"{one.name} ({one.instance_id})" for one in chosen)
+    out.confirm(f"Terminate {names} of cluster {cluster}, and make it again?", yes)
+    with out.progress() as view:
+        anew = replace(cluster, chosen, target, view.report)
+    ids = {one.name: one.instance_id for one in anew.nodes}
+    out.show(
+        {"cluster": cluster, "replaced": {one.name: ids[one.name] for one in chosen}},
+        [f"{one.name}: {one.instance_id} is replaced by {ids[one.name]}" for one in chosen],
+    )
+
+
+def _named(there: "Inventory", names: "Sequence[str]") -> "list[Node]":
+    """Return the nodes of these names; InputError for a name that no node has."""
+    from config.errors import InputError
+    from nodes.names import fold
+
+    known = {one.name: one for one in there.nodes}
+    for name in names:
+        if name not in known:
+            raise InputError(f"cluster {there.cluster} has no node {name}", f"it has {fold(known)}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _unfit(there: "Inventory", target: "Target", out: "Output") -> "list[Node]":
+    """Return the nodes that are not fit for jobs; say why."""
+    import asyncio
+
+    from cli.health import check, unfit
+
+    found = asyncio.run(check(there, target))
+    for one in found:
+        if one.is_grave:
+            out.note(f"-- {one.node}: {one.text}")
+    return _named(there, unfit(found))
+
+
+def _refuse_while_held(here: "ChosenTarget", cluster: str, out: "Output") -> None:
+    from cli.held import describe, holders_of
+    from config.errors import InputError
+
+    runs = holders_of(here, cluster, out)
+    if runs:
+        run_id = runs[0].run_id
+        raise InputError(
+            f"{describe(here, cluster, runs)}, and its nodes would end",
+            f"stop the run first (`gpuctl stop {run_id}`); a run with `retry` replaces lost nodes"
+            " by itself",
+        )

@@ -1,0 +1,220 @@
+"""Make lost nodes again while a run waits for them: any client that follows the run does it.
+
+The head has no credentials of AWS, so it can only wait.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from config.errors import GpuctlError
+
+if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from engine.attempt_events import WaitingForNodes
+    from engine.events import Event
+    from engine.launch_plan import LaunchPlan
+    from engine.result import RunResult
+    from nodes.inventory import Inventory
+
+    Prepare = Callable[[Inventory, Collection[str]], list[str]]
+
+FIRST_PAUSE_S = 1.0  # a recorded event of long ago is followed by the next attempt at once
+ASK_S = 15.0
+PAUSE_S = 10.0  # AWS takes seconds to minutes to report that a machine is gone
+
+
+class Healing:
+    """Makes lost nodes again when an event says that the run waits for them.
+
+    `prepare` brings to new nodes what runs need there (see `preparation`), and returns the runs
+    that must learn their addresses. `inventory` has the new nodes once they are ready.
+    """
+
+    def __init__(
+        self,
+        here: "ChosenTarget",
+        run_id: str,
+        inventory: "Inventory",
+        out: "Output",
+        prepare: "Prepare",
+    ) -> None:
+        self.inventory = inventory
+        self._here, self._run_id, self._out, self._prepare = here, run_id, out, prepare
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._nodes = inventory.nodes
+        self._awaited: set[str] = set()
+
+    async def during(self, running: "Coroutine[Any, Any, RunResult]") -> "RunResult":
+        """Return the result of the run; afterwards no machine is being made any more.
+
+        Otherwise the removal of the cluster would find it locked.
+        """
+        import asyncio
+
+        try:
+            return await running
+        finally:
+            self._over.set()
+            for thread in self._threads:
+                await asyncio.to_thread(thread.join)
+
+    def see(self, event: "Event") -> None:
+        """Begin to heal, or end it, as the event of the run says."""
+        if event.kind == "waiting_for_nodes":
+            self._over.set()  # of an earlier wait
+            over = threading.Event()
+            self._over, self._awaited = over, set(event.nodes)
+            thread = threading.Thread(target=self._heal, args=(event, over), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        elif event.kind == "run_finished" or (
+            # A run that goes on without a node uses it in a later attempt.
+            event.kind == "attempt_started"
+            and self._awaited <= {node.name for node in event.nodes or self._nodes}
+        ):
+            self._over.set()
+
+    def _heal(self, event: "WaitingForNodes", over: threading.Event) -> None:
+        """Try until the run goes on, or has the nodes."""
+        said, pause = "", FIRST_PAUSE_S
+        while not over.wait(pause):
+            pause = PAUSE_S
+            try:
+                if self._make_again(event.nodes):
+                    return
+            except GpuctlError as error:  # capacity may come, credentials may be renewed
+                if str(error) != said:
+                    said = str(error)
+                    self._out.warn(f"{', '.join(event.nodes)} cannot be made again: {said}")
+
+    def _make_again(self, names: Sequence[str]) -> bool:
+        """Make the machines that AWS reports as gone; return whether the run has new nodes."""
+        from engine.agent.holding import HEALING, TAKEN
+        from engine.head import hold
+
+        with hold(self._run_id, self.inventory, HEALING) as answer:
+            # A client of another machine makes them, and reports them.
+            return answer != TAKEN and self._make(names)
+
+    def _make(self, names: Sequence[str]) -> bool:
+        import asyncio
+
+        from engine.head import Head
+        from provision.records.record import load_inventory, read
+        from provision.up import plan, up
+
+        cluster = self.inventory.cluster
+        target = self._here.cluster_target(cluster)
+        record, began = read(cluster, target), time.monotonic()
+        if record is None:
+            return True  # somebody removes the cluster
+        fleet_plan = plan(record.resolved.cluster, target, lambda _: None)
+        if not fleet_plan.plan.only_adds:
+            self._out.warn(
+                f"cluster {cluster} differs from its record, so its nodes are not made again;"
+                " run `gpuctl up` with its file"
+            )
+            return True
+        if not fleet_plan.plan.is_empty:
+            self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
+            up(fleet_plan, target, lambda _: None)
+        self.inventory = there = load_inventory(cluster, target)
+        addresses = _new_nodes(there, names, self._run_id)
+        if not addresses:
+            return False
+        for run_id in self._prepare(there, addresses.keys()):
+            asyncio.run(Head(there, run_id).report_healed(addresses))
+        took = time.monotonic() - began
+        self._out.note(f"-- {', '.join(addresses)} ready again after {took:.0f}s")
+        return addresses.keys() >= set(names)
+
+
+def preparation(
+    run_id: str, out: "Output", passwords: "Mapping[str, str] | None" = None
+) -> "Prepare":
+    """Return what brings to new nodes the code and images of the runs that use them.
+
+    These are the run itself and those that wait for the nodes; the plans are on the head. A
+    waiting run that lacks something there is a warning. `passwords` are those of registries that
+    this client has, by the names of secrets; others are looked up as secrets are.
+    """
+
+    def prepare(there: "Inventory", names: "Collection[str]") -> list[str]:
+        import asyncio
+
+        from engine.handed_over import plans_of
+        from engine.holder import find_holders
+
+        holders = asyncio.run(find_holders(there))
+        waiting = [one.run_id for one in holders if set(one.nodes) & set(names)]
+        others = [one for one in waiting if one != run_id]
+        plans = asyncio.run(plans_of([run_id, *others], there))
+        for plan in plans.values():
+            try:
+                _bring(plan, there, names, passwords or {})
+            except GpuctlError as error:
+                if plan.run_id == run_id:
+                    raise
+                which = ", ".join(names)
+                out.warn(f"{which} lacks what run {plan.run_id}, which waits, needs: {error}")
+        # All runs: `on_stop: destroy` powers off nodes that a run does not use, too.
+        return list(dict.fromkeys([run_id, *(one.run_id for one in holders)]))
+
+    return prepare
+
+
+def _bring(
+    plan: "LaunchPlan", there: "Inventory", names: "Collection[str]", passwords: "Mapping[str, str]"
+) -> None:
+    """Bring the run's code, which the head has, and its image to these nodes."""
+    import asyncio
+
+    from engine.code_transfer import pass_tree
+    from engine.container_images import pull, repository
+    from engine.secrets import registry_password
+
+    nodes = tuple(node for node in plan.nodes if node.name in names)
+    asyncio.run(pass_tree(plan, there, [node.name for node in nodes]))
+    image = plan.image
+    if image is None or not nodes:
+        return
+    if image.digest:  # the tag may mean another image by now
+        exact = f"{repository(image.reference)}@{image.digest}"
+        image = image.model_copy(update={"reference": exact})
+    secret = image.password_secret
+    values = {secret: passwords.get(secret) or registry_password(image)} if secret else {}
+    part = plan.model_copy(update={"nodes": nodes, "image": image})
+    asyncio.run(pull(part, there, values, lambda _: None))
+
+
+def _new_nodes(there: "Inventory", names: Sequence[str], run_id: str) -> dict[str, str]:
+    """Return name and address of the nodes on which the run has never been.
+
+    The head itself looks for lost nodes that are the same machines.
+    """
+    import asyncio
+    import shlex
+
+    from config.errors import NodeError
+    from engine.places import run_folder
+    from nodes.ssh import connect
+
+    command = shlex.join(["test", "!", "-e", run_folder(run_id)])
+
+    async def ask() -> dict[str, str]:
+        found: dict[str, str] = {}
+        async with connect(there) as connections:
+            for node in there.nodes:
+                try:
+                    if node.name in names:
+                        answer = await connections.run(node, command, timeout=ASK_S)
+                        found |= {node.name: node.private_ip} if answer.exit_status == 0 else {}
+                except NodeError:  # it is not back
+                    continue
+        return found
+
+    return asyncio.run(ask())

@@ -1,0 +1,170 @@
+"""`gpuctl health CLUSTER`: compare the nodes with their type, their file and each other."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.arguments import ClusterArgument
+from cli.options import YesOption, chosen_target, output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from config.cluster.resolved import Resolved
+    from config.target import Target
+    from nodes.inventory import Inventory
+    from provision.health.model import Finding
+
+UNFIT = 1
+"""The exit code if a node is not fit for jobs."""
+
+
+def health(
+    context: typer.Context,
+    cluster: ClusterArgument,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Measure too: DCGM's diagnostic, NCCL on each node over the network, all pairs."
+            " No run can use the cluster meanwhile.",
+        ),
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Check which nodes are fit for jobs.
+
+    It compares GPUs, driver, fabric manager, NVLink, memory errors, EFA, versions, clock, names and
+    disks with the type, the file and the other nodes. The exit code is 0 if every node is fit for
+    jobs, 1 if one is not, 125 if gpuctl itself failed.
+
+    $ gpuctl health demo
+    $ gpuctl health demo --json
+    $ gpuctl health demo --deep
+    """
+    import asyncio
+
+    from provision.health.rules import DEEP_RULES, RULES
+    from provision.records.record import load_inventory
+
+    here, out = chosen_target(context), output(context)
+    target = here.cluster_target(cluster)
+    there = load_inventory(cluster, target)
+    if deep:
+        _confirm(here, there, out, yes=yes)
+    found = asyncio.run(check(there, target))
+    if deep:
+        found += _measure(there, target, out)
+    names = [node.name for node in there.nodes]
+    document = {
+        "cluster": cluster,
+        "nodes": names,
+        "rules": [rule.id for rule in (*RULES, *(DEEP_RULES if deep else ()))],
+        "findings": [one.model_dump() for one in found],
+        "unfit": unfit(found),
+    }
+    out.show(document, lines(cluster, names, found, out))
+    if unfit(found):
+        raise typer.Exit(UNFIT)
+
+
+async def check(there: "Inventory", target: "Target") -> "tuple[Finding, ...]":
+    """Return what the rules find on all nodes."""
+    from nodes.kept_connections import connect
+    from provision.setup.node_health import full_check
+
+    async with connect(there) as connections:
+        return await full_check(connections, there, _resolved(there, target))
+
+
+def _resolved(there: "Inventory", target: "Target") -> "Resolved":
+    """Return the cluster as it was planned; its inventory was found by the same record."""
+    from provision.records.record import read
+
+    record = read(there.cluster, target)
+    assert record is not None
+    return record.resolved
+
+
+def _confirm(here: "ChosenTarget", there: "Inventory", out: "Output", *, yes: bool) -> None:
+    """Ask before nodes are measured; InputError if a run uses them."""
+    from cli.held import describe, holders_of
+    from config.errors import InputError
+
+    runs = holders_of(here, there.cluster, out)
+    if runs:
+        run_id = runs[0].run_id
+        raise InputError(
+            f"{describe(here, there.cluster, runs)}, and --deep measures its nodes",
+            f"wait for its end (`gpuctl wait {run_id}`)",
+        )
+    question = f"Measure cluster {there.cluster} for up to an hour? No run can use it meanwhile"
+    out.confirm(question, yes)
+
+
+def _measure(there: "Inventory", target: "Target", out: "Output") -> "tuple[Finding, ...]":
+    """Return what the measurements find: DCGM and NCCL on each node, then all pairs."""
+    import asyncio
+
+    from nodes.kept_connections import connect
+    from provision.setup.node_health import deep_check
+
+    slow = _slow(there, target, out)
+    gpus = there.nodes[0].gpus
+    if gpus:
+        out.note(f"-- DCGM's diagnostic and NCCL's loop-back on {len(there.nodes)} nodes")
+
+    async def check() -> "tuple[Finding, ...]":
+        async with connect(there) as connections:
+            return await deep_check(connections, there, _resolved(there, target), slow)
+
+    return asyncio.run(check())
+
+
+def _slow(there: "Inventory", target: "Target", out: "Output") -> dict[str, str]:
+    """Return the nodes that a bisect names, with what it says; none for a single node."""
+    from cli.bisect import LARGEST, Runs
+    from config.run.size import byte_count
+    from engine.bisect.report import describe
+    from engine.bisect.rounds import MOST_NODES
+
+    if not 2 <= len(there.nodes) <= MOST_NODES:
+        return {}
+    found = Runs(there, target.runs, byte_count(LARGEST), out).measure()
+    return {
+        found.nodes[place]: describe(one, found.nodes)
+        for one in found.suspects
+        for place in one.nodes
+    }
+
+
+def unfit(found: "Sequence[Finding]") -> list[str]:
+    """Return the nodes that no job should use."""
+    return list(dict.fromkeys(one.node for one in found if one.is_grave))
+
+
+def lines(
+    cluster: str, names: "Sequence[str]", found: "Sequence[Finding]", out: "Output"
+) -> "Iterator[str]":
+    """Yield the findings as a table, equal ones of several nodes in one row, and the verdict."""
+    from nodes.names import fold
+    from provision.health.model import SEVERITIES
+
+    of_nodes: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in found:
+        key = (one.severity, one.text, one.remedy, one.source)
+        of_nodes.setdefault(key, []).append(one.node)
+    rows = []
+    order = sorted(of_nodes, key=lambda key: SEVERITIES.index(key[0]))
+    for severity, text, remedy, source in order:
+        rows.append((severity, fold(of_nodes[severity, text, remedy, source]), text))
+        rows.append(("", "", remedy))
+        rows.append(("", "", f"source: {source}"))
+    if rows:
+        yield from out.table(("SEVERITY", "NODE", "FOUND, REMEDY, SOURCE"), rows)
+    count = "1 node" if len(names) == 1 else f"{len(names)} nodes"
+    bad = unfit(found)
+    verdict = f"not fit for jobs: {fold(bad)}" if bad else "all fit for jobs"
+    yield f"{cluster}: {count}, {verdict}"

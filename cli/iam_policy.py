@@ -1,0 +1,58 @@
+"""`gpuctl iam-policy`: the least permissions that commands need, as an IAM policy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import output
+from config.errors import InputError
+
+
+def iam_policy(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[CLUSTER.yaml]", help="Only what this cluster needs."),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="COMMAND,…", help="Only what these commands need: up,down,status,…"
+        ),
+    ] = None,
+) -> None:
+    """Print the least IAM policy that commands need; it calls no API.
+
+    Changes are limited to resources with gpuctl's tag. Without --for it is the policy of all
+    commands. If it is longer than IAM allows, the document is a list of policies.
+
+    $ gpuctl iam-policy > policy.json
+    $ gpuctl iam-policy cluster.yaml --for up,down,status
+    """
+    from dataclasses import replace
+
+    from config.loading.load import load_cluster
+    from provision.permissions.actions import FEATURES, features_of, needed
+    from provision.permissions.policy import policy, split
+
+    features = FEATURES if file is None else features_of(load_cluster(file))
+    parts = split(policy(needed(_commands(for_), features)))
+    document = parts[0] if len(parts) == 1 else list(parts)
+    replace(output(context), as_json=True).show(document, ())
+
+
+def _commands(named: str | None) -> tuple[str, ...]:
+    from provision.permissions.actions import COMMANDS
+
+    if named is None:
+        return COMMANDS
+    chosen = tuple(name for name in named.replace(" ", "").split(",") if name)
+    if unknown := sorted(set(chosen) - set(COMMANDS)):
+        raise InputError(
+            f"--for: {unknown[0]} needs no permissions, or is no command",
+            f"choose from {', '.join(COMMANDS)}",
+        )
+    if not chosen:
+        raise InputError("--for names no command", f"choose from {', '.join(COMMANDS)}")
+    return chosen

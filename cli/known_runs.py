@@ -1,0 +1,82 @@
+"""Find a run that a command names: one of this machine's, or one that a cluster's head knows."""
+
+from typing import TYPE_CHECKING
+
+from config.errors import GpuctlError, InputError
+
+if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from engine.events import FirstEvent
+    from engine.history import RunRecord
+    from nodes.inventory import Inventory
+
+
+def known_run(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
+    """Return the run with this id, else the newest with this name.
+
+    If this machine's history does not have it, ask the heads of the clusters that this machine has
+    a record of, and add the run to the history. Raises InputError if nobody knows it.
+    """
+    from engine.history import History
+
+    runs = here.state / "runs"
+    with History(runs) as history:
+        try:
+            return history.find(name)
+        except InputError:
+            found = _ask_heads(here, name, out)
+            if found is None:
+                raise
+        history.begin(found)
+        return history.find(found.run_id)
+
+
+def _ask_heads(here: "ChosenTarget", name: str, out: "Output") -> "FirstEvent | None":
+    """Return the newest run of that id or name; a head that does not answer is a warning."""
+    import asyncio
+
+    if here.is_lab_down():
+        return None
+    inventories = _inventories(here)
+
+    async def ask() -> list["FirstEvent | GpuctlError | None"]:
+        return await asyncio.gather(*(_ask(one, name) for one in inventories))
+
+    found: list[FirstEvent] = []
+    for inventory, answer in zip(inventories, asyncio.run(ask()), strict=True):
+        if isinstance(answer, GpuctlError):
+            where = f"whether cluster {inventory.cluster} has a run {name} is unknown"
+            out.warn(f"{where}: {answer.message}")
+        elif answer is not None:
+            found.append(answer)
+    return max(found, key=lambda run: run.time, default=None)
+
+
+async def _ask(inventory: "Inventory", name: str) -> "FirstEvent | GpuctlError | None":
+    import asyncio
+
+    from config.errors import NodeError
+    from engine.head import find_run
+    from engine.holder import ASK_S
+
+    try:
+        async with asyncio.timeout(ASK_S):
+            return await find_run(inventory, name)
+    except TimeoutError:
+        return NodeError(f"its head did not answer within {ASK_S:.0f} s", "")
+    except GpuctlError as error:
+        return error
+
+
+def _inventories(here: "ChosenTarget") -> list["Inventory"]:
+    """Return the inventories of the clusters that are ready."""
+    from provision.records.record import load_inventory, records
+
+    found = []
+    for record in records(here.remembered()):
+        try:
+            found.append(load_inventory(record.name, here.cluster_target(record.name)))
+        except InputError:  # it is not ready, so it has no run
+            continue
+    return found

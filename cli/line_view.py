@@ -1,0 +1,199 @@
+"""Lines of ranks on the terminal: prefixes, equal lines folded, progress bars in place."""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cli.terminal import COLOUR, size
+
+if TYPE_CHECKING:
+    from cli.output import Output as Out
+    from engine.lines import Line
+    from engine.output_events import OutputDropped
+
+_COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
+_RESET = "\033[0m"
+FOLD_S = 1.0
+"""Seconds to wait for the same line of other ranks."""
+
+
+class LineView:
+    """Prints lines of `nodes` ranks on stdout; `folds` prints equal lines of many ranks once."""
+
+    def __init__(self, out: "Out", nodes: int, folds: bool = False) -> None:
+        self._out, self._nodes = out, nodes
+        self._has_color = out.has_color
+        self._prefixes: dict[int, str] = {}
+        self._folds = Folding(nodes) if folds else None
+        self._timer: asyncio.TimerHandle | None = None
+        # A state is rewritten in place, which only a terminal can.
+        self._shows_states = not out.as_json and not out.is_quiet and sys.stdout.isatty()
+        self._has_state = False
+
+    def show(self, lines: Sequence["Line"]) -> None:
+        """Print the lines; folded ones when no other rank can join them any more."""
+        if not lines:
+            return
+        if self._folds is None:
+            self._print(((line.rank,), line.text) for line in lines)
+            return
+        for line in lines:
+            self._print(self._folds.add(line))
+        self._print_later()
+
+    def show_text(self, rank: int, text: str) -> bool:
+        """Print whole lines of a rank at once; return False, with nothing done, if it cannot.
+
+        It can print lines that reach the terminal as they are: without folding, colours and
+        carriage returns.
+        """
+        if self._folds is not None or not text.replace("\n", "").isprintable():
+            return False
+        prefix = self._prefix((rank,))
+        self.clear()
+        self._out.say(prefix + text.replace("\n", f"\n{prefix}"))
+        return True
+
+    def show_state(self, rank: int, text: str) -> None:
+        """Show a rank's unfinished line in the last row, until something else is printed."""
+        if not self._shows_states or not text:
+            return
+        self._out.rewrite(self._prefix((rank,)) + text)
+        self._has_state = True
+
+    def clear(self) -> None:
+        """Remove the unfinished line from the terminal, if one is shown."""
+        if self._has_state:
+            self._has_state = False
+            self._out.rewrite("")
+
+    def rest(self) -> None:
+        """Print what waits for other ranks."""
+        if self._folds is not None:
+            self._print(self._folds.rest())
+
+    def _print(self, groups: Iterable[tuple[Sequence[int], str]]) -> None:
+        rows = []
+        for ranks, text in groups:
+            # A line whose colour does not end must not colour the lines of others.
+            end = _RESET if "\033[" in text and COLOUR.search(text) else ""
+            rows.append(f"{self._prefix(ranks)}{text}{end}")
+        if rows:
+            self.clear()
+            self._out.say("\n".join(rows))
+
+    def _prefix(self, ranks: Sequence[int]) -> str:
+        if len(ranks) > 1:
+            from nodes.names import fold
+
+            return self._colored(f"{fold(map(str, ranks))} ", 1)
+        (rank,) = ranks
+        if rank not in self._prefixes:
+            text = f"[{rank:>{len(str(self._nodes - 1))}}] "
+            self._prefixes[rank] = self._colored(text, _COLORS[rank % len(_COLORS)])
+        return self._prefixes[rank]
+
+    def _colored(self, text: str, code: int) -> str:
+        return f"\033[{code}m{text}{_RESET}" if self._has_color else text
+
+    def _print_later(self) -> None:
+        """Print what waits when its time is over; without an event loop `rest` does."""
+        if self._timer is not None or self._folds is None or not self._folds.is_waiting:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        self._timer = loop.call_later(FOLD_S, self._print_due)
+
+    def _print_due(self) -> None:
+        assert self._folds is not None
+        self._timer = None
+        self._print(self._folds.due(time.monotonic()))
+        self._print_later()
+
+
+class Folding:
+    """Lines that wait for equal lines of other ranks, FOLD_S seconds at most.
+
+    The lines of each rank keep their order.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+        self._waiting: deque[_Group] = deque()
+        self._by_text: dict[str, _Group] = {}
+        self._last: dict[int, int] = {}
+        """The number of each rank's newest group."""
+        self._count = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether lines wait."""
+        return bool(self._waiting)
+
+    def add(self, line: "Line") -> list[tuple[list[int], str]]:
+        """Add the line; return the groups of ranks and their line that are complete or too old."""
+        group = self._by_text.get(line.text)
+        if group is None or self._last.get(line.rank, -1) >= group.number:
+            self._count += 1
+            group = _Group(self._count, line)
+            self._waiting.append(group)
+            self._by_text[line.text] = group
+        group.ranks.append(line.rank)
+        self._last[line.rank] = group.number
+        return self._take(
+            lambda first: len(first.ranks) == self._nodes or line.time - first.time > FOLD_S
+        )
+
+    def due(self, now: float) -> list[tuple[list[int], str]]:
+        """Return the groups that have waited FOLD_S seconds at the monotonic time `now`."""
+        return self._take(lambda first: now - first.arrived >= FOLD_S)
+
+    def rest(self) -> list[tuple[list[int], str]]:
+        """Return all groups that wait."""
+        return self._take(lambda _: True)
+
+    def _take(self, is_ready: Callable[["_Group"], bool]) -> list[tuple[list[int], str]]:
+        taken = []
+        while self._waiting and is_ready(self._waiting[0]):
+            group = self._waiting.popleft()
+            if self._by_text.get(group.text) is group:
+                del self._by_text[group.text]
+            taken.append((sorted(group.ranks), group.text))
+        return taken
+
+
+class _Group:
+    """A line, and the ranks that printed it."""
+
+    def __init__(self, number: int, line: "Line") -> None:
+        self.number, self.text, self.time = number, line.text, line.time
+        self.arrived = time.monotonic()
+        self.ranks: list[int] = []
+
+
+def dropped_lines(event: "OutputDropped") -> list["Line"]:
+    """Return a line for each rank whose output was removed: how much, and of what time."""
+    from engine.lines import Line
+
+    return [
+        Line(
+            one.until,
+            one.rank,
+            "gpuctl",  # in the place of `stdout`: no rank has printed it
+            f"… {size(one.size)} of output from {_moments(one.since, one.until)} were not kept",
+        )
+        for one in event.ranks
+    ]
+
+
+def _moments(since: float, until: float) -> str:
+    """Return two times of one day as `10:02:00 to 11:40:00 UTC`, others with their dates."""
+    first, last = (datetime.fromtimestamp(moment, UTC) for moment in (since, until))
+    form = "%H:%M:%S" if first.date() == last.date() else "%Y-%m-%d %H:%M:%S"
+    return f"{first:{form}} to {last:{form}} UTC"

@@ -1,0 +1,122 @@
+"""The lines of a run that `gpuctl logs` shows: some ranks, a time, a pattern, the last lines."""
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cli.terminal import COLOUR
+from config.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.lines import Line
+
+_RANKS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
+QUIET_S = 0.5
+"""A followed run that sends nothing for this time has sent what it printed before."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The conditions on a line: one of `ranks`, a time from `since` on, a match of `pattern`."""
+
+    ranks: frozenset[int] | None = None
+    since: float = 0.0
+    pattern: re.Pattern[str] | None = None
+
+    def has(self, rank: int, moment: float) -> bool:
+        """Return whether output of that rank and time is wanted."""
+        return moment >= self.since and (self.ranks is None or rank in self.ranks)
+
+    def matches(self, text: str) -> bool:
+        """Return whether the text, without its colours, has the pattern."""
+        return self.pattern is None or bool(self.pattern.search(COLOUR.sub("", text)))
+
+
+def wanted(ranks: str | None, since: str | None, pattern: str | None) -> Wanted:
+    """Return the options as a value; InputError names a wrong one."""
+    return Wanted(
+        None if ranks is None else parse_ranks(ranks),
+        0.0 if since is None else time.time() - _age(since),
+        None if pattern is None else _pattern(pattern),
+    )
+
+
+def parse_ranks(text: str) -> frozenset[int]:
+    """Return the ranks of `0,8-15`."""
+    ranks: set[int] = set()
+    for term in text.split(","):
+        found = _RANKS.fullmatch(term.strip())
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
+            hint = "write numbers and ranges: --rank 0,8-15"
+            raise InputError(f"--rank {text}: `{term}` is no rank", hint)
+        ranks.update(range(first, last + 1))
+    return frozenset(ranks)
+
+
+def _age(text: str) -> int:
+    from config.duration import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InputError(f"--since {text}: {error}", "write --since 10m") from None
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        hint = "write a regular expression of Python, in quotes"
+        raise InputError(f"--grep {text}: {error}", hint) from None
+
+
+class Tail:
+    """The last `count` lines of what a run has printed, and then every line that follows.
+
+    `show` gets them. A run that is followed has printed everything once a line is from after the
+    command's start, or once nothing comes for QUIET_S seconds.
+    """
+
+    def __init__(self, count: int, show: Callable[[Sequence["Line"]], None]) -> None:
+        self._show = show
+        self._last: deque[Line] | None = deque(maxlen=count)
+        self._begun, self._heard = time.time(), 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, lines: Sequence["Line"]) -> None:
+        """Keep the lines, or pass them on."""
+        self._heard = time.monotonic()
+        if self._last is None:
+            self._show(lines)
+            return
+        self._last.extend(lines)
+        if lines and lines[-1].time > self._begun:
+            self.flush()
+        elif self._timer is None:
+            self._timer = _later(self._flush_if_quiet)
+
+    def flush(self) -> None:
+        """Show the last lines, and from now on every line."""
+        if self._last is not None:
+            last, self._last = tuple(self._last), None
+            self._show(last)
+
+    def _flush_if_quiet(self) -> None:
+        self._timer = None
+        if time.monotonic() - self._heard >= QUIET_S:
+            self.flush()
+        elif self._last is not None:
+            self._timer = _later(self._flush_if_quiet)
+
+
+def _later(call: Callable[[], None]) -> asyncio.TimerHandle | None:
+    """Call later, if an event loop runs; the end of the run flushes too."""
+    try:
+        return asyncio.get_running_loop().call_later(QUIET_S, call)
+    except RuntimeError:
+        return None

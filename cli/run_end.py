@@ -1,0 +1,147 @@
+"""The end of a run: remove its cluster if the run says so, and report what that cost."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.errors import GpuctlError
+
+if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from config.target import Target
+    from engine.known_run import KnownRun
+    from nodes.inventory import Inventory
+    from provision.down import Teardown
+
+
+def check_removable(cluster: str, target: "Target") -> None:
+    """Raise InputError if these credentials could not remove the cluster at the end."""
+    from provision.aws.account import caller, check_account
+    from provision.records.record import read
+
+    record = read(cluster, target)
+    if record is not None:
+        check_account(cluster, record.account, caller(target).account)
+
+
+@contextmanager
+def ending(there: "Inventory", run_id: str, out: "Output") -> Iterator[None]:
+    """Do the end of the run in this block; wait while another client of this machine does it.
+
+    Two clients that follow a run see its end at once, and would fetch and remove the same.
+    """
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context((there.folder / "ending.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            out.note(f"-- another gpuctl ends run {run_id}: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except FileNotFoundError:
+            pass  # another client has removed the cluster, and its folder
+        except OSError as error:  # a full disk must not keep the cluster
+            out.warn(f"two clients may end run {run_id} at once: {error.strerror}")
+        yield
+
+
+def destroy_if_asked(
+    here: "ChosenTarget", run: "KnownRun", there: "Inventory", out: "Output"
+) -> "Teardown | GpuctlError | None":
+    """Remove the cluster if the run says so, and no other run is on it.
+
+    Return what was removed, or the error.
+    """
+    if run.on_stop != "destroy":
+        return None
+    try:
+        with removable(here, run.run_id, there, out) as may_remove:
+            return destroy(here, run.run_id, there, out) if may_remove else None
+    except GpuctlError as error:
+        return error
+
+
+@contextmanager
+def removable(
+    here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output", *, is_lost: bool = False
+) -> Iterator[bool]:
+    """Yield whether this client is to remove the cluster in this block; print why, if not.
+
+    No run begins on the cluster during the block, and no client of another machine removes it.
+    The head of a lost run is not asked: it may be what was lost.
+    """
+    from cli.held import others_on
+    from engine.agent.holding import BUSY, HELD, REMOVAL, TAKEN
+    from engine.head import hold
+
+    cluster = there.cluster
+    if is_lost or is_removed(here, cluster, out):
+        yield is_lost and not is_removed(here, cluster, out)
+        return
+    answer, is_kept = BUSY, False
+    while answer == BUSY and not is_kept:  # until the other runs end, or keep the cluster
+        with hold(run_id, there, REMOVAL) as answer:
+            if answer == TAKEN:
+                forget = f"`gpuctl down {cluster}` removes this machine's record of it"
+                out.note(f"-- another gpuctl removes cluster {cluster}: {forget}")
+            is_kept = answer == TAKEN or (answer != HELD and others_on(here, cluster, run_id, out))
+            if is_kept or answer != BUSY:
+                yield not is_kept
+
+
+def is_removed(here: "ChosenTarget", cluster: str, out: "Output") -> bool:
+    """Return whether another client has removed the cluster; print a note if so."""
+    from provision.records.record import read
+
+    if read(cluster, here.remembered()) is not None:
+        return False
+    out.note(f"-- cluster {cluster} is removed already")
+    return True
+
+
+def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output") -> "Teardown":
+    """Remove the cluster of a run that is over.
+
+    GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
+    """
+    from cli.down import remove
+    from engine.head import prevent_power_off
+
+    try:
+        with prevent_power_off(run_id, there), out.progress() as view:
+            return remove(here, there.cluster, view)
+    except GpuctlError as error:
+        rest = "its nodes power off by themselves within 3 minutes, other resources bill on"
+        error.hint = f"{error.hint}; {rest}" if error.hint else rest
+        raise
+
+
+def report_removal(
+    gone: "Teardown | GpuctlError | None", runs: Path, run_id: str, out: "Output"
+) -> float | None:
+    """Print and record the removal of the cluster; return its cost, or raise its error."""
+    if isinstance(gone, GpuctlError):
+        raise gone
+    if gone is None:
+        return None
+    report_teardown(gone, out)
+    _record_cost(runs, run_id, gone.cost_usd)
+    return gone.cost_usd
+
+
+def report_teardown(teardown: "Teardown", out: "Output") -> None:
+    """Print the removed resources and their cost; as JSON the run's document has them."""
+    from cli.down import show
+
+    if not out.as_json:
+        show(teardown, out)
+
+
+def _record_cost(runs: Path, run_id: str, cost: float | None) -> None:
+    from engine.history import History
+
+    if cost is not None:
+        with History(runs) as history:
+            history.set_cost(run_id, cost)

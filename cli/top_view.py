@@ -1,0 +1,251 @@
+"""What runs use, as tables with small bars and as JSON."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cli.terminal import elapsed, money
+
+if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from engine.metrics.idle import IdleCost
+    from engine.metrics.live import LiveRun
+    from engine.metrics.summary import NodeSummary
+    from engine.metrics.usage import GpuUsage, Usage
+    from nodes.inventory import Inventory
+
+STALE_S = 20.0
+"""A sample that is older is marked with its age: the node may be lost."""
+_BAR = 6
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+@dataclass
+class Watched:
+    """A cluster, a node's price in US dollars per hour, and the runs that its head names."""
+
+    inventory: "Inventory"
+    price_usd_h: float | None
+    runs: "tuple[LiveRun, ...]" = ()
+
+    def idle(self) -> "list[IdleCost]":
+        """Return the GPUs that are idle although a run has them."""
+        from engine.metrics.idle import idle_cost
+
+        found = [
+            idle_cost(
+                run.nodes[one.rank],
+                [(gpu.gpu, gpu.idle_s) for gpu in one.gpus],
+                len(one.gpus),
+                self.price_usd_h,
+            )
+            for run in self.runs
+            for one in run.usages
+        ]
+        return [one for one in found if one is not None]
+
+
+def watched(here: "ChosenTarget", cluster: str) -> Watched | None:
+    """Return the cluster to watch; None if it is not ready."""
+    from config.errors import InputError
+    from provision.records.record import load_inventory, read
+
+    try:
+        inventory = load_inventory(cluster, here.cluster_target(cluster))
+    except InputError:
+        return None
+    record = read(cluster, here.remembered())
+    return Watched(inventory, record.resolved.instance_type.price_usd_h if record else None)
+
+
+def document(clusters: Sequence[Watched]) -> list[dict[str, Any]]:
+    """Return what the clusters' runs use, for JSON."""
+    return [
+        {
+            "cluster": one.inventory.cluster,
+            "runs": [
+                {
+                    "run_id": run.run_id,
+                    "nodes": [
+                        {"node": run.nodes[usage.rank], **usage.model_dump(mode="json")}
+                        for usage in run.usages
+                    ],
+                }
+                for run in one.runs
+            ],
+            "idle": [idle.model_dump(mode="json") for idle in one.idle()],
+        }
+        for one in clusters
+    ]
+
+
+def lines(clusters: Sequence[Watched], with_gpus: bool, out: "Output") -> list[str]:
+    """Return the tables of all runs, then the GPUs that are idle."""
+    found: list[str] = []
+    for one in clusters:
+        if not one.runs:
+            found.append(f"No run on cluster {one.inventory.cluster} has sent a sample.")
+        for run in one.runs:
+            found.append(f"Run {run.run_id} on cluster {one.inventory.cluster}")
+            found += _run(run, out)
+            if with_gpus:
+                found += ["", *_gpus(run, out)]
+        found += [f"! {idle_text(idle)}" for idle in one.idle()]
+    return found
+
+
+def idle_text(idle: "IdleCost") -> str:
+    """Return a node's idle GPUs as one line, with what they cost."""
+    from nodes.names import fold
+
+    numbers = fold(map(str, idle.gpus)).strip("[]")
+    gpus = f"GPU {numbers} has" if len(idle.gpus) == 1 else f"GPUs {numbers} have"
+    cost = "" if idle.cost_usd is None else f", which cost about {money(idle.cost_usd)}"
+    return f"{idle.node}: {gpus} been idle for {elapsed(idle.seconds)}{cost}"
+
+
+def _run(run: "LiveRun", out: "Output") -> list[str]:
+    head = ("NODE", "CPU", "MEMORY", "DISK", "NETWORK", "EFA", "GPU", "GPU MEMORY", "POWER", "TEMP")
+    rows = [_node(run.nodes[one.rank], one) for one in run.usages]
+    return out.table(*known_columns(head, rows))
+
+
+def known_columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the table without the columns of which nothing is known."""
+    kept = [n for n in range(len(head)) if any(row[n] != "-" for row in rows)]
+    return [head[n] for n in kept], [[row[n] for n in kept] for row in rows]
+
+
+def _node(name: str, one: "Usage") -> tuple[str, ...]:
+    gpus = one.gpus
+    age = f" ({elapsed(one.age_s)} ago)" if one.age_s > STALE_S else ""
+    return (
+        f"{name}{age}",
+        bar(_part(one.cpu, one.cores)),
+        bar(_part(one.memory_bytes, one.memory_total_bytes)),
+        _both(one.disk_read_bytes_s, one.disk_written_bytes_s),
+        _both(one.network_received_bytes_s, one.network_sent_bytes_s),
+        _both(one.rdma_received_bytes_s, one.rdma_sent_bytes_s),
+        bar(_part(_mean(gpu.percent for gpu in gpus), 100)),
+        bar(_mean(_part(gpu.memory_bytes, gpu.memory_total_bytes) for gpu in gpus)),
+        _figure(_sum(gpu.watts for gpu in gpus), "W"),
+        _figure(max((g.celsius for g in gpus if g.celsius is not None), default=None), "°C"),
+    )
+
+
+def _gpus(run: "LiveRun", out: "Output") -> list[str]:
+    head = ("NODE", "GPU", "USED", "MEMORY", "POWER", "TEMP", "ECC", "NVLINK")
+    rows = [(run.nodes[one.rank], *_gpu(gpu)) for one in run.usages for gpu in one.gpus]
+    sources = dict.fromkeys(name for one in run.usages for name in one.gpu_sources)
+    told = f"Source: {', '.join(sources)}" if sources else "No node has reported a GPU."
+    return [*out.table(*known_columns(head, rows), right=("GPU",)), told]
+
+
+def _gpu(gpu: "GpuUsage") -> tuple[str, ...]:
+    errors = "-" if gpu.ecc_uncorrected is None else f"{gpu.ecc_uncorrected:.0f}"
+    return (
+        str(gpu.gpu),
+        bar(_part(gpu.percent, 100)),
+        bar(_part(gpu.memory_bytes, gpu.memory_total_bytes)),
+        _figure(gpu.watts, "W"),
+        _figure(gpu.celsius, "°C"),
+        errors,
+        _both(gpu.nvlink_received_bytes_s, gpu.nvlink_sent_bytes_s),
+    )
+
+
+def bar(part: float | None) -> str:
+    """Return a part of 1 as a small bar with its percentage: `███    50 %`; `-` if unknown."""
+    if part is None:
+        return "-"
+    eighths = math.ceil(min(1.0, max(0.0, part)) * _BAR * 8)
+    full, rest = divmod(eighths, 8)
+    drawn = "█" * full + (_EIGHTHS[rest] if rest else "")
+    return f"{drawn:<{_BAR}} {part * 100:3.0f} %"
+
+
+def rate(amount: float | None) -> str:
+    """Return bytes a second as `1.2G`, `34M`, `0`; `-` if unknown."""
+    if amount is None:
+        return "-"
+    for unit in ("", "k", "M", "G"):
+        if amount < 999.5:
+            return f"{amount:.0f}{unit}" if amount >= 9.95 or not unit else f"{amount:.1f}{unit}"
+        amount /= 1000
+    return f"{amount:.1f}T"
+
+
+def _both(first: float | None, second: float | None) -> str:
+    """Return two rates as `1.2G / 340M`: read and written, or received and sent."""
+    return "-" if first is None and second is None else f"{rate(first)} / {rate(second)}"
+
+
+def _part(amount: float | None, total: float | None) -> float | None:
+    return None if amount is None or not total else amount / total
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.0f} {unit}"
+
+
+def record_document(run_id: str, nodes: "Sequence[NodeSummary]") -> dict[str, Any]:
+    """Return what a run that is over used, for JSON."""
+    return {"run_id": run_id, "nodes": [one.model_dump(mode="json") for one in nodes]}
+
+
+def record_lines(run_id: str, nodes: "Sequence[NodeSummary]", out: "Output") -> Iterator[str]:
+    """Return the means and peaks of a run that is over."""
+    yield f"Run {run_id} is over. Means and peaks by rank:"
+    head, rows = record_table(nodes)
+    yield from out.table(*known_columns(head, rows), right=head[1:])
+
+
+def record_table(
+    nodes: "Sequence[NodeSummary]", names: Sequence[str] = ()
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return head and rows of the means and peaks; a node without a name has its rank."""
+    from cli.terminal import size
+
+    def bytes_of(amount: float | None) -> str:
+        return "-" if amount is None else size(round(amount))
+
+    head = (
+        *("node", "cores used", "memory peak", "disk", "network", "EFA", "GPU used"),
+        *("GPU memory peak", "power", "hottest", "ECC errors", "GPU hours idle"),
+    )
+    rows = []
+    for one in nodes:
+        gpus = one.gpus
+        peak = max((g.memory_peak_bytes for g in gpus if g.memory_peak_bytes), default=None)
+        hottest = max((g.celsius_peak for g in gpus if g.celsius_peak is not None), default=None)
+        used = _mean(gpu.percent for gpu in gpus)
+        errors = _sum(gpu.ecc_uncorrected for gpu in gpus)
+        rows.append(
+            (
+                names[one.rank] if one.rank < len(names) else f"rank {one.rank}",
+                "-" if one.cpu is None else f"{one.cpu:.1f} of {one.cores}",
+                *map(bytes_of, (one.memory_peak_bytes, one.disk_bytes)),
+                *map(bytes_of, (one.network_bytes, one.rdma_bytes)),
+                "-" if used is None else f"{used:.0f} %",
+                bytes_of(peak),
+                _figure(_sum(gpu.watts for gpu in gpus), "W"),
+                _figure(hottest, "°C"),
+                "-" if errors is None else f"{errors:.0f}",
+                f"{sum(gpu.idle_s for gpu in gpus) / 3600:.1f}" if gpus else "-",
+            )
+        )
+    return head, rows

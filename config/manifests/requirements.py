@@ -1,0 +1,140 @@
+"""The nodes that a manifest asks for, as `requires` of a run file: for `gpuctl up --for`.
+
+`run` does not compare them with the cluster: a run has the whole of its nodes, and people rehearse
+manifests with `--no-image` on nodes without GPUs.
+
+Labels of nodes: https://kubernetes.io/docs/reference/node/node-labels/; of GPUs:
+https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery; quantities:
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/. SageMaker HyperPod
+calls types `ml.p5.48xlarge` (awsome-distributed-ai, all 2026-11-23).
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from config.catalogue.instance_types import catalogue, is_instance_type
+from config.cluster.cluster_file import REGION, ZONE
+from config.manifests.given import Given
+from config.manifests.kinds import JOBS, kind_of_manifest
+from config.manifests.manifest import Manifest
+from config.manifests.placeholders import fill_placeholders
+from config.manifests.runtimes import runtime_documents
+from config.manifests.stream import read_job
+from config.run.requirements import Requires, plain_gpu
+
+_GPUS, _EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
+_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_GPU_LABEL = "nvidia.com/gpu.product"
+_ZONE_LABEL, _REGION_LABEL = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+_OF_PODS = {"containers", "resourcesPerNode", "nodeSelector", "affinity"}
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|[kMGTP]|[KMGTP]i)?")
+_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_GIB = 2.0**30
+
+
+def manifest_requirements(path: Path, given: Given) -> Requires | None:
+    """Return what the job of the file asks of a node; None for a file that is no manifest of a job.
+
+    If a job's pods ask for different nodes, those that ask for most GPUs count: on the cluster a
+    launcher shares node 0 with a worker.
+    """
+    written, _ = read_job(path)
+    if written is None or kind_of_manifest(written.data) not in JOBS:
+        return None
+    job = Manifest(written, given)
+    name = job.get(("spec", "runtimeRef", "name"))
+    runtimes = runtime_documents(job) if name else ()
+    parts = [written, *(one for one in runtimes if _get(one.data, "metadata", "name") == name)]
+    pods = [pod for part in parts for pod in _pods(fill_placeholders(part, given)[0].data)]
+    most = max((_quantities(pod).get(_GPUS, 0) for pod in pods), default=0)
+    amounts: dict[str, float] = {}
+    labels: dict[str, tuple[str, ...]] = {}
+    for pod in pods:
+        own = _quantities(pod)
+        if own.get(_GPUS, 0) == most or "containers" not in pod:
+            amounts |= {name: max(value, amounts.get(name, 0)) for name, value in own.items()}
+            labels |= _labels(pod)
+    try:
+        return Requires.model_validate(_requires(amounts, labels))
+    except ValidationError:  # an absurd number, which no type has
+        return None
+
+
+def _requires(amounts: dict[str, float], labels: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, field in ((_GPUS, "gpus"), (_EFA, "efa"), ("cpu", "cpus")):
+        if amounts.get(name):
+            found[field] = f"{math.ceil(amounts[name])}.."
+    if amounts.get("memory"):
+        found["memory"] = f"{math.ceil(amounts['memory'] / _GIB)}GB.."
+    types = [name.removeprefix("ml.") for key in _TYPE_LABELS for name in labels.get(key, ())]
+    found["instance_types"] = tuple(filter(is_instance_type, types))
+    found["gpu"] = _models(labels.get(_GPU_LABEL, ()))
+    for key, field, form in ((_ZONE_LABEL, "zones", ZONE), (_REGION_LABEL, "regions", REGION)):
+        found[field] = tuple(name for name in labels.get(key, ()) if re.fullmatch(form, name))
+    return found
+
+
+def _models(products: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the catalogue's names of GPUs: A100 for NVIDIA-A100-SXM4-40GB."""
+    words = {plain_gpu(word) for product in products for word in product.split("-")}
+    models = dict.fromkeys(entry.gpu.model for entry in catalogue().values() if entry.gpu.count)
+    return tuple(model for model in models if plain_gpu(model) in words)
+
+
+def _pods(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the specifications of pods, and the parts of a TrainJob that change one."""
+    if isinstance(value, dict):
+        if value.keys() & _OF_PODS:
+            yield value
+        else:
+            for inner in value.values():
+                yield from _pods(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _pods(inner)
+
+
+def _quantities(pod: dict[str, Any]) -> dict[str, float]:
+    """Return the largest limit or request of each resource."""
+    found: dict[str, float] = {}
+    containers = pod.get("containers")
+    resources = [pod.get("resourcesPerNode")]
+    resources += [_get(one, "resources") for one in containers or () if isinstance(one, dict)]
+    for one in resources:
+        for kind in ("requests", "limits"):
+            amounts = _get(one, kind)
+            for name, value in amounts.items() if isinstance(amounts, dict) else ():
+                match = _QUANTITY.fullmatch(str(value))
+                if match is not None:
+                    amount = float(match[1]) * _UNITS[match[2] or ""]
+                    found[name] = max(amount, found.get(name, 0))
+    return found
+
+
+def _labels(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the values that labels of the pod's nodes may have."""
+    selector = pod.get("nodeSelector")
+    pairs = selector.items() if isinstance(selector, dict) else ()
+    found: dict[str, tuple[str, ...]] = {k: (v,) for k, v in pairs if isinstance(v, str)}
+    terms = _get(pod, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
+    for term in terms if isinstance(terms, tuple) else ():
+        for expression in _get(term, "matchExpressions") or ():
+            values = _get(expression, "values")
+            if _get(expression, "operator") == "In" and isinstance(values, tuple):
+                key = str(_get(expression, "key"))
+                found[key] = tuple(value for value in values if isinstance(value, str))
+    return found
+
+
+def _get(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

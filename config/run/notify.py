@@ -1,0 +1,146 @@
+"""`notify` of a run file: whom the head notifies of a run's events, and how.
+
+Slack's webhooks take the form `slack`: docs/notifications.md has both forms.
+"""
+
+import ipaddress
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+
+from config.cluster.cluster_file import Command
+from config.mistakes import Mistake, refusal
+from config.models import Model
+from config.run.env import SECRET_TAG, TEXT_TAG, Env, Secret
+
+NotifyEvent = Literal["start", "retry", "waiting", "interruption", "lease", "failure", "end"]
+EVENTS: tuple[NotifyEvent, ...] = (
+    *("start", "retry", "waiting", "interruption", "lease"),
+    *("failure", "end"),
+)
+MOST_TARGETS = 10
+HEADER = "[A-Za-z0-9-]{1,64}"
+SLACK_HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
+_INSIDE = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
+
+
+def url_mistake(url: str) -> tuple[str, str] | None:
+    """Return message and hint if notifications cannot be sent to the URL; else None.
+
+    The texts have nothing of the URL but its host, because a URL may be a secret.
+    """
+    hint = "write an address such as https://example.com/hook"
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port  # checks it
+    except ValueError:
+        return "which is no URL", hint
+    if not url.isascii() or any(char <= " " or char == "\x7f" for char in url):
+        return "which is no URL", hint
+    if parts.scheme not in ("http", "https") or not host:
+        return "which does not begin with https:// and a host", hint
+    if "@" in parts.netloc:
+        hint = "write `headers: {Authorization: {secret: NAME}}`"
+        return "which has a user or a password in it", hint
+    if parts.scheme == "http" and not _is_inside(host):
+        return f"which sends over http:// to the public host {host}", "write https://"
+    return None
+
+
+def _is_inside(host: str) -> bool:
+    """Return whether the host is this machine or one of a private network."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(_INSIDE)
+    return address.is_private
+
+
+def _plain_url(url: str) -> str:
+    wrong = url_mistake(url)
+    if wrong is None and urlsplit(url).hostname in SLACK_HOSTS:
+        who = "which is a secret: whoever has it can write to the channel"
+        wrong = who, "write {secret: NAME} for the secret of that name"
+    if wrong:
+        raise refusal(Mistake("E244", *wrong))
+    return url
+
+
+def _kind(value: Any) -> str:
+    return SECRET_TAG if isinstance(value, (dict, Secret)) else TEXT_TAG
+
+
+def _checked_headers(headers: dict[str, Any]) -> dict[str, Any]:
+    mistakes = []
+    for name, value in headers.items():
+        if not re.fullmatch(HEADER, name):
+            message, hint = "is no name of a header", "use letters, digits and -"
+            mistakes.append(Mistake("E203", message, hint, (name,)))
+        elif isinstance(value, str) and not (value.isascii() and value.isprintable()):
+            message, hint = "is not one line of ASCII", "write one line, or {secret: NAME}"
+            mistakes.append(Mistake("E203", message, hint, (name,)))
+    if mistakes:
+        raise refusal(*mistakes)
+    return headers
+
+
+def _not_blank(command: str) -> str:
+    if not command.strip():
+        raise refusal(Mistake("E203", "which is blank", "write a shell command"))
+    return command
+
+
+_TEXT = {"type": "string"}
+_SECRET = {
+    "type": "object",
+    "properties": {"secret": _TEXT},
+    "required": ["secret"],
+    "additionalProperties": False,
+}
+Webhook = Annotated[
+    Annotated[str, AfterValidator(_plain_url), Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],
+    Discriminator(_kind),
+    WithJsonSchema({"anyOf": [_TEXT, _SECRET]}),
+]
+HeaderValue = Annotated[
+    Annotated[str, Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],
+    Discriminator(_kind),
+    WithJsonSchema({"anyOf": [_TEXT, _SECRET]}),
+]
+Headers = Annotated[dict[str, HeaderValue], AfterValidator(_checked_headers)]
+
+
+class Notify(Model):
+    """A target of notifications: a webhook, or a command on the head."""
+
+    webhook: Webhook | None = Field(
+        default=None,
+        description="A URL that gets a POST: `{secret: NAME}`, or `https://…` if it is no secret.",
+    )
+    form: Literal["json", "slack"] = Field(
+        default="json", description="The body of the POST: JSON with all fields, or Slack's."
+    )
+    headers: Headers = Field(
+        default={}, description="Headers of the POST; a value may be `{secret: NAME}`."
+    )
+    command: Annotated[Command, AfterValidator(_not_blank)] | None = Field(
+        default=None,
+        description="A shell command on the head, as root; it gets the JSON on stdin.",
+    )
+    env: Env = Field(
+        default={}, description="Variables of the command; a value may be `{secret: NAME}`."
+    )
+    on: tuple[NotifyEvent, ...] = Field(
+        default=EVENTS,
+        min_length=1,
+        description="The events of which it is notified; by default all of these.",
+    )
+
+
+RunNotify = Annotated[
+    tuple[Notify, ...],
+    Field(max_length=MOST_TARGETS, description="Whom the head notifies of the run's events."),
+]

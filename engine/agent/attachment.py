@@ -1,0 +1,126 @@
+"""The worker's connections to the supervisor: first its pipes, then a socket on its node.
+
+When the supervisor is killed, the connection ends, and the job goes on. The next supervisor
+connects to the socket, through `attach` on this node, and says which events its journal has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from io import RawIOBase
+from pathlib import Path
+from typing import Any
+
+from engine.agent.event_stream import EventStream, Message
+from engine.agent.heartbeat import HeartbeatClient
+from engine.agent.listener import Listener
+
+SOCKET = "attach.sock"
+NO_WORKER = 4  # exit status of `attach`
+_WAITING = 8  # supervisors that connect at once; there is one
+_REACHED = b'{"kind": "reached"}\n'
+
+
+class Attachment:
+    """The connections of one worker, one at a time: a new one replaces the one before.
+
+    `post` gets the supervisor's orders, and `{"do": "supervisor_lost"}` if there has been no
+    connection for `lost_s`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        report: EventStream,
+        heartbeats: HeartbeatClient,
+        post: Callable[[Message], None],
+        lost_s: float,
+    ) -> None:
+        self._report, self._heartbeats, self._post = report, heartbeats, post
+        self._lost_s = lost_s
+        self._lock = threading.Lock()
+        self._current: object = None
+        self._timer: threading.Timer | None = None
+        self._listener = Listener(folder / SOCKET, self._attend)
+        self.is_connected = True
+
+    def follow(self, control: RawIOBase) -> None:
+        """Read orders from `control`, the supervisor's pipe."""
+        self._take(control)
+        threading.Thread(target=self._read, args=(control,), daemon=True).start()
+
+    def listen(self) -> None:
+        """Accept connections of other supervisors. Raises OSError if the socket is not possible."""
+        self._listener.open(_WAITING)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._listener.close()
+
+    def _attend(self, connection: socket.socket) -> None:
+        """Serve one connection: its first line is the greeting of a supervisor."""
+        with connection, contextlib.suppress(OSError, ValueError, KeyError):  # it was killed too
+            control = connection.makefile("rb", buffering=0)
+            greeting = json.loads(control.readline())
+            self._take(control)
+            self._heartbeats.turn_to(greeting["heartbeats"])
+            self._report.connect(connection.makefile("wb", buffering=0), greeting["received"])
+            self._read(control)
+
+    def _take(self, control: Any) -> None:
+        """Make this the current connection."""
+        with self._lock:
+            self._current, self.is_connected = control, True
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _read(self, control: Any) -> None:
+        """Pass on the orders of a connection; at its end, wait for the next connection."""
+        with contextlib.suppress(OSError):  # the connection broke
+            for line in control:
+                order = json.loads(line)
+                if order["do"] == "received":
+                    self._report.forget(order["sequence"])
+                else:
+                    self._post(order)
+        with self._lock:
+            if self._current is not control:
+                return
+            self.is_connected = False
+            lost = {"do": "supervisor_lost"}
+            self._timer = threading.Timer(self._lost_s, self._post, (lost,))
+            self._timer.daemon = True
+            self._timer.start()
+
+
+def attach(folder: Path) -> int:
+    """Connect stdin and stdout to the run's worker on this node, to its end.
+
+    Return 0 when the worker has ended, NO_WORKER without a worker, and 1 when stdin has ended.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(folder / SOCKET))
+        except OSError:
+            sys.stderr.write("its worker is gone\n")
+            return NO_WORKER
+        os.write(1, _REACHED)
+        threading.Thread(target=_forward_orders, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):  # the worker was killed, or nobody reads
+            while data := connection.recv(65536):
+                while data:
+                    data = data[os.write(1, data) :]
+    sys.stderr.write("its worker ended\n")
+    return 0
+
+
+def _forward_orders(connection: socket.socket) -> None:
+    while data := os.read(0, 65536):
+        connection.sendall(data)
+    os._exit(1)  # the supervisor is gone; the worker waits for the next one

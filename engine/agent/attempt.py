@@ -1,0 +1,309 @@
+"""One attempt of a run, for its supervisor: from the launch of the workers to the end on all nodes.
+
+It passes events to `decisions.decide` and executes the actions that it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import secrets as random
+import traceback
+from typing import Any
+
+from engine.agent import evidence, heartbeat
+from engine.agent.decisions import decide
+from engine.agent.heartbeat import HeartbeatServer, time_of_day
+from engine.agent.journal import Journal, Message
+from engine.agent.launcher import STOP_GRACE_S, Launcher
+from engine.agent.limits import Limits
+from engine.agent.output_reader import OutputReader
+from engine.agent.resuming import Recorded, event_of
+from engine.agent.samples import Samples
+from engine.agent.states import Action, Event, Finish, Start, Stop, Verdict
+from engine.agent.work_order import work_order
+from engine.agent.workers import Workers
+
+LOOPBACK = "127.0.0.1"
+# The worker's grace after SIGTERM, then the unit's, plus time for the messages.
+STOP_BOUND_S = 2 * STOP_GRACE_S + 10
+_KINDS = {  # of the journal, for events of a worker
+    "prepared": "node_prepared",
+    "not_prepared": "node_not_prepared",
+    "not_ready": "node_not_ready",
+}
+
+
+class Recorder:
+    """The journal of a run, the inbox of the events that its lines are, and its samples."""
+
+    samples: Samples
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.inbox: asyncio.Queue[Event] = asyncio.Queue()
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Write the line to the journal, then pass on its event, if it has one."""
+        event = event_of(self.journal.append(kind, **fields))
+        if event is not None:
+            self.inbox.put_nowait(event)
+
+
+class RunningAttempt:
+    """An attempt. `recorded` is what the journal has of it, `output` the reader of its output.
+
+    `restarts` is the number of attempts before it. `state` is its present state, and `lost_ranks`
+    are the nodes that it has lost.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        output: OutputReader,
+        recorder: Recorder,
+        launcher: Launcher,
+        secrets: dict[str, str],
+        restarts: int,
+    ) -> None:
+        self.plan = plan = recorded.plan
+        self._recorded, self.output = recorded, output
+        self._recorder, self._journal, self._inbox = recorder, recorder.journal, recorder.inbox
+        self._launcher, self._secrets, self._restarts = launcher, secrets, restarts
+        self.state = recorded.state
+        self._limits = Limits(plan, self._record)
+        self._workers = Workers(
+            *(launcher, self._order, self._greet, self.receive),
+            lambda: bool(self.state.verdict),
+        )
+        self._workers.received = recorded.received
+        self._heartbeats_run = True  # the process that answers heartbeats
+        self._ended_ranks = recorded.ended  # ranks with their end in the journal
+        self.lost_ranks = set(recorded.lost)
+        self._examined_ranks = recorded.examined  # lost ranks with evidence
+        self._releases: set[asyncio.Task[None]] = set()
+        self._bound: asyncio.TimerHandle | None = None
+
+    def _record(self, kind: str, **fields: Any) -> None:
+        if kind in ("node_lost", "node_unreachable"):
+            self.lost_ranks.add(fields["rank"])
+        self._recorder.record(kind, **fields)
+
+    async def execute(self) -> Verdict:
+        """Make the attempt, to its end on all nodes; return its verdict."""
+        self._recorder.samples.begin(self.plan)
+        loop = asyncio.get_running_loop()
+        self._heartbeats = HeartbeatServer(random.token_bytes(32), len(self.state.nodes))
+        loop.add_reader(self._heartbeats, self._hear_heartbeats)
+        life = loop.create_task(self._keep_heartbeats())
+        life.add_done_callback(_log_crash)
+        nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self.state.nodes))]
+        for rank, node in enumerate(nodes):
+            node.add_done_callback(functools.partial(self._finish_attending, rank))
+        self._limits.begin(self._recorded.attempt_began, self.state.nodes)
+        try:
+            return await self._until_finished()
+        finally:
+            self._limits.end()
+            if self._bound is not None:
+                self._bound.cancel()
+            loop.remove_reader(self._heartbeats)
+            tasks = [life, *nodes, *self._releases]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # `_log_crash` has logged each
+            await self._workers.close()
+            self._heartbeats.close()
+
+    def _finish_attending(self, rank: int, task: asyncio.Task[None]) -> None:
+        """If an error in gpuctl ended the task of this node, treat the node as lost."""
+        error = _log_crash(task)
+        if error is not None:
+            self._lose_node(rank, f"was lost: gpuctl failed ({type(error).__name__}: {error})")
+
+    async def _until_finished(self) -> Verdict:
+        is_over = False
+        if self.state.nodes.count("gone") == len(self.state.nodes):
+            is_over = True  # only the end is not in the journal
+        while not is_over:
+            if self.state.verdict and self._bound is None:
+                loop = asyncio.get_running_loop()
+                self._bound = loop.call_later(STOP_BOUND_S, self._abandon)
+            self.state, actions = decide(self.state, await self._inbox.get())
+            for action in actions:
+                self._act(action)
+            is_over = Finish() in actions
+        assert self.state.verdict is not None
+        return self._confirm(self.state.verdict)
+
+    def _confirm(self, verdict: Verdict) -> Verdict:
+        """Return the verdict, changed by what the run's output shows at its end."""
+        lines, verdict = self.output.end(verdict)
+        for line in lines:
+            self._record(**line)
+        return verdict
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self._workers.send(action.rank, {"do": "start"})
+        elif isinstance(action, Stop):
+            self._workers.send(action.rank, {"do": "stop"})
+
+    def _abandon(self) -> None:
+        """Give up the nodes that did not stop in time, so that the run can end."""
+        for rank, node in enumerate(self.state.nodes):
+            if node.phase != "gone":
+                self._lose_node(rank, f"did not stop within {STOP_BOUND_S} s")
+
+    async def _keep_heartbeats(self) -> None:
+        """Renew the supervisor's sign of life; restart the heartbeats' process if it was killed."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._heartbeats.signal_alive()
+            if not self._heartbeats_run:
+                self._heartbeats_run = True
+                self._heartbeats.restart()
+                loop.add_reader(self._heartbeats, self._hear_heartbeats)
+            await asyncio.sleep(heartbeat.BEAT_S)
+
+    def _hear_heartbeats(self) -> None:
+        """Read one report: a node has become silent, or answers again."""
+        report = self._heartbeats.report()
+        if not report:  # its process was killed, perhaps because memory was short
+            asyncio.get_running_loop().remove_reader(self._heartbeats)
+            self._heartbeats_run = False
+            return
+        rank = report["rank"]
+        if rank in self._ended_ranks or self.state.nodes[rank].phase in ("exited", "gone"):
+            return
+        if "silence_s" in report:
+            self._journal.append("node_answers_again", **report)
+        else:
+            last = time_of_day(report["last_heard"])
+            silence = f"{heartbeat.SILENCE_S:g} s"
+            self._lose_node(rank, f"has not answered for {silence} (last heard {last})")
+
+    def _lose_node(self, rank: int, reason: str) -> None:
+        """Report the node as lost; collect evidence, then give its worker up."""
+        self._ended_ranks.add(rank)
+        self._record("node_lost", rank=rank, reason=reason)
+        self._release_node(rank, reason)
+
+    def _release_node(self, rank: int, reason: str) -> None:
+        async def release_node() -> None:
+            try:
+                await self._keep_evidence(rank)
+            finally:
+                self._workers.give_up(rank, reason)
+                self._record("node_gone", rank=rank, reason=reason)
+
+        task = asyncio.get_running_loop().create_task(release_node())
+        task.add_done_callback(_log_crash)
+        self._releases.add(task)
+
+    async def _keep_evidence(self, rank: int) -> None:
+        """Write the evidence about a lost node to the run's folder and to the journal."""
+        if rank in self._examined_ranks or len(self._examined_ranks) >= evidence.NODES:
+            return
+        self._examined_ranks.add(rank)
+        node = self.plan["nodes"][rank]
+        texts = await evidence.collect(node["private_ip"])
+        texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
+        texts["ssh"] = self._workers.stderr_text(rank)
+        evidence.keep(self._journal, node, texts, list(self._secrets.values()))
+
+    async def _attend(self, rank: int) -> None:
+        """Launch the node's worker, follow it to its end, and record how it ended.
+
+        After an earlier supervisor, connect to the worker that it launched.
+        """
+        phase = self.state.nodes[rank].phase
+        if phase == "gone":
+            return
+        if rank in self._recorded.lost:
+            self._release_node(rank, self._recorded.lost[rank])
+            return
+        try:
+            if self._recorded.began is None:
+                reason = await self._workers.attend(rank)
+            else:
+                reason = await self._workers.take_up(rank, may_launch=phase == "launching")
+        except OSError as error:  # no ssh, no systemd-run
+            reason = f"its worker cannot be launched: {error}"
+        is_idle = self.state.nodes[rank].phase in ("launching", "prepared")
+        if rank in self._ended_ranks:
+            pass  # recorded already
+        elif self.state.verdict and is_idle:
+            self._record("node_stopped", rank=rank, reason="never started")
+        elif self._workers.is_unreached(rank):
+            self._record("node_unreachable", rank=rank, reason=reason)
+            await self._keep_evidence(rank)
+        else:
+            self._record("node_lost", rank=rank, reason=reason, symptom=f"was lost: {reason}")
+            self._ended_ranks.add(rank)
+            await asyncio.gather(self._keep_evidence(rank), self._workers.dismiss(rank))
+        self._record("node_gone", rank=rank, reason=reason)
+
+    def _greet(self, rank: int) -> list[Message]:
+        """Return the first messages to a worker that runs already; it ignores repeated orders."""
+        node = self.state.nodes[rank]
+        greeting: Message = {"do": "attach", "heartbeats": self._heartbeat_address(rank)}
+        if node.stop_asked:
+            return [greeting, {"do": "stop"}]
+        return [greeting, {"do": "start"}] if node.phase == "started" else [greeting]
+
+    def _order(self, rank: int) -> Message:
+        is_waited_for = self.plan["startup_order"] != "any" and rank in self.state.first_wave
+        order = work_order(self.plan, rank, self._secrets, is_waited_for=is_waited_for)
+        restarts = {"GPUCTL_RESTART_COUNT": str(self._restarts)}
+        node = order["node"]
+        node = {**node, "environment": {**node["environment"], **restarts}}
+        return {**order, "node": node, "heartbeats": self._heartbeat_address(rank)}
+
+    def _heartbeat_address(self, rank: int) -> Any:
+        """Return where the node's worker sends its heartbeats."""
+        is_here = rank == head_rank(self.plan)
+        address = LOOPBACK if is_here else self._launcher.address  # loopback works without network
+        return self._heartbeats.address_at(address)
+
+    def receive(self, rank: int, event: Message) -> None:
+        """Handle a worker's event: write it to the journal if it belongs there, and act on it."""
+        kind: str = event.pop("kind")
+        kind, fields = _KINDS.get(kind, kind), {**event, "rank": rank}
+        if kind in ("output", "node_started"):
+            self._limits.hear()
+        if kind == "sample":
+            self._recorder.samples.add(rank, event)
+        elif kind == "head_silent":
+            self._lose_node(rank, event["reason"])
+        elif kind == "node_exited":
+            self._record_exit(rank, fields)
+        else:
+            received = {"kind": kind, **fields}
+            followed = self.output.read(received)
+            for line in (received, *followed):
+                self._record(**line)
+
+    def _record_exit(self, rank: int, fields: Message) -> None:
+        """Record the end of a job: as stopped if the run stopped it, else as exited."""
+        if rank in self._ended_ranks:  # lost, but its worker answers again
+            return
+        self._ended_ranks.add(rank)
+        if self.state.nodes[rank].stop_asked:
+            self._record("node_stopped", **fields)
+        else:
+            self._record("node_exited", **fields)
+
+
+def head_rank(plan: Message) -> int | None:
+    """Return the rank of this machine; None if the run does not use it."""
+    ranks = [node["rank"] for node in plan["nodes"] if node["name"] == plan["head"]]
+    return ranks[0] if ranks else None
+
+
+def _log_crash(task: asyncio.Task[None]) -> BaseException | None:
+    """Return the unexpected error that ended the task, if any, and print it to the unit's log."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        traceback.print_exception(type(error), error, error.__traceback__)
+    return error

@@ -1,0 +1,190 @@
+"""What is worth a notification in a run's journal, and its text: pure functions of the lines.
+
+docs/notifications.md has the bodies. A supervisor that reads the journal again gets the same
+notices with the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+Message = dict[str, Any]
+INTERRUPTIONS = 10
+"""Interrupted nodes of a run that have a notification each: AWS may reclaim a whole fleet."""
+LONGEST_REASON = 2000  # characters
+SCHEMA_VERSION = 1
+
+
+class Notice(NamedTuple):
+    """One event of a run in words; `number` counts from 1, `fields` are details by event."""
+
+    number: int
+    event: str
+    time: float
+    text: str
+    fields: Message
+
+
+class Notices:
+    """The notices of a run. `plan` is its LaunchPlan as JSON."""
+
+    def __init__(self, plan: Message) -> None:
+        self._plan = plan
+        self._names = [node["name"] for node in plan["nodes"]]
+        self._number = self._interruptions = 0
+        self._attempt = 1
+        self._queued: float | None = None
+        self._began: float | None = None
+        self._makers: dict[str, Callable[[Message], Any]] = {
+            "run_queued": self._queue,
+            "run_started": self._start,
+            "attempt_ended": self._retry,
+            "waiting_for_nodes": self._wait,
+            "attempt_started": self._count_attempt,
+            "node_interrupted": self._interrupt,
+            "lease_ending": self._end_lease,
+            "run_finished": self._end,
+        }
+
+    def read(self, line: Message) -> Notice | None:
+        """Return the notice of the journal's next line; None if it has none."""
+        make = self._makers.get(line["kind"])
+        made = make(line) if make else None
+        if made is None:
+            return None
+        self._number += 1
+        event, text, fields = made
+        where = {
+            "run_id": self._plan["run_id"],
+            "name": self._plan["name"],
+            "cluster": self._plan["cluster"],
+            "nodes": self._names,
+            "attempt": self._attempt,
+        }
+        text = f"run {self._plan['run_id']} on cluster {self._plan['cluster']}{text}"
+        return Notice(self._number, event, line["time"], text, {**where, **fields})
+
+    def _queue(self, line: Message) -> None:
+        self._queued = self._queued or line["time"]
+
+    def _count_attempt(self, line: Message) -> None:
+        self._attempt = line["number"]
+
+    def _start(self, line: Message) -> Any:
+        self._began = line["time"]
+        count = f"{len(self._names)} nodes" if len(self._names) > 1 else "1 node"
+        waited = None if self._queued is None else round(line["time"] - self._queued)
+        after = "" if waited is None else f", after {words(waited)} in the queue"
+        return "start", f" has started on {count}{after}", {"queued_s": waited}
+
+    def _retry(self, line: Message) -> Any:
+        when = f" in {words(line['pause_s'])}" if line["pause_s"] else ""
+        which = f"attempt {line['number']} of {line['attempts']}"
+        text = f": {which} failed: {_cut(line['reason'])}; another one follows{when}"
+        fields = {**self._failure(line), "attempts": line["attempts"], "pause_s": line["pause_s"]}
+        return "retry", text, fields
+
+    def _wait(self, line: Message) -> Any:
+        names = ", ".join(line["nodes"])
+        makes = f"`gpuctl attach {self._plan['run_id']}` makes lost nodes again"
+        text = f" waits for {names}, for {words(line['seconds'])} at most: {makes}"
+        return "waiting", text, {"lost": line["nodes"], "wait_s": line["seconds"]}
+
+    def _interrupt(self, line: Message) -> Any:
+        self._interruptions += 1
+        if self._interruptions > INTERRUPTIONS:
+            return None
+        name = self._names[line["rank"]]
+        text = f": AWS takes {name}'s spot instance back: {line['action']} at {line['at']}"
+        if self._interruptions == INTERRUPTIONS:
+            text += "; further ones are not reported"
+        return "interruption", text, {"node": name, "action": line["action"], "at": line["at"]}
+
+    def _end_lease(self, line: Message) -> Any:
+        at, left = iso(line["at"]), words(line["at"] - line["time"])
+        text = f": the cluster's lifetime ends at {at}, in {left}; its nodes power off then"
+        return "lease", text, {"ends_at": at}
+
+    def _end(self, line: Message) -> Any:
+        took = None if self._began is None else round(line["time"] - self._began)
+        after = "" if took is None else f" after {words(took)}"
+        reason = f": {_cut(line['reason'])}" if line["reason"] else ""
+        how = {
+            "done": f" is done{after}",
+            "stopped": f" was stopped{after}{reason}",
+            "failed": f" has failed{after} with exit code {line['exit_code']}{reason}",
+        }
+        event = "failure" if line["status"] == "failed" else "end"
+        fields = {"status": line["status"], "duration_s": took, **self._failure(line)}
+        return event, how[line["status"]], fields
+
+    def _failure(self, line: Message) -> Message:
+        rank = line["first_failed_rank"]
+        return {
+            "exit_code": line["exit_code"],
+            "reason": _cut(line["reason"]),
+            "failed_node": None if rank is None else self._names[rank],
+        }
+
+
+def wants(on: Collection[str], event: str) -> bool:
+    """Return whether a target is notified of the event; a failure is an end, too."""
+    return event in on or (event == "failure" and "end" in on)
+
+
+def json_body(notice: Notice) -> str:
+    """Return the JSON form of the notice."""
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "id": f"{notice.fields['run_id']}/{notice.number}",
+        "event": notice.event,
+        "time": iso(notice.time),
+        "text": notice.text,
+    }
+    return json.dumps({**head, **notice.fields})
+
+
+def slack_body(notice: Notice) -> str:
+    """Return the body for a webhook of Slack: a POST of JSON with `text`.
+
+    Slack answers 200 with `ok` (https://docs.slack.dev/tools/python-slack-sdk/webhook, 2026-11-23).
+    Its text has three special characters (https://api.slack.com/docs/attachments/, 2026-11-23).
+    """
+    text = notice.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return json.dumps({"text": text})
+
+
+def variables(notice: Notice) -> dict[str, str]:
+    """Return what a command has in its environment about the notice."""
+    return {
+        "GPUCTL_EVENT": notice.event,
+        "GPUCTL_TEXT": notice.text.replace("\0", ""),
+        "GPUCTL_RUN_ID": notice.fields["run_id"],
+        "GPUCTL_CLUSTER": notice.fields["cluster"],
+    }
+
+
+def iso(seconds: float) -> str:
+    """Return a time as `2026-11-23T09:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def words(seconds: float) -> str:
+    """Return a duration in its two largest units: `3 h 2 min`, `45 s`."""
+    whole = max(0, round(seconds))
+    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    parts: list[str] = []
+    for size, name in units:
+        if whole >= size and len(parts) < 2:
+            parts.append(f"{whole // size} {name}")
+            whole %= size
+        elif parts:
+            break
+    return " ".join(parts) or "0 s"
+
+
+def _cut(reason: str) -> str:
+    return reason if len(reason) <= LONGEST_REASON else f"{reason[: LONGEST_REASON - 1]}…"

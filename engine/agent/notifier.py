@@ -1,0 +1,236 @@
+"""The notifications of a run, sent from the head: to webhooks and by commands, with tries.
+
+Nothing waits for them: not the run, and not its nodes. Each try is a process with a
+bound (engine/agent/notification.py). The journal has a line `notified` for each notification, sent
+or not, so that the next supervisor sends what is missing. The same one may arrive twice, with the
+same id, but none is lost as long as the head lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import traceback
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from engine.agent.journal import Journal, Message
+from engine.agent.lifetime import TIMER, watch_lifetime
+from engine.agent.notices import Notice, Notices, json_body, slack_body, variables, wants
+from engine.agent.redaction import Redaction
+
+TRY_S = 5.0
+"""Seconds for one try."""
+PAUSES_S = (1.0, 4.0)
+"""Seconds before the second try and before the third, the last."""
+END_S = 20.0
+"""Seconds after the end of the run until the notifications that are left are given up."""
+SHUTDOWN_S = 10.0
+"""The same in a shutdown of the head, which kills the supervisor after 45 s."""
+
+Key = tuple[int, int]
+"""The number of a notice, and the place of the target in the plan."""
+
+
+class Notifier:
+    """The notifications of one run. `plan` is a LaunchPlan as JSON.
+
+    `secrets` maps the names in the plan's targets to values, `hidden` are values that no
+    notification may have, `agent` is the agent's folder or archive.
+    """
+
+    def __init__(
+        self,
+        plan: Message,
+        secrets: dict[str, str],
+        hidden: Iterable[str],
+        journal: Journal,
+        agent: Path,
+        timer: Path = TIMER,
+    ) -> None:
+        self._targets: list[Message] = plan.get("notify") or []
+        self._secrets, self._journal = secrets, journal
+        self._hidden = [*secrets.values(), *hidden]
+        self._program = str(agent / "__main__.py" if agent.is_dir() else agent)
+        self._timer = timer
+        self._notices = Notices(plan)
+        self._pending: dict[Key, Notice] = {}
+        self._turns = [asyncio.Lock() for _ in self._targets]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lifetime: asyncio.Task[None] | None = None
+        self._reported_end: float | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._end_s = END_S
+        self._runs = self._is_over = self._gives_up = self._has_ended = False
+
+    def replay(self, lines: Iterable[Message]) -> Iterator[Message]:
+        """Yield the lines that an earlier supervisor recorded, and take note of them."""
+        for line in lines:
+            if self._targets:
+                self._read(line)
+            yield line
+
+    def begin(self) -> None:
+        """Send what an earlier supervisor left. From now on, send the notices of `see`'s lines."""
+        if not self._targets or self._has_ended:
+            return
+        self._runs = True
+        for key in list(self._pending):
+            self._send(key)
+        if any("lease" in target["on"] for target in self._targets) and not self._is_over:
+            watching = watch_lifetime(self._report_end, self._reported_end, self._timer)
+            self._lifetime = asyncio.get_running_loop().create_task(watching)
+        if self._is_over:
+            self._start_ending()
+
+    def see(self, line: Message) -> None:
+        """Take the journal's next line into account; an error is printed, and not raised."""
+        if not self._targets:
+            return
+        try:
+            new = self._read(line)
+            if self._runs:
+                for key in new:
+                    self._send(key)
+                if line["kind"] == "run_finished":
+                    self._start_ending()
+        except Exception:
+            traceback.print_exc()
+
+    async def end(self) -> None:
+        """Wait until all notifications of a run that is over are sent or given up."""
+        if self._ending is not None:
+            await self._ending
+
+    def _read(self, line: Message) -> list[Key]:
+        """Add the line's notifications to the pending ones, and return their keys."""
+        kind = line["kind"]
+        if kind == "notified":
+            self._pending.pop((line["number"], line["target"]), None)
+        elif kind == "notifications_ended":
+            self._has_ended = True
+        elif kind == "lease_ending":
+            self._reported_end = line["at"]
+        elif kind == "run_finished":
+            self._is_over = True
+        elif kind == "head_ending":
+            self._end_s = SHUTDOWN_S
+        notice = self._notices.read(line)
+        if notice is None:
+            return []
+        places = [n for n, one in enumerate(self._targets) if wants(one["on"], notice.event)]
+        keys = [(notice.number, place) for place in places]
+        self._pending.update(dict.fromkeys(keys, self._redacted(notice)))
+        return keys
+
+    def _report_end(self, at: float) -> None:
+        self._journal.append("lease_ending", at=at)
+
+    def _send(self, key: Key) -> None:
+        task = asyncio.get_running_loop().create_task(self._deliver(key))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _start_ending(self) -> None:
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        if self._lifetime is not None:
+            self._lifetime.cancel()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=self._end_s)
+            self._gives_up = True
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)  # each has recorded its error
+        self._journal.append("notifications_ended")
+
+    async def _deliver(self, key: Key) -> None:
+        """Try until the notification is sent, or in vain; record which."""
+        number, place = key
+        notice = self._pending[key]
+        why, tries = "", 0
+        try:
+            for pause in (*PAUSES_S, None):
+                tries += 1
+                result = await self._try_in_turn(place, notice, tries)
+                why = result["error"]
+                if not why or result["is_final"] or pause is None:
+                    break
+                await asyncio.sleep(max(pause, result["after_s"]))
+        except asyncio.CancelledError:
+            if not self._gives_up:  # this process ends: the next supervisor sends it
+                raise
+            why = f"{why or 'no answer'}; the run is over"
+        except Exception as error:
+            traceback.print_exc()
+            why = type(error).__name__
+        self._pending.pop(key, None)
+        fields = {"number": number, "target": place, "event": notice.event, "tries": tries}
+        self._journal.append("notified", **fields, error=self._redact(why))
+
+    async def _try_in_turn(self, place: int, notice: Notice, number: int) -> Message:
+        """Make a try; the first tries of a target are made in the order of the events."""
+        if number > 1:
+            return await self._try(self._targets[place], notice)
+        async with self._turns[place]:
+            return await self._try(self._targets[place], notice)
+
+    async def _try(self, target: Message, notice: Notice) -> Message:
+        """Make one try in a separate process, and end that process with all its children."""
+        python = [sys.executable, "-IS", self._program, "notify", "-"]
+        process = await asyncio.create_subprocess_exec(
+            *python, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+        )
+        try:
+            order = json.dumps(self._order(target, notice)).encode()
+            answer, _ = await asyncio.wait_for(process.communicate(order), TRY_S)
+            result: Message = json.loads(answer)
+        except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
+            return {"error": f"no end within {TRY_S:g} s", "is_final": False, "after_s": 0}
+        except ValueError:
+            return {"error": "the try was killed", "is_final": False, "after_s": 0}
+        finally:
+            await _kill(process)
+        return result
+
+    def _order(self, target: Message, notice: Notice) -> Message:
+        """Return what the process of a try has to do."""
+        form = target["form"]
+        named = {name: self._secrets[secret] for name, secret in target["secrets"].items()}
+        return {
+            "form": form,
+            "to": self._secrets[target["to_secret"]] if target["to_secret"] else target["to"],
+            "values": {**target["values"], **named},
+            "variables": variables(notice) if form == "command" else {},
+            "body": slack_body(notice) if form == "slack" else json_body(notice),
+        }
+
+    def _redacted(self, notice: Notice) -> Notice:
+        """Return the notice without secrets: a reason may quote the job's output."""
+        return notice._replace(
+            text=self._redact(notice.text), fields=_map_texts(notice.fields, self._redact)
+        )
+
+    def _redact(self, text: str) -> str:
+        redaction = Redaction(self._hidden)
+        return redaction.feed(text) + redaction.rest()
+
+
+def _map_texts(fields: Message, change: Any) -> Message:
+    return {
+        key: change(value) if isinstance(value, str) else value for key, value in fields.items()
+    }
+
+
+async def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended, with all its children
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()

@@ -1,0 +1,83 @@
+"""A run's beginning: its first event, and its wait while other runs have its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from engine.agent.handover import boot_id
+from engine.agent.journal import Journal, Message
+from engine.agent.queue import Dropped, Place, Queue
+from engine.agent.states import STOPPED
+
+LOOK_S = 0.5
+"""Seconds after which a run reads the queue again, a small file."""
+
+
+def begin_fields(plan: Message) -> dict[str, Any]:
+    """Return what the first event of a run has for clients, without environment and scripts."""
+    nodes = [
+        {key: node[key] for key in ("rank", "name", "private_ip", "role")} for node in plan["nodes"]
+    ]
+    return {
+        **{key: plan[key] for key in ("run_id", "name", "cluster", "on_stop")},
+        "boot_id": boot_id(),
+        "outputs": (plan["code"] or {}).get("outputs", ()),
+        "notifies": bool(plan.get("notify")),
+        "ports": plan.get("ports", ()),
+        "nodes": nodes,
+    }
+
+
+class Turn:
+    """The wait of one run. `plan` is a LaunchPlan as JSON."""
+
+    def __init__(self, plan: Message, queue: Queue, journal: Journal) -> None:
+        self._plan, self._queue, self._journal = plan, queue, journal
+        self._stopped = asyncio.Event()
+        self._reason = ""
+        self.is_over = False
+        """True once the run has its nodes, or has left the queue."""
+
+    def stop(self, reason: str = "stopped on request") -> None:
+        """Leave the queue: the run ends as `stopped` and never starts."""
+        self._reason = reason
+        self._stopped.set()
+
+    async def wait(self) -> bool:
+        """Wait until the run has its nodes, and return True; return False if it was stopped.
+
+        Each change of its place is in the journal, as `run_queued`, and so is the end of a run that
+        was stopped.
+        """
+        shown: Place | None = None
+        while not self._stopped.is_set():
+            try:
+                found = self._queue.try_start(self._plan["run_id"])
+            except Dropped:
+                self.stop("dropped from the queue")
+                break
+            except OSError:  # the head's disk is full: the run waits for room too
+                found = shown or (1, ())
+            if found is None:
+                self.is_over = True
+                return True
+            if found != shown:
+                shown = found
+                self._report(*found)
+            with contextlib.suppress(asyncio.TimeoutError):  # nobody has stopped it: look again
+                await asyncio.wait_for(self._stopped.wait(), LOOK_S)
+        self.is_over = True
+        self._journal.append(
+            "run_finished",
+            status="stopped",
+            exit_code=STOPPED,
+            first_failed_rank=None,
+            reason=self._reason,
+        )
+        return False
+
+    def _report(self, place: int, ahead: tuple[str, ...]) -> None:
+        fields = begin_fields(self._plan)
+        self._journal.append("run_queued", **fields, place=place, ahead=ahead)

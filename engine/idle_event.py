@@ -1,0 +1,15 @@
+"""The event of GPUs that are idle; engine/events.py has the others."""
+
+from typing import Literal
+
+from config.models import Value
+
+
+class GpusIdle(Value):
+    """The GPUs of the node have had no work for `seconds`; it comes once for each such stretch."""
+
+    kind: Literal["gpus_idle"] = "gpus_idle"
+    time: float
+    rank: int
+    gpus: tuple[int, ...]
+    seconds: int

@@ -1,0 +1,83 @@
+"""The newest samples of the runs on a cluster, which its head has in memory."""
+
+import asyncio
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from config.errors import NodeError
+from config.models import Value
+from engine.agent import handover
+from engine.agent.samples import NEWEST
+from engine.holder import ASK_S
+from engine.metrics.sample import Sample
+from engine.metrics.usage import Usage, usage
+from nodes.inventory import Inventory
+from nodes.kept_connections import connect
+
+
+class LiveRun(Value):
+    """A run that goes on: `nodes` are its names in rank order, `usages` those with samples."""
+
+    run_id: str
+    name: str
+    nodes: tuple[str, ...]
+    usages: tuple[Usage, ...]
+
+
+async def live_runs(inventory: Inventory, run_id: str | None = None) -> tuple[LiveRun, ...]:
+    """Ask the head for the runs on the cluster and what their nodes use; or for one run.
+
+    A run whose nodes have sent no sample yet is missing. Raises NodeError if the head does not
+    answer within ASK_S.
+    """
+    head = inventory.nodes[0]
+    pattern = f"{shlex.quote(run_id)}.{NEWEST}" if run_id else f"*.{NEWEST}"
+    # The file is a line. The time is the head's: samples are compared with it.
+    question = (
+        f"date +%s.%N; cd {handover.FOLDER} 2> /dev/null || exit 0;"
+        f' for run in {pattern}; do test ! -e "$run" || cat "$run" 2> /dev/null; done; exit 0'
+    )
+    try:
+        async with asyncio.timeout(ASK_S), connect(inventory) as connections:
+            done = await connections.run(head, question)
+    except TimeoutError:
+        where = f"{head.name} ({head.private_ip})"
+        raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
+    if done.exit_status != 0:
+        where = f"{head.name} ({head.private_ip})"
+        raise NodeError(f"{where} cannot report its runs: {done.complaint}", "")
+    return parse_live(done.stdout)
+
+
+def parse_live(text: str) -> tuple[LiveRun, ...]:
+    """Return the runs in the head's answer; a line that is torn is left out."""
+    first, *lines = text.splitlines() or [""]
+    try:
+        now = float(first)
+    except ValueError:
+        now = time.time()
+    found = []
+    for line in lines:
+        try:
+            found.append(_run(json.loads(line), now))
+        except (ValueError, KeyError, TypeError):  # another version's, or being written
+            continue
+    return tuple(found)
+
+
+def _run(run: Mapping[str, Any], now: float) -> LiveRun:
+    usages = []
+    for rank, samples in run["samples"].items():
+        *earlier, last = [Sample.model_validate(one) for one in samples]
+        idle = {int(gpu): since for gpu, since in run["idle"].get(rank, {}).items()}
+        # Clocks of nodes differ a little: an age is never negative.
+        usages.append(usage(earlier[0] if earlier else None, last, idle, max(now, last.time)))
+    return LiveRun(
+        run_id=run["run_id"],
+        name=run["name"],
+        nodes=tuple(run["nodes"]),
+        usages=tuple(sorted(usages, key=lambda one: one.rank)),
+    )

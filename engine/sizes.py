@@ -1,0 +1,70 @@
+"""The smaller sizes of an elastic run, planned before it starts: the head cannot plan.
+
+A run with `nodes: {min: 2, max: 4}` that has lost a node goes on with three. Hostfile, ranks and
+environment for three nodes are in the launch plan already, with stand-ins for the addresses of the
+nodes that will be left (engine/agent/resizing.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from config.models import Value
+from config.run.run_file import StartupOrder
+from engine.agent.resizing import stand_in_address
+from engine.modes.job import ReadyPlan
+from engine.network.promise import NetworkPlan
+from nodes.inventory import Node
+
+
+class CommonTexts(Value):
+    """What all nodes of a size have; a node's own values override it."""
+
+    environment: dict[str, str]
+    secrets: dict[str, str]
+    files: dict[str, str]
+    script: str
+
+
+class SizedNode(Value):
+    """A node's own part of a size; `script` is None where it is the common one."""
+
+    role: str
+    processes: int
+    environment: dict[str, str]
+    secrets: dict[str, str]
+    files: dict[str, str]
+    script: str | None
+
+
+class Size(Value):
+    """The plan of a run on fewer nodes than it began with; `nodes` are in rank order."""
+
+    network: NetworkPlan
+    startup_order: StartupOrder
+    stop_criteria: Literal["all-done", "master-done", "workers-done"]
+    ready: ReadyPlan | None
+    common: CommonTexts
+    nodes: tuple[SizedNode, ...]
+
+
+def stand_ins(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return the nodes with stand-ins for their addresses."""
+    return tuple(
+        node.model_copy(update={"rank": rank, "private_ip": stand_in_address(rank)})
+        for rank, node in enumerate(nodes)
+    )
+
+
+def common(texts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the entries that all mappings have."""
+    first, *others = texts
+    return {
+        name: text
+        for name, text in first.items()
+        if all(other.get(name) == text for other in others)
+    }
+
+
+def without(own: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of `own` that `known` lacks."""
+    return {name: text for name, text in own.items() if name not in known}

@@ -1,0 +1,184 @@
+"""The policy of the lab's credentials: refusals as AWS words them, and IAM's simulation of it.
+
+`gpuctl lab fault set policy FILE` names the file. Each request reads it, and it applies from the
+next request on. Requests whose session token is ADMINISTRATOR are those of another person.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+from moto.efs.models import efs_backends
+from moto.fsx.models import fsx_backends
+from moto.iam.models import iam_backends
+
+from lab.access_key import ADMINISTRATOR
+from lab.api.error_answers import ErrorAnswer, error_answer
+from lab.api.errors import Refusal
+from lab.api.faults import Faults
+from lab.api.launch import template_data
+from lab.authorization.checks import Account, Check, Tags, checks
+from lab.authorization.policy import Policy, read_policy
+from lab.fault_table import POLICY
+from lab.requests.wire import Request
+
+USER = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:user/moto"
+"""Whom moto's GetCallerIdentity names."""
+
+ALL = read_policy('{"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}')
+
+
+class Authorization:
+    """The decisions about requests, by the policy that is set; everything is allowed without."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def refusal(
+        self, request: Request, environ: Mapping[str, Any], service: str, region: str
+    ) -> ErrorAnswer | None:
+        """Return AWS's response to a request that the policy does not allow, else None."""
+        policy = self._policy()
+        if policy is None or environ.get("HTTP_X_AMZ_SECURITY_TOKEN") == ADMINISTRATOR:
+            return None
+        for check in checks(request, region, _account(region)):
+            decision = policy.decide(check.action, check.resource, check.context)
+            if decision != "allowed":
+                return _answer(service, check, decision)
+        return None
+
+    def simulation(self, request: Request) -> bytes | None:
+        """Return the body of the answer to SimulatePrincipalPolicy, None for another request."""
+        if (request.service, request.name) != ("iam", "SimulatePrincipalPolicy"):
+            return None
+        given = request.parameters
+        entries = given.get("ContextEntries", ())
+        context = {one["ContextKeyName"]: one["ContextKeyValues"][0] for one in entries}
+        policy = self._policy() or ALL
+        found = "".join(
+            _result(action, resource, policy.decide(action, resource, context))
+            for action in given["ActionNames"]
+            for resource in given.get("ResourceArns") or ("*",)
+        )
+        name = "SimulatePrincipalPolicy"
+        results = f"<EvaluationResults>{found}</EvaluationResults><IsTruncated>false</IsTruncated>"
+        return (
+            f'<{name}Response xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'
+            f"<{name}Result>{results}</{name}Result></{name}Response>"
+        ).encode()
+
+    def _policy(self) -> Policy | None:
+        given = self._faults.arguments(POLICY)
+        if given is None:
+            return None
+        file = Path(given[0])
+        return _read(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _read(file: Path, changed: int) -> Policy:
+    """Return the file's policy; `changed` is the time of its last change."""
+    return read_policy(file.read_text())
+
+
+def _result(action: str, resource: str, decision: str) -> str:
+    return (
+        f"<member><EvalActionName>{escape(action)}</EvalActionName>"
+        f"<EvalResourceName>{escape(resource)}</EvalResourceName>"
+        f"<EvalDecision>{decision}</EvalDecision></member>"
+    )
+
+
+def _answer(service: str, check: Check, decision: str) -> ErrorAnswer:
+    """Return the refusal.
+
+    Texts: "Troubleshoot access denied error messages", IAM User Guide; EC2 puts its own sentence
+    before it (2026-11-23).
+    """
+    why = (
+        "with an explicit deny in an identity-based policy"
+        if decision == "explicitDeny"
+        else f"because no identity-based policy allows the {check.action} action"
+    )
+    text = (
+        f"User: {USER} is not authorized to perform: {check.action} on resource:"
+        f" {check.resource} {why}"
+    )
+    if service == "ec2":
+        text = f"You are not authorized to perform this operation. {text}"
+        return error_answer(service, "UnauthorizedOperation", text, "403 Forbidden")
+    code = "AccessDenied" if service in ("iam", "sts") else "AccessDeniedException"
+    return error_answer(service, code, text, "400 Bad Request" if "Ex" in code else "403 Forbidden")
+
+
+def _account(region: str) -> Account:
+    number = DEFAULT_ACCOUNT_ID
+    ec2, iam = ec2_backends[number][region], iam_backends[number]["aws"]
+    files = (efs_backends[number][region], fsx_backends[number][region])
+
+    def role(kind: str, name: str) -> str | None:
+        known = iam.roles.values() if kind == "role" else iam.instance_profiles.values()
+        return next((str(one.arn) for one in list(known) if one.name == name), None)
+
+    def launch(named: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return template_data(ec2, named) if named else {}
+        except Refusal:
+            return {}  # EC2 reports that there is no such template
+
+    return Account(number, lambda resource: _tags(ec2, files, resource), launch, role)
+
+
+def _tags(ec2: Any, files: tuple[Any, Any], resource: str) -> Tags | None:
+    """Return the tags of a resource by its id, or by `type/name`; None if there is none."""
+    if resource.startswith(("fs-", "fsmt-")):
+        return _file_tags(files, resource)
+    owner: Any = None
+    kind, _, name = resource.partition("/")
+    if name:
+        groups = ec2.placement_groups if kind == "placement-group" else ec2.key_pairs
+        owner = groups.get(name)
+    elif resource.startswith("eipassoc-"):
+        owner = next((one for one in list(ec2.addresses) if one.association_id == resource), None)
+    elif resource.startswith("rtbassoc-"):
+        tables = list(ec2.route_tables.values())
+        owner = next((one for one in tables if resource in one.all_associations_ids), None)
+    else:
+        return ec2.tags.get(resource, {}) if _exists(ec2, resource) else None
+    return None if owner is None else ec2.tags.get(owner.id, {})
+
+
+def _file_tags(files: tuple[Any, Any], resource: str) -> Tags | None:
+    """Return the tags of a file system of EFS or FSx, also by the id of a mount target."""
+    efs, fsx = files
+    if resource in efs.mount_targets_by_id:
+        resource = efs.mount_targets_by_id[resource].file_system_id
+    for backend, systems in ((efs, efs.file_systems_by_id), (fsx, fsx.file_systems)):
+        if resource in systems:
+            named = resource if backend is efs else systems[resource].resource_arn
+            return {tag["Key"]: tag["Value"] for tag in backend.list_tags_for_resource(named)}
+    return None
+
+
+def _exists(ec2: Any, resource: str) -> bool:
+    """Return whether EC2 has a resource of this id. Images have tags in no table."""
+    if resource.partition("-")[0] in ("ami", "snap", "vol"):
+        return True
+    return resource in ec2.tags or any(resource in table for table in _tables(ec2))
+
+
+def _tables(ec2: Any) -> list[Any]:
+    names = (
+        "vpcs", "subnets", "groups", "enis", "internet_gateways", "nat_gateways", "route_tables",
+        "launch_templates", "capacity_reservations", "vpc_end_points",
+    )  # fmt: skip
+    found: list[Any] = []
+    for name in names:
+        table = getattr(ec2, name, {})
+        # moto keeps subnets and groups in a table for each zone and VPC.
+        found += [table, *(one for one in list(table.values()) if isinstance(one, dict))]
+    return found

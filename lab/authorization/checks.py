@@ -1,0 +1,252 @@
+"""The actions and resources that AWS checks for one request, with their condition keys.
+
+Sources: the Service Authorization Reference (config/catalogue/ec2_actions.py), "Grant permission to
+tag Amazon EC2 resources during creation" in the EC2 User Guide, and what EFS's and FSx's API
+references say about further permissions (read 2026-11-23).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from config.catalogue.ec2_actions import EC2_ACTIONS, Ec2Action
+from lab.requests.wire import NAMES, Request
+
+Tags = Mapping[str, str]
+
+ALWAYS = frozenset({"sts:GetCallerIdentity"})
+"""What needs no permission (STS API reference)."""
+
+_SIGNED = {name: signed for signed, name in NAMES.items()}
+
+_TYPES = {
+    "ami": "image", "cr": "capacity-reservation", "eipalloc": "elastic-ip",
+    "eipassoc": "elastic-ip", "eni": "network-interface", "i": "instance",
+    "igw": "internet-gateway", "key": "key-pair", "lt": "launch-template", "nat": "natgateway",
+    "pg": "placement-group", "rtb": "route-table", "rtbassoc": "route-table",
+    "sg": "security-group", "snap": "snapshot", "subnet": "subnet", "vol": "volume", "vpc": "vpc",
+    "vpce": "vpc-endpoint",
+}  # fmt: skip
+_ID = re.compile(rf"({'|'.join(_TYPES)})-[0-9a-f]{{8,17}}")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One action on one resource; `context` has the values of condition keys."""
+
+    action: str
+    resource: str = "*"
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the checks need to know of the account: its number, and where tags are.
+
+    `tags` returns the tags of a resource by its id or name, None if there is no such resource.
+    `launch` returns the parameters of a launch template's version. `role` returns the ARN of a
+    role or instance profile by its name.
+    """
+
+    number: str
+    tags: Callable[[str], Tags | None]
+    launch: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    role: Callable[[str, str], str | None]
+
+
+def checks(request: Request, region: str, account: Account) -> Iterator[Check]:
+    """Yield everything that must be allowed for the request to be."""
+    action = f"{_SIGNED.get(request.service, request.service)}:{request.name}"
+    if action in ALWAYS:
+        return
+    view = _View(request, action, f"{region}:{account.number}", account)
+    services = {
+        "ec2": view.of_ec2, "efs": view.of_efs, "fsx": view.of_fsx, "iam": view.of_iam,
+        "ssm": view.of_ssm,
+    }  # fmt: skip
+    regional = {"aws:RequestedRegion": region}
+    for check in services.get(request.service, view.plain)():
+        yield Check(check.action, check.resource, {**regional, **check.context})
+
+
+@dataclass(frozen=True)
+class _View:
+    """A request, with the place of its resources in an ARN."""
+
+    request: Request
+    action: str
+    place: str
+    account: Account
+
+    def plain(self) -> Iterator[Check]:
+        """Yield the action alone, as for all requests that only read."""
+        yield Check(self.action)
+
+    def of_ec2(self) -> Iterator[Check]:
+        """Yield the checks of a request to EC2."""
+        name, given = self.request.name, self.request.parameters
+        if name in ("CreateTags", "DeleteTags"):
+            tags = _request_tags(given.get("Tags", ()))
+            for one in given.get("Resources", ()):
+                yield from self._existing(self.action, one, _TYPES.values(), tags)
+            return
+        kinds = EC2_ACTIONS.get(name)
+        if kinds is None:
+            yield from self.plain()
+            return
+        if name == "RunInstances":
+            template = self.account.launch(given.get("LaunchTemplate") or {})
+            given = {**template, **given, "template": template}
+        yield from self._made(kinds, given)
+        for one in sorted(set(_named(name, given))):
+            yield from self._existing(self.action, one, kinds.changes + kinds.uses)
+        if profile := given.get("IamInstanceProfile", {}).get("Name"):
+            yield from self._passed(self.account.role("role", profile))
+
+    def _made(self, kinds: Ec2Action, given: Mapping[str, Any]) -> Iterator[Check]:
+        """Yield the checks of new resources, and of the tags that they get."""
+        specifications = [
+            *given.get("template", {}).get("TagSpecifications", ()),
+            *given.get("TagSpecifications", ()),
+        ]
+        tags: dict[str, dict[str, str]] = {}
+        for one in specifications:
+            of_kind = tags.setdefault(one["ResourceType"], {})
+            of_kind.update(_request_tags(one.get("Tags", ())))
+        for kind in {*kinds.makes, *(kind for kind in tags if kind in kinds.uses)}:
+            yield Check(self.action, self._arn(kind), tags.get(kind, {}))
+        for kind, texts in tags.items():
+            creation = {"ec2:CreateAction": self.request.name}
+            yield Check("ec2:CreateTags", self._arn(kind), {**texts, **creation})
+
+    def _existing(
+        self, action: str, resource: str, kinds: Any, more: Mapping[str, str] | None = None
+    ) -> Iterator[Check]:
+        """Yield the check of a resource that exists; the service reports one that does not."""
+        kind = _kind(resource)
+        tags = self.account.tags(resource)
+        if (kind and kind not in kinds) or tags is None:
+            return
+        shown = kind or next(iter(kinds))
+        yield Check(action, self._arn(shown, resource), {**_resource_tags(tags), **(more or {})})
+
+    def of_efs(self) -> Iterator[Check]:
+        """Yield the checks of a request to EFS."""
+        yield from self._of_files("elasticfilesystem")
+        given, name = self.request.parameters, self.request.name
+        if name == "CreateMountTarget":
+            yield from map(Check, ("ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces"))
+            for one in (given.get("SubnetId", ""), *given.get("SecurityGroups", ())):
+                yield from self._existing("ec2:CreateNetworkInterface", one, _TYPES.values())
+            yield Check("ec2:CreateNetworkInterface", self._arn("network-interface"))
+        if name == "DeleteMountTarget":
+            yield Check("ec2:DeleteNetworkInterface", self._arn("network-interface"))
+
+    def of_fsx(self) -> Iterator[Check]:
+        """Yield the checks of a request to FSx."""
+        yield from self._of_files("fsx")
+        if self.request.name == "CreateFileSystem":
+            yield Check("ec2:GetSecurityGroupsForVpc")
+
+    def _of_files(self, service: str) -> Iterator[Check]:
+        given, name = self.request.parameters, self.request.name
+        arn = f"arn:aws:{service}:{self.place}:file-system/"
+        if name == "CreateFileSystem":
+            tags = _request_tags(given.get("Tags", ()))
+            yield Check(self.action, f"{arn}*", tags)
+            creation = {f"{service}:CreateAction": name}
+            yield Check(f"{service}:TagResource", f"{arn}*", {**tags, **creation})
+            return
+        named = given.get("FileSystemId") or given.get("MountTargetId")
+        named = named or str(given.get("ResourceId") or given.get("ResourceARN") or "")
+        if not named:
+            yield from self.plain()
+            return
+        resource = named.rpartition("/")[2]
+        existing = self.account.tags(resource)
+        if existing is not None:
+            more = _request_tags(given.get("Tags", ()))
+            yield Check(self.action, f"{arn}{resource}", {**_resource_tags(existing), **more})
+
+    def of_iam(self) -> Iterator[Check]:
+        """Yield the checks of a request to IAM."""
+        given, name = self.request.parameters, self.request.name
+        kind = "instance-profile" if "InstanceProfileName" in given else "role"
+        named = given.get("InstanceProfileName") or given.get("RoleName")
+        if named is None:
+            yield from self.plain()
+            return
+        path = given.get("Path", "/")
+        new = f"arn:aws:iam::{self.account.number}:{kind}{path}{named}"
+        arn = new if name.startswith("Create") else self.account.role(kind, named)
+        if arn is None:
+            return  # IAM reports that there is no such role
+        yield Check(self.action, arn)
+        if name.startswith("Create") and given.get("Tags"):
+            yield Check(f"iam:Tag{name.removeprefix('Create')}", arn)
+        if name == "AddRoleToInstanceProfile":
+            yield from self._passed(self.account.role("role", given["RoleName"]))
+
+    def _passed(self, role: str | None) -> Iterator[Check]:
+        if role is not None:
+            yield Check("iam:PassRole", role, {"iam:PassedToService": "ec2.amazonaws.com"})
+
+    def of_ssm(self) -> Iterator[Check]:
+        """Yield the checks of a request to Systems Manager."""
+        if self.request.name != "StartSession":
+            yield from self.plain()
+            return
+        given = self.request.parameters
+        yield from self._existing(self.action, given.get("Target", ""), ("instance",))
+        region = self.place.partition(":")[0]
+        yield Check(self.action, f"arn:aws:ssm:{region}::document/{given.get('DocumentName')}")
+
+    def _arn(self, kind: str, resource: str = "*") -> str:
+        place = self.place
+        if kind in ("image", "snapshot"):
+            place = place.partition(":")[0] + ":"
+        return f"arn:aws:ec2:{place}:{kind}/{resource}"
+
+
+def _named(operation: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids and names of resources in a request's parameters."""
+    for value in _texts(given):
+        if _ID.fullmatch(value):
+            yield value
+    if operation in ("RunInstances", "DeleteKeyPair") and "KeyName" in given:
+        yield f"key-pair/{given['KeyName']}"
+    if operation == "DeletePlacementGroup":
+        yield f"placement-group/{given.get('GroupName')}"
+    if operation == "RunInstances" and (group := given.get("Placement", {}).get("GroupName")):
+        yield f"placement-group/{group}"
+
+
+def _kind(resource: str) -> str:
+    """Return the type of an id or of `type/name`."""
+    if "/" in resource:
+        return resource.partition("/")[0]
+    return _TYPES.get(resource.partition("-")[0], "")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
+
+def _request_tags(tags: Any) -> dict[str, str]:
+    return {f"aws:RequestTag/{tag['Key']}": str(tag.get("Value", "")) for tag in tags}
+
+
+def _resource_tags(tags: Tags) -> dict[str, str]:
+    return {
+        f"{prefix}/{key}": value
+        for key, value in tags.items()
+        for prefix in ("aws:ResourceTag", "ec2:ResourceTag")
+    }

@@ -1,0 +1,113 @@
+"""IAM policy documents, and their decision about one action on one resource.
+
+The elements and operators that gpuctl's policies have; any other is refused when the document is
+read, so that none is silently ignored. Rules: "IAM JSON policy elements reference" and "Policy
+evaluation logic", IAM User Guide (read 2026-11-23). moto has neither Resource nor Condition
+(decision 330).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from config.errors import InputError
+
+Decision = Literal["allowed", "explicitDeny", "implicitDeny"]
+"""IAM's words for the outcome of a simulation (PolicyEvaluationDecisionType)."""
+
+Context = Mapping[str, str]
+"""The values of condition keys; a key that the request does not have is missing."""
+
+_STATEMENT = frozenset({"Sid", "Effect", "Action", "Resource", "Condition"})
+_OPERATORS = ("StringEquals", "StringLike", "Null")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement; the patterns are IAM's, with * and ?."""
+
+    effect: str
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    conditions: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+    def matches(self, action: str, resource: str, context: Context) -> bool:
+        """Return whether the statement is about this request."""
+        return (
+            any(_like(pattern.lower(), action.lower()) for pattern in self.actions)
+            and any(_like(pattern, resource) for pattern in self.resources)
+            and all(_holds(*condition, context) for condition in self.conditions)
+        )
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The statements of all documents of an identity."""
+
+    statements: tuple[Statement, ...]
+
+    def decide(self, action: str, resource: str, context: Context) -> Decision:
+        """Return IAM's decision: a Deny overrides every Allow, and nothing is allowed by itself."""
+        effects = {one.effect for one in self.statements if one.matches(action, resource, context)}
+        if "Deny" in effects:
+            return "explicitDeny"
+        return "allowed" if "Allow" in effects else "implicitDeny"
+
+
+def read_policy(text: str) -> Policy:
+    """Return the policy of a JSON text: a document, or a list of them; InputError if it is none."""
+    try:
+        found = json.loads(text)
+        documents = found if isinstance(found, list) else [found]
+        return Policy(tuple(_statement(one) for each in documents for one in each["Statement"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"this is no IAM policy that the lab can enforce: {error}",
+            "`gpuctl iam-policy` prints one",
+        ) from None
+
+
+def _statement(given: Mapping[str, Any]) -> Statement:
+    if unknown := sorted(given.keys() - _STATEMENT):
+        raise ValueError(f"statements with {unknown[0]} are not supported")
+    conditions = [
+        (operator, key, _listed(values))
+        for operator, keys in given.get("Condition", {}).items()
+        for key, values in keys.items()
+    ]
+    if unknown := sorted({operator for operator, _, _ in conditions} - {*_OPERATORS}):
+        raise ValueError(f"the operator {unknown[0]} is not supported")
+    if given["Effect"] not in ("Allow", "Deny"):
+        raise ValueError(f"Effect is {given['Effect']!r}")
+    return Statement(
+        given["Effect"], _listed(given["Action"]), _listed(given["Resource"]), tuple(conditions)
+    )
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+
+def _holds(operator: str, key: str, wanted: tuple[str, ...], context: Context) -> bool:
+    # Names of condition keys do not distinguish case; the key of a tag within them may.
+    actual = next((value for name, value in context.items() if name.lower() == key.lower()), None)
+    if operator == "Null":
+        return str(actual is None).lower() in wanted
+    if actual is None:
+        return False
+    if operator == "StringEquals":
+        return actual in wanted
+    return any(_like(pattern, actual) for pattern in wanted)
+
+
+def _like(pattern: str, text: str) -> bool:
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    parts = (".*" if one == "*" else "." if one == "?" else re.escape(one) for one in pattern)
+    return re.compile("".join(parts), re.DOTALL)

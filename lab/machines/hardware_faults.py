@@ -1,0 +1,94 @@
+"""Broken hardware of machines: `gpuctl lab fault set hardware demo-node1 gpus=7 xid=79`.
+
+The stand-ins of the image (`lab/images/stand_ins`) read what a machine shows instead of its type's
+values. The kernel's log and the clock are the host's, so two programs print others in their place.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.fault_table import HARDWARE, read
+from lab.places import Places
+
+VALUES: Mapping[str, tuple[str, str]] = {
+    "gpus": ("[0-9]|none", "GPUs that the driver shows; none: the driver does not answer"),
+    "efa": ("[0-9]{1,2}", "EFA devices that libfabric finds"),
+    "ecc": ("[1-9][0-9]{0,3}", "uncorrectable ECC errors of a GPU"),
+    "remap": ("pending|failure", "state of a GPU's row remapping"),
+    "nvlink": ("[1-9][0-9]?", "NVLinks of a GPU that are down"),
+    "slowdown": ("thermal", "a GPU is slowed down by its temperature"),
+    "xid": ("[1-9][0-9]{0,2}", "an Xid error in the kernel's log"),
+    "driver": (r"[0-9.]{3,15}", "version of the driver"),
+    "library": (r"[0-9.]{3,15}", "version of the driver's libraries, with an older driver"),
+    "gpudirect": ("no", "libfabric finds no device that reaches the GPUs' memory"),
+    "dcgm": ("[a-z_]{3,20}", "test of DCGM's diagnostic that fails"),
+    "clock": ("-?[1-9][0-9]{0,5}", "seconds that the clock is ahead"),
+}
+"""What can be broken: the form of its value, and its meaning."""
+
+FORM = "|".join(f"{name}=({form})" for name, (form, _) in VALUES.items())
+
+_SHOWN = "etc/gpuctl-lab/faults.json"
+_XID = "[ 4711.081561] NVRM: Xid (PCI:0000:64:00): {xid}, pid='<unknown>', name=<unknown>, {words}"
+_WORDS = {
+    "48": "DBE (double bit error)",
+    "79": "GPU has fallen off the bus.",
+    "94": "Contained: SM (0x1). RST: No, D-RST: No",
+}
+"""Texts as in https://docs.nvidia.com/deploy/xid-errors (from memory)."""
+
+_DATE = """\
+#!/bin/sh
+exec /usr/bin/date -d '{seconds:+d} seconds' "$@"
+"""
+_DMESG = """\
+#!/bin/sh
+echo "{line}"
+"""
+
+
+def apply(places: Places, former: tuple[str, ...] = ()) -> None:
+    """Let running machines show what the table of faults says.
+
+    `former` are the arguments of a fault that was set before: its machines are whole again.
+    """
+    machines, shown = _read(read(places.faults).get(HARDWARE, ()))
+    for instance_id in {*_read(former)[0], *machines}:
+        root = places.machines / instance_id / "root"
+        if (root / "etc").is_dir():
+            _write(root, shown if instance_id in machines else {})
+
+
+def _read(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the ids of the machines, and what they show."""
+    pairs = [word.partition("=") for word in arguments if "=" in word]
+    ids = tuple(word for word in arguments if "=" not in word)
+    return ids, {name: value for name, _, value in pairs}
+
+
+def _write(root: Path, shown: Mapping[str, str]) -> None:
+    values: dict[str, object] = {
+        name: None if value == "none" else int(value) if re.fullmatch("-?[0-9]+", value) else value
+        for name, value in shown.items()
+    }
+    _put(root, _SHOWN, json.dumps(values) if values else "", 0o644)
+    clock, xid = shown.get("clock"), shown.get("xid")
+    _put(root, "usr/local/bin/date", _DATE.format(seconds=int(clock)) if clock else "", 0o755)
+    words = _WORDS.get(xid or "", "an error")
+    line = _XID.format(xid=xid, words=words)
+    _put(root, "usr/local/bin/dmesg", _DMESG.format(line=line) if xid else "", 0o755)
+
+
+def _put(root: Path, path: str, text: str, mode: int) -> None:
+    """Write a file of the machine, of its root's; remove it if the text is empty."""
+    file = root / path
+    file.unlink(missing_ok=True)  # it may be a link, which from here would lead into the host
+    if not text:
+        return
+    file.write_text(text)
+    file.chmod(mode)
+    owner = (root / "etc").stat()
+    os.chown(file, owner.st_uid, owner.st_gid)

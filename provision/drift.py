@@ -1,0 +1,85 @@
+"""The way of `gpuctl drift`: compare AWS with the state that the last `up` left."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from config.errors import InputError
+from config.progress import Progress, Reporter
+from config.target import Target
+from infra.pulumi_engine.changes import Change
+from infra.pulumi_engine.installation import find_engine
+from infra.pulumi_engine.stack import Stack
+from provision.aws.account import caller, check_account, resolve_credentials
+from provision.aws.resources import KINDS, Resource, find_all
+from provision.records.cluster_lock import is_locked
+from provision.records.record import read, records, unknown_cluster
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The differences between AWS and the state of a cluster.
+
+    `changes` are updates and deletions of resources in the state. `unknown` are resources with the
+    cluster's tags that are not in the state, such as `volume vol-0123`.
+    """
+
+    name: str
+    id: str
+    region: str
+    changes: tuple[Change, ...]
+    unknown: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether AWS has what the state has."""
+        return not self.changes and not self.unknown
+
+
+def drift(name: str, target: Target, report: Reporter) -> Drift:
+    """Return how the cluster in AWS differs from the state; change nothing.
+
+    Raises InputError if this machine has no record of the cluster, if a command is changing it, or
+    if nothing of it is in the state.
+    """
+    record = read(name, target)
+    if record is None:
+        raise unknown_cluster(name, (known.name for known in records(target)))
+    target = resolve_credentials(replace(target, region=record.region))
+    check_account(name, record.account, caller(target).account)
+    if is_locked(name, target):
+        raise InputError(
+            f"cluster '{name}' is being changed right now",
+            "repeat this when that command has ended",
+        )
+    report(Progress("refresh", name, "running"))
+    found = Stack(name, target, find_engine(report)).drift()
+    if found is None:
+        raise InputError(
+            f"Pulumi's state has nothing of cluster '{name}'",
+            f"see `gpuctl status {name}` for what exists",
+        )
+    tagged = find_all(target, name, cluster_id=record.id)
+    report(Progress("refresh", name, "done"))
+    unknown = tuple(f"{one.kind} {one.id}" for one in _unknown(tagged, found.ids))
+    return Drift(name, record.id, record.region, found.changes, unknown)
+
+
+def _unknown(tagged: Sequence[Resource], ids: Collection[str]) -> list[Resource]:
+    """Return the resources that the state does not have, nor an instance in it.
+
+    Interfaces and volumes of nodes come from the launch template. GuardDuty's are AWS's own.
+    """
+    return [
+        one
+        for one in tagged
+        if one.id not in ids
+        and KINDS[one.kind].service != "guardduty"
+        and not _instances(one) & set(ids)
+    ]
+
+
+def _instances(resource: Resource) -> set[str]:
+    """Return the ids of the instances to which an interface or a volume is attached."""
+    found = resource.attributes
+    attached = [found.get("Attachment", {}), *found.get("Attachments", ())]
+    return {str(one["InstanceId"]) for one in attached if "InstanceId" in one}

@@ -1,0 +1,133 @@
+"""The least IAM policy for a set of actions.
+
+Changes are limited to resources with the tag of gpuctl's clusters, and creations to requests that
+set it, as far as the Service Authorization Reference has condition keys for them
+(config/catalogue/ec2_actions.py, and the pages of EFS, FSx, IAM and Systems Manager, 2026-11-23).
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from config.catalogue.ec2_actions import EC2_ACTIONS, Ec2Action
+from config.cluster.resolved import CLUSTER_TAG
+from provision.permissions.actions import is_change
+
+LIMIT = 6144
+"""The most characters of a managed policy, without white space ("IAM and AWS STS quotas",
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html, 2026-11-23)."""
+
+Statement = dict[str, Any]
+Conditions = dict[str, dict[str, Any]]
+
+TAGGED: Conditions = {"StringLike": {f"aws:ResourceTag/{CLUSTER_TAG}": "*"}}
+TAGGING: Conditions = {"StringLike": {f"aws:RequestTag/{CLUSTER_TAG}": "*"}}
+_GUARDDUTY: Conditions = {"StringEquals": {"aws:ResourceTag/GuardDutyManaged": "true"}}
+_ROLES = ["arn:*:iam::*:role/gpuctl/*", "arn:*:iam::*:instance-profile/gpuctl/*"]
+_LINKED = "arn:*:iam::*:role/aws-service-role/{}.amazonaws.com/*"
+_FILES = ("elasticfilesystem:", "fsx:")
+_EFS_TAG = "elasticfilesystem:TagResource"
+_SERVICES = ("spot", "elasticfilesystem", "fsx")
+
+SESSION_DOCUMENT = "AWS-StartSSHSession"
+
+
+def policy(actions: Iterable[str]) -> Statement:
+    """Return the policy document that allows the actions, and no others."""
+    wanted = frozenset(actions)
+    statements = [statement for statement in _statements(wanted) if statement["Action"]]
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def split(document: Statement) -> tuple[Statement, ...]:
+    """Return the document in as few parts as IAM's limit requires; each is a policy."""
+    parts: list[list[Statement]] = [[]]
+    for statement in document["Statement"]:
+        if parts[-1] and size({**document, "Statement": [*parts[-1], statement]}) > LIMIT:
+            parts.append([])
+        parts[-1].append(statement)
+    return tuple({**document, "Statement": part} for part in parts)
+
+
+def policy_text(document: Statement) -> str:
+    """Return the document as people read it."""
+    return json.dumps(document, indent=2)
+
+
+def size(document: Statement) -> int:
+    """Return the characters that count for IAM's limit."""
+    return len(json.dumps(document, separators=(",", ":")))
+
+
+def _statements(wanted: frozenset[str]) -> Iterator[Statement]:
+    yield _allow("Read", {action for action in wanted if not is_change(action)}, "*")
+    yield from _ours(wanted)
+    yield from _used(wanted)
+    yield from _identities(wanted)
+    yield _allow("Session", wanted & {"ssm:StartSession"}, _ec2_arn("instance"), TAGGED)
+    document = f"arn:*:ssm:*:*:document/{SESSION_DOCUMENT}"
+    yield _allow("SessionDocument", wanted & {"ssm:StartSession"}, document)
+
+
+def _ours(wanted: frozenset[str]) -> Iterator[Statement]:
+    """Yield what makes and changes resources with gpuctl's tag."""
+    makes = _of_ec2(wanted, lambda one: one.makes)
+    changes = _of_ec2(wanted, lambda one: one.changes)
+    tags = wanted & {"ec2:CreateTags", "ec2:DeleteTags"}
+    files = {one for one in wanted if one.startswith(_FILES) and is_change(one)}
+    made = {one for one in files if one.endswith(":CreateFileSystem")}
+    # FSx has no key for the tags of a creation alone.
+    yield _allow("Make", makes | made | files & {"fsx:TagResource"}, "*", TAGGING)
+    yield _allow("MakeTags", tags & {"ec2:CreateTags"}, "*", _while_creating("ec2"))
+    yield _allow("MakeEfsTags", files & {_EFS_TAG}, "*", _while_creating("elasticfilesystem"))
+    yield _allow("Change", changes | tags | files - made, "*", TAGGED)
+
+
+def _used(wanted: frozenset[str]) -> Iterator[Statement]:
+    """Yield what uses or removes resources without gpuctl's tag."""
+    for action in sorted(_of_ec2(wanted, lambda one: one.uses)):
+        name = action.removeprefix("ec2:")
+        arns = [_ec2_arn(kind) for kind in EC2_ACTIONS[name].uses]
+        yield _allow(f"{name}With", {action}, arns)
+    guardduty = wanted & {"ec2:DeleteVpcEndpoints", "ec2:DeleteSecurityGroup"}
+    if len(guardduty) == 2:
+        yield _allow("GuardDuty", guardduty, "*", _GUARDDUTY)
+    # EFS removes a mount target's interface, which has no tag, for the caller.
+    if "elasticfilesystem:DeleteMountTarget" in wanted:
+        interface = wanted & {"ec2:DeleteNetworkInterface"}
+        yield _allow("EfsInterface", interface, _ec2_arn("network-interface"))
+
+
+def _of_ec2(wanted: frozenset[str], has: Callable[[Ec2Action], object]) -> set[str]:
+    return {f"ec2:{name}" for name, kinds in EC2_ACTIONS.items() if has(kinds)} & wanted
+
+
+def _while_creating(service: str) -> Conditions:
+    """Return the condition that the tags are those of a creation."""
+    return {"Null": {f"{service}:CreateAction": "false"}}
+
+
+def _identities(wanted: frozenset[str]) -> Iterator[Statement]:
+    changes = {one for one in wanted if one.startswith("iam:") and is_change(one)}
+    linked, passed = changes & {"iam:CreateServiceLinkedRole"}, changes & {"iam:PassRole"}
+    yield _allow("Roles", changes - linked - passed, _ROLES)
+    to_ec2: Conditions = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    yield _allow("PassRole", passed, _ROLES[0], to_ec2)
+    yield _allow("LinkedRoles", linked, [_LINKED.format(service) for service in _SERVICES])
+
+
+def _ec2_arn(kind: str) -> str:
+    account = "" if kind in ("image", "snapshot") else "*"
+    return f"arn:*:ec2:*:{account}:{kind}/*"
+
+
+def _allow(
+    sid: str, actions: Iterable[str], resource: str | list[str], condition: Conditions | None = None
+) -> Statement:
+    statement: Statement = {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": sorted(actions),
+        "Resource": resource,
+    }
+    return statement if condition is None else {**statement, "Condition": condition}

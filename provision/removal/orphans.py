@@ -1,0 +1,158 @@
+"""The rules for what belongs to no cluster that is in use; they send no request.
+
+A record is the proof that a cluster is in use, and it is on one machine alone. So this machine
+cannot know about another one's clusters, and gpuctl is careful: docs/gc.md has the reasons.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from provision.aws.resources import KINDS, Resource
+from provision.costs.cost import leftover_price
+from provision.records.record import ClusterRecord
+
+Verdict = Literal["orphaned", "doubtful", "recorded", "foreign"]
+
+YOUNG = timedelta(hours=1)
+"""`up` takes at most 45 minutes once it has capacity. What is older is not being created."""
+
+UNKNOWN = "unknown"
+"""The owner of what an early gpuctl created, which wrote no tag for it."""
+
+
+@dataclass(frozen=True)
+class FoundResource:
+    """A resource of a cluster. `since` is ISO 8601, None if AWS does not report it.
+
+    `hourly_usd` is None if gpuctl does not know the price.
+    """
+
+    kind: str
+    id: str
+    name: str
+    state: str
+    since: str | None
+    hourly_usd: float | None
+
+
+@dataclass(frozen=True)
+class FoundCluster:
+    """All that exists with one cluster's name and id in a region.
+
+    `verdict` is `recorded` if this machine knows the cluster, `foreign` if its owner is another one
+    or unknown, `doubtful` if it is ours but another machine may still use it, else `orphaned`.
+    `reasons` are those of a doubt. `hourly_usd` is the sum of the known prices; `unpriced` has the
+    kinds of the resources without one.
+    """
+
+    name: str
+    id: str
+    owner: str
+    region: str
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    since: str | None
+    hourly_usd: float
+    unpriced: tuple[str, ...]
+    resources: tuple[FoundResource, ...]
+
+    @property
+    def instances(self) -> int:
+        """The number of instances that exist."""
+        return sum(one.kind == "instance" for one in self.resources)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What this machine knows: its records, names of damaged records, and its owners.
+
+    `owners` are the values of the owner's tag that count as ours.
+    """
+
+    records: tuple[ClusterRecord, ...]
+    damaged: frozenset[str]
+    owners: frozenset[str]
+
+    def has(self, name: str, cluster_id: str, region: str) -> bool:
+        """Return whether this machine has a record of the cluster, or may have one."""
+        return name in self.damaged or any(
+            (one.name, one.id, one.region) == (name, cluster_id, region) for one in self.records
+        )
+
+
+def judge_all(
+    resources: Sequence[Resource], region: str, known: Known, now: datetime
+) -> tuple[FoundCluster, ...]:
+    """Return the clusters that the resources of a region belong to, by name and id."""
+    clusters: dict[tuple[str, str], list[Resource]] = {}
+    for resource in resources:
+        clusters.setdefault((resource.cluster, resource.cluster_id), []).append(resource)
+    return tuple(
+        judge(clusters[place], region, known, now) for place in sorted(clusters) if clusters[place]
+    )
+
+
+def judge(resources: Sequence[Resource], region: str, known: Known, now: datetime) -> FoundCluster:
+    """Return what the resources of one cluster are."""
+    first = resources[0]
+    name, cluster_id = first.cluster, first.cluster_id
+    owners = {one.owner or UNKNOWN for one in resources}
+    verdict: Verdict = "orphaned"
+    reasons: tuple[str, ...] = ()
+    if known.has(name, cluster_id, region):
+        verdict = "recorded"
+    elif not cluster_id or not owners <= known.owners:
+        verdict = "foreign"
+    elif reasons := _doubts(resources, now):
+        verdict = "doubtful"
+    return FoundCluster(
+        name=name,
+        id=cluster_id,
+        owner=", ".join(sorted(owners)),
+        region=region,
+        verdict=verdict,
+        reasons=reasons,
+        since=_iso(min(_dates(resources), default=None)),
+        hourly_usd=sum(leftover_price(one) or 0.0 for one in resources),
+        unpriced=_unpriced(resources),
+        resources=tuple(_found(one) for one in resources),
+    )
+
+
+def _doubts(resources: Sequence[Resource], now: datetime) -> tuple[str, ...]:
+    """Return why another machine of ours may still use the cluster, or need its data."""
+    alive = [one for one in resources if one.state != "shutting-down"]
+    reasons = ["its instances exist"] if any(one.kind == "instance" for one in alive) else []
+    stores = dict.fromkeys(one.kind for one in alive if KINDS[one.kind].service in ("efs", "fsx"))
+    reasons += [f"its {kind} may have data" for kind in stores]
+    dates = _dates(resources)
+    if not dates:
+        reasons.append("AWS does not report its age")
+    elif max(dates) > now - YOUNG:
+        reasons.append("a part of it is less than an hour old")
+    return tuple(reasons)
+
+
+def _dates(resources: Collection[Resource]) -> list[datetime]:
+    return [one.since for one in resources if one.since is not None]
+
+
+def _unpriced(resources: Sequence[Resource]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.kind for one in resources if leftover_price(one) is None))
+
+
+def _found(resource: Resource) -> FoundResource:
+    return FoundResource(
+        resource.kind,
+        resource.id,
+        resource.name,
+        resource.state,
+        _iso(resource.since),
+        leftover_price(resource),
+    )
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds")

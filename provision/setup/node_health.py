@@ -1,0 +1,115 @@
+"""The health of a cluster: its file and type say what to expect, its nodes give the facts."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from config.catalogue.instance_types import catalogue
+from config.cluster.resolved import Resolved
+from config.errors import NodeError
+from config.progress import Progress
+from nodes.inventory import Inventory, Node
+from provision.health.gather import gather
+from provision.health.judge import findings
+from provision.health.model import AllFacts, Expected, Finding
+from provision.health.rules import DEEP_RULES, RULES
+from provision.health.rules.in_time import RULE as IN_TIME
+from provision.setup.reach import reach_every_node
+from provision.setup.software.gpu_hardware import hardware
+from provision.setup.software.script import DEBIAN
+
+if TYPE_CHECKING:
+    from nodes.kept_connections import KeptConnections
+    from nodes.ssh import Connections
+
+_REACH_S = 15
+
+_LINKS = {"A100": 12, "H100": 18, "H200": 18, "B200": 18, "B300": 18, "GB200": 18}
+"""NVLinks of a GPU with NVSwitch: awslabs/awsome-distributed-ai @95b939cd,
+1.architectures/efa-cheatsheet.md (2026-11-20); those of A100 (p4d), B300 and GB200 by analogy."""
+
+
+def expectation(resolved: Resolved, inventory: Inventory) -> Expected:
+    """Return what each node of the cluster must show; nothing of GPUs on an image without them."""
+    addresses = {node.name: node.private_ip for node in inventory.nodes}
+    kind = hardware(resolved.instance_type, resolved.interfaces)
+    if resolved.cluster.image == DEBIAN or not kind.gpus:
+        return Expected(addresses=addresses)
+    entry = catalogue().get(kind.instance_type)
+    model = entry.gpu.model if entry else ""
+    return Expected(
+        gpus=kind.gpus,
+        model=model,
+        nvlinks=_LINKS.get(model, 0) if kind.nvswitch else 0,
+        efa=kind.efa,
+        has_gpudirect=entry is not None and entry.rdma.gpudirect == "yes",
+        addresses=addresses,
+    )
+
+
+async def full_check(
+    connections: "Connections | KeptConnections", inventory: Inventory, resolved: Resolved
+) -> tuple[Finding, ...]:
+    """Return what all rules find on all nodes, the head's way to the others included."""
+    expected = expectation(resolved, inventory)
+    fleet = await gather(connections, inventory.nodes, expected, "full", folders(resolved))
+    unreached = await _unreached(connections, inventory, fleet)
+    return findings(AllFacts(expected, fleet.answers, fleet.offsets, unreached))
+
+
+async def deep_check(
+    connections: "Connections | KeptConnections",
+    inventory: Inventory,
+    resolved: Resolved,
+    slow: Mapping[str, str],
+) -> tuple[Finding, ...]:
+    """Return what the rules of `--deep` find; `slow` are nodes that a bisect named, with why."""
+    expected = expectation(resolved, inventory)
+    seen = await gather(connections, inventory.nodes, expected, "deep")
+    fleet = AllFacts(expected, seen.answers, slow=slow)
+    return findings(fleet, (IN_TIME, *DEEP_RULES))
+
+
+async def short_check(
+    connections: "Connections | KeptConnections",
+    nodes: Sequence[Node],
+    inventory: Inventory,
+    resolved: Resolved,
+) -> tuple[Finding, ...]:
+    """Return what the rules for the time before a run find on these nodes."""
+    expected = expectation(resolved, inventory)
+    fleet = await gather(connections, nodes, expected, "short", folders(resolved))
+    return findings(fleet, (rule for rule in RULES if rule.is_short))
+
+
+def findings_at_up(fleet: AllFacts) -> tuple[Finding, ...]:
+    """Return what the rules find before nodes know each other's names and keys, which `up` gives.
+
+    That the head reaches all nodes is a step of `up`, and the names are written by it.
+    """
+    return findings(fleet, (rule for rule in RULES if rule.id not in ("names", "node-ssh")))
+
+
+def folders(resolved: Resolved) -> tuple[str, ...]:
+    """Return the folders of the cluster's disks: scratch and shared storage, where it has them."""
+    storage = resolved.cluster.storage
+    shared = (storage.shared.path,) if storage.shared else ()
+    return (storage.scratch, *shared) if resolved.instance_type.local_disks else shared
+
+
+async def _unreached(
+    connections: "Connections | KeptConnections", inventory: Inventory, fleet: AllFacts
+) -> dict[str, str]:
+    """Return the head's complaints about nodes that answer this machine, by their names."""
+    there = tuple(node for node in inventory.nodes if node.name in fleet.facts)
+    complaints: dict[str, str] = {}
+
+    def see(progress: Progress) -> None:
+        if progress.state == "failed":
+            complaints[progress.subject] = progress.detail
+
+    if there and there[0] == inventory.nodes[0]:
+        some = inventory.model_copy(update={"nodes": there})
+        with suppress(NodeError):  # `see` has the complaints; a lost head does not answer either
+            await reach_every_node(connections, some, see, _REACH_S)
+    return complaints

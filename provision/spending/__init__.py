@@ -1,0 +1,1 @@
+"""What clusters have cost, kept after their removal."""

@@ -1,0 +1,386 @@
+"""`gpuctl run --detach`, `attach` and `wait`, and Ctrl-C: real agents, nodes are this machine."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app, main
+from cli.output import Output
+from cli.run_end import ending
+from config.errors import InputError, RunError
+from config.target import Target
+from engine.events import RunStarted
+from engine.history import History
+from engine.launch_plan import LaunchPlan
+from engine.result import RunResult
+from provision.records import record
+from provision.records.record import load_inventory
+from tests.cli.test_run import (
+    cluster,  # noqa: F401  fixtures are found by import
+    finished,
+    gpuctl_run,  # noqa: F401
+    removed,  # noqa: F401
+)
+from tests.engine.conftest import make_plan
+from tests.engine.test_session import connections  # noqa: F401
+
+Call = Callable[..., Result]
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def gpuctl(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+class Client:
+    """gpuctl in a process that a test interrupts and kills, with a terminal if `stdin` is one."""
+
+    def __init__(self, process: BaseProcess, output: int) -> None:
+        self.process = process
+        self._output = os.fdopen(output, "r", encoding="utf-8", newline="")
+        self.text = ""
+
+    def read_until(self, text: str) -> None:
+        while text not in self.text:
+            more = self._output.read(1)
+            assert more, f"no {text!r} in:\n{self.text}"
+            self.text += more
+
+    def interrupt(self) -> None:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGINT)
+
+    def end(self) -> int:
+        self.text += self._output.read()
+        self.process.join(60)
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join(60)
+        self._output.close()
+
+
+def be_a_client(words: list[str], stdin: int, output: int) -> None:
+    """Become `gpuctl WORDS`; the fixtures of the test hold in this process too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for place, descriptor in enumerate((stdin, output, output)):
+        os.dup2(descriptor, place)
+    os.close(output)
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w")
+    sys.argv = ["gpuctl", *words]
+    main()
+
+
+@contextmanager
+def client(*words: str, stdin: int | None = None) -> Iterator[Client]:
+    """Run gpuctl in a process of its own, a copy of this one."""
+    mine, its = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    given = nothing if stdin is None else stdin
+    process = get_context("fork").Process(target=be_a_client, args=(list(words), given, its))
+    process.start()
+    os.close(its)
+    os.close(nothing)
+    it = Client(process, mine)
+    try:
+        yield it
+    finally:
+        it.close()
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    """A terminal: the end of the person who types, and the program's end."""
+    ends = pty.openpty()
+    try:
+        yield ends
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+@pytest.fixture
+def detached(gpuctl_run: Call) -> Callable[..., str]:  # noqa: F811
+    """Start a run of these commands, detached; return its id."""
+
+    def start(command: str, **fields: object) -> str:
+        file = {"type": "task", "name": "job", "nodes": 2, "commands": [command], **fields}
+        done = gpuctl_run(json.dumps(file), "--detach", "--json")
+        assert (done.exit_code, done.exception) in ((0, None), (0, done.exception)), done.output
+        run_id: str = json.loads(done.stdout)["run_id"]
+        return run_id
+
+    return start
+
+
+def test_detach_names_the_run_and_the_commands_that_follow(
+    cluster: Target,  # noqa: F811
+    gpuctl_run: Call,  # noqa: F811
+) -> None:
+    text = (
+        "type: task\nname: job\nnodes: 2\ncommands: [sleep 1000]\noutputs: [out/]\nports: [8888]\n"
+    )
+    done = gpuctl_run(text, "--detach")
+    assert done.exit_code == 0, done.output
+    with History(cluster.runs) as history:
+        name = history.find("job").run_id
+    assert done.stdout.splitlines() == [
+        f"Run {name} goes on on cluster demo without this client.",
+        f"  follow it to its end:  gpuctl attach {name}",
+        f"  wait for its end:      gpuctl wait {name}",
+        f"  stop it:               gpuctl stop {name}",
+        "Its outputs (out/) come back with attach.",
+        "With attach its ports (8888) are forwarded.",
+    ]
+    assert done.stderr == ""
+    assert gpuctl("stop", name).exit_code == 0
+
+
+def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
+    detached: Callable[..., str], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    name = detached(f"seq 1 400; until test -e {go}; do sleep 0.1; done; seq 401 800")
+    with client("attach", name) as first:
+        first.read_until("[1] 250\n")
+        first.process.kill()
+    with client("attach", name) as second:
+        second.read_until("[0] 400\n")
+        go.touch()
+        assert second.end() == 0, second.text
+    wanted = Counter(f"[{rank}] {n}" for rank in (0, 1) for n in range(1, 801))
+    for text in (second.text, gpuctl("logs", name).stdout, gpuctl("attach", name).stdout):
+        assert Counter(line for line in text.splitlines() if line.startswith("[")) == wanted
+    assert second.text.splitlines()[-1].startswith(f"Run {name}: done in ")
+
+
+def test_attach_ends_with_the_jobs_code_and_json_has_its_result(
+    detached: Callable[..., str],
+) -> None:
+    name = detached("echo bad; exit 7")
+    done = gpuctl("attach", name, "--json")
+    assert done.exit_code == 7
+    result = json.loads(done.stdout)
+    assert (result["run_id"], result["status"], result["exit_code"]) == (name, "failed", 7)
+    again = gpuctl("attach", "job")
+    assert again.exit_code == 7
+    assert f"Run {name}: failed in " in again.stdout
+
+
+def test_since_leaves_out_what_is_older(cluster: Target, detached: Callable[..., str]) -> None:  # noqa: F811
+    name = detached("echo '8 2 float sum -1 1 2 3 0 4 5 6 0'; echo new")
+    assert gpuctl("wait", name).exit_code == 0
+    journal = cluster.runs / name / "journal.jsonl"
+    events = []
+    for event in map(json.loads, journal.read_text().splitlines()):
+        for line in event.get("text", "").split("\n"):  # one event may have both lines
+            hour = 3600 if line.startswith("8 2 float") else 0
+            text = {"text": line} if "text" in event else {}
+            events.append({**event, "time": event["time"] - hour, **text})
+    journal.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    recent = gpuctl("attach", name, "--since", "30m").stdout
+    assert "[0] new\n" in recent
+    assert "[0] 8 2 float" not in recent
+    assert "busbw" in recent, "the table at the end is whole"
+    assert "[0] 8 2 float" in gpuctl("attach", name).stdout
+    refused = gpuctl("attach", name, "--since", "soon")
+    assert str(refused.exception) == (
+        "--since is 'soon': it must be a whole number (at most 6 digits) and a unit: s, m, h or d"
+        " (30m, 8h); write 10m or 2h"
+    )
+
+
+def test_wait_ends_with_the_runs_code_and_in_time(
+    detached: Callable[..., str], tmp_path: Path
+) -> None:
+    name = detached(f"until test -e {tmp_path}/go; do sleep 0.1; done; exit 7")
+    late = gpuctl("wait", name, "--timeout", "1s")
+    assert late.exit_code == 124
+    assert late.stderr == f"gpuctl: run {name} did not end within 1s; it goes on\n"
+    (tmp_path / "go").touch()
+    for _ in range(2):  # the second time the history knows
+        done = gpuctl("wait", name)
+        assert done.exit_code == 7
+        assert done.stdout in {
+            f"Run {name}: failed, exit code 7: rank {rank} (node{rank}): exited with 7\n"
+            for rank in (0, 1)
+        }
+
+
+def test_another_machine_finds_the_run_on_the_head(
+    cluster: Target,  # noqa: F811
+    detached: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = detached("[ $DSTACK_NODE_RANK = 1 ] && exec sleep 1000; echo here; exit 5")
+    other = tmp_path / "other" / "gpuctl" / "aws"
+    shutil.copytree(cluster.state / "clusters", other / "clusters")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    assert gpuctl("ps").stdout == "No run yet.\n"
+    unknown = gpuctl("attach", "train")
+    assert str(unknown.exception) == "there is no run train; no run was started yet"
+    done = gpuctl("attach", "job")
+    assert done.exit_code == 5
+    assert "[0] here" in done.stdout.splitlines()
+    row = gpuctl("ps").stdout.splitlines()[1]
+    assert row.split()[:6] == [name, "demo", "2", "failed", "1", "5"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"),
+    [("detach\n", 130, "goes on on cluster demo"), ("what\ns\n", 130, ": stopped in ")],
+    ids=["detach", "stop"],
+)
+def test_ctrl_c_on_a_terminal_asks(
+    cluster: Target,  # noqa: F811
+    tmp_path: Path,
+    typed: str,
+    code: int,
+    said: str,
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("type: task\nname: job\nnodes: 2\ncommands: [echo up; sleep 1000]\n")
+    with terminal() as (person, program), client("run", str(file), stdin=program) as it:
+        it.read_until("[1] up")
+        it.interrupt()
+        it.read_until("[stop/detach]: ")
+        os.write(person, typed.encode())
+        assert it.end() == code, it.text
+    assert said in it.text
+    with History(cluster.runs) as history:
+        name = history.find("job").run_id
+    question = f"{name}: stop it, or detach and leave it running? Ctrl-C again aborts it"
+    assert it.text.count(f"\n{question} [stop/detach]: ") == len(typed.splitlines())
+    if typed == "detach\n":
+        assert gpuctl("stop", name).exit_code == 0
+
+
+def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "run.yaml"
+    file.write_text("type: task\nname: job\nnodes: 2\ncommands: [echo up; sleep 1000]\n")
+    with terminal() as (_, program), client("run", str(file), stdin=program) as it:
+        it.read_until("[1] up")
+        it.interrupt()
+        it.read_until("[stop/detach]: ")
+        it.interrupt()
+        assert it.end() == 130, it.text
+    assert "was asked to stop, and gpuctl does not wait for its end; `gpuctl wait job-" in it.text
+    assert gpuctl("wait", "job").exit_code == 130
+
+
+@pytest.mark.parametrize("options", [("--on-interrupt", "detach"), ()])
+def test_without_a_terminal_an_attached_client_detaches(
+    detached: Callable[..., str], options: tuple[str, ...]
+) -> None:
+    name = detached("echo up; sleep 1000")
+    with client("attach", name, *options) as it:
+        it.read_until("[1] up")
+        it.interrupt()
+        assert it.end() == 130
+    assert f"Run {name} goes on on cluster demo without this client." in it.text
+    assert gpuctl("stop", name).exit_code == 0
+
+
+def test_on_interrupt_takes_three_words(gpuctl_run: Call) -> None:  # noqa: F811
+    refused = gpuctl_run("type: task\nname: job\ncommands: [x]\n", "--on-interrupt", "die")
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception) == "--on-interrupt is 'die'; stop, detach and ask are allowed"
+
+
+@pytest.fixture
+def going(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan:  # noqa: F811
+    """A run with `on_stop: destroy` that ends well; what it does on nodes is tested elsewhere."""
+    plan = make_plan(on_stop="destroy")
+    fields = {name: getattr(plan, name) for name in ("run_id", "name", "cluster", "on_stop")}
+    nodes = [node.model_dump(include={"rank", "name", "private_ip", "role"}) for node in plan.nodes]
+    order = {"startup_order": "any", "stop_criteria": "all-done"}
+    started = RunStarted.model_validate({"time": 1.0, **fields, **order, "nodes": nodes})
+    with History(cluster.runs) as history:
+        history.begin(plan)
+
+    async def find(*_: object) -> RunStarted:
+        return started
+
+    async def follow(*_: object) -> RunResult:
+        return finished(plan)
+
+    monkeypatch.setattr("engine.head.find_run", find)
+    monkeypatch.setattr("engine.session.attach", follow)
+    return plan
+
+
+def test_an_attached_client_removes_the_cluster(
+    going: LaunchPlan,
+    removed: list[str],  # noqa: F811
+) -> None:
+    done = gpuctl("attach", going.run_id)
+    assert done.exit_code == 0, done.output
+    assert removed == ["demo"]
+    assert "Cluster demo is gone: 1 resources removed" in done.stdout
+
+
+def test_of_two_clients_one_removes_the_cluster(
+    cluster: Target,  # noqa: F811
+    going: LaunchPlan,
+    removed: list[str],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits = threading.Event()
+
+    def note(out: Output, text: str) -> None:
+        out.say(text)
+        waits.set()
+
+    monkeypatch.setattr(Output, "note", note)
+    results: list[Result] = []
+    second = threading.Thread(target=lambda: results.append(gpuctl("attach", going.run_id)))
+    with ending(load_inventory("demo", cluster), going.run_id, Output()):  # the first client
+        second.start()
+        assert waits.wait(60)
+        record.forget("demo", cluster)
+    second.join(60)
+    (done,) = results
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[:2] == [
+        f"-- another gpuctl ends run {going.run_id}: waiting for it",
+        "-- cluster demo is removed already",
+    ]
+    assert removed == []
+
+
+def test_a_run_that_was_lost_is_no_success(cluster: Target, going: LaunchPlan) -> None:  # noqa: F811
+    with History(cluster.runs) as history:
+        history.mark_lost(going.run_id, "its cluster was removed")
+    assert gpuctl("wait", going.run_id).exit_code == 125
+    folder = cluster.runs / going.run_id
+    folder.mkdir()
+    refused = gpuctl("attach", going.run_id)
+    assert isinstance(refused.exception, InputError)
+    assert "are not kept any more" in str(refused.exception)
+    nodes = [{"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}]
+    started = {
+        **{"kind": "run_started", "time": 1.0, "run_id": going.run_id, "name": "job"},
+        **{"cluster": "demo", "startup_order": "any", "stop_criteria": "all-done"},
+        **{"on_stop": "keep", "nodes": nodes},
+    }
+    (folder / "journal.jsonl").write_text(json.dumps(started) + "\n")
+    lost = gpuctl("attach", going.run_id)
+    assert isinstance(lost.exception, RunError)
+    assert str(lost.exception) == f"run {going.run_id} failed: its cluster was removed"

@@ -1,0 +1,138 @@
+"""`gpuctl drift`: its text, its exit code, and what it compares with Pulumi's state.
+
+What Pulumi finds is in tests/infra/test_stack.py.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import provision.drift
+from cli.main import _exit_code, app
+from cli.options import Options
+from config.errors import CloudError, InputError
+from config.target import Target
+from infra.pulumi_engine.changes import Change, Refreshed
+from provision.aws.clients import client, forget_clients
+from provision.aws.resources import Resource
+from provision.records import record
+from provision.records.cluster_lock import cluster_lock
+from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
+from tests.infra.region import CREDENTIALS
+from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
+from tests.provision.test_ownership import ANN, vpc, with_id
+
+NODE, GROUP = "aws:ec2/instance:Instance", "aws:ec2/placementGroup:PlacementGroup"
+
+
+class Engine:
+    """Pulumi's part: `found` is what its refresh finds."""
+
+    found: Refreshed | None = None
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def drift(self) -> Refreshed | None:
+        return self.found
+
+
+@pytest.fixture
+def known(
+    empty_region: Target,  # noqa: F811
+    remembered: Target,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """The id of the VPC of a cluster that this machine knows and Pulumi has in its state."""
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    monkeypatch.setattr(provision.drift, "Stack", Engine)
+    monkeypatch.setattr(provision.drift, "find_engine", lambda report: None)
+    record.write(with_id("aaaa", account="123456789012"), remembered)
+    known = vpc(client(empty_region, "ec2"), "aaaa", ANN)
+    monkeypatch.setattr(Engine, "found", Refreshed((), frozenset({known})))
+    return known
+
+
+def drift(*options: str) -> Result:
+    return CliRunner().invoke(app, ["drift", "demo", "--quiet", *options])
+
+
+def test_without_a_difference_the_exit_code_is_zero(known: str) -> None:
+    done = drift()
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "No changes: cluster demo in AWS is as the last `gpuctl up` left it.\n"
+
+
+def test_differences_are_printed_and_the_exit_code_is_two(
+    known: str,
+    empty_region: Target,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = (
+        Change("update", NODE, "node0", ('tags.by: (none) -> "hand"',)),
+        Change("delete", GROUP, "nodes", ("it no longer exists",)),
+    )
+    monkeypatch.setattr(Engine, "found", Refreshed(changes, frozenset({known})))
+    added = vpc(client(empty_region, "ec2"), "aaaa", ANN)
+    vpc(client(empty_region, "ec2"), "bbbb", ANN)  # another cluster of this name
+    done = drift()
+    assert done.exit_code == 2
+    assert done.stdout.splitlines() == [
+        "Changed outside of gpuctl since the last `gpuctl up` of demo:",
+        "  ~ aws:ec2/instance:Instance                      node0",
+        '      tags.by: (none) -> "hand"',
+        "  - aws:ec2/placementGroup:PlacementGroup          nodes",
+        "      it no longer exists",
+        f"  + VPC {added}: it has the cluster's tags, and is not in Pulumi's state",
+        "Drift: 1 changed, 1 gone, 1 added. `gpuctl up FILE` undoes changes and losses;"
+        " `gpuctl down` removes what was added.",
+    ]
+    document = json.loads(drift("--json").stdout)
+    assert document["unknown"] == [f"VPC {added}"]
+    assert [change["name"] for change in document["changes"]] == ["node0", "nodes"]
+
+
+def test_without_a_state_there_is_nothing_to_compare(
+    known: str, remembered: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster_lock("demo", "gpuctl up", remembered):
+        busy = drift()
+    assert str(busy.exception) == (
+        "cluster 'demo' is being changed right now; repeat this when that command has ended"
+    )
+    monkeypatch.setattr(Engine, "found", None)
+    done = drift()
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == (
+        "Pulumi's state has nothing of cluster 'demo'; see `gpuctl status demo` for what exists"
+    )
+
+
+def test_an_error_of_drift_is_never_two() -> None:
+    assert _exit_code(InputError("", ""), Options(command="drift")) == 1
+    assert _exit_code(CloudError("", ""), Options(command="drift")) == 1
+    assert _exit_code(InputError("", ""), Options(command="plan")) == 2
+
+
+def resource(kind: str, **attributes: Any) -> Resource:
+    return Resource(kind, f"{kind}-1", "demo", "demo", "", attributes, "aaaa", ANN)
+
+
+def test_what_belongs_to_a_node_is_known_with_it() -> None:
+    node, other = [{"InstanceId": "i-1"}], [{"InstanceId": "i-2"}]
+    left = provision.drift._unknown(
+        [
+            resource("volume", Attachments=node),
+            resource("network interface", Attachment=node[0]),
+            resource("GuardDuty endpoint"),
+            resource("subnet"),
+            stray := resource("volume", Attachments=other),
+            free := resource("volume"),
+        ],
+        {"i-1", "subnet-1"},
+    )
+    assert left == [stray, free]

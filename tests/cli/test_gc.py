@@ -1,0 +1,281 @@
+"""`gpuctl gc`: what was planted by hand in two regions is found and removed, and nothing else."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from config.errors import CloudError, InputError
+from config.target import Target
+from provision.aws.clients import client, forget_clients
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.resources import find_all
+from provision.records import record
+from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
+from tests.infra.region import CREDENTIALS
+from tests.provision import test_sweep
+from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
+from tests.provision.test_ownership import BEN, with_id
+from tests.provision.test_sweep import make_cluster, make_identity
+
+ME = "arn:aws:sts::123456789012:user/moto"
+"""The caller of the lab's API."""
+
+WEST = "us-west-2"
+
+
+@pytest.fixture
+def there(
+    empty_region: Target,  # noqa: F811
+    remembered: Target,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Target]:
+    """A region for the commands of this process, with this machine's records."""
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    yield replace(empty_region, state=remembered.state)
+
+
+@pytest.fixture
+def old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test creates counts as old at once."""
+    monkeypatch.setattr("provision.removal.orphans.YOUNG", timedelta(0))
+
+
+def plant(
+    there: Target,
+    name: str,
+    marks: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: tuple[str, ...] = (),
+) -> list[str]:
+    """Create one of each kind with these tags; return the ids of all that the cluster has."""
+    tagged = test_sweep.tagged
+
+    def marked(kind: str, cluster: str, called: str = "") -> list[Any]:
+        (tags,) = tagged(kind, cluster, called)
+        tags["Tags"] += [{"Key": key, "Value": value} for key, value in marks.items()]
+        return [tags]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(test_sweep, "tagged", marked)
+        ami = image_id(client(there, "ssm"), BASTION_IMAGE)
+        make_cluster(client(there, "ec2"), ami, name, nodes)
+        make_identity(there, name)
+    return ids(there, name, marks.get("gpuctl:id", ""))
+
+
+def ids(there: Target, name: str, cluster_id: str) -> list[str]:
+    return [one.id for one in find_all(there, name, cluster_id=cluster_id)]
+
+
+def mine(cluster_id: str) -> dict[str, str]:
+    return {"gpuctl:id": cluster_id, "gpuctl:owner": ME}
+
+
+def gc(*options: str) -> Result:
+    return CliRunner().invoke(app, ["gc", *options])
+
+
+def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(
+    there: Target, old: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west = replace(there, region=WEST)
+    gone = plant(there, "left", mine("aaaa"), monkeypatch)
+    gone_too = plant(west, "left", mine("bbbb"), monkeypatch)
+    bens = plant(there, "bens", {"gpuctl:id": "cccc", "gpuctl:owner": BEN}, monkeypatch)
+    early = plant(west, "early", {}, monkeypatch)
+    known = plant(west, "demo", mine("dddd"), monkeypatch)
+    runs = plant(there, "runs", mine("eeee"), monkeypatch, ("node0",))
+    record.write(with_id("dddd", region=WEST), there)
+    client(there, "ec2").create_vpc(CidrBlock="10.9.0.0/16")  # without any tag
+
+    done = gc("--region", "all", "--remove", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    listed = json.loads(done.stdout)
+    found = {(one["name"], one["region"]): one for one in listed["clusters"]}
+    assert {place: one["verdict"] for place, one in found.items()} == {
+        ("left", "us-east-1"): "orphaned",
+        ("left", WEST): "orphaned",
+        ("bens", "us-east-1"): "foreign",
+        ("early", WEST): "foreign",
+        ("demo", WEST): "recorded",
+        ("runs", "us-east-1"): "doubtful",
+    }
+    assert {WEST, "us-east-1", "ap-south-1"} < set(listed["regions"])
+    assert (listed["failed"], listed["denied"]) == ([], [])
+    one = found["left", WEST]
+    assert sorted(part["id"] for part in one["resources"]) == sorted(gone_too)
+    assert one["hourly_usd"] == pytest.approx(2 * 21.957642 + 0.05 + 100 * 0.08 / 730)
+    assert one["since"] is not None
+
+    removed = {(one["id"], one["region"]): one for one in listed["removed"]}
+    assert {place: len(one["removed"]) for place, one in removed.items()} == {
+        ("aaaa", "us-east-1"): len(gone),
+        ("bbbb", WEST): len(gone_too),
+    }
+    assert [one["problem"] for one in removed.values()] == ["", ""]
+    assert (ids(there, "left", "aaaa"), ids(west, "left", "bbbb")) == ([], [])
+    assert ids(there, "bens", "cccc") == bens
+    assert ids(west, "early", "") == early
+    assert ids(west, "demo", "dddd") == known
+    assert ids(there, "runs", "eeee") == runs
+    assert client(there, "ec2").describe_vpcs(
+        Filters=[{"Name": "cidr", "Values": ["10.9.0.0/16"]}]
+    )["Vpcs"]
+
+
+def test_doubts_are_said_and_overruled_by_name(
+    there: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = plant(there, "left", mine("aaaa"), monkeypatch, ("node0",))
+    bens = plant(there, "bens", {"gpuctl:id": "cccc", "gpuctl:owner": BEN}, monkeypatch)
+    shown = gc().stdout.splitlines()
+    assert shown[0].startswith(
+        "left (aaaa) in us-east-1: doubtful (its instances exist, a part of it is less than an hour"
+        " old), $"
+    )
+    assert any(line.startswith("  NAT gateway") and "$0.050" in line for line in shown)
+    (line,) = [line for line in shown if line.startswith("bens (cccc)")]
+    assert line.startswith(f"bens (cccc) in us-east-1: it is {BEN}'s, no instance, $43.98 per hour")
+    assert line.endswith(
+        "; `gpuctl status --region us-east-1` shows it,"
+        " `gpuctl down bens --id cccc --region us-east-1` removes it"
+    )
+    assert shown[-1].startswith(
+        f"{len(planted)} resources of 1 cluster, 1 of them instances in us-east-1 of account"
+        " 123456789012, without a record on this machine: $"
+    )
+    assert gc("--remove", "--yes").exit_code == 0
+    assert ids(there, "left", "aaaa") == planted
+
+    done = gc("--remove", "--yes", "--doubtful", "--owner", BEN)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-2:] == [
+        f"bens (cccc) in us-east-1: {len(bens)} resources removed.",
+        f"left (aaaa) in us-east-1: {len(planted)} resources removed.",
+    ]
+    assert ids(there, "left", "aaaa") == ids(there, "bens", "cccc") == []
+    assert len(bens) > 10
+    assert gc().stdout == "Nothing is orphaned in us-east-1 of account 123456789012.\n"
+
+
+def test_nothing_goes_without_an_answer(
+    there: Target, old: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = plant(there, "left", mine("aaaa"), monkeypatch)
+    assert gc().exit_code == 0
+    refused = gc("--remove")
+    assert isinstance(refused.exception, InputError)
+    assert str(refused.exception) == (
+        f"there is no terminal to ask on: Remove {len(planted)} resources of 1 cluster?;"
+        " add --yes if that is what you want"
+    )
+    alone = gc("--yes")
+    assert str(alone.exception) == "--doubtful and --yes are for --remove alone; add --remove"
+    assert ids(there, "left", "aaaa") == planted
+
+
+def test_what_changes_during_the_question_stays(
+    there: Target, old: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = plant(there, "left", mine("aaaa"), monkeypatch)
+    confirm = "cli.output.Output.confirm"
+    monkeypatch.setattr(
+        confirm, lambda *_: record.write(with_id("aaaa", name="left"), there), raising=True
+    )
+    done = gc("--remove")
+    assert isinstance(done.exception, CloudError)
+    assert str(done.exception) == (
+        "left (aaaa) in us-east-1: it has changed since it was listed, and is recorded now;"
+        " repeat `gpuctl gc`"
+    )
+    assert ids(there, "left", "aaaa") == planted
+
+
+def test_a_region_that_does_not_answer_is_named(
+    there: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+
+    def asked(self: Any, operation: str, request: object) -> Any:
+        if operation == "DescribeRegions":
+            return {"Regions": [{"RegionName": one} for one in (WEST, "us-east-1")]}
+        if operation == "DescribeVpcs" and self.meta.region_name == WEST:
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, operation)
+        if operation == "ListRoles" and self.meta.region_name == "us-east-1":
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
+        return ask(self, operation, request)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    done = gc("--region", "all")
+    assert done.stdout.splitlines()[-1] == (
+        "Nothing is orphaned in us-east-1 of account 123456789012."
+    )
+    assert done.stderr == (
+        "gpuctl: warning: these credentials may not list IAM roles in us-east-1:"
+        " gpuctl assumes that there is none\n"
+    )
+    assert isinstance(done.exception, CloudError)
+    assert str(done.exception) == (
+        f"1 region did not answer: {WEST}: AWS refused DescribeVpcs: UnauthorizedOperation: AWS"
+        " gives no reason; nobody knows what exists there: repeat the command"
+    )
+
+
+def test_all_regions_are_for_gc_alone(remembered: Target) -> None:
+    done = CliRunner().invoke(app, ["status", "--region", "all"])
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception) == "--region all is for `gpuctl gc` alone; name one region"
+
+
+def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(
+    there: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With young parts both are doubtful; then one is old."""
+    ec2: Any = client(there, "ec2")
+    marks = [{"Key": key, "Value": value} for key, value in mine("aaaa").items()]
+    for name in ("first", "second"):
+        ec2.create_volume(
+            AvailabilityZone="us-east-1a",
+            Size=10,
+            VolumeType="gp3",
+            TagSpecifications=[
+                {
+                    "ResourceType": "volume",
+                    "Tags": [{"Key": "gpuctl:cluster", "Value": name}, *marks],
+                }
+            ],
+        )
+    asked: list[str] = []
+
+    def ask(_: object, question: str) -> str:
+        asked.append(question)
+        return "y\n" if "second" in question else "\n"
+
+    monkeypatch.setattr("cli.gc._has_terminal", lambda: True)
+    monkeypatch.setattr("cli.output.Output.ask", ask)
+    done = gc()
+    assert done.exit_code == 0, done.output
+    assert asked == [
+        f"Another machine of yours may use {name} in us-east-1"
+        " (a part of it is less than an hour old). Remove it too? [y/N]: "
+        for name in ("first", "second")
+    ]
+    assert (len(ids(there, "first", "aaaa")), ids(there, "second", "aaaa")) == (1, [])
+    asked.clear()
+    monkeypatch.setattr("provision.removal.orphans.YOUNG", timedelta(0))
+    assert gc().exit_code == 0
+    assert asked == ["Remove 1 resource of 1 cluster? [y/N]: "]
+    assert len(ids(there, "first", "aaaa")) == 1
+    asked.clear()
+    assert gc("--json").exit_code == 0
+    assert asked == []

@@ -1,0 +1,155 @@
+"""A client makes the lost nodes of a run again: when, how often, and what it reports."""
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli import healing
+from cli.healing import Healing
+from cli.output import Output
+from config.errors import CloudError
+from engine.attempt_events import AttemptStarted, WaitingForNodes
+from engine.head import Head
+from engine.queue_event import RunNode
+from tests.engine.conftest import make_inventory
+
+WAITS = WaitingForNodes(time=0, nodes=("node1",), seconds=60)
+THERE = make_inventory(2)
+HEALED = ("job-000001", {"node1": "10.0.0.9"})
+QUEUED_HEALED = ("queued-000002", {"node1": "10.0.0.9"})
+
+
+class Cloud:
+    """AWS and the run's head, as the client sees them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_gone, self.only_adds = True, True
+        self.refusals: list[CloudError] = []
+        self.answers: list[str] = []
+        self.calls: list[Any] = []
+        record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
+
+        async def report(head: Head, addresses: dict[str, str]) -> None:
+            self.calls.append((head._run_id, addresses))
+
+        for name, value in {
+            "provision.records.record.read": lambda *_: record,
+            "provision.records.record.load_inventory": lambda *_: THERE,
+            "provision.up.plan": self._plan,
+            "provision.up.up": self._up,
+            "engine.head.Head.report_healed": report,
+            "engine.head.hold": self._hold,
+            "cli.healing._new_nodes": lambda *_: {} if self.is_gone else {"node1": "10.0.0.9"},
+        }.items():
+            monkeypatch.setattr(name, value)
+        monkeypatch.setattr(healing, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(healing, "PAUSE_S", 0.01)
+
+    @contextlib.contextmanager
+    def _hold(self, run_id: str, _: object, what: str) -> Iterator[str]:
+        assert (run_id, what) == ("job-000001", "healing")
+        yield self.answers.pop(0) if self.answers else "held"
+
+    def _plan(self, cluster: str, *_: Any) -> Any:
+        assert cluster == "the cluster file"
+        plan = SimpleNamespace(only_adds=self.only_adds, is_empty=not self.is_gone)
+        return SimpleNamespace(plan=plan)
+
+    def _up(self, *_: Any) -> None:
+        if self.refusals:
+            raise self.refusals.pop()
+        self.calls.append("up")
+        self.is_gone = False
+
+    def heal(self, *events: Any) -> None:
+        """Let a client see the events, and wait until it has nothing to do any more."""
+        here: Any = SimpleNamespace(cluster_target=lambda _: None)
+
+        def prepare(_: object, names: Collection[str]) -> list[str]:
+            self.calls.append(("prepare", *names))
+            return ["job-000001", "queued-000002"]
+
+        client = Healing(here, "job-000001", THERE, Output(), prepare)
+        for event in events:
+            client.see(event)
+        for thread in client._threads:
+            thread.join()
+
+
+def test_a_machine_that_is_gone_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.heal(WAITS)
+    assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+    printed = "".join(capsys.readouterr())
+    assert "-- node1: gpuctl makes the lost machines again\n" in printed
+    assert "-- node1 ready again after 0s\n" in printed
+
+
+def test_a_machine_that_another_client_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.is_gone = False
+    cloud.heal(WAITS)
+    assert cloud.calls == [("prepare", "node1"), HEALED, QUEUED_HEALED]
+
+
+def test_a_refusal_is_printed_once_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.refusals = [CloudError("no capacity", "wait") for _ in range(2)]
+    cloud.heal(WAITS)
+    assert cloud.calls[0] == "up"
+    assert "".join(capsys.readouterr()).count("node1 cannot be made again: no capacity") == 1
+
+
+def test_nothing_else_of_the_cluster_is_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.only_adds = False
+    cloud.heal(WAITS)
+    assert cloud.calls == []
+    assert "cluster demo differs from its record" in "".join(capsys.readouterr())
+
+
+def test_a_wait_that_is_over_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    monkeypatch.setattr(healing, "FIRST_PAUSE_S", 60)
+    cloud.heal(WAITS, AttemptStarted(time=0, number=2))
+    assert cloud.calls == []
+
+
+def test_the_end_of_the_run_waits_for_what_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    here: Any = SimpleNamespace(cluster_target=lambda _: None)
+    client = Healing(here, "job-000001", THERE, Output(), lambda *_: ["job-000001"])
+
+    async def run() -> Any:
+        client.see(WAITS)
+        return "result"
+
+    assert asyncio.run(client.during(run())) == "result"  # type: ignore[comparison-overlap]
+    assert not any(thread.is_alive() for thread in client._threads)
+    assert cloud.calls in ([], ["up", HEALED])
+
+
+def test_one_client_at_a_time_makes_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.answers = ["taken", "taken", "held"]
+    cloud.heal(WAITS)
+    assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+
+
+def test_a_node_that_a_run_goes_on_without_is_made_for_a_later_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = Cloud(monkeypatch)
+    node = RunNode(rank=0, name="node0", private_ip="10.0.0.1", role="master")
+    cloud.heal(WAITS, AttemptStarted(time=0, number=2, nodes=(node,)))
+    assert cloud.calls[0] == "up"

@@ -1,0 +1,135 @@
+"""`gpuctl health` as people see it; the check itself is in tests/provision/health."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from config.target import Target
+from engine.holder import Holder
+from nodes.inventory import Inventory, Node
+from provision.health.model import Finding, Severity
+from tests.cli.conftest import remember
+from tests.engine.conftest import make_inventory
+
+
+def finding(node: str, severity: Severity, subject: str = "GPUs") -> Finding:
+    return Finding(
+        rule="gpus", node=node, subject=subject, expected="8", seen="7", severity=severity,
+        remedy="replace it", source="somebody",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def found(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """What the rules find in a cluster of three nodes."""
+    remember(make_inventory(3), remembered)
+    findings: list[Finding] = []
+
+    async def check(*_: object) -> tuple[Finding, ...]:
+        return tuple(findings)
+
+    monkeypatch.setattr("provision.setup.node_health.full_check", check)
+    return findings
+
+
+def health(*words: str, code: int) -> str:
+    done = CliRunner().invoke(app, ["health", "demo", *words])
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+def test_nodes_without_a_finding(found: list[Finding]) -> None:
+    assert health(code=0) == "demo: 3 nodes, all fit for jobs\n"
+
+
+def test_equal_findings_share_a_row_and_the_gravest_come_first(found: list[Finding]) -> None:
+    found += [finding("node0", "watch", "persistence"), finding("node1", "isolate")]
+    found.append(finding("node2", "isolate"))
+    assert health(code=1).splitlines() == [
+        "SEVERITY  NODE       FOUND, REMEDY, SOURCE",
+        "isolate   node[1-2]  GPUs: expected 8, actual 7",
+        "                     replace it",
+        "                     source: somebody",
+        "watch     node0      persistence: expected 8, actual 7",
+        "                     replace it",
+        "                     source: somebody",
+        "demo: 3 nodes, not fit for jobs: node[1-2]",
+    ]
+
+
+def test_what_is_for_watching_leaves_nodes_fit(found: list[Finding]) -> None:
+    found.append(finding("node0", "watch"))
+    assert health(code=0).splitlines()[-1] == "demo: 3 nodes, all fit for jobs"
+
+
+def test_json(found: list[Finding]) -> None:
+    found.append(finding("node1", "reset"))
+    document = json.loads(health("--json", code=1))
+    assert (document["nodes"], document["unfit"]) == (["node0", "node1", "node2"], ["node1"])
+    assert {"gpus", "clock"} <= set(document["rules"])
+    assert document["findings"] == [
+        {
+            "rule": "gpus", "node": "node1", "subject": "GPUs", "expected": "8", "seen": "7",
+            "severity": "reset", "remedy": "replace it", "source": "somebody",
+        }
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def replaced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of nodes that `heal` replaced; no run is on the cluster."""
+    names: list[str] = []
+
+    def replace(_: str, nodes: list[Node], *__: object) -> Inventory:
+        names.extend(node.name for node in nodes)
+        anew = [
+            n.model_copy(update={"instance_id": f"i-9{n.rank}"}) for n in make_inventory(3).nodes
+        ]
+        return make_inventory(3).model_copy(update={"nodes": tuple(anew)})
+
+    monkeypatch.setattr("provision.healing.replace", replace)
+    monkeypatch.setattr("cli.held.holders_of", lambda *_: ())
+    return names
+
+
+def heal(*words: str) -> Result:
+    return CliRunner().invoke(app, ["heal", "demo", *words, "--quiet"])
+
+
+def test_heal_replaces_what_is_not_fit(found: list[Finding], replaced: list[str]) -> None:
+    found += [finding("node0", "watch"), finding("node2", "isolate"), finding("node2", "reset")]
+    assert heal("--yes").stdout == "node2: i-3 is replaced by i-92\n"
+    assert replaced == ["node2"]
+
+
+def test_heal_replaces_named_nodes_without_a_check(
+    found: list[Finding], replaced: list[str]
+) -> None:
+    found.append(finding("node2", "isolate"))
+    heal("node1", "node0", "node1", "--yes")
+    assert replaced == ["node1", "node0"]
+    assert str(heal("node7").exception) == "cluster demo has no node node7; it has node[0-2]"
+
+
+def test_heal_without_anything_to_do(found: list[Finding], replaced: list[str]) -> None:
+    assert heal("--yes").stdout == "demo: all nodes are fit for jobs\n"
+    assert replaced == []
+
+
+def test_heal_asks_and_leaves_a_cluster_with_a_run(
+    found: list[Finding], replaced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert str(heal("node1").exception) == (
+        "there is no terminal to ask on: Terminate node1 (i-2) of cluster demo, and make it again?;"
+        " add --yes if that is what you want"
+    )
+    holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
+    monkeypatch.setattr("cli.held.holders_of", lambda *_: (holder,))
+    assert str(heal("node1", "--yes").exception) == (
+        "run job-000001 has been on cluster demo, started from another machine, and its nodes would"
+        " end; stop the run first (`gpuctl stop job-000001`); a run with `retry` replaces lost"
+        " nodes by itself"
+    )
+    assert replaced == []

@@ -1,0 +1,165 @@
+"""Lines of ranks on the terminal: folded, their colours ended, unfinished ones in place."""
+
+import asyncio
+import os
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli import line_view
+from cli.line_view import FOLD_S, Folding, LineView, dropped_lines
+from cli.output import Output as Out
+from engine.lines import Line
+from engine.output_events import DroppedOutput, OutputDropped
+
+
+def line(rank: int, text: str, at: float = 0.0) -> Line:
+    return Line(at, rank, "stdout", text)
+
+
+def folded(*lines: Line, nodes: int = 4) -> list[tuple[list[int], str]]:
+    folds = Folding(nodes)
+    groups = [group for one in lines for group in folds.add(one)]
+    return groups + folds.rest()
+
+
+def test_equal_lines_of_ranks_are_one() -> None:
+    every = [line(rank, "loss 1") for rank in range(4)]
+    assert folded(*every) == [([0, 1, 2, 3], "loss 1")]
+    assert folded(line(2, "a"), line(0, "b"), line(0, "a")) == [([2], "a"), ([0], "b"), ([0], "a")]
+    assert folded(line(0, "a"), line(0, "a"), line(1, "a")) == [([0], "a"), ([0, 1], "a")]
+
+
+def test_a_line_that_all_ranks_have_printed_waits_no_longer() -> None:
+    folds = Folding(2)
+    assert folds.add(line(0, "a")) == []
+    assert folds.add(line(1, "a")) == [([0, 1], "a")]
+    assert not folds.is_waiting
+
+
+def test_lines_of_other_times_are_not_folded() -> None:
+    late = line(1, "a", FOLD_S + 0.1)
+    assert folded(line(0, "a"), late) == [([0, 1], "a")]  # it came before the first was shown
+    assert folded(line(0, "a"), line(2, "b", FOLD_S + 0.1), late) == [
+        ([0], "a"),
+        ([2], "b"),
+        ([1], "a"),
+    ]
+
+
+def test_what_waits_is_due_after_a_while() -> None:
+    folds = Folding(2)
+    folds.add(line(0, "a"))
+    now = time.monotonic()
+    assert folds.due(now - 1) == []
+    assert folds.due(now + FOLD_S) == [([0], "a")]
+
+
+LINES = st.lists(
+    st.builds(line, st.integers(0, 3), st.sampled_from("abc"), st.sampled_from([0.0, 5.0])),
+    max_size=40,
+)
+
+
+@given(LINES)
+def test_every_rank_keeps_its_lines_and_their_order(lines: list[Line]) -> None:
+    groups = folded(*lines)
+    for rank in range(4):
+        shown = [text for ranks, text in groups if rank in ranks]
+        assert shown == [one.text for one in lines if one.rank == rank]
+
+
+def test_folded_lines_have_their_ranks_in_front(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(Out(), 16, folds=True)
+    view.show([line(rank, "NCCL ready") for rank in (0, 1, 2, 9)])
+    view.show([line(3, "alone")])
+    assert capsys.readouterr().out == ""
+    view.rest()
+    assert capsys.readouterr().out == "[0-2,9] NCCL ready\n[ 3] alone\n"
+
+
+def test_a_live_run_shows_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_view, "FOLD_S", 0.01)
+
+    class Printed(Out):
+        def say(self, text: str) -> None:
+            said.set_result(text)
+
+    async def run() -> str:
+        LineView(Printed(), 2, folds=True).show([line(0, "alone")])
+        async with asyncio.timeout(30):
+            return await said
+
+    loop = asyncio.new_event_loop()
+    said: asyncio.Future[str] = loop.create_future()
+    assert loop.run_until_complete(run()) == "[0] alone"
+    loop.close()
+
+
+def test_a_colour_ends_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    LineView(Out(), 2).show([line(0, "\x1b[31mred"), line(1, "plain")])
+    assert capsys.readouterr().out == "[0] \x1b[31mred\x1b[0m\n[1] plain\n"
+    LineView(Out(no_color=True), 2).show([line(0, "\x1b[31mred")])
+    assert capsys.readouterr().out == "[0] red\n"
+
+
+@pytest.mark.parametrize(
+    ("attack", "seen"),
+    [
+        ("\x1b]52;c;Y3VybA==\x07", "^[]52;c;Y3VybA==^G"),
+        ("\x1b]0;owned\x1b\\", "^[]0;owned^[\\"),
+        ("\x1b[?1049h", "^[[?1049h"),
+        ("\x9b?1049h\x9d0;x\x9c", "\\x9b?1049h\\x9d0;x\\x9c"),
+        ("\x1b[31m\x1b[2J", "\x1b[31m^[[2J\x1b[0m"),
+        ("\x1bc", "^[c"),
+    ],
+)
+def test_a_job_cannot_act_on_the_terminal(
+    attack: str, seen: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    LineView(Out(), 1).show([line(0, attack)])
+    assert capsys.readouterr().out == f"[0] {seen}\n"
+
+
+def test_an_unfinished_line_is_in_the_last_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 5)))
+    view = LineView(Out(), 2)
+    view.show_state(0, "50%")
+    view.show_state(1, "\x1b[32m60%\x1b]0;x\x07 " + "#" * 40)
+    view.show([line(0, "100%")])
+    view.clear()
+    assert capsys.readouterr().out == (
+        "\r\x1b[K[0] 50%\r\x1b[K[1] 60%^[]0;x^G ###\r\x1b[K[0] 100%\n"
+    )
+
+
+def test_elsewhere_only_the_last_state_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    LineView(Out(), 2).show_state(0, "50%")
+    assert capsys.readouterr().out == ""
+
+
+def test_what_was_removed_is_said_by_rank() -> None:
+    ten = 1795168920.0  # 2026-11-20 10:02:00 UTC
+    event = OutputDropped(
+        time=ten,
+        start=0,
+        end=1,
+        ranks=(
+            DroppedOutput(rank=0, size=1288490189, since=ten, until=ten + 98 * 60),
+            DroppedOutput(rank=3, size=2000, since=ten, until=ten + 24 * 3600),
+        ),
+    )
+    assert [(one.rank, one.text) for one in dropped_lines(event)] == [
+        (0, "… 1.2 GiB of output from 10:02:00 to 11:40:00 UTC were not kept"),
+        (
+            3,
+            "… 2 KiB of output from 2026-11-20 10:02:00 to 2026-11-21 10:02:00 UTC were not kept",
+        ),
+    ]

@@ -1,0 +1,159 @@
+"""Files of dstack, Kubeflow and Volcano, run as they are on two nodes of the lab.
+
+Those in `foreign` have the keys and values of public ones (tests/config/dstack_facts.yaml,
+manifest_corpus.py), and commands that print where they run. No registry is reachable and no GPU
+is there: images are named and left out.
+"""
+
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+
+pytestmark = pytest.mark.lab
+
+FOREIGN = Path(__file__).parent / "foreign"
+PLACEHOLDERS = ("IMAGE_URI=public.ecr.aws/hpc-cloud/nccl-tests:latest", "GPUS=2", "NODES=2")
+
+# The lines that the job prints, sorted. {ip0} and {host0} are those of node0.
+SAID = {
+    "entrypoint.dstack.yml": (
+        "[0] rank 0 on {host0}",
+        "[0] rank 1 on {host0}",
+        "[0] rank 2 on {host1}",
+        "[0] rank 3 on {host1}",
+    ),
+    "groups.dstack.yml": (
+        "[0] head of 2, worker {ip1}, meta-llama/Llama-3.1-8B",
+        "[1] worker 1 of master {ip0}",
+    ),
+    "repo.dstack.yml": (
+        "[0] from the repository",
+        "[0] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
+        "[1] from the repository",
+        "[1] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
+    ),
+    "mpijob.yaml": (
+        "[0] rank 0 on {host0}",
+        "[0] rank 1 on {host0}",
+        "[0] rank 2 on {host1}",
+        "[0] rank 3 on {host1}",
+    ),
+    "mpijob-domain.yaml": (
+        "[0] rank 0 INFO on {host0}",
+        "[0] rank 1 INFO on {host0}",
+        "[0] rank 2 INFO on {host1}",
+        "[0] rank 3 INFO on {host1}",
+    ),
+    "mpijob-kueue.yaml": (
+        "[0] rank 0 WARN on {host0}",
+        "[0] rank 1 WARN on {host0}",
+        "[0] rank 2 WARN on {host1}",
+        "[0] rank 3 WARN on {host1}",
+    ),
+    "trainjob-runtime.yaml": (
+        "[0] node 0 of 2, 2 each, master {ip0}:29500, runtime 0.001",
+        "[1] node 1 of 2, 2 each, master {ip0}:29500, runtime 0.001",
+    ),
+    "trainjob-mpi.yaml": (
+        "[0] rank 0 of 4 on {host0}",
+        "[0] rank 1 of 4 on {host0}",
+        "[0] rank 2 of 4 on {host1}",
+        "[0] rank 3 of 4 on {host1}",
+    ),
+    "volcano-mpi.yaml": ("[0] rank 0 on {host0}", "[0] rank 1 on {host1}"),
+    "volcano-one-task.yaml": (
+        "[0] index 0 of 2 in {ip0},{ip1} and {ip0},{ip1}",
+        "[1] index 1 of 2 in {ip0},{ip1} and {ip0},{ip1}",
+    ),
+    "volcano-pytorch.yaml": (
+        "[0] rank 0 of 2 at {ip0}:23456",
+        "[1] rank 1 of 2 at {ip0}:23456 in /home",
+    ),
+}
+
+# It ends only when it is killed.
+CHECKPOINTS = """\
+import os, pathlib, signal
+folder = pathlib.Path("checkpoints")
+folder.mkdir()
+for step in range(3):
+    (folder / f"step-{step}").write_text(f"{os.environ['GPUCTL_NODE_RANK']} at {step}")
+print("half of it by process", os.getpid(), flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture(scope="module")
+def addresses(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The private addresses of the cluster `foreign`, in rank order."""
+    file = cluster_file(tmp_path_factory.mktemp("foreign"), "foreign")
+    gpuctl("--lab", "up", str(file), "--yes")
+    nodes = gpuctl.json("--lab", "status", "foreign")[0]["nodes"]
+    yield [node["private_ip"] for node in nodes if node["name"] != "bastion"]
+    gpuctl("--lab", "down", "foreign", "--yes")
+
+
+def test_a_task_of_dstack_has_its_python_files_secret_and_port(
+    gpuctl: Gpuctl, addresses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
+    arguments = ["--lab", "run", str(FOREIGN / "train.dstack.yml"), "--cluster", "foreign"]
+    with gpuctl.running(*arguments) as process:
+        lines = read_until(process, "[0] serving")
+        port = next(line.split()[-1] for line in lines if line.startswith("-- port 8000 of node0"))
+        with urllib.request.urlopen(port, timeout=60) as answer:
+            assert answer.read() == b"a board of losses\n"
+        rest, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, rest
+    # the secret is masked, although the job printed it
+    said = sorted(re.findall(r"^\[\d\] rank .*$", "".join(lines) + rest, re.MULTILINE))
+    assert said == [
+        f"[{rank}] rank {rank}: {{'lr': 0.1}}, ü and more, ***, Python 3.11, True, True"
+        for rank in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_foreign_file_runs_as_it_is(
+    gpuctl: Gpuctl, addresses: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
+    options = ["--no-image", *(word for pair in PLACEHOLDERS for word in ("--set", pair))]
+    output = gpuctl("--lab", "run", str(FOREIGN / name), "--cluster", "foreign", *options)
+    said = sorted(re.findall(r"^\[\d\] \S.*$", output, re.MULTILINE))
+    hosts = [f"ip-{address.replace('.', '-')}" for address in addresses]
+    names = {f"ip{rank}": address for rank, address in enumerate(addresses)}
+    names |= {f"host{rank}": host for rank, host in enumerate(hosts)}
+    assert said == [line.format(**names) for line in SAID[name]]
+
+
+def test_checkpoints_of_a_job_that_was_killed_come_back(
+    gpuctl: Gpuctl, addresses: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(CHECKPOINTS)
+    fields = {"workdir": ".", "outputs": ["checkpoints/"]}
+    file = run_file(tmp_path, "killed", ["python3 train.py"], **fields)
+    with gpuctl.running("--lab", "run", str(file), "--cluster", "foreign") as process:
+        lines = [read_until(process, "half of it")[-1], read_until(process, "half of it")[-1]]
+        pid = next(line for line in lines if line.startswith("[1]")).split()[-1]
+        gpuctl("--lab", "ssh", "foreign", "node1", f"kill -KILL {pid}")
+        rest, _ = process.communicate(timeout=90)
+        assert process.returncode == 137, rest
+    run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
+    assert "-- run failed: rank 1 (node1): killed by SIGKILL (137)" in rest
+    outputs = gpuctl.state / "runs" / run_id / "outputs"
+    texts = {
+        str(path.relative_to(outputs)): path.read_text()
+        for path in outputs.rglob("*")
+        if path.is_file()
+    }
+    assert texts == {
+        f"rank-{rank}/checkpoints/step-{step}": f"{rank} at {step}"
+        for rank in (0, 1)
+        for step in range(3)
+    }

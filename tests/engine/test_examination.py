@@ -1,0 +1,242 @@
+"""What a node's worker finds out at the end of a job, on this machine as it is."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.agent import examination, node_facts
+from engine.agent.examination import ERROR_FILE, Examination
+from engine.events import FollowedFailure, NodeExamined, RunFinished, RunStarted
+from engine.output_events import Output
+from engine.queue_event import RunNode
+from engine.result import ResultCollector
+from engine.script import keep_error
+from tests.engine.conftest import LocalCluster, make_plan
+
+OPEN = "import os, resource; resource.setrlimit(7, (9, 9)); [os.dup(1) for _ in range(9)]"
+FILL = 'import os; os.write(os.open("/dev/full", os.O_WRONLY), b"x")'
+ERROR = '{"message": {"message": "ValueError: no key hunter2hunter2\\n at 1", "extraInfo": {}}}'
+
+
+def kinds(one: Examination) -> set[str]:
+    return {fact["kind"] for fact in one.facts([])}
+
+
+def test_torchs_error_file_is_the_reason_without_secrets(cluster: LocalCluster) -> None:
+    command = (
+        "if [ $DSTACK_NODE_RANK = 1 ]; then"
+        f" echo '{ERROR}' > $TORCHELASTIC_ERROR_FILE; exit 1; fi; sleep 1000"
+    )
+    plan = make_plan(commands=(command,), env={"KEY": {"secret": "KEY"}})
+    verdict = cluster.execute(plan, {"KEY": "hunter2hunter2"})
+    reason = "rank 1 (node1): exited with 1: torch's error file says: ValueError: no key ***"
+    assert (verdict.reason, verdict.first_failed_rank, verdict.exit_code) == (reason, 1, 1)
+    assert not (cluster.folder / "node1" / ERROR_FILE).exists()
+    (seen,) = [event for event in cluster.events() if isinstance(event, NodeExamined)]
+    assert (seen.rank, seen.is_own_end, seen.exit_code) == (1, True, 1)
+
+
+def test_a_node_with_a_cause_is_first_and_the_others_followed(cluster: LocalCluster) -> None:
+    """Rank 0 fails because rank 1 does, and its end is known first: rank 1's pipe stays open."""
+    told = cluster.folder / "told"
+    command = (
+        "if [ $DSTACK_NODE_RANK = 1 ]; then"
+        f" echo '{ERROR}' > $TORCHELASTIC_ERROR_FILE; sleep 1000 & touch {told}; exit 3; fi\n"
+        f"until [ -e {told} ]; do sleep 0.02; done; exit 4"
+    )
+    verdict = cluster.execute(make_plan(commands=(command,)))
+    assert (verdict.first_failed_rank, verdict.exit_code) == (1, 3)
+    collector = ResultCollector()
+    for event in cluster.events():
+        collector.see(event)
+    result = collector.result()
+    assert result is not None
+    assert result.reason.startswith("rank 1 (node1): exited with 3: torch's error file says: Val")
+    assert result.followed == (FollowedFailure(nodes=("node0",), text="exited with 4"),)
+
+
+@pytest.mark.parametrize(
+    ("rank", "command", "code", "reason"),
+    [
+        (0, "exit 3", 3, "rank 0 (node0): exited with 3"),
+        (1, "exit 5", 5, "rank 1 (node1): exited with 5"),
+        (
+            0,
+            "kill -SEGV $$",
+            139,
+            "rank 0 (node0): killed by SIGSEGV (139): it used memory that it does not have",
+        ),
+        (
+            1,
+            f"{sys.executable} -c '{FILL}'",
+            1,
+            "rank 1 (node1): exited with 1: it had no space left:"
+            ' "OSError: [Errno 28] No space left on device"',
+        ),
+    ],
+    ids=["master-exits", "worker-exits", "signal", "disk-full"],
+)
+def test_the_first_failure_is_named(
+    cluster: LocalCluster, rank: int, command: str, code: int, reason: str
+) -> None:
+    job = f"if [ $DSTACK_NODE_RANK = {rank} ]; then {command}; else sleep 1000; fi"
+    verdict = cluster.execute(make_plan(commands=(job,)))
+    assert (verdict.reason, verdict.exit_code) == (reason, code)
+    assert verdict.first_failed_rank == rank
+
+
+def test_the_last_complaint_in_the_output_is_quoted(cluster: LocalCluster) -> None:
+    plan = make_plan(nodes=1, commands=(f"{sys.executable} -c '{OPEN}' || exit 6",))
+    reason = cluster.execute(plan).reason
+    assert re.fullmatch(
+        r"rank 0 \(node0\): exited with 6: it had no file descriptor left \(`ulimit -n`\):"
+        r' "[^"]*Too many open files[^"]*"',
+        reason,
+    )
+
+
+def test_a_clock_that_was_set_back_is_named_also_in_a_run_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Examination(tmp_path, tmp_path)
+    assert "clock" not in kinds(one)
+    for step, seen in ((-3600, True), (-0.5, False), (3600, False)):
+        times = SimpleNamespace(time=lambda by=step: time.time() + by, monotonic=time.monotonic)
+        monkeypatch.setattr(examination, "time", times)
+        assert ("clock" in kinds(one)) is seen
+    times = SimpleNamespace(time=lambda: time.time() - 60, monotonic=time.monotonic)
+    monkeypatch.setattr(examination, "time", times)
+    (fact,) = [fact for fact in one.facts([]) if fact["kind"] == "clock"]
+    assert fact["text"] == "its clock was set back by 60 s during the run"
+
+
+def test_full_disks_are_named_once_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    disk: dict[str, Any] = {"f_frsize": 4096, "f_blocks": 2 << 20, "f_bfree": 9, "f_files": 0}
+    monkeypatch.setattr(node_facts, "_DISKS", ())
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**disk, f_ffree=0))
+    facts = node_facts.disk_facts((tmp_path, tmp_path, tmp_path / "none"))
+    full = f"the disk of {tmp_path} is full (36.0 KiB of 8.0 GiB are free)"
+    assert facts == [{"kind": "disk", "text": full}]
+    disk.update(f_bfree=1 << 20, f_files=1000)
+    (fact,) = node_facts.disk_facts((tmp_path,))
+    assert fact["text"] == f"the disk of {tmp_path} has no inodes left (1000 files)"
+    disk.update(f_files=0)
+    assert node_facts.disk_facts((tmp_path,)) == []
+
+
+def test_an_examination_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ERROR_FILE).write_text(ERROR)
+    hanging = os.pipe()
+    monkeypatch.setattr(examination, "LIMIT_S", 0.5)
+    monkeypatch.setattr(node_facts, "disk_facts", lambda _: os.read(hanging[0], 1))
+    assert "exception" in kinds(Examination(tmp_path, tmp_path))
+    os.write(hanging[1], b"x")
+
+
+@pytest.mark.parametrize("written", ["", "{", "[]", '{"message": {}}', '{"message": ""}', "7"])
+def test_what_is_no_error_file_says_nothing(tmp_path: Path, written: str) -> None:
+    (tmp_path / ERROR_FILE).write_text(written)
+    assert node_facts.error_facts(tmp_path / ERROR_FILE) == []
+
+
+def test_a_core_that_was_written_since_the_start_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = tmp_path / "core.1", tmp_path / "core.2"
+    old.touch()
+    os.utime(old, (1, 1))
+    patterns = tmp_path / "core_pattern"
+    monkeypatch.setattr(node_facts, "_CORE_PATTERN", patterns)
+    patterns.write_text("core.%p\n")
+    began = time.time() - 1
+    assert node_facts.crash_facts([], tmp_path, began) == []
+    new.touch()
+    (fact,) = node_facts.crash_facts([], tmp_path, began)
+    assert fact == {"kind": "core", "text": f"the core of a crashed process is {new}"}
+    patterns.write_text("%e.core\n")
+    assert node_facts.crash_facts([], tmp_path, began) == []
+    patterns.write_text("|/usr/share/apport/apport %p\n")
+    assert node_facts.crash_facts([], tmp_path, began) == []
+    patterns.write_text("|/lib/systemd/systemd-coredump %P\n")
+    monkeypatch.setattr(node_facts, "_SYSTEM_CORES", tmp_path)
+    (fact,) = node_facts.crash_facts([], tmp_path / "elsewhere", began)
+    assert fact["text"] == f"the core of a crashed process is {new}"
+
+
+def test_a_rank_of_torchrun_keeps_the_first_error(tmp_path: Path) -> None:
+    kept, own = tmp_path / "kept", tmp_path / "error.json"
+    keep = keep_error("r").replace("/var/lib/gpuctl/runs/r/torch-error.json", str(kept))
+    for written, expected in (("first", "first"), ("second", "first")):
+        own.write_text(written)
+        environment = os.environ | {"TORCHELASTIC_ERROR_FILE": str(own)}
+        subprocess.run(["bash", "-c", keep], env=environment, check=False)
+        assert kept.read_text() == expected
+    own.unlink()
+    done = subprocess.run(["bash", "-c", keep], check=False, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("own", [(), ("own",)])
+def test_the_launchers_last_lines_are_shown_of_a_node_that_printed_none(own: tuple[str]) -> None:
+    collector = ResultCollector()
+    collector.see(
+        RunStarted(
+            time=1, run_id="r", name="r", cluster="c", startup_order="any", on_stop="keep",
+            stop_criteria="all-done",
+            nodes=tuple(RunNode(rank=n, name=f"n{n}", private_ip="", role="w") for n in (0, 1)),
+        )
+    )  # fmt: skip
+    for rank, text in ((0, "of mpirun"), *((1, text) for text in own)):
+        collector.see(Output(time=2, rank=rank, stream="stdout", text=text))
+    collector.see(
+        RunFinished(time=3, status="failed", exit_code=137, first_failed_rank=1, reason="")
+    )
+    result = collector.result()
+    assert result is not None
+    assert result.last_lines == (own or ("of mpirun",))
+
+
+@pytest.fixture
+def limited() -> Iterator[Path]:
+    """A memory control group of 60 MiB below the one of these tests."""
+    for mount, name in (("/sys/fs/cgroup/memory", "limit_in_bytes"), ("/sys/fs/cgroup", "max")):
+        for own in examination._own_groups():
+            group = Path(f"{mount}{own}") / f"gpuctl-words-{os.getpid()}"
+            try:
+                group.mkdir()
+                (group / f"memory.{name}").write_text(str(60 << 20))
+            except OSError:  # the other version of cgroups
+                continue
+            yield group
+            group.rmdir()
+            return
+    pytest.skip("no control group with a memory limit can be made here")
+
+
+@pytest.mark.lab
+def test_a_rank_that_the_kernel_kills_for_memory(cluster: LocalCluster, limited: Path) -> None:
+    eat = f"{sys.executable} -c 'bytearray(300 << 20)'"
+    command = (
+        f"if [ $DSTACK_NODE_RANK = 1 ]; then (echo $BASHPID > {limited}/cgroup.procs; exec {eat})"
+        " || exit; fi; sleep 1000"
+    )
+    verdict = cluster.execute(make_plan(commands=(command,)))
+    assert re.fullmatch(
+        r"rank 1 \(node1\): killed by SIGKILL \(137\): the kernel killed python\S* \(pid \d+,"
+        r" \d\d\.\d MiB\) because its memory limit was reached",
+        verdict.reason,
+    )
+    assert (verdict.exit_code, verdict.first_failed_rank) == (137, 1)
+    last = cluster.events()[-1]
+    assert isinstance(last, RunFinished)
+    assert last.reason == verdict.reason

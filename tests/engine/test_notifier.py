@@ -1,0 +1,283 @@
+"""Notifications of runs of real agents, to real servers and commands; failures and restarts."""
+
+import asyncio
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.agent import lifetime, notifier
+from engine.agent.control import JOURNAL
+from engine.agent.notifier import Notifier
+from engine.agent.resuming import recorded_lines
+from engine.launch_plan import LaunchPlan
+from engine.notification_events import LeaseEnding, NotificationsEnded, Notified
+from engine.notify_plan import secret_names
+from engine.result import ResultCollector
+from provision.setup import cloud_init
+from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.test_supervisor import is_alive
+from tests.engine.webhooks import Hook, webhook
+
+NO_TIMER = Path("/nonexistent")
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifier, "PAUSES_S", (0.01, 0.01))
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with webhook() as hook:
+        yield hook
+
+
+def plan_for(target: dict[str, Any], **fields: Any) -> LaunchPlan:
+    return make_plan(nodes=1, notify=(target,), **fields)
+
+
+def notifier_of(cluster: LocalCluster, plan: LaunchPlan, timer: Path, **secrets: str) -> Notifier:
+    data = json.loads(plan.model_dump_json())
+    agent = cluster.folder / "agent.pyz"
+    assert secret_names(plan.notify) == set(secrets)
+    return Notifier(data, secrets, ["topsecret-job"], cluster.journal, agent, timer)
+
+
+async def execute(
+    cluster: LocalCluster, plan: LaunchPlan, timer: Path = NO_TIMER, **secrets: str
+) -> float:
+    """Run the plan to its end with notifications; return the seconds from the run's end on."""
+    notifications = notifier_of(cluster, plan, timer, **secrets)
+    cluster.journal.on_append = notifications.see
+    supervisor = cluster.supervisor(plan)
+    notifications.begin()
+    await supervisor.run()
+    began = time.monotonic()
+    await notifications.end()
+    return time.monotonic() - began
+
+
+def notified(cluster: LocalCluster) -> list[tuple[str, int, str]]:
+    """Event, tries and error of every notification, in order of their ends."""
+    return [
+        (one.event, one.tries, one.error) for one in cluster.events() if isinstance(one, Notified)
+    ]
+
+
+def warnings(cluster: LocalCluster) -> tuple[str, ...]:
+    collector = ResultCollector()
+    for event in cluster.events():
+        collector.see(event)
+    result = collector.result()
+    assert result is not None
+    return result.warnings
+
+
+def test_start_and_failure_reach_slacks_webhook(cluster: LocalCluster, hook: Hook) -> None:
+    plan = plan_for(
+        {"webhook": {"secret": "HOOK"}, "form": "slack"}, commands=("echo topsecret-job; exit 3",)
+    )
+    asyncio.run(execute(cluster, plan, HOOK=hook.url))
+    who = "run job-000001 on cluster demo"
+    first, last = (body["text"] for body in hook.bodies())
+    assert first == f"{who} has started on 1 node"
+    assert re.fullmatch(
+        rf"{who} has failed after \d s with exit code 3: rank 0 \(node0\): exited with 3", last
+    )
+    assert notified(cluster) == [("start", 1, ""), ("failure", 1, "")]
+    assert isinstance(cluster.events()[-1], NotificationsEnded)
+    assert warnings(cluster) == ()
+
+
+def test_a_server_s_error_is_tried_again(cluster: LocalCluster, hook: Hook) -> None:
+    hook.answers = [(500, {}, b""), (503, {}, b"")]
+    plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("end",)})
+    asyncio.run(execute(cluster, plan, HOOK=hook.url))
+    first, second, third = hook.bodies()
+    assert first == second == third
+    assert first["id"] == "job-000001/2"
+    assert notified(cluster) == [("end", 3, "")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "tries", "why"),
+    [
+        ((500, {}, b"/services/T0/B0/hidden"), 3, "3 tries: HTTP 500"),
+        ((404, {}, b"no_service"), 1, "1 try: HTTP 404 (no_service)"),
+    ],
+)
+def test_one_that_fails_is_a_warning_without_the_secret(
+    cluster: LocalCluster, hook: Hook, answer: Any, tries: int, why: str
+) -> None:
+    hook.answers = 5 * [answer]
+    plan = plan_for({"webhook": {"secret": "HOOK"}, "form": "slack", "on": ("start",)})
+    asyncio.run(execute(cluster, plan, HOOK=hook.url))
+    assert len(hook.requests) == tries
+    assert warnings(cluster) == (f"notify[0] was not notified of 'start' after {why}",)
+    finished = next(e for e in cluster.events() if e.kind == "run_finished")
+    assert finished.status == "done"
+    assert "hidden" not in (cluster.folder / JOURNAL).read_text()
+
+
+def test_a_server_without_an_answer_holds_nothing_up(
+    cluster: LocalCluster, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "END_S", 1.0)
+    hook.answers = [None, None, None, None]
+    plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("start", "end")})
+    left = asyncio.run(execute(cluster, plan, HOOK=hook.url))
+    assert 0.9 < left < 3
+    assert {error for _, _, error in notified(cluster)} == {"no answer; the run is over"}
+    assert {event for event, _, _ in notified(cluster)} == {"start", "end"}
+
+
+def test_a_try_has_a_bound(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(notifier, "TRY_S", 1.5)
+    command = f"echo $$ >> {tmp_path}/pids; exec sleep 1000"
+    plan = plan_for({"command": command, "on": ("start",)})
+    asyncio.run(execute(cluster, plan))
+    assert notified(cluster) == [("start", 3, "no end within 1.5 s")]
+    pids = (tmp_path / "pids").read_text().split()
+    assert len(pids) == 3
+    assert not any(is_alive(int(pid)) for pid in pids)
+
+
+def test_a_command_s_error_has_no_secret(cluster: LocalCluster, tmp_path: Path) -> None:
+    command = f'cat >> {tmp_path}/got; echo "bad key $KEY" >&2; test $GPUCTL_EVENT = start'
+    plan = plan_for({"command": command, "env": {"KEY": {"secret": "KEY"}}, "on": ("start", "end")})
+    asyncio.run(execute(cluster, plan, KEY="topsecret-key"))
+    assert sorted(notified(cluster)) == [("end", 3, "exit code 1: bad key ***"), ("start", 1, "")]
+    got = (tmp_path / "got").read_text().replace("}{", "}\n{").splitlines()
+    assert [json.loads(line)["event"] for line in got] == ["start", "end", "end", "end"]
+
+
+def test_the_job_s_secrets_are_in_no_notification(cluster: LocalCluster, hook: Hook) -> None:
+    plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("failure",)})
+    notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+
+    async def finish() -> None:
+        cluster.journal.on_append = notifications.see
+        notifications.begin()
+        failed = {"status": "failed", "exit_code": 1, "first_failed_rank": 0}
+        cluster.journal.append("run_finished", **failed, reason="key topsecret-job is wrong")
+        await notifications.end()
+
+    asyncio.run(finish())
+    (body,) = hook.bodies()
+    assert body["reason"] == "key *** is wrong"
+    assert body["text"].endswith("with exit code 1: key *** is wrong")
+
+
+def test_the_next_supervisor_sends_what_is_missing(cluster: LocalCluster, hook: Hook) -> None:
+    plan = plan_for({"webhook": {"secret": "HOOK"}})
+    journal = cluster.journal
+    journal.append("run_started")
+    journal.append("notified", number=1, target=0, event="start", tries=1, error="")
+    journal.append("node_interrupted", rank=0, action="terminate", at="x")
+    failed = {"status": "failed", "exit_code": 1, "first_failed_rank": 0, "reason": "bad"}
+    journal.append("run_finished", **failed)
+
+    async def resume() -> None:
+        notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+        journal.on_append = notifications.see
+        for _ in notifications.replay(recorded_lines(cluster.folder / JOURNAL)):
+            pass  # the supervisor reads them
+        notifications.begin()
+        await notifications.end()
+
+    asyncio.run(resume())
+    ids = ["job-000001/2", "job-000001/3"]
+    assert [body["id"] for body in hook.bodies()] == ids
+    asyncio.run(resume())  # a third supervisor has nothing to send
+    assert [body["id"] for body in hook.bodies()] == ids
+    kinds = [line["kind"] for line in recorded_lines(cluster.folder / JOURNAL)]
+    assert kinds.count("notifications_ended") == 1
+
+
+def write_timer(path: Path, at: float) -> Path:
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))
+    path.write_text(f"[Timer]\nOnCalendar={text} UTC\nPersistent=true\n")
+    return path
+
+
+def test_the_end_of_the_lifetime(cluster: LocalCluster, hook: Hook, tmp_path: Path) -> None:
+    timer = write_timer(tmp_path / "timer", time.time() + 600)
+    plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("lease",)})
+    asyncio.run(execute(cluster, plan, timer, HOOK=hook.url))
+    (body,) = hook.bodies()
+    assert body["event"] == "lease"
+    assert "its nodes power off then" in body["text"]
+    (line,) = [event for event in cluster.events() if isinstance(event, LeaseEnding)]
+    assert line.at == lifetime.lifetime_end(timer)
+
+
+def test_the_lifetime_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported once it is near, again when it changes, and not if it was before."""
+    monkeypatch.setattr(lifetime, "LOOK_S", 0.01)
+    now = time.time()
+    timer = tmp_path / "timer"
+    reports: list[float] = []
+
+    async def watch(reported: float | None, *ends: float) -> None:
+        watching = asyncio.ensure_future(lifetime.watch_lifetime(reports.append, reported, timer))
+        for end in ends:
+            write_timer(timer, end)
+            await asyncio.sleep(0.1)
+        watching.cancel()
+
+    near, later = float(int(now) + 600), float(int(now) + 700)
+    asyncio.run(watch(None, now + 5000, near, now + 6000, later))
+    assert reports == [near, later]
+    asyncio.run(watch(later, later))
+    assert reports == [near, later]
+
+
+def test_the_timer_is_that_of_the_set_up(tmp_path: Path) -> None:
+    script = cloud_init._LIFETIME.format(seconds=5400)
+    before = int(time.time())
+    subprocess.run(
+        [
+            "bash",
+            "-c",
+            "systemctl() { :; }\n" + script.replace("/etc/systemd/system", str(tmp_path)),
+        ],
+        check=True,
+    )
+    end = lifetime.lifetime_end(tmp_path / lifetime.TIMER.name)
+    assert end is not None
+    assert before <= end - 5400 <= time.time()
+    assert str(lifetime.TIMER) in script
+
+
+@pytest.mark.parametrize("text", ["", "[Timer]\nOnBootSec=3\n", "OnCalendar=2026-11-23 10:00:00"])
+def test_a_timer_without_a_known_time(tmp_path: Path, text: str) -> None:
+    (tmp_path / "timer").write_text(text)
+    assert lifetime.lifetime_end(tmp_path / "timer") is None
+    assert lifetime.lifetime_end(tmp_path / "none") is None
+
+
+def test_a_supervisor_that_crashes_leaves_it_to_the_next(cluster: LocalCluster, hook: Hook) -> None:
+    hook.answers = [None]
+    plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("start",)})
+
+    async def crash() -> None:
+        notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+        cluster.journal.on_append = notifications.see
+        notifications.begin()
+        cluster.journal.append("run_started")
+        while not hook.requests:  # noqa: ASYNC110  another thread appends to it
+            await asyncio.sleep(0.01)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(crash())
+    kinds = [line["kind"] for line in recorded_lines(cluster.folder / JOURNAL)]
+    assert kinds == ["run_started"]

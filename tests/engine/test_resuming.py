@@ -1,0 +1,300 @@
+"""A supervisor that is killed: the next one takes the run up from the journal."""
+
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.agent import control, handover
+from engine.agent.control import JOURNAL
+from engine.agent.decisions import decide
+from engine.agent.journal import Journal
+from engine.agent.launcher import HELD
+from engine.agent.output_reader import DERIVED, OutputReader
+from engine.agent.resuming import Recorded, recorded_lines
+from engine.agent.supervisor import Supervisor
+from engine.events import NodeStarted, RunFinished, SupervisorResumed
+from engine.launch_plan import LaunchPlan
+from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
+from tests.engine.test_supervisor import is_alive
+
+RANKS = st.integers(0, 2)
+FROM_WORKERS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.sampled_from(
+        [
+            {"kind": "prepared"},
+            {"kind": "prepared"},
+            {"kind": "prepared"},
+            {"kind": "node_started", "pid": 7},
+            {"kind": "node_ready"},
+            {"kind": "not_prepared", "reason": "no image"},
+            {"kind": "not_ready", "reason": "no port"},
+            {"kind": "node_exited", "exit_code": 0, "signal": None},
+            {"kind": "node_exited", "exit_code": 7, "signal": None},
+            {"kind": "node_interrupted", "action": "terminate", "at": "soon"},
+        ]
+    ),
+    st.builds(lambda process: {"kind": "rank_started", "process": process, "size": 3}, RANKS),
+)
+FROM_SUPERVISOR = st.sampled_from(
+    [
+        {"kind": "node_lost", "reason": "silent"},
+        {"kind": "node_lost", "reason": "ended", "symptom": "was lost: ended"},
+        {"kind": "node_unreachable", "reason": "refused"},
+        {"kind": "node_stopped", "reason": "never started"},
+        {"kind": "network_seen", "level": "fault", "text": "sockets"},
+        {"kind": "node_gone", "reason": "ended"},
+    ]
+)
+OF_RUN = st.sampled_from(
+    [
+        {"kind": "stop_asked", "reason": "asked"},
+        {"kind": "duration_over", "seconds": 60},
+        {"kind": "head_ending"},
+        {"kind": "output_stopped", "seconds": 60},
+        {"kind": "startup_over", "seconds": 60},
+        {"kind": "nodes_healed", "addresses": {"node1": "10.0.0.9"}},
+    ]
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("worker"), RANKS, FROM_WORKERS),
+        st.tuples(st.just("supervisor"), RANKS, FROM_SUPERVISOR),
+        st.tuples(st.just("run"), st.none(), OF_RUN),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS, st.sampled_from(["any", "master-first", "workers-first"]))
+def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
+    steps: list[tuple[str, int | None, dict[str, Any]]], order: str
+) -> None:
+    plan = make_plan(nodes=3, startup_order=order).model_dump(mode="json")
+    lines: list[dict[str, Any]] = []
+
+    class Remembering(Journal):
+        def __init__(self) -> None:
+            self.dropped = 0
+            self.folder = Path()
+
+        def append(self, kind: str, **fields: Any) -> dict[str, Any]:
+            lines.append({"kind": kind, "time": 1.0, **json.loads(json.dumps(fields))})
+            return lines[-1]
+
+    supervisor = Supervisor(plan, {}, Remembering(), LocalLauncher(Path(), Path()))
+    for sequence, (by, rank, fields) in enumerate(steps, 1):
+        if by == "worker" and rank is not None:
+            supervisor._attempt.receive(rank, {**fields, "time": 1.0, "sequence": sequence})
+        elif by == "supervisor":
+            supervisor._attempt._record(rank=rank, **fields)
+        else:
+            supervisor._recorder.record(**fields)
+        while not supervisor._recorder.inbox.empty():
+            supervisor._attempt.state, _ = decide(
+                supervisor._attempt.state, supervisor._recorder.inbox.get_nowait()
+            )
+        rebuilt = Recorded(plan)
+        for line in lines:
+            rebuilt.add(line)
+        assert rebuilt.state == supervisor._attempt.state
+
+
+def test_a_run_that_has_left_the_queue_is_over_without_a_cluster_of_its_own(tmp_path: Path) -> None:
+    """The next supervisor powers nothing off, whatever `on_stop` says."""
+    plan = make_plan(nodes=1, on_stop="destroy").model_dump(mode="json")
+    dropped = [{"kind": "run_queued", "time": 1.0}, {"kind": "run_finished", "time": 2.0}]
+    begun = [{"kind": "run_started", "time": 1.0}, {"kind": "run_finished", "time": 2.0}]
+    with contextlib.closing(Journal(tmp_path / "journal")) as journal:
+        launcher = LocalLauncher(Path(), Path())
+        found = [
+            Supervisor(plan, {}, journal, launcher, lines).has_left_queue
+            for lines in (dropped, begun, dropped[:1])
+        ]
+    assert found == [True, False, False]
+
+
+def test_findings_of_a_killed_supervisor_are_recorded_once() -> None:
+    plan = make_plan(nodes=1).model_dump(mode="json")
+    text = "gpuctl: in a pipe of entry {} of the commands, part 1 of 2 ended with 1"
+    output = [
+        {"kind": "output", "time": 1.0, "rank": 0, "stream": "stderr", "ends_line": True}
+        | {"text": text.format(entry)}
+        for entry in range(3)
+    ]
+    journal, reader = [], OutputReader(plan)
+    for line in output:
+        journal += [line, *reader.read(line)]
+    assert [line["kind"] in DERIVED for line in journal] == [False, True] * 3
+    for cut in range(len(journal) + 1):
+        resumed = OutputReader(plan)
+        for line in journal[:cut]:
+            resumed.replay(line)
+        assert resumed.unrecorded == (journal[cut : cut + 1] if cut % 2 else [])
+
+
+def test_an_incomplete_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / JOURNAL
+    path.write_bytes(b'{"kind": "head_ending"}\n{"kind": "no')
+    Journal(path).close()
+    assert path.read_bytes() == b'{"kind": "head_ending"}\n'
+    assert list(recorded_lines(path)) == [{"kind": "head_ending"}]
+
+
+def test_output_that_the_budget_removed_is_not_missing() -> None:
+    recorded = Recorded(make_plan(nodes=1).model_dump(mode="json"))
+    gone = {"rank": 0, "size": 1, "since": 1.0, "until": 2.0, "sequence": 7}
+    for line in (
+        {"kind": "node_ready", "rank": 0, "sequence": 1},
+        {"kind": "output_dropped", "ranks": [gone]},
+        {"kind": "node_started", "rank": 0, "sequence": 8},
+    ):
+        recorded.add(line)
+    assert (recorded.missing, recorded.received) == (0, {0: 8})
+
+
+def supervise(folder: Path, plan: str) -> None:
+    LocalCluster(folder).execute(LaunchPlan.model_validate_json(plan))
+
+
+class Supervised:
+    """A run on the cluster, its supervisor in a process of its own, which can be killed."""
+
+    def __init__(self, cluster: LocalCluster, plan: LaunchPlan) -> None:
+        self._cluster, self._plan = cluster, plan
+        self._process = self._start()
+
+    def _start(self) -> BaseProcess:
+        spawn = multiprocessing.get_context("spawn")
+        arguments = (self._cluster.folder, self._plan.model_dump_json())
+        process = spawn.Process(target=supervise, args=arguments)
+        process.start()
+        return process
+
+    def kill_when(self, condition: Callable[[str], bool]) -> None:
+        """Kill the supervisor once the journal fulfils the condition; start the next one."""
+        journal = self._cluster.folder / JOURNAL
+        deadline = time.monotonic() + 120
+        while not condition(journal.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        self._process.kill()
+        self._process.join()
+        self._process = self._start()
+
+    def finish(self) -> RunFinished:
+        self._process.join(120)
+        assert self._process.exitcode == 0
+        last = self._cluster.events()[-1]
+        assert isinstance(last, RunFinished)
+        return last
+
+
+def test_a_supervisor_killed_during_output_loses_and_doubles_no_line(cluster: LocalCluster) -> None:
+    prints = "for i in $(seq 200); do echo tick $i; sleep 0.01; done; seq 2000"
+    waits = f"until test -e {cluster.folder}/killed; do sleep 0.05; done"
+    run = Supervised(cluster, make_plan(commands=(f"{prints}; {waits}",)))
+    run.kill_when(lambda journal: "tick 20" in journal)
+    run.kill_when(lambda journal: "supervisor_resumed" in journal and "\\n100\\n" in journal)
+    (cluster.folder / "killed").touch()
+    assert run.finish().status == "done"
+    ticks = [f"tick {i}" for i in range(1, 201)] + [str(i) for i in range(1, 2001)]
+    for rank in (0, 1):
+        assert cluster.output(rank).splitlines() == ticks
+    events = cluster.events()
+    assert len([e for e in events if isinstance(e, NodeStarted)]) == 2
+    assert len([e for e in events if isinstance(e, SupervisorResumed)]) == 2
+
+
+@pytest.mark.parametrize("seen", ["run_started", "node_prepared"])
+def test_a_supervisor_killed_while_it_starts_the_nodes(cluster: LocalCluster, seen: str) -> None:
+    plan = make_plan(commands=("echo once",), startup_order="master-first")
+    run = Supervised(cluster, plan)
+    run.kill_when(lambda journal: seen in journal)
+    assert run.finish().status == "done"
+    assert (cluster.output(0), cluster.output(1)) == ("once\n", "once\n")
+
+
+def test_a_supervisor_killed_while_it_stops_the_nodes(cluster: LocalCluster) -> None:
+    saves = "trap 'sleep 2; echo saved; exit 0' TERM; echo traps; sleep 1000 & wait"
+    fails = f"until grep -q traps {cluster.folder}/{JOURNAL}; do sleep 0.1; done; exit 3"
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then {fails}; else {saves}; fi"
+    run = Supervised(cluster, make_plan(commands=(command,)))
+    run.kill_when(lambda journal: '"node_exited"' in journal)
+    end = run.finish()
+    assert (end.status, end.exit_code, end.reason) == ("failed", 3, "rank 0 (node0): exited with 3")
+    assert cluster.output(1) == "traps\nsaved\n"
+    assert cluster.kinds().count(("node_stopped", 1)) == 1
+
+
+class Breaking(LocalLauncher):
+    """Rank 1's connection breaks once `cut` exists, and its worker runs on."""
+
+    async def open(self, rank: int) -> Process:
+        if rank != 1:
+            return await super().open(rank)
+        work = f"{sys.executable} {self._agent} work {self._folder}/node1"
+        pipe = f"{self._folder}/pipe"  # only `cat` holds the connection's end
+        script = f"""
+            mkfifo {pipe}; exec 3<&0; {work} <&3 3<&- > {pipe} 2> /dev/null & cat {pipe} & c=$!
+            until test -e {self._folder}/cut; do sleep 0.1; done; kill $c; exit 255"""
+        return await asyncio.create_subprocess_exec(
+            *("bash", "-c", script), stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
+        )
+
+
+def test_a_worker_that_outlives_its_connection_is_ended(cluster: LocalCluster) -> None:
+    cluster.launcher = Breaking(cluster.folder, cluster.folder / "agent.pyz")
+    cut = f"if [ $DSTACK_NODE_RANK = 1 ]; then echo $$ > {cluster.folder}/cut; fi"
+    verdict = cluster.execute(make_plan(commands=(f"{cut}; sleep 1000",)))
+    assert verdict.reason == "node1 was lost: the ssh connection to it ended"
+    assert not is_alive(int((cluster.folder / "cut").read_text()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run whose journal begins with this boot, and whose plan is in memory."""
+    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    monkeypatch.setattr(control, "LOST_SUPERVISOR_S", 0.5)
+    folder = tmp_path / "job-1"
+    folder.mkdir()
+    began = {"kind": "run_started", "boot_id": handover.boot_id()}
+    (folder / JOURNAL).write_text(json.dumps(began) + "\n")
+    return folder
+
+
+def lost_reason(printed: str) -> str:
+    last = json.loads(printed.splitlines()[-1])
+    assert last["kind"] == "supervisor_lost"
+    return str(last["reason"])
+
+
+def test_who_follows_waits_for_a_supervisor_that_may_come_back(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handover.write_handover(folder, b"{}")
+    assert handover.handover_path(folder).stat().st_mode & 0o777 == 0o600
+    began = time.monotonic()
+    control.follow(folder, 0)
+    assert time.monotonic() - began >= 0.5
+    assert lost_reason(capfd.readouterr().out) == ""
+
+
+def test_a_head_that_was_rebooted_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / JOURNAL).write_text('{"kind": "run_started", "boot_id": "0123456789"}\n')
+    control.follow(folder, 0)
+    now = handover.boot_id()[:8]
+    assert lost_reason(capfd.readouterr().out) == (
+        f"the head was rebooted (boot {now} differs from 01234567, in which it began)"
+    )

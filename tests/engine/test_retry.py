@@ -1,0 +1,204 @@
+"""What follows on the end of an attempt, and the time limits of one: pure."""
+
+import json
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.run.retry import CAUSES
+from engine.agent.limits import Limits
+from engine.agent.retry import (
+    MOST_BACKOFF_S,
+    Again,
+    Attempt,
+    GiveUp,
+    Policy,
+    WaitForNodes,
+    next_step,
+    replace_addresses,
+)
+from engine.agent.states import (
+    Event,
+    Finish,
+    Gone,
+    Lost,
+    Prepared,
+    RankStarted,
+    Ready,
+    StartupOver,
+    Verdict,
+)
+from engine.attempt_events import AttemptStarted
+from engine.nccl_tests import TableParser
+from engine.output_events import Output
+from tests.engine.conftest import make_plan
+from tests.engine.test_any_order import EVENTS
+from tests.engine.test_states import feed, make_state
+
+ALL = frozenset(CAUSES)
+
+
+def failed(cause: str) -> Verdict:
+    return Verdict("failed", 1, 0, "node0 failed", cause=cause)
+
+
+def policy(**fields: Any) -> Policy:
+    return Policy(**{"attempts": 3, "on": ALL, "backoff_s": 5, "node_wait_s": 60, **fields})
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_only_failures_that_the_run_file_names_are_retried(cause: str) -> None:
+    attempt = Attempt(1, failed(cause))
+    assert next_step(attempt, policy(on=frozenset({cause}))) == Again(5)
+    assert next_step(attempt, policy(on=ALL - {cause})) == GiveUp()
+    assert next_step(attempt, None) == GiveUp()
+
+
+@pytest.mark.parametrize("status", ["done", "stopped"])
+def test_a_run_that_has_not_failed_is_over(status: str) -> None:
+    attempt = Attempt(1, Verdict(status, 0, None, ""), frozenset({1}))
+    assert next_step(attempt, policy()) == GiveUp()
+
+
+def test_a_failure_without_a_cause_is_never_retried() -> None:
+    assert next_step(Attempt(1, failed(""), frozenset({1})), policy()) == GiveUp()
+
+
+def test_the_pause_doubles_up_to_a_limit() -> None:
+    many = policy(attempts=100)
+    steps = [next_step(Attempt(number, failed("exit-code")), many) for number in range(1, 9)]
+    pauses = [step.seconds for step in steps if isinstance(step, Again)]
+    assert pauses == [5, 10, 20, 40, 80, 160, MOST_BACKOFF_S, MOST_BACKOFF_S]
+    long = policy(attempts=100, backoff_s=400)
+    assert next_step(Attempt(99, failed("exit-code")), long) == Again(400)
+
+
+def test_a_lost_node_counts_although_a_rank_failed_first() -> None:
+    attempt = Attempt(1, failed("exit-code"), lost=frozenset({2}))
+    only = policy(on=frozenset({"node-lost"}))
+    assert next_step(attempt, only) == WaitForNodes((2,), frozenset(), 60)
+    assert next_step(Attempt(1, failed("exit-code")), only) == GiveUp()
+
+
+def test_a_reclaimed_node_comes_back_only_as_another_machine() -> None:
+    attempt = Attempt(1, failed("exit-code"), reclaimed=frozenset({1}))
+    only = policy(on=frozenset({"preemption"}))
+    assert next_step(attempt, only) == WaitForNodes((1,), frozenset({1}), 60)
+    lost = Attempt(1, failed("preemption"), lost=frozenset({1}), reclaimed=frozenset({1}))
+    assert next_step(lost, policy(on=frozenset({"node-lost"}))) == GiveUp()
+
+
+@given(
+    st.integers(2, 50),
+    st.lists(st.tuples(st.sampled_from([*CAUSES, ""]), st.booleans()), min_size=60, max_size=60),
+)
+def test_every_run_ends(most: int, failures: list[tuple[str, bool]]) -> None:
+    ended = 0
+    for cause, is_lost in failures:
+        ended += 1
+        attempt = Attempt(ended, failed(cause), frozenset({1} if is_lost else ()))
+        if next_step(attempt, policy(attempts=most)) == GiveUp():
+            break
+    assert ended <= most
+    assert ended == most or failures[ended - 1][0] == ""
+
+
+@given(st.integers(2, 4), st.lists(st.lists(EVENTS, max_size=15), min_size=4, max_size=4))
+def test_any_order_of_events_ends_with_every_node_stopped(
+    most: int, lives: list[list[Event]]
+) -> None:
+    for number, events in enumerate(lives, start=1):
+        state, actions = feed(make_state(3), *events)
+        running = [rank for rank in range(3) if state.nodes[rank].phase != "gone"]
+        state, more = feed(state, *(Gone(rank, "lost") for rank in running))
+        assert {node.phase for node in state.nodes} == {"gone"}
+        assert (actions + more).count(Finish()) == 1
+        assert state.verdict is not None
+        lost = frozenset(event.rank for event in events if isinstance(event, Lost))
+        step = next_step(Attempt(number, state.verdict, lost), policy(attempts=most))
+        if step == GiveUp():
+            break
+        assert state.verdict.status == "failed"
+    assert number <= most
+    assert step == GiveUp()
+
+
+def test_new_addresses_are_everywhere_and_only_where_they_were() -> None:
+    data = make_plan(nodes=3, commands=("echo 10.213.1.11 10.213.1.110 110.213.1.11",))
+    before = json.loads(data.model_dump_json())
+    after = replace_addresses(before, {"node1": "10.213.1.12", "node2": "10.213.1.11", "x": "1"})
+    assert [node["private_ip"] for node in after["nodes"]] == [
+        "10.213.1.10",
+        "10.213.1.12",
+        "10.213.1.11",
+    ]
+    ips = "10.213.1.10\n10.213.1.12\n10.213.1.11"
+    assert after["nodes"][0]["environment"]["GPUCTL_NODES_IPS"] == ips
+    assert after["cluster_ips"] == ips.split()
+    assert "echo 10.213.1.12 10.213.1.110 110.213.1.11" in after["nodes"][0]["script"]
+    assert replace_addresses(before, {"node1": "10.213.1.11"}) is before
+
+
+class Clock:
+    """A loop's clock: `pass_to` calls the timers that are due."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[..., None], *words: Any) -> None:
+        self._timers.append((self.now + seconds, lambda: call(*words)))
+
+    def pass_to(self, now: float) -> None:
+        while due := sorted((one for one in self._timers if one[0] <= now), key=itemgetter(0)):
+            self._timers.remove(due[0])
+            self.now = due[0][0]
+            due[0][1]()
+        self.now = now
+
+
+def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, recorded = Clock(), list[tuple[str, int]]()
+    monkeypatch.setattr("engine.agent.limits.asyncio.get_running_loop", lambda: clock)
+
+    def record(kind: str, **fields: Any) -> None:
+        recorded.append((kind, fields["seconds"]))
+
+    watch = Limits({"startup_timeout_s": 30, "no_output_timeout_s": 10}, record)
+    watch.begin(None, make_state(2).nodes)
+    clock.pass_to(20)
+    watch.hear()
+    clock.pass_to(29)
+    watch.hear()
+    clock.pass_to(38)
+    assert recorded == [("startup_over", 30)]
+    clock.pass_to(39)
+    assert recorded == [("startup_over", 30), ("output_stopped", 10)]
+
+
+def test_a_job_has_started_when_every_rank_has() -> None:
+    state, _ = feed(make_state(2, processes=1), *map(Prepared, (0, 1)), *map(Ready, (0, 1)))
+    state, _ = feed(state, RankStarted(0, 0, 2))
+    late, _ = feed(state, StartupOver(9))
+    assert late.verdict is not None
+    reason = "node1 has 0 of its 1 ranks 9 s after the start (startup_timeout)"
+    assert (late.verdict.reason, late.verdict.first_failed_rank) == (reason, 1)
+    state, _ = feed(state, RankStarted(1, 1, 2), StartupOver(9))
+    assert state.verdict is None
+
+
+def test_tables_of_each_attempt_are_kept() -> None:
+    parser = TableParser()
+    row = "8 2 float sum -1 30.5 0.00 0.02 0 30.9 0.00 0.00 0"
+    line = Output(time=0, rank=0, stream="stdout", text=row)
+    assert [parser.feed(line), parser.feed(line)] == [(0,), (0,)]
+    parser.feed(AttemptStarted(time=0, number=2))
+    assert parser.feed(line) == (1,)
+    assert [len(table.rows) for table in parser.tables] == [2, 1]

@@ -1,0 +1,110 @@
+"""`heal` ends only machines that it can make again, and no other node changes."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from config.errors import CloudError, InputError
+from config.progress import silent
+from config.target import Target
+from provision import healing
+from tests.engine.conftest import make_inventory
+
+THERE = make_inventory(3)
+TARGET = Target("aws", "us-east-1", Path("/nonexistent"))
+
+
+class Cloud:
+    """EC2 and `up`, as `heal` uses them: what was done, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.plans = [True, True]  # whether each preview only adds
+        self.unknown: list[str] = []
+        self.calls: list[str] = []
+        record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
+        for name, value in {
+            "read": lambda *_: record,
+            "plan": self._plan,
+            "up": self._up,
+            "client": lambda *_: self,
+        }.items():
+            monkeypatch.setattr(healing, name, value)
+
+    def _plan(self, cluster: object, *_: object) -> Any:
+        assert cluster == "the cluster file"
+        self.calls.append("plan")
+        return SimpleNamespace(plan=SimpleNamespace(only_adds=self.plans.pop(0)))
+
+    def _up(self, *_: object) -> Any:
+        self.calls.append("up")
+        return THERE
+
+    def terminate_instances(self, *, InstanceIds: list[str]) -> None:
+        if InstanceIds[0] in self.unknown:
+            answer: Any = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "none"}}
+            raise ClientError(answer, "TerminateInstances")
+        self.calls += [f"terminate {one}" for one in InstanceIds]
+
+    def get_waiter(self, name: str) -> Any:
+        assert name == "instance_terminated"
+        return SimpleNamespace(
+            wait=lambda **words: self.calls.append(f"wait {words['InstanceIds']}")
+        )
+
+
+def replace(*names: str) -> None:
+    nodes = [node for node in THERE.nodes if node.name in names]
+    assert healing.replace("demo", nodes, TARGET, silent) is THERE
+
+
+def test_machines_end_before_they_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    replace("node0", "node2")
+    assert cloud.calls == [
+        "plan", "terminate i-1", "terminate i-3", "wait ['i-1', 'i-3']", "plan", "up"
+    ]  # fmt: skip
+
+
+def test_a_cluster_that_differs_from_its_record_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.plans = [False]
+    with pytest.raises(InputError) as caught:
+        replace("node1")
+    assert str(caught.value) == (
+        "cluster demo differs from its record, so that other nodes would change too; run"
+        " `gpuctl up` with its file first"
+    )
+    assert cloud.calls == ["plan"]
+
+
+def test_a_machine_that_aws_has_forgotten_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.unknown = ["i-2"]
+    replace("node1")
+    assert cloud.calls == ["plan", "plan", "up"]
+
+
+def test_a_change_after_the_end_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.plans = [True, False]
+    with pytest.raises(InputError, match="cluster demo was changed meanwhile"):
+        replace("node1")
+    assert cloud.calls[-1] == "plan"
+
+
+def test_a_refusal_of_aws_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = Cloud(monkeypatch)
+
+    def refuse(**_: object) -> None:
+        answer: Any = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
+        raise ClientError(answer, "TerminateInstances")
+
+    monkeypatch.setattr(cloud, "terminate_instances", refuse)
+    with pytest.raises(CloudError, match="UnauthorizedOperation"):
+        replace("node1")
+    assert cloud.calls == ["plan"]

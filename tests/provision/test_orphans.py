@@ -1,0 +1,129 @@
+"""What counts as orphaned: the rules alone, without a region."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from config.catalogue.instance_types import PUBLIC_IPV4_PRICE_USD_H
+from provision.aws.resources import Resource
+from provision.removal.orphans import FoundCluster, Known, judge, judge_all
+from tests.provision.test_ownership import ANN, BEN, with_id
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+OLD = NOW - timedelta(hours=2)
+
+
+def resource(kind: str = "NAT gateway", since: datetime | None = OLD, **fields: Any) -> Resource:
+    found = {"CreateTime": since} if since else {}
+    values: dict[str, Any] = {"cluster_id": "aaaa", "owner": ANN, "state": "available", **fields}
+    attributes = {**found, **values.pop("attributes", {})}
+    return Resource(kind, "x-1", "demo", "demo", attributes=attributes, **values)
+
+
+def known(*records: Any, damaged: str = "", owners: tuple[str, ...] = (ANN,)) -> Known:
+    return Known(records, frozenset({damaged} - {""}), frozenset(owners))
+
+
+def verdict(*resources: Resource, known_here: Known | None = None) -> FoundCluster:
+    return judge(resources, "us-east-1", known_here or known(), NOW)
+
+
+def test_what_is_ours_and_old_and_unrecorded_is_orphaned() -> None:
+    found = verdict(resource(), resource("VPC", None))
+    assert (found.verdict, found.reasons, found.owner) == ("orphaned", (), ANN)
+    assert found.since == "2026-11-23T10:00:00+00:00"
+    assert found.hourly_usd == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("resources", "reasons"),
+    [
+        ([resource("instance")], ("its instances exist",)),
+        ([resource("instance", state="stopped")], ("its instances exist",)),
+        ([resource("EFS file system")], ("its EFS file system may have data",)),
+        ([resource("FSx file system")] * 2, ("its FSx file system may have data",)),
+        ([resource("VPC", None)], ("AWS does not report its age",)),
+        (
+            [resource(), resource("volume", NOW - timedelta(minutes=59))],
+            ("a part of it is less than an hour old",),
+        ),
+        (
+            [resource("instance", NOW)],
+            ("its instances exist", "a part of it is less than an hour old"),
+        ),
+    ],
+)
+def test_what_another_machine_may_use_is_doubtful(
+    resources: list[Resource], reasons: tuple[str, ...]
+) -> None:
+    found = verdict(*resources)
+    assert (found.verdict, found.reasons) == ("doubtful", reasons)
+
+
+def test_an_instance_that_ends_is_no_doubt() -> None:
+    assert verdict(resource("instance", state="shutting-down")).verdict == "orphaned"
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        [resource(owner=BEN)],
+        [resource(owner="")],
+        [resource(cluster_id="")],
+        [resource(), resource(owner=BEN)],
+        [resource(), resource(owner="")],
+    ],
+)
+def test_what_is_not_certainly_ours_is_never_orphaned(foreign: list[Resource]) -> None:
+    assert verdict(*foreign).verdict == "foreign"
+    assert verdict(*foreign, known_here=known(owners=())).verdict == "foreign"
+
+
+def test_an_owner_may_be_added() -> None:
+    assert verdict(resource(owner=BEN), known_here=known(owners=(ANN, BEN))).verdict == "orphaned"
+
+
+def test_a_record_counts_with_its_name_id_and_region() -> None:
+    assert verdict(resource(), known_here=known(with_id("aaaa"))).verdict == "recorded"
+    assert verdict(resource(owner=BEN), known_here=known(with_id("aaaa"))).verdict == "recorded"
+    assert verdict(resource(), known_here=known(with_id("bbbb"))).verdict == "orphaned"
+    elsewhere = with_id("aaaa", region="eu-west-1")
+    assert verdict(resource(), known_here=known(elsewhere)).verdict == "orphaned"
+
+
+def test_a_damaged_record_keeps_every_cluster_of_its_name() -> None:
+    assert verdict(resource(), known_here=known(damaged="demo")).verdict == "recorded"
+    assert verdict(resource(), known_here=known(damaged="other")).verdict == "orphaned"
+
+
+def test_clusters_of_one_name_are_judged_by_their_ids() -> None:
+    both = judge_all(
+        [resource(), resource(cluster_id="bbbb"), resource("VPC", None)],
+        "us-east-1",
+        known(with_id("bbbb")),
+        NOW,
+    )
+    assert [(one.id, one.verdict, len(one.resources)) for one in both] == [
+        ("aaaa", "orphaned", 2),
+        ("bbbb", "recorded", 1),
+    ]
+
+
+def test_what_is_left_has_a_price() -> None:
+    free = resource("elastic IP", None)
+    used = resource("elastic IP", None, attributes={"AssociationId": "eipassoc-1"})
+    volume = resource("volume", attributes={"Size": 730})
+    files = resource("EFS file system", attributes={"SizeInBytes": {"Value": 73e9}})
+    lustre = resource("FSx file system")
+    prices = [one.hourly_usd for one in verdict(free, used, volume, files, lustre).resources]
+    assert prices == [
+        PUBLIC_IPV4_PRICE_USD_H,
+        0.0,
+        pytest.approx(0.08),
+        pytest.approx(0.03),
+        None,
+    ]
+    found = verdict(free, volume, lustre)
+    assert found.unpriced == ("FSx file system",)
+    assert found.hourly_usd == pytest.approx(0.085)

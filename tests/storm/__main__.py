@@ -1,0 +1,25 @@
+"""Hit a run with random failures: `python -m tests.storm --seed N --failures 10`."""
+
+import argparse
+import random
+import time
+
+from tests.storm.processes import weather
+
+
+def main() -> None:
+    """Run the storm."""
+    parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--failures", type=int, default=10)
+    parser.add_argument("--ranks", type=int, default=8)
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}", flush=True)
+    began = time.monotonic()
+    found = weather(asked.seed, asked.failures, asked.ranks)
+    print("\n".join(found.hits))
+    print(f"done after {time.monotonic() - began:.0f} s, every step of every rank was made once")
+
+
+if __name__ == "__main__":
+    main()

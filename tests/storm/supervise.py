@@ -1,0 +1,95 @@
+"""The supervisor of a run in a storm: `python -m tests.storm.supervise FOLDER`, a process to kill.
+
+It has the standard library and the agent alone, so that it starts quickly. The nodes are folders
+of this machine, and each worker is a process.
+"""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+from engine.agent import attempts, retry
+from engine.agent.control import JOURNAL, serve
+from engine.agent.journal import Journal
+from engine.agent.launcher import HELD
+from engine.agent.resuming import recorded_lines
+from engine.agent.supervising import answers_of
+from engine.agent.supervisor import Supervisor
+
+GONE = "gone"
+PLAN = "plan.json"
+
+
+def workers_of(node: Path) -> list[int]:
+    """Return the processes of gpuctl's worker on the node."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if words[2:4] == [b"work", str(node).encode()]:
+            found.append(int(entry.parent.name))
+    return found
+
+
+class Processes:
+    """The launcher: node N is the folder `nodeN`, and has no worker while `nodeN/../gone-N` is."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        nodes = json.loads((folder / PLAN).read_text())["nodes"]
+        self._names = {node["private_ip"]: node["name"] for node in nodes}
+        self._ips = [node["private_ip"] for node in nodes]
+
+    async def open(self, rank: int) -> Process:
+        return await self._spawn("work", rank)
+
+    async def attach(self, rank: int) -> Process:
+        return await self._spawn("attach", rank)
+
+    async def _spawn(self, command: str, rank: int) -> Process:
+        node = self._folder / self._names[self._ips[rank]]
+        argv = [sys.executable, str(self._folder / "agent.pyz"), command, str(node)]
+        if self._is_gone(node):
+            argv = ["sh", "-c", "echo no route to host >&2; exit 255"]
+        return await asyncio.create_subprocess_exec(
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
+        )
+
+    def _is_gone(self, node: Path) -> bool:
+        return (self._folder / f"{GONE}-{node.name}").exists()
+
+    async def is_back(self, address: str) -> bool:
+        node = self._folder / self._names[address]
+        return node.exists() and not self._is_gone(node) and not workers_of(node)
+
+    def replace_addresses(self, ips: tuple[str, ...], _: tuple[str, ...]) -> None:
+        for before, after in zip(self._ips, ips, strict=True):
+            self._names.setdefault(after, self._names[before])
+        self._ips = list(ips)
+
+    async def power_off(self) -> None:
+        raise AssertionError
+
+
+async def supervise(folder: Path) -> None:
+    """Supervise the run to its end, or take it up."""
+    plan, journal = json.loads((folder / PLAN).read_text()), Journal(folder / JOURNAL)
+    recorded = recorded_lines(folder / JOURNAL)
+    supervisor = Supervisor(plan, {}, journal, Processes(folder), recorded)
+    server = await serve(folder, journal, answers_of(supervisor, supervisor.stop))
+    if not supervisor.is_finished:
+        await supervisor.run()
+    server.close()
+    journal.close()
+
+
+if __name__ == "__main__":
+    attempts.LOOK_S = 0.3
+    retry.MOST_BACKOFF_S = 1
+    asyncio.run(supervise(Path(sys.argv[1])))
