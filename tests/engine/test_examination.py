@@ -49,8 +49,9 @@ def test_a_node_with_a_cause_is_first_and_the_others_followed(cluster: LocalClus
     told = cluster.folder / "told"
     command = (
         "if [ $DSTACK_NODE_RANK = 1 ]; then"
-        f" echo '{ERROR}' > $TORCHELASTIC_ERROR_FILE; sleep 1000 & touch {told}; exit 3; fi\n"
-        f"until [ -e {told} ]; do sleep 0.02; done; exit 4"
+        f" echo '{ERROR}' > $TORCHELASTIC_ERROR_FILE; sleep 1000 & echo $$ > {told}; exit 3; fi\n"
+        f"until [ -s {told} ]; do sleep 0.02; done\n"
+        f"while kill -0 $(cat {told}); do sleep 0.02; done; exit 4"  # its worker has seen its end
     )
     verdict = cluster.execute(make_plan(commands=(command,)))
     assert (verdict.first_failed_rank, verdict.exit_code) == (1, 3)
