@@ -15,6 +15,7 @@ from collections.abc import Generator
 # abort where that one has closed gRPC's files: heartbeats do. To be said before gRPC is imported.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -24,6 +25,10 @@ from tests import evidence
 # inherit that: Ctrl-C would not end them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test asserts on time, and a machine may have load.
+hypothesis.settings.register_profile("gpuctl", deadline=None)
+hypothesis.settings.load_profile("gpuctl")
 
 SPREAD = {
     f"tests/{file}.py"

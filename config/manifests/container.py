@@ -42,7 +42,7 @@ _OTHERS_RESOURCES = re.compile(
 )
 _ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
 _LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
-_REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 @dataclass(frozen=True)

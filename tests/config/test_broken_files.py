@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("broken")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(text=broken_texts())
 @example(text="type: no\nname: a\ncommands: [x]\n")
 @example(text="type: .nan\nname: a\ncommands: [x]\n")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config.cluster.cluster_file import Cluster
@@ -221,7 +221,6 @@ NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,5}", fullmatch=True)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 
 
-@settings(deadline=None)
 @given(env=st.dictionaries(NAMES, TEXTS, max_size=5))
 def test_any_text_arrives_as_it_is_in_either_form(
     tmp_path_factory: pytest.TempPathFactory, env: dict[str, str]
@@ -233,7 +232,6 @@ def test_any_text_arrives_as_it_is_in_either_form(
         assert load_run(file).env == env
 
 
-@settings(deadline=None)
 @given(
     number=st.from_regex(r"[-+]?[0-9][0-9_.eE+x]{0,6}", fullmatch=True),
     path=st.sampled_from(["env: {A: NUMBER}", "roles: {master: {env: {A: NUMBER}}}"]),
@@ -274,7 +272,6 @@ LINES = st.builds("{}{}: {}".format, st.sampled_from(["", "  ", "- ", "\t"]), KE
 FILES = st.one_of(st.text(), st.lists(LINES, max_size=12).map("\n".join))
 
 
-@settings(deadline=None)  # other work on the machine is no failure
 @given(FILES)
 def test_any_text_gives_diagnostics_and_nothing_else(text: str) -> None:
     document, diagnostics = read_yaml(text, "f")
@@ -282,7 +279,6 @@ def test_any_text_gives_diagnostics_and_nothing_else(text: str) -> None:
     assert all(d.line >= 1 and d.column >= 1 for d in diagnostics)
 
 
-@settings(deadline=None)
 @given(content=st.one_of(FILES.map(lambda t: t.encode("utf-8", "replace")), st.binary()))
 def test_any_file_is_a_model_or_says_why_not(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import InvalidFiles
@@ -250,7 +250,6 @@ def leaves(data: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     }
 
 
-@settings(deadline=None)
 @given(FILES, FILES)
 def test_merging_is_by_key_and_every_value_knows_its_file(over: Any, base: Any) -> None:
     result = merge_documents(document(over, "over"), document(base, "base"))
@@ -260,7 +259,6 @@ def test_merging_is_by_key_and_every_value_knows_its_file(over: Any, base: Any) 
         assert result.position(path, on_key=False)[0] == ("over" if path in above else "base")
 
 
-@settings(deadline=None)
 @given(FILES)
 def test_laying_over_itself_takes_away_nulls_alone(data: Any) -> None:
     both = document(data, "f")
@@ -272,7 +270,6 @@ ENV = st.dictionaries(st.text("ABC", min_size=1, max_size=2), st.text("xyz= ", m
 FORMS = st.sampled_from([dict, lambda env: [f"{name}={text}" for name, text in env.items()]])
 
 
-@settings(deadline=None)
 @given(ENV, ENV, FORMS, FORMS)
 def test_env_merges_in_either_form(over: Any, base: Any, form: Any, other: Any) -> None:
     result = merge_documents(

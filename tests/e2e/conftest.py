@@ -40,6 +40,10 @@ class Gpuctl:
         """The folder of the lab's clusters and runs."""
         return self.home / "gpuctl" / "labs" / self.lab.name
 
+    def clusters(self) -> set[str]:
+        """The names of the clusters that have a record."""
+        return {path.parent.name for path in self.state.glob("clusters/*/cluster.json")}
+
     def words(self, *arguments: str) -> list[str]:
         """The command line."""
         if arguments[0] == "--lab":
@@ -116,6 +120,21 @@ def gpuctl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpuctl]:
     yield command
     command("lab", "stop")
     assert command("lab", "status", "--leftovers") == ""
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster_of_a_failed_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Clusters of a test that fails are removed: the address ranges of the next test's overlap."""
+    if "gpuctl" not in request.fixturenames:
+        yield
+        return
+    gpuctl: Gpuctl = request.getfixturevalue("gpuctl")
+    before = gpuctl.clusters()
+    failures = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failures:
+        for name in gpuctl.clusters() - before:
+            gpuctl("--lab", "down", name, "--yes")
 
 
 def cluster_file(folder: Path, name: str, **fields: Any) -> Path:

@@ -26,7 +26,7 @@ Speed = Callable[[Trial], float]
 NODES = st.integers(2, 64)
 GPUS = st.sampled_from([0, 1, 8])
 NOISE = 0.05
-FLEETS = settings(deadline=None, max_examples=25)
+FLEETS = settings(max_examples=25)
 
 
 def measure(nodes: int, gpus: int, speed: Speed) -> tuple[int, list[Measurement]]:

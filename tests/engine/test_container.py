@@ -131,7 +131,7 @@ VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
 NAMES = st.from_regex("GPU[A-Z_0-9]{0,8}", fullmatch=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
 def test_any_environment_arrives_as_it_is(box: Container, given_: dict[str, str]) -> None:
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/", "gpuctl": ODD, **given_}

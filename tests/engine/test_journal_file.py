@@ -151,7 +151,7 @@ def test_a_reader_goes_on_while_pieces_are_compressed_and_removed(tmp_path: Path
 KINDS = st.lists(st.sampled_from(["output", "output", "output", "node_ready"]), max_size=60)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(kinds=KINDS, budgets=st.lists(st.sampled_from([1, 900, 1 << 30]), max_size=4), at=st.data())
 def test_whatever_is_removed_offsets_and_other_events_stay(
     tmp_path_factory: pytest.TempPathFactory,

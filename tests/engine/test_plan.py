@@ -66,7 +66,7 @@ def test_script(commands: list[str], code: int, output: str) -> None:
     assert bash(commands) == (code, output)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(0, 255), min_size=1, max_size=5))
 def test_first_failing_entry_decides(codes: list[int]) -> None:
     expected = next((code for code in codes if code), 0)

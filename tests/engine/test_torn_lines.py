@@ -107,7 +107,7 @@ def test_a_good_log_is_good() -> None:
     assert_good("".join(map(process_log, range(PROCESSES))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32), st.sampled_from([BLOCK, 512, 1000, 4095]))
 def test_no_order_of_blocks_makes_a_fault(seed: int, block: int) -> None:
     assert_good(interleaved([process_log(number) for number in range(PROCESSES)], seed, block))

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from config.cluster.resolved import InstanceType, Interface, NetworkCard
@@ -75,7 +75,6 @@ def test_without_interface_types_the_first_cards_are_meant() -> None:
     assert [(i.card, i.device) for i in interfaces(bare, "auto")] == [(0, 0), (0, 1), (1, 0)]
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(
     cards=st.lists(st.sampled_from([(), ("interface",), ("interface", "efa-only")]), max_size=20),
     max_efa=st.integers(0, 20),

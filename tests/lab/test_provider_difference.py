@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.provider.difference import Difference, differences
@@ -51,13 +51,11 @@ def test_what_is_asked_for_no_more_is_a_difference() -> None:
     assert differences(state, state, {}, REPLACING) == (Difference("placement", "delete", False),)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(properties)
 def test_what_is_there_as_asked_for_differs_in_nothing(inputs: dict[str, Any]) -> None:
     assert differences(inputs, inputs, inputs, REPLACING) == ()
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(properties, properties)
 def test_only_replacing_properties_replace(old: dict[str, Any], new: dict[str, Any]) -> None:
     for difference in differences(old, old, new, REPLACING):
