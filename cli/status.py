@@ -59,6 +59,8 @@ def lines(cluster: "ClusterStatus") -> list[str]:
     spent = "" if cluster.spent_usd is None else f", about {money(cluster.spent_usd)} so far"
     since = f" since {cluster.since}" if cluster.since else ""
     text = [f"{cluster.name}: {cluster.state}{since}{rate}{spent}"]
+    if cluster.ends is not None:
+        text.append(f"  {_lease(cluster)}")
     for node in cluster.nodes:
         where = f"{node.private_ip or '-':<15}  {node.instance_id}"
         text.append(f"  {node.name:<8} {node.state:<14} {where}")
@@ -67,3 +69,14 @@ def lines(cluster: "ClusterStatus") -> list[str]:
         text.append("  other resources: " + ", ".join(f"{n} x {kind}" for kind, n in kinds.items()))
     text += [f"  ! {problem}" for problem in cluster.problems]
     return text
+
+
+def _lease(cluster: "ClusterStatus") -> str:
+    """Return when the cluster ends by itself, in words."""
+    from datetime import datetime
+
+    from config.duration import format_duration
+
+    assert cluster.ends is not None
+    idle = "" if cluster.idle_s is None else f", or after {format_duration(cluster.idle_s)} idle"
+    return f"ends by itself at {datetime.fromisoformat(cluster.ends):%Y-%m-%d %H:%M} UTC{idle}"

@@ -79,6 +79,19 @@ class Connections:
                     process.close()  # closes the channel; the connection stays open
         return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
 
+    async def run_on_bastion(self, command: str, timeout: float) -> Completed:  # noqa: ASYNC109
+        """Run the command on the bastion, which the cluster must have, as its user.
+
+        Raises NodeError when the bastion cannot be reached or `timeout` seconds passed.
+        """
+        bastion = self._inventory.bastion
+        assert bastion is not None
+        assert self._bastion is not None
+        with ssh_errors(_bastion_name(bastion), timeout):
+            done = await self._bastion.run(command, timeout=timeout)
+        status = 1 if done.returncode is None else done.returncode
+        return Completed(status, str(done.stdout), str(done.stderr))
+
     async def lines(
         self, node: Node, command: str, *, stdin: str | None = None
     ) -> AsyncGenerator[str, None]:

@@ -22,7 +22,7 @@ from provision.aws.spot_notices import TAKEN_BACK, notices
 from provision.costs.cost import price_of, spent_usd
 from provision.launch.claim import ENDED_WITHIN
 from provision.records.cluster_lock import is_locked
-from provision.records.record import ClusterRecord, records
+from provision.records.record import ClusterRecord, lease_end, records
 
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone", "elsewhere"]
 
@@ -56,7 +56,9 @@ class ClusterStatus:
     if it has a record but no resource exists, and `elsewhere` if the cluster is in another AWS
     account. `others` names the resources other than nodes. `hourly_usd` is the price of what exists
     now; `spent_usd` is the cost of the cluster since it was created; both are None if a price is
-    not known. `problems` are lines for people, each with a remedy.
+    not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
+    work after which all do; None without such a limit, and where no record has it. `problems` are
+    lines for people, each with a remedy.
     """
 
     name: str
@@ -69,6 +71,8 @@ class ClusterStatus:
     since: str | None
     hourly_usd: float | None
     spent_usd: float | None
+    ends: str | None
+    idle_s: int | None
     problems: tuple[str, ...]
 
 
@@ -128,6 +132,8 @@ def _split_off_elsewhere(known: dict[str, ClusterRecord], target: Target) -> lis
             since=record.created.isoformat(timespec="seconds"),
             hourly_usd=None,
             spent_usd=None,
+            ends=None,
+            idle_s=None,
             problems=(
                 f"it is in AWS account {record.account}, these credentials are of {ours};"
                 f" {OTHER_ACCOUNT}",
@@ -164,6 +170,7 @@ def status_of(
     existing = [resource for resource in resources if exists(resource)]
     resources = existing_or_ended_since(resources, record.created) if record else existing
     planned = record.resolved if record else None
+    lifetime = planned.cluster.lifetime if planned else None
     prices = [price_of(resource, planned) for resource in existing]
     nodes = _nodes(name, record, resources, taken_back or {})
     state, problems = _judge(name, record, nodes, existing, busy)
@@ -184,8 +191,17 @@ def status_of(
         since=since.isoformat(timespec="seconds") if since else None,
         hourly_usd=None if None in prices else sum(price for price in prices if price),
         spent_usd=spent_usd(resources, now, planned),
+        ends=_end(record, existing),
+        idle_s=lifetime.idle if lifetime else None,
         problems=problems,
     )
+
+
+def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | None:
+    """Return when the first machine of the cluster powers off."""
+    launches = [one.since for one in existing if one.kind == "instance" and one.since]
+    end = lease_end(record, launches) if record else None
+    return end.isoformat(timespec="seconds") if end else None
 
 
 def _judge(

@@ -108,7 +108,9 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                     fleet_plan.plan,
                     stack,
                     target,
-                    on_zone=lambda placed: write(new_record(placed, record.created), target),
+                    on_zone=lambda placed: write(
+                        new_record(placed, record.created, record.lease), target
+                    ),
                 ).carry_out(report)
                 record = read(name, target) or record
                 resolved = record.resolved  # in the zone that had capacity
@@ -121,7 +123,8 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
 
 def _begin(resolved: Resolved, target: Target) -> ClusterRecord:
     before = read(resolved.cluster.name, target)
-    record = new_record(resolved, before.created if before else datetime.now(UTC))
+    created, lease = (before.created, before.lease) if before else (datetime.now(UTC), None)
+    record = new_record(resolved, created, lease)
     write(record, target)
     return record
 

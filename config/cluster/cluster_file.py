@@ -292,7 +292,11 @@ class Lifetime(Model):
     """The time after which the cluster ends by itself."""
 
     max: Duration = Field(
-        description="Nodes power off, and so are terminated, this long after boot: `8h`, `2d`."
+        description="All machines power off, and so are terminated, this long after boot: `8h`."
+    )
+    idle: Duration | None = Field(
+        default=None,
+        description="They also do after this long without a run, a login or a GPU at work: `30m`.",
     )
 
 

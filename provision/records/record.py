@@ -7,7 +7,7 @@ client dies in between, `gpuctl status` still finds the cluster and `gpuctl down
 import json
 import shutil
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +23,18 @@ from nodes.inventory import Inventory
 Status = Literal["creating", "ready", "failed", "destroying"]
 
 
+class Lease(Value):
+    """When the machines that existed at the time `moved` power off."""
+
+    end: AwareDatetime
+    moved: AwareDatetime
+
+
 class ClusterRecord(Value):
-    """A cluster as gpuctl last planned it. `problem` is the reason of a failure, in one line."""
+    """A cluster as gpuctl last planned it. `problem` is the reason of a failure, in one line.
+
+    `lease` is None if `gpuctl extend` never moved the end of its lease.
+    """
 
     name: str
     region: str
@@ -34,6 +44,7 @@ class ClusterRecord(Value):
     created: AwareDatetime
     status: Status
     problem: str = ""
+    lease: Lease | None = None
 
     @property
     def id(self) -> str:
@@ -45,8 +56,8 @@ class ClusterRecord(Value):
         return self.model_copy(update={"status": status, "problem": problem})
 
 
-def new_record(resolved: Resolved, created: datetime) -> ClusterRecord:
-    """Return the record of a cluster of which nothing exists yet."""
+def new_record(resolved: Resolved, created: datetime, lease: Lease | None = None) -> ClusterRecord:
+    """Return the record of a cluster that is about to be created or changed."""
     return ClusterRecord(
         name=resolved.cluster.name,
         region=resolved.region,
@@ -55,6 +66,26 @@ def new_record(resolved: Resolved, created: datetime) -> ClusterRecord:
         resolved=resolved,
         created=created,
         status="creating",
+        lease=lease,
+    )
+
+
+def lease_end(record: ClusterRecord, launches: Iterable[datetime]) -> datetime | None:
+    """Return when the first machine powers off; None without a lease or without machines.
+
+    `launches` is when each machine was launched. One that is younger than the last extension has
+    its own end, `lifetime.max` after its launch.
+    """
+    lifetime, lease = record.resolved.cluster.lifetime, record.lease
+    if lifetime is None:
+        return None
+    own = timedelta(seconds=lifetime.max)
+    return min(
+        (
+            lease.end if lease is not None and launched < lease.moved else launched + own
+            for launched in launches
+        ),
+        default=None,
     )
 
 

@@ -23,6 +23,7 @@ from provision.health.facts import NodeFacts
 from provision.health.gather import ask, script
 from provision.health.model import AllFacts, Expected, Finding
 from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
+from provision.setup.lease.units import idle_files, list_nodes
 from provision.setup.node_hardware import probe_node
 from provision.setup.node_health import expectation, findings_at_up, folders
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
@@ -92,8 +93,19 @@ def bootstrap(
         if ours is None:
             raise
         raise _first_error(ours) from None
+    if inventory.bastion is not None and idle_files(resolved.cluster):
+        asyncio.run(_list_nodes_on_bastion(inventory))
     nodes = add_topology(ec2, inventory.cluster, nodes, report)
     return inventory.model_copy(update={"nodes": nodes})
+
+
+async def _list_nodes_on_bastion(inventory: Inventory) -> None:
+    """Give the bastion the nodes' addresses: it stays while one of them answers."""
+    async with connect(inventory) as connections:
+        addresses = [node.private_ip for node in inventory.nodes]
+        done = await connections.run_on_bastion(list_nodes(addresses), 60)
+    if done.exit_status != 0:
+        raise NodeError(f"the bastion does not keep the nodes' addresses: {done.complaint}", "")
 
 
 def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:

@@ -12,6 +12,14 @@ import yaml
 
 from config.cluster.cluster_file import Cluster
 from provision.health.facts import CHECKS
+from provision.setup.lease.units import (
+    EXTENSION_OF_BASTION,
+    IDLE,
+    LISTENER,
+    NODES,
+    idle_files,
+    set_end,
+)
 from provision.setup.software.gpu_hardware import Hardware
 from provision.setup.software.script import check_script, setup_script
 
@@ -23,31 +31,6 @@ REBOOTING = "rebooting"
 
 MARK = "==> "
 """The beginning of a step's line in /var/log/cloud-init-output.log."""
-
-_LIFETIME = """\
-at=$(date -u -d '+{seconds} seconds' '+%Y-%m-%d %H:%M:%S UTC')
-cat > /etc/systemd/system/gpuctl-lifetime.service <<END
-[Unit]
-Description=The cluster's lifetime is over
-[Service]
-Type=oneshot
-ExecStart=/bin/systemctl poweroff
-END
-cat > /etc/systemd/system/gpuctl-lifetime.timer <<END
-[Unit]
-Description=Powers off, and so terminates, when the cluster's lifetime is over
-[Timer]
-OnCalendar=$at
-Persistent=true
-AccuracySec=1s
-[Install]
-WantedBy=timers.target
-END
-systemctl daemon-reload
-systemctl enable gpuctl-lifetime.timer
-systemctl start --no-block gpuctl-lifetime.timer
-"""
-
 
 _ROOT_LOGIN = [
     *("cloud-init-per", "instance", "gpuctl-root-login"),
@@ -78,8 +61,10 @@ def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str
         "ssh_authorized_keys": [public_key],
         "write_files": [
             _file(CHECKS, check_script(cluster, hardware), "0755"),
+            *(_file(path, text, "0644") for path, text in idle_files(cluster).items()),
             *(_file(path, text, "0644") for path, text in cluster.setup.files.items()),
         ],
+        **({"runcmd": [_start(IDLE)]} if idle_files(cluster) else {}),
     }
     return _multipart(
         ("text/cloud-config", "gpuctl.yaml", _document(settings)),
@@ -94,6 +79,8 @@ def bastion_user_data(cluster: Cluster, public_key: str) -> str:
     are not authenticated yet (sshd_config(5), MaxStartups).
     """
     sshd = "MaxStartups 500:30:1000\nPasswordAuthentication no\n"
+    has_lease = cluster.lifetime is not None
+    files = {**(EXTENSION_OF_BASTION if has_lease else {}), **idle_files(cluster, NODES)}
     return _document(
         {
             **_machine(cluster),
@@ -105,8 +92,15 @@ def bastion_user_data(cluster: Cluster, public_key: str) -> str:
                     "ssh_authorized_keys": [public_key],
                 }
             ],
-            "write_files": [_file("/etc/ssh/sshd_config.d/50-gpuctl.conf", sshd, "0644")],
-            "runcmd": [["systemctl", "try-reload-or-restart", "ssh"]],
+            "write_files": [
+                _file("/etc/ssh/sshd_config.d/50-gpuctl.conf", sshd, "0644"),
+                *(_file(path, text, "0644") for path, text in files.items()),
+            ],
+            "runcmd": [
+                ["systemctl", "try-reload-or-restart", "ssh"],
+                *([_start(LISTENER)] if has_lease else ()),
+                *([_start(IDLE)] if idle_files(cluster) else ()),
+            ],
         }
     )
 
@@ -126,11 +120,16 @@ def _machine(cluster: Cluster) -> dict[str, Any]:
     }
     if cluster.lifetime is not None:
         # `bootcmd` runs before the set-up, so that a machine whose set-up fails also ends in time.
-        timer = _LIFETIME.format(seconds=cluster.lifetime.max)
+        timer = set_end(cluster.lifetime.max)
         settings["bootcmd"] = [
             ["cloud-init-per", "instance", "gpuctl-lifetime", "/bin/sh", "-c", timer]
         ]
     return settings
+
+
+def _start(unit: str) -> list[str]:
+    """Return the command that starts a unit now and at each boot."""
+    return ["systemctl", "enable", "--now", unit]
 
 
 def _file(path: str, content: str, permissions: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from engine.launch_plan import LaunchPlan
 from engine.notification_events import LeaseEnding, NotificationsEnded, Notified
 from engine.notify_plan import secret_names
 from engine.result import ResultCollector
-from provision.setup import cloud_init
+from provision.setup.lease.units import set_end
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_supervisor import is_alive
 from tests.engine.webhooks import Hook, webhook
@@ -241,7 +241,7 @@ def test_the_lifetime_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_timer_is_that_of_the_set_up(tmp_path: Path) -> None:
-    script = cloud_init._LIFETIME.format(seconds=5400)
+    script = set_end(5400)
     before = int(time.time())
     subprocess.run(
         [

@@ -1,0 +1,149 @@
+"""The lease of a cluster: when its machines power off, and how that moves.
+
+The timers on the machines decide, also with the client gone and the network cut. The record only
+remembers what `gpuctl extend` made of them.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from config.errors import GpuctlError, InputError, NodeError
+from config.target import Target
+from nodes.answers import Completed
+from nodes.inventory import Inventory, Node
+from nodes.names import fold
+from nodes.ssh import Connections, connect
+from provision.costs.cost import hourly_usd
+from provision.records.cluster_lock import cluster_lock
+from provision.records.record import ClusterRecord, Lease, load_inventory, read, write
+from provision.setup.lease.units import BASTIONS_LEFT, SECONDS_LEFT, request_end, set_end
+
+BASTION = "bastion"
+TIMEOUT_S = 60.0
+LONGEST_S = 366 * 86400
+
+Answers = Mapping[str, Completed | GpuctlError]
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A lease that was moved: its end before and now, and the machines that power off then."""
+
+    cluster: str
+    before: datetime
+    end: datetime
+    machines: tuple[str, ...]
+
+
+def extend(name: str, seconds: int, target: Target) -> Extension:
+    """Move the end of the cluster's lease by `seconds` on all its machines, and record it.
+
+    First every machine is asked for its end: nothing changes if one does not answer. All machines
+    get the same end, the latest one plus `seconds`. Raises InputError for a cluster without a lease
+    or over its budget, NodeError if a machine cannot be reached or keeps its old end.
+    """
+    with cluster_lock(name, "gpuctl extend", target):
+        inventory = load_inventory(name, target)
+        record = read(name, target)
+        assert record is not None  # else it has no inventory
+        if record.resolved.cluster.lifetime is None:
+            raise InputError(
+                f"cluster {name} has no lease: it does not end by itself",
+                "set lifetime.max in its file; the next `gpuctl up` then replaces its nodes",
+            )
+        before = asyncio.run(_move(inventory, record, seconds))
+        now = datetime.now(UTC)
+        end = now + timedelta(seconds=before + seconds)
+        write(record.model_copy(update={"lease": Lease(end=end, moved=now)}), target)
+    return Extension(name, now + timedelta(seconds=before), end, tuple(_machines(inventory)))
+
+
+async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> int:
+    """Let all machines end `seconds` later than the last one would; return what that one had."""
+    async with connect(inventory) as connections:
+        asked = await _on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
+        before = max(_seconds_left(asked))
+        after = before + seconds
+        if after > LONGEST_S:
+            days = after // 86400
+            raise InputError(
+                f"cluster {record.name} would end in {days} days, at most 366 are allowed",
+                "extend it by less",
+            )
+        _check_budget(record, after)
+        moved = await _on_all(connections, inventory, set_end(after), request_end(after))
+        _raise_failures(
+            moved,
+            "its end did not move",
+            f"repeat `gpuctl extend {record.name} 1m` for all",
+        )
+    return before
+
+
+def _seconds_left(asked: Answers) -> list[int]:
+    """Return the seconds that each machine has left; raise NodeError if one has no answer."""
+    _raise_failures(asked, "no answer about the end", "no machine was changed")
+    texts = {name: one.stdout.strip() for name, one in asked.items() if isinstance(one, Completed)}
+    unlimited = [name for name, text in texts.items() if not text.lstrip("-").isdigit()]
+    if unlimited:
+        raise NodeError(
+            f"{fold(unlimited)}: no timer that ends a lease", "no machine was changed; repeat `up`"
+        )
+    return [int(text) for text in texts.values()]
+
+
+def _raise_failures(answers: Answers, what: str, hint: str) -> None:
+    """Raise NodeError with the machines that failed, and the reason of the first one."""
+    failed = {
+        name: one.message if isinstance(one, GpuctlError) else one.complaint
+        for name, one in answers.items()
+        if isinstance(one, GpuctlError) or one.exit_status != 0
+    }
+    if failed:
+        raise NodeError(f"{fold(failed)}: {what}: {next(iter(failed.values()))}", hint)
+
+
+def _check_budget(record: ClusterRecord, seconds: int) -> None:
+    """Raise InputError if the cluster costs more than `budget.max_total` until its new end."""
+    budget = record.resolved.cluster.budget
+    if budget is None or budget.max_total is None:
+        return
+    hourly = hourly_usd(record.resolved)
+    if hourly is None:
+        return
+    age_s = (datetime.now(UTC) - record.created).total_seconds()
+    total = hourly * (age_s + seconds) / 3600
+    if total > budget.max_total:
+        raise InputError(
+            f"budget.max_total: cluster {record.name} would cost ${total:,.2f} until its new end,"
+            f" at most ${budget.max_total:,.2f} is allowed",
+            "extend it by less, or allow more in its file and repeat `gpuctl up`",
+        )
+
+
+def _machines(inventory: Inventory) -> list[str]:
+    """Return the names of the nodes in rank order, then of the bastion, if there is one."""
+    names = [node.name for node in inventory.nodes]
+    return [*names, BASTION] if inventory.bastion else names
+
+
+async def _on_all(
+    connections: Connections, inventory: Inventory, on_node: str, on_bastion: str
+) -> Answers:
+    """Run a script on all machines at once; return each machine's answer or error by name."""
+
+    async def run(node: Node | None) -> Completed | GpuctlError:
+        try:
+            if node is None:
+                return await connections.run_on_bastion(on_bastion, TIMEOUT_S)
+            return await connections.run(node, "sh -s", stdin=on_node, timeout=TIMEOUT_S)
+        except NodeError as error:
+            return error
+
+    machines: list[Node | None] = [*inventory.nodes]
+    if inventory.bastion is not None:
+        machines.append(None)
+    answers = await asyncio.gather(*(run(each) for each in machines))
+    return dict(zip(_machines(inventory), answers, strict=True))

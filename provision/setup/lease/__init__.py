@@ -1,0 +1,1 @@
+"""What a machine does about its cluster's lease: its timer, its extension, its idle time."""

@@ -1,0 +1,167 @@
+"""`gpuctl extend`: what it prints and what it refuses. The machines' part is in tests/e2e."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import provision.lease
+from cli.main import app
+from config.cluster.cluster_file import Budget, Lifetime
+from config.target import Target
+from nodes.answers import Completed, Unreachable
+from provision.records import record
+from provision.records.record import Lease
+from provision.setup.lease.units import SECONDS_LEFT
+from tests.cli.conftest import remember
+from tests.engine.conftest import make_inventory
+
+HOUR = "3600\n"
+
+
+class Machines:
+    """The cluster's machines: what each answers when it is asked for its end, or given one."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, Any] = {}
+        self.moved: dict[str, Any] = {}
+        self.ends: list[str] = []
+
+    async def on_all(self, _: object, inventory: Any, on_node: str, __: str) -> dict[str, Any]:
+        names = [node.name for node in inventory.nodes]
+        if on_node == SECONDS_LEFT:
+            return {name: self.left.get(name, Completed(0, HOUR, "")) for name in names}
+        self.ends.append(on_node.splitlines()[1])
+        return {name: self.moved.get(name, Completed(0, "", "")) for name in names}
+
+
+class NoConnection:
+    def __init__(self, _: object) -> None:
+        pass
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture
+def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
+    found = Machines()
+    remember(make_inventory(2), remembered)
+    change(remembered, lifetime=Lifetime.model_validate({"max": "8h"}))
+    monkeypatch.setattr(provision.lease, "_on_all", found.on_all)
+    monkeypatch.setattr(provision.lease, "connect", NoConnection)
+    return found
+
+
+def change(target: Target, **fields: object) -> None:
+    """Change the file of the cluster in its record."""
+    known = record.read("demo", target)
+    assert known is not None
+    cluster = known.resolved.cluster.model_copy(update=fields)
+    resolved = known.resolved.model_copy(update={"cluster": cluster})
+    record.write(known.model_copy(update={"resolved": resolved}), target)
+
+
+def extend(*words: str) -> Result:
+    return CliRunner().invoke(app, ["--quiet", "extend", "demo", *words])
+
+
+def test_all_machines_get_the_same_end(machines: Machines, remembered: Target) -> None:
+    machines.left["node1"] = Completed(0, "3700\n", "")
+    before = datetime.now(UTC)
+    done = extend("2h", "--json")
+    document = json.loads(done.stdout)
+    assert machines.ends == ["seconds=10900"]
+    assert document["machines"] == ["node0", "node1", "bastion"]
+    end = datetime.fromisoformat(document["end"])
+    assert 10890 < (end - before).total_seconds() < 11000
+    assert (end - datetime.fromisoformat(document["before"])).total_seconds() == 7200
+    known = record.read("demo", remembered)
+    assert known is not None
+    assert known.lease is not None
+    assert known.lease.end.replace(microsecond=0) == end
+    assert known.now("ready").lease == known.lease
+
+
+def test_the_text(machines: Machines, remembered: Target) -> None:
+    text = extend("2h").stdout
+    known = record.read("demo", remembered)
+    assert known is not None
+    assert isinstance(known.lease, Lease)
+    assert text.startswith(f"Cluster demo ends at {known.lease.end:%Y-%m-%d %H:%M:%S} UTC, instead")
+    assert text.endswith(": bastion,node[0-1] power off then.\n")
+
+
+@pytest.mark.parametrize("word", ["2", "2hours", "0h"])
+def test_a_wrong_duration(machines: Machines, word: str) -> None:
+    assert str(extend(word).exception) == (
+        "DURATION must be a whole number (at most 6 digits) and a unit: s, m, h or d (30m, 8h), not"
+        f" '{word}'; gpuctl extend demo 2h"
+    )
+    assert machines.ends == []
+
+
+def test_a_cluster_without_a_lease(machines: Machines, remembered: Target) -> None:
+    change(remembered, lifetime=None)
+    assert str(extend("2h").exception) == (
+        "cluster demo has no lease: it does not end by itself; set lifetime.max in its file; the"
+        " next `gpuctl up` then replaces its nodes"
+    )
+    assert machines.ends == []
+
+
+def test_an_end_that_is_too_far_away(machines: Machines) -> None:
+    assert str(extend("366d").exception) == (
+        "cluster demo would end in 366 days, at most 366 are allowed; extend it by less"
+    )
+    assert machines.ends == []
+
+
+def test_a_budget_counts_from_the_creation(
+    machines: Machines, remembered: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(remembered, budget=Budget(max_total=100))
+    known = record.read("demo", remembered)
+    assert known is not None
+    now = datetime.now(UTC)
+    record.write(known.model_copy(update={"created": now}), remembered)
+    monkeypatch.setattr(provision.lease, "hourly_usd", lambda _: 30.0)
+    assert str(extend("3h").exception) == (
+        "budget.max_total: cluster demo would cost $120.00 until its new end, at most $100.00 is"
+        " allowed; extend it by less, or allow more in its file and repeat `gpuctl up`"
+    )
+    assert machines.ends == []
+    assert extend("2h").exit_code == 0
+
+
+def test_nothing_changes_if_a_machine_does_not_answer(
+    machines: Machines, remembered: Target
+) -> None:
+    machines.left["node1"] = Unreachable("node1 (10.0.0.2) did not answer within 60 s", "")
+    assert str(extend("2h").exception) == (
+        "node1: no answer about the end: node1 (10.0.0.2) did not answer within 60 s; no machine"
+        " was changed"
+    )
+    machines.left["node1"] = Completed(0, "none\n", "")
+    assert str(extend("2h").exception) == (
+        "node1: no timer that ends a lease; no machine was changed; repeat `up`"
+    )
+    assert machines.ends == []
+    known = record.read("demo", remembered)
+    assert known is not None
+    assert known.lease is None
+
+
+def test_a_machine_that_keeps_its_end_is_named(machines: Machines, remembered: Target) -> None:
+    machines.moved["node0"] = Completed(1, "", "sh: disk full\n")
+    assert str(extend("2h").exception) == (
+        "node0: its end did not move: sh: disk full; repeat `gpuctl extend demo 1m` for all"
+    )
+    known = record.read("demo", remembered)
+    assert known is not None
+    assert known.lease is None

@@ -1,0 +1,207 @@
+"""The lease on a machine: its scripts, and the program that notices an idle cluster."""
+
+import subprocess
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provision.setup.cloud_init import bastion_user_data, node_user_data
+from provision.setup.lease.idle_watch import Idleness, gpus_work, has_login, peers
+from provision.setup.lease.units import (
+    BASTIONS_LEFT,
+    EXTENSION_OF_BASTION,
+    SECONDS_LEFT,
+    list_nodes,
+    request_end,
+    set_end,
+)
+from tests.provision.test_cloud_init import KEY, P4D, cluster
+
+HOURS = st.integers(0, 10_000)
+SCRIPTS = {
+    "set_end": set_end(60),
+    "seconds_left": SECONDS_LEFT,
+    "bastions_left": BASTIONS_LEFT,
+    "request_end": request_end(60),
+    "list_nodes": list_nodes(["10.0.0.1", "10.0.0.2"]),
+    "extend": EXTENSION_OF_BASTION["/usr/local/lib/gpuctl/extend"],
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_are_shellcheck_clean(name: str) -> None:
+    checked = subprocess.run(
+        ["shellcheck", "-s", "sh", "-"],
+        input=SCRIPTS[name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def sh(script: str, root: Path) -> str:
+    """The output of a script whose units are files in `root`, and whose systemctl does nothing."""
+    script = script.replace("/etc/systemd/system", str(root)).replace("/home/gpuctl", str(root))
+    done = subprocess.run(
+        ["sh", "-c", f"systemctl() {{ :; }}\n{script}"], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_machine_without_a_timer_has_no_end(tmp_path: Path) -> None:
+    assert sh(SECONDS_LEFT, tmp_path) == "none"
+
+
+def test_the_end_moves(tmp_path: Path) -> None:
+    sh(set_end(3600), tmp_path)
+    assert 3500 < int(sh(SECONDS_LEFT, tmp_path)) <= 3600
+    sh(set_end(7200), tmp_path)
+    assert 7100 < int(sh(SECONDS_LEFT, tmp_path)) <= 7200
+
+
+def test_a_clock_that_is_set_back_prolongs_nothing(tmp_path: Path) -> None:
+    sh(set_end(3600), tmp_path)
+    timer = tmp_path / "gpuctl-lifetime.timer"
+    lines = timer.read_text().splitlines()
+    assert "OnActiveSec=3600s" in lines  # systemd.timer(5): on the monotonic clock
+    later = datetime.now(UTC) + timedelta(hours=9)  # what the end is for a clock 8 h behind
+    timer.write_text(
+        "\n".join(
+            f"OnCalendar={later:%Y-%m-%d %H:%M:%S} UTC" if "OnCalendar" in line else line
+            for line in lines
+        )
+    )
+    assert 3500 < int(sh(SECONDS_LEFT, tmp_path)) <= 3600
+
+
+def test_after_a_reboot_the_calendar_counts(tmp_path: Path) -> None:
+    sh(set_end(3600), tmp_path)
+    timer = tmp_path / "gpuctl-lifetime.timer"
+    lines = timer.read_text().splitlines()
+    changed = [
+        "Boot=another" if line.startswith("Boot=") else
+        "Uptime=1" if line.startswith("Uptime=") else line
+        for line in lines
+    ]  # fmt: skip
+    timer.write_text("\n".join(changed))
+    assert 3500 < int(sh(SECONDS_LEFT, tmp_path)) <= 3600
+
+
+def test_the_bastions_request_is_what_root_carries_out(tmp_path: Path) -> None:
+    sh(set_end(60), tmp_path)
+    request = request_end(9000).replace("/etc/systemd/system", str(tmp_path))
+    request = request.replace("/home/gpuctl", str(tmp_path))
+    with subprocess.Popen(["sh", "-c", request], stderr=subprocess.PIPE, text=True) as asking:
+        while not (tmp_path / "lease").exists():
+            time.sleep(0.01)
+        sh(SCRIPTS["extend"], tmp_path)
+        _, complaint = asking.communicate()
+    assert (asking.returncode, complaint) == (0, "")
+    assert 8900 < int(sh(SECONDS_LEFT, tmp_path)) <= 9000
+
+
+@pytest.mark.parametrize("text", ["", "8h", "60; touch /tmp/x", "-5"])
+def test_a_wrong_request_changes_nothing(tmp_path: Path, text: str) -> None:
+    sh(set_end(60), tmp_path)
+    before = (tmp_path / "gpuctl-lifetime.timer").read_text()
+    (tmp_path / "lease").write_text(f"{text}\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        sh(SCRIPTS["extend"], tmp_path)
+    assert (tmp_path / "gpuctl-lifetime.timer").read_text() == before
+
+
+# The idle cluster
+
+
+@given(
+    limit=st.integers(1, 500),
+    work=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1000)), max_size=20),
+)
+def test_nodes_end_together_and_never_while_one_works(
+    limit: int, work: list[tuple[int, int]]
+) -> None:
+    """Four nodes check every second; one that works says so to all."""
+    nodes = [Idleness(limit, 0) for _ in range(4)]
+    ends: list[int | None] = [None] * 4
+    last = 0
+    for now in range(1000 + 2 * limit):
+        if all(end is not None for end in ends):
+            break
+        alive = [i for i, end in enumerate(ends) if end is None]
+        if any(now == at and rank in alive for rank, at in work):
+            last = now
+            for i in alive:
+                nodes[i].note_work(now)
+        for i in alive:
+            if nodes[i].is_over(now):
+                ends[i] = now
+    assert ends == [last + limit] * 4
+
+
+@given(limit=st.integers(1, 500), work=st.lists(st.integers(0, 1000), max_size=20))
+def test_a_node_that_hears_nothing_ends_alone(limit: int, work: list[int]) -> None:
+    node = Idleness(limit, 0)
+    for at in sorted(work):
+        node.note_work(at)
+    last = max(work, default=0)
+    assert not node.is_over(last + limit - 1)
+    assert node.is_over(last + limit)
+    assert node.pause_s(last + limit) == 0
+    assert 0 < node.pause_s(last) <= 30
+
+
+def test_a_late_message_takes_nothing_back() -> None:
+    node = Idleness(10, 0)
+    node.note_work(8)
+    node.note_work(3)
+    assert not node.is_over(17)
+
+
+def test_peers_are_the_nodes_of_the_hosts_file() -> None:
+    hosts = "127.0.0.1 localhost\n# gpuctl: nodes\n10.0.0.4 node0 ip-10-0-0-4\n"
+    hosts += "10.0.0.5 node1 ip-10-0-0-5\n# gpuctl: end\n10.0.0.9 other\n"
+    assert peers(hosts) == ["10.0.0.4", "10.0.0.5"]
+    assert peers("127.0.0.1 localhost\n") == []
+
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("   0: 0400000A:0016 0900000A:D431 01 00000000:00000000 00:00000000", True),
+        ("   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000", False),  # listens
+        ("   0: 0400000A:0016 0900000A:D431 08 00000000:00000000 00:00000000", False),  # closed
+        ("   0: 0400000A:D431 0900000A:0016 01 00000000:00000000 00:00000000", False),  # goes out
+    ],
+)
+def test_a_login_is_a_connection_to_sshd(line: str, expected: bool) -> None:
+    assert has_login(f"{HEAD}{line}\n") is expected
+    assert not has_login("")
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [("0\n0\n", False), ("4\n4\n", False), ("0\n5\n", True), ("100\n", True), ("", False),
+     ("[N/A]\n", False), ("No devices were found\n", False)],
+)  # fmt: skip
+def test_a_gpu_at_work(output: str, expected: bool) -> None:
+    assert gpus_work(output) is expected
+
+
+def test_only_machines_with_a_limit_have_the_program() -> None:
+    for document in (
+        node_user_data(cluster(lifetime={"max": "8h"}), P4D, KEY),
+        bastion_user_data(cluster(lifetime={"max": "8h"}), KEY),
+    ):
+        assert "gpuctl-idle" not in document
+    idle = cluster(lifetime={"max": "8h", "idle": "30m"})
+    program = "ExecStart=/usr/bin/python3 /usr/local/lib/gpuctl/idle demo 1800"
+    assert f"{program}\n" in node_user_data(idle, P4D, KEY)
+    assert f"{program} /home/gpuctl/nodes\n" in bastion_user_data(idle, KEY)
