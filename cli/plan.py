@@ -10,7 +10,6 @@ from cli.options import RefreshOption, chosen_target, output
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.cluster.cluster_file import Cluster
     from provision.up import FleetPlan
@@ -22,6 +21,8 @@ def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = Fa
     $ gpuctl plan cluster.yaml
     $ gpuctl plan cluster.yaml --json | jq .hourly_usd
     """
+    from cli.lease import with_lifetime
+
     here, out = chosen_target(context), output(context)
     cluster = with_lifetime(cluster_of(file, out), here)
     with out.progress() as view:
@@ -38,24 +39,6 @@ def cluster_of(path: "Path", out: "Output") -> "Cluster":
     from config.loading.load import load_cluster
 
     return load_cluster(path, out.complain)
-
-
-def with_lifetime(cluster: "Cluster", here: "ChosenTarget") -> "Cluster":
-    """Return a cluster whose file has no lifetime with that of the user's settings.
-
-    A cluster that exists keeps what it has: its machines were launched with it.
-    """
-    from config.settings import settings
-    from provision.records.record import read
-
-    seconds = settings()["lifetime"].value
-    if cluster.lifetime is not None or seconds is None:
-        return cluster
-    from config.cluster.cluster_file import Lifetime
-
-    before = read(cluster.name, here.remembered())
-    chosen = before.resolved.cluster.lifetime if before else Lifetime.model_construct(max=seconds)
-    return cluster.model_copy(update={"lifetime": chosen})
 
 
 def show(fleet_plan: "FleetPlan", out: "Output") -> None:

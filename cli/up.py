@@ -13,7 +13,7 @@ from cli.options import (
     chosen_target,
     output,
 )
-from cli.plan import cluster_of, show, with_lifetime
+from cli.plan import cluster_of, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,9 @@ def up(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace all nodes, also without a reason in FILE.")
     ] = False,
+    no_lease: Annotated[
+        bool, typer.Option("--no-lease", help="Without `lifetime`: it ends only with `down`.")
+    ] = False,
 ) -> None:
     """Create or change a cluster, and wait until it is ready.
 
@@ -57,6 +60,7 @@ def up(
     $ gpuctl up cluster.yaml --for train.yaml
     """
     from cli.held import refuse_while_held
+    from cli.lease import chosen_lease
     from config.manifests.given import Given
     from provision import up as life
 
@@ -67,7 +71,7 @@ def up(
             return
     if file is None:
         context.fail("Missing argument 'FILE'.")
-    cluster = with_lifetime(cluster_of(file, out), here)
+    cluster = chosen_lease(cluster_of(file, out), here, out, no_lease=no_lease, yes=yes)
     with out.progress() as view:
         here.ensure_lab(view)
         target = here.target(cluster.region)

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.chosen_target import ChosenTarget
+from cli.lease import with_lifetime
 from cli.main import app
 from cli.options import Options, chosen_target
-from cli.plan import with_lifetime
 from config.cluster.cluster_file import Cluster, Lifetime
 from config.settings import VARIABLES
 from provision.records.record import write
@@ -73,7 +73,7 @@ def test_a_new_cluster_without_a_lifetime_gets_that_of_the_settings(file: Path) 
     file.write_text("lifetime: 2h\n")
     assert with_lifetime(CLUSTER, here).lifetime == a_record("demo").resolved.cluster.lifetime
     file.unlink()
-    assert with_lifetime(CLUSTER, here) == CLUSTER
+    assert with_lifetime(CLUSTER, here).lifetime == a_record("demo").resolved.cluster.lifetime
 
 
 def test_settings_reach_the_target(file: Path) -> None:
