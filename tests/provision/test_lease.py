@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.status import lines
+from provision.records.record import ClusterRecord, Lease, lease_end
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.lease.idle_watch import Idleness, gpus_work, has_login, peers
 from provision.setup.lease.units import (
@@ -19,7 +21,9 @@ from provision.setup.lease.units import (
     request_end,
     set_end,
 )
+from provision.status import ClusterStatus
 from tests.provision.test_cloud_init import KEY, P4D, cluster
+from tests.provision.test_record import a_record
 
 HOURS = st.integers(0, 10_000)
 SCRIPTS = {
@@ -205,3 +209,52 @@ def test_only_machines_with_a_limit_have_the_program() -> None:
     program = "ExecStart=/usr/bin/python3 /usr/local/lib/gpuctl/idle demo 1800"
     assert f"{program}\n" in node_user_data(idle, P4D, KEY)
     assert f"{program} /home/gpuctl/nodes\n" in bastion_user_data(idle, KEY)
+
+
+# When the cluster ends, as `status` has it
+
+
+def recorded(lease: Lease | None, lifetime: dict[str, str] | None) -> ClusterRecord:
+    made = a_record("demo")
+    asked = cluster(**({"lifetime": lifetime} if lifetime else {}))
+    resolved = made.resolved.model_copy(update={"cluster": asked})
+    return made.model_copy(update={"resolved": resolved, "lease": lease})
+
+
+NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def test_the_first_machine_that_ends_counts() -> None:
+    record = recorded(None, {"max": "8h"})
+    assert lease_end(record, [NOON + HOUR, NOON]) == NOON + 8 * HOUR
+    assert lease_end(record, []) is None
+    assert lease_end(recorded(None, None), [NOON]) is None
+
+
+def test_an_extension_counts_for_machines_that_existed() -> None:
+    extended = Lease(end=NOON + 12 * HOUR, moved=NOON + HOUR)
+    record = recorded(extended, {"max": "8h"})
+    assert lease_end(record, [NOON, NOON]) == NOON + 12 * HOUR
+    # node1 was made again after the extension
+    assert lease_end(record, [NOON, NOON + 2 * HOUR]) == NOON + 10 * HOUR
+    assert lease_end(record, [NOON + 2 * HOUR]) == NOON + 10 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("ends", "idle_s", "expected"),
+    [
+        (None, None, []),
+        (NOON, None, ["  ends by itself at 2026-11-23 12:00 UTC"]),
+        (NOON, 1800, ["  ends by itself at 2026-11-23 12:00 UTC, or after 30m idle"]),
+    ],
+)
+def test_status_prints_the_end(
+    ends: datetime | None, idle_s: int | None, expected: list[str]
+) -> None:
+    status = ClusterStatus(
+        name="demo", id="abcdefgh", owner="", region="us-east-1", state="ready", nodes=(),
+        others=(), since=None, hourly_usd=None, spent_usd=None,
+        ends=ends.isoformat() if ends else None, idle_s=idle_s, problems=(),
+    )  # fmt: skip
+    assert lines(status) == ["demo: ready", *expected]
