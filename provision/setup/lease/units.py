@@ -88,7 +88,7 @@ def list_nodes(addresses: Iterable[str]) -> str:
 
 BASTIONS_LEFT = f"""\
 if [ ! -e /etc/systemd/system/{LISTENER} ]; then
-    echo 'an earlier gpuctl set it up, which could not extend a lease' >&2
+    echo 'an earlier gpuctl launched it; gpuctl up FILE --refresh renews it' >&2
     exit 1
 fi
 {SECONDS_LEFT}"""
