@@ -64,6 +64,19 @@ class Workspace(automation.LocalWorkspace):
             version=state.get("version"), deployment=state.get("deployment")
         )
 
+    def import_stack(self, stack_name: str, state: automation.Deployment) -> None:
+        """Replace the stack's state.
+
+        The SDK's own method leaves a copy of the state in the temporary folder if the import fails,
+        as it does while another Pulumi engine holds the stack's lock.
+        """
+        file = Path(self.work_dir) / "import.json"  # removed with the stack, if we are killed
+        write_whole(file, json.dumps({"version": state.version, "deployment": state.deployment}))
+        try:
+            self._run("stack", "import", "--file", str(file), "--stack", stack_name)
+        finally:
+            file.unlink()
+
     def stack_outputs(self, stack_name: str) -> automation.OutputMap:
         """Return the outputs of the last complete update."""
         shown = self._ask("stack", "output", "--json", "--stack", stack_name)
