@@ -20,9 +20,10 @@ demo: install
 	@scripts/demo
 
 # Cold demos in a row beside a load, each of which must end well: `make soak DEMOS=40`.
+# `make soak POINTS=200`: commands killed at random moments instead, each of which may leave nothing.
 DEMOS := 20
 soak: install
-	@$(RUN)/python -m tests.soak --demos $(DEMOS)
+	@$(RUN)/python -m $(if $(POINTS),tests.leaks --points $(POINTS),tests.soak --demos $(DEMOS))
 
 # A REAL account, step by step; asks before each, with its price (docs/first-day.md).
 aws-smoke: install

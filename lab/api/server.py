@@ -59,6 +59,9 @@ SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
 OWN_SERVICES = ("servicequotas", "pricing")
 """The services that the lab alone answers."""
 
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+"""A WSGI application."""
+
 _LOOPBACK = "127.0.0.1"
 """Machines cannot reach the API: in the lab no instance has credentials for it."""
 
@@ -216,6 +219,10 @@ class ApiServer:
     def record_requests(self, folder: Path) -> None:
         """Record requests that break no rule in the folder, as long as it exists."""
         self._services.recorder = Recorder(folder)
+
+    def surround(self, make: Callable[[Application], Application]) -> None:
+        """Let the application that `make` returns answer in place of the one that it gets."""
+        self._server.app = make(self._server.app)
 
     def close(self) -> None:
         """Stop the server."""

@@ -101,9 +101,10 @@ class Worlds:
     def api(self, state: Path) -> Iterator[tuple[str, int]]:
         """Serve an empty region: its URL, and the pid of what serves it.
 
-        Its tables are `capacity.json` and `faults.json` in the folder.
+        Its tables are `capacity.json`, `faults.json` and `moment.json` in the folder
+        (`tests.leaks.moments`).
         """
-        tables = {table: str(state / f"{table}.json") for table in ("capacity", "faults")}
+        tables = {table: str(state / f"{table}.json") for table in ("capacity", "faults", "moment")}
         with self._serving("api", tables) as url:
             yield url, self._processes["api"].pid
 
@@ -111,15 +112,18 @@ class Worlds:
     def region(self, state: Path) -> Iterator[Region]:
         """Serve an empty region and its provider."""
         faults = state / "faults.json"
-        with (
-            self.api(state) as (url, pid),
-            self._serving("provider", {"endpoint": url, "faults": str(faults)}) as port,
-        ):
-            yield Region(_target(state, url, port), pid, state / "capacity.json", faults)
+        with self.api(state) as (url, pid), self.provider(url, faults) as (port, _):
+            yield Region(target_of(state, url, port), pid, state / "capacity.json", faults)
+
+    @contextmanager
+    def provider(self, url: str, faults: Path) -> Iterator[tuple[str, int]]:
+        """Serve a provider for the API at `url`: its port, and its pid, which may be killed."""
+        with self._serving("provider", {"endpoint": url, "faults": str(faults)}) as port:
+            yield port, self._processes["provider"].pid
 
     @contextmanager
     def _serving(self, kind: str, wanted: dict[str, str]) -> Iterator[str]:
-        if kind not in self._processes:
+        if kind not in self._processes or self._processes[kind].poll() is not None:
             self._processes[kind] = self._running.enter_context(
                 _running("tests.infra.worlds", kind)
             )
@@ -127,7 +131,8 @@ class Worlds:
         try:
             yield answer
         finally:
-            self._ask(kind, None)
+            if self._processes[kind].poll() is None:
+                self._ask(kind, None)
 
     def _ask(self, kind: str, wanted: dict[str, str] | None) -> str:
         process = self._processes[kind]
@@ -155,10 +160,10 @@ def region(state: Path) -> Iterator[Region]:
         child("lab.api", *words) as (url, api_pid),
         child("lab.provider", "--endpoint", url) as (port, _),
     ):
-        yield Region(_target(state, url, port), api_pid, capacity, faults)
+        yield Region(target_of(state, url, port), api_pid, capacity, faults)
 
 
-def _target(state: Path, url: str, port: str) -> Target:
+def target_of(state: Path, url: str, port: str) -> Target:
     return Target(
         name="test",
         region=REGION,

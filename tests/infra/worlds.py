@@ -18,10 +18,13 @@ Begin = Callable[[dict[str, Any], ExitStack], str]
 def _api(wanted: dict[str, Any], there: ExitStack) -> str:
     from lab.access_key import AccessKey
     from lab.api.server import ApiServer
+    from tests.leaks.moments import Moments
 
     key = AccessKey.from_environment()
     capacity, faults = Path(wanted["capacity"]), Path(wanted["faults"])
-    return there.enter_context(ApiServer(key, capacity=capacity, faults=faults)).url
+    api = there.enter_context(ApiServer(key, capacity=capacity, faults=faults))
+    api.surround(lambda inner: Moments(inner, Path(wanted["moment"])))
+    return api.url
 
 
 def _provider(wanted: dict[str, Any], there: ExitStack) -> str:

@@ -1,0 +1,71 @@
+"""gpuctl's commands in a process to be killed. Nothing boots: the API and Pulumi's engine alone."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+from config.cluster.cluster_file import Cluster
+from config.errors import GpuctlError
+from config.progress import Progress, silent
+from config.target import Target
+from provision import up as life
+from provision.down import down
+from provision.gc import collect, survey
+from provision.healing import replace
+from provision.records.record import load_inventory
+from tests.leaks.points import Command, Shape
+from tests.provision.unbooted import nothing_boots
+
+NAME = "leaky"
+MARK = "GPUCTL_LEAK_POINT"
+"""The variable that all processes of a point have in their environment."""
+
+SHAPES: dict[Shape, dict[str, Any]] = {
+    "bastion": {"instance_type": "c6i.large"},
+    "efa": {"instance_type": "p4d.24xlarge"},
+    "shared": {"instance_type": "c6i.large", "storage": {"shared": {"type": "efs"}}},
+}
+NODES = 4
+
+Does = Command | Literal["gc"]
+
+
+def carry_out(does: Does, shape: Shape, target: Target, folder: Path) -> None:
+    """Carry the command out; its output is in `does.log` of the folder, its scratch in `tmp`."""
+    os.setsid()
+    os.environ |= {MARK: str(folder), "TMPDIR": str(folder / "tmp")}
+    tempfile.tempdir = None
+    log = os.open(folder / f"{does}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    setattr(life, "bootstrap", nothing_boots)  # noqa: B010  (its own import)
+    try:
+        _do(does, shape, target)
+    except GpuctlError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.exit(1)
+
+
+def _do(does: Does, shape: Shape, target: Target) -> None:
+    if does == "up":
+        values = {"name": NAME, "nodes": NODES, **SHAPES[shape]}
+        life.up(life.plan(Cluster.model_validate(values), target, silent), target, say)
+    elif does == "heal":
+        there = load_inventory(NAME, target)
+        replace(NAME, there.nodes[1:2], target, say)
+    elif does == "down":
+        down(NAME, target, say)
+    else:
+        found = survey(target, (target.region,), say).clusters
+        ours = [one for one in found if one.verdict in ("orphaned", "doubtful")]
+        problems = [one.problem for one in collect(ours, target, say) if one.problem]
+        if problems:
+            sys.exit("; ".join(problems))
+
+
+def say(step: Progress) -> None:
+    """Write a line for a step."""
+    sys.stdout.write(f"{step.stage}: {step.subject} {step.state} {step.detail}\n")
+    sys.stdout.flush()
