@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import multiprocessing
+import os
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -28,6 +30,7 @@ from engine.events import NodeStarted, RunFinished, SupervisorResumed
 from engine.launch_plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.engine.test_supervisor import is_alive
+from tests.storm.supervise import heartbeats_of
 
 RANKS = st.integers(0, 2)
 FROM_WORKERS: st.SearchStrategy[dict[str, Any]] = st.one_of(
@@ -236,6 +239,26 @@ def test_a_supervisor_killed_while_it_stops_the_nodes(cluster: LocalCluster) -> 
     assert (end.status, end.exit_code, end.reason) == ("failed", 3, "rank 0 (node0): exited with 3")
     assert cluster.output(1) == "traps\nsaved\n"
     assert cluster.kinds().count(("node_stopped", 1)) == 1
+
+
+def test_a_supervisor_takes_up_a_worker_whose_heartbeats_were_killed(
+    cluster: LocalCluster,
+) -> None:
+    """Without them the worker did not read the next supervisor's orders, and ran on alone."""
+    waits = f"until test -e {cluster.folder}/go; do sleep 0.05; done"
+    run = Supervised(cluster, make_plan(commands=(f"echo runs; {waits}; echo goes on",)))
+
+    def kill_heartbeats(journal: str) -> bool:
+        if journal.count('"runs"') < 2:
+            return False
+        (heartbeats,) = heartbeats_of(cluster.folder / "node1")
+        os.kill(heartbeats, signal.SIGKILL)
+        return True
+
+    run.kill_when(kill_heartbeats)
+    (cluster.folder / "go").touch()
+    assert run.finish().status == "done"
+    assert cluster.output(1) == "runs\ngoes on\n"
 
 
 class Breaking(LocalLauncher):
