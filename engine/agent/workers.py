@@ -12,13 +12,13 @@ from typing import Any
 
 from engine.agent.channel import Channel
 from engine.agent.journal import Message
-from engine.agent.launcher import Launcher
+from engine.agent.launcher import CONNECT_S, STOP_GRACE_S, Launcher
 
 REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
-DISMISS_S = 5.0
+DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
 
 Hear = Callable[[int, Message], None]
 

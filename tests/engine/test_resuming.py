@@ -19,13 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent import control, handover
+from engine.agent.attempt import STOP_BOUND_S
 from engine.agent.control import JOURNAL
 from engine.agent.decisions import decide
 from engine.agent.journal import Journal
-from engine.agent.launcher import HELD
+from engine.agent.launcher import CONNECT_S, HELD, STOP_GRACE_S
 from engine.agent.output_reader import DERIVED, OutputReader
 from engine.agent.resuming import Recorded, recorded_lines
 from engine.agent.supervisor import Supervisor
+from engine.agent.workers import DISMISS_S
 from engine.events import NodeStarted, RunFinished, SupervisorResumed
 from engine.launch_plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
@@ -275,6 +277,12 @@ class Breaking(LocalLauncher):
         return await asyncio.create_subprocess_exec(
             *("bash", "-c", script), stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )
+
+
+def test_a_worker_has_its_jobs_grace_before_the_run_ends_without_it() -> None:
+    """With a shorter time its job still ran when the run was over."""
+    assert DISMISS_S >= CONNECT_S + STOP_GRACE_S
+    assert DISMISS_S < STOP_BOUND_S
 
 
 def test_a_worker_that_outlives_its_connection_is_ended(cluster: LocalCluster) -> None:
