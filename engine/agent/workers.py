@@ -114,7 +114,9 @@ class Workers:
         first, *_ = self._greet(rank)
         channel.send({**first, "received": 1 << 62})  # nobody reads its events any more
         channel.send({"do": "leave"})
-        await asyncio.wait([asyncio.ensure_future(channel.wait_for_end())], timeout=DISMISS_S)
+        # `wait_for_end` would close stdin, and then `attach` ends before the worker does.
+        reading = asyncio.ensure_future(self._read_to_end(channel))
+        await asyncio.wait([reading], timeout=DISMISS_S)
         await channel.close()
 
     async def _connect(self, rank: int) -> tuple[Channel, str]:
@@ -159,6 +161,10 @@ class Workers:
         elif not await _first(prepared.wait(), reading, PREPARE_S):
             channel.give_up(f"its worker was not prepared within {PREPARE_S} s")
         return reading
+
+    async def _read_to_end(self, channel: Channel) -> None:
+        async for _ in channel.events():
+            pass
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import control, handover
+from engine.agent import control, evidence, handover
 from engine.agent.attempt import STOP_BOUND_S
 from engine.agent.control import JOURNAL
 from engine.agent.decisions import decide
@@ -285,12 +285,20 @@ def test_a_worker_has_its_jobs_grace_before_the_run_ends_without_it() -> None:
     assert DISMISS_S < STOP_BOUND_S
 
 
-def test_a_worker_that_outlives_its_connection_is_ended(cluster: LocalCluster) -> None:
+def test_a_worker_that_outlives_its_connection_is_ended(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def collect(_: str) -> dict[str, str]:
+        return {}  # the run's end waits for the job, and not by chance for evidence
+
+    monkeypatch.setattr(evidence, "collect", collect)
     cluster.launcher = Breaking(cluster.folder, cluster.folder / "agent.pyz")
-    cut = f"if [ $DSTACK_NODE_RANK = 1 ]; then echo $$ > {cluster.folder}/cut; fi"
-    verdict = cluster.execute(make_plan(commands=(f"{cut}; sleep 1000",)))
+    saves = f"trap 'sleep 2; touch {cluster.folder}/saved; exit 0' TERM"
+    cut = f"if [ $DSTACK_NODE_RANK = 1 ]; then {saves}; echo $$ > {cluster.folder}/cut; fi"
+    verdict = cluster.execute(make_plan(commands=(f"{cut}; sleep 1000 & wait",)))
     assert verdict.reason == "node1 was lost: the ssh connection to it ended"
     assert not is_alive(int((cluster.folder / "cut").read_text()))
+    assert (cluster.folder / "saved").exists()
 
 
 @pytest.fixture
