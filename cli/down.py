@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from cli.progress import ProgressView
+    from engine.holder import Holder
     from provision.down import Teardown
     from provision.removal.verification import Verification
 
@@ -32,15 +33,18 @@ def down(
     $ gpuctl down demo
     $ gpuctl down demo --yes --verify --json
     """
+    from cli.held import describe, no_healing
+
     here, out = chosen_target(context), output(context)
     here.require_lab()
     which = f" {cluster_id}" if cluster_id else ""
-    held = _holder_text(here, cluster, cluster_id, out)
+    runs = _holders(here, cluster, cluster_id, out)
+    held = describe(here, cluster, runs)
     if held and yes:
         out.warn(f"{held}; it ends with the cluster")
     ends = f"{held}; it ends with the cluster. " if held else ""
     out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
-    with out.progress() as view:
+    with no_healing(here, cluster, runs), out.progress() as view:
         teardown = remove(here, cluster, view, cluster_id)
     if verify:
         _show_verified(here, teardown, out)
@@ -69,16 +73,18 @@ def _proof_text(proof: "Verification") -> str:
     )
 
 
-def _holder_text(here: "ChosenTarget", cluster: str, cluster_id: str | None, out: "Output") -> str:
-    """Return a text about the runs on the cluster; empty where none is known."""
-    from cli.held import describe, holders_of
+def _holders(
+    here: "ChosenTarget", cluster: str, cluster_id: str | None, out: "Output"
+) -> "tuple[Holder, ...]":
+    """Return the runs on the cluster; none where none is known."""
+    from cli.held import holders_of
     from provision.records.record import read
 
     if cluster_id is not None:
         record = read(cluster, here.remembered())
         if record is None or record.id != cluster_id:
-            return ""  # another person's cluster of that name: its head is unknown here
-    return describe(here, cluster, holders_of(here, cluster, out))
+            return ()  # another person's cluster of that name: its head is unknown here
+    return holders_of(here, cluster, out)
 
 
 def remove(

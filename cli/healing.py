@@ -93,10 +93,13 @@ class Healing:
 
     def _make_again(self, names: Sequence[str]) -> bool:
         """Make the machines that AWS reports as gone; return whether the run has new nodes."""
-        from engine.agent.holding import HEALING, TAKEN
+        from config.errors import InputError
+        from engine.agent.holding import HEALING, REMOVES, TAKEN
         from engine.head import hold
 
         with hold(self._run_id, self.inventory, HEALING) as answer:
+            if answer == REMOVES:
+                raise InputError(f"another gpuctl removes cluster {self.inventory.cluster}", "")
             # A client of another machine makes them, and reports them.
             return answer != TAKEN and self._make(names)
 

@@ -1,5 +1,7 @@
 """Find the runs on a cluster, before a command removes anything from it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,6 +62,30 @@ def refuse_while_held(here: "ChosenTarget", cluster: str, out: "Output") -> None
             f"stop the run first (`gpuctl stop {run_id}`) or wait for its end"
             f" (`gpuctl wait {run_id}`)",
         )
+
+
+@contextmanager
+def no_healing(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -> Iterator[None]:
+    """Let no client make lost nodes again in this block, which removes the cluster with its runs.
+
+    Raise InputError while a client does. A head that does not answer prevents nothing.
+    """
+    from config.errors import InputError
+    from engine.agent.holding import DOWN, HEALS
+    from engine.head import hold
+    from provision.records.record import load_inventory
+
+    if not runs:  # nodes are made again for runs alone
+        yield
+        return
+    run_id, there = runs[0].run_id, load_inventory(cluster, here.cluster_target(cluster))
+    with hold(run_id, there, DOWN) as answer:
+        if answer == HEALS:
+            raise InputError(
+                f"cluster {cluster} is not removed: another gpuctl makes its lost nodes again",
+                f"wait for it, or end it where it runs; then repeat `gpuctl down {cluster}`",
+            )
+        yield
 
 
 def others_on(here: "ChosenTarget", cluster: str, run_id: str, out: "Output") -> bool:

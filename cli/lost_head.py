@@ -1,5 +1,7 @@
 """Ask AWS about a head that does not answer: without its head a run is lost."""
 
+import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +11,8 @@ if TYPE_CHECKING:
     from engine.known_run import KnownRun, RunLost
     from engine.session import OnEvent
     from nodes.inventory import Inventory
+
+_ASK_S = 8.0  # without a network AWS's client tries for minutes
 
 
 def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord") -> "OnEvent":
@@ -27,7 +31,6 @@ def lost_head(
 ) -> "RunLost | None":
     """Return the error for a run whose head does not run any more; None if AWS does not say so."""
     from config.errors import CloudError
-    from engine.known_run import RunLost
     from provision.aws.instance_end import instance_end
 
     head = there.nodes[0]
@@ -35,9 +38,74 @@ def lost_head(
         end = instance_end(here.cluster_target(there.cluster), head.instance_id)
     except CloudError:  # this machine may have no network either
         return None
-    if not end:
-        return None
+    return _lost(there, run, end) if end else None
+
+
+def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost":
+    """Return the error for a run; `end` is how the machine of its head ended."""
+    from engine.known_run import RunLost
+
+    head = there.nodes[0]
     reason = f"{head.name} was lost: its machine {head.instance_id} {end}"
     if run.on_stop == "destroy":  # nodes power off at the end of such a run
         reason += "; the run may have ended before"
     return RunLost.of(run.run_id, reason, "`gpuctl up` replaces it")
+
+
+def mark_lost(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
+    """Mark those of the runs as failed whose heads do not run any more; return their errors.
+
+    Nobody may follow such a run. AWS is asked once per cluster, for at most _ASK_S in all. Without
+    an answer, or with another account's, nothing is marked.
+    """
+    from engine.history import History
+
+    going = [run for run in entries if not run.is_over]
+    lost = {
+        run.run_id: _lost(there, run, end)
+        for there, end in _head_ends(here, [run.cluster for run in going])
+        for run in going
+        if run.cluster == there.cluster
+    }
+    if lost:
+        with History(here.state / "runs") as history:
+            for run_id, error in lost.items():
+                history.mark_lost(run_id, error.reason)
+    return list(lost.values())
+
+
+def _head_ends(here: "ChosenTarget", clusters: "Sequence[str]") -> "list[tuple[Inventory, str]]":
+    """Return inventory and end of the head, for the clusters whose heads AWS says have ended."""
+    from config.errors import GpuctlError, InputError
+
+    found: list[tuple[Inventory, str]] = []
+
+    def ask() -> None:
+        for cluster in dict.fromkeys(clusters):
+            try:
+                there, end = _head_end(here, cluster)
+            except (InputError, ValueError):  # no record, a damaged one, or another account's
+                continue
+            except GpuctlError:  # no network, or no credentials
+                return
+            if end:
+                found.append((there, end))
+
+    if clusters and not here.is_lab_down():
+        asking = threading.Thread(target=ask, name="heads", daemon=True)
+        asking.start()
+        asking.join(_ASK_S)
+    return list(found)
+
+
+def _head_end(here: "ChosenTarget", cluster: str) -> "tuple[Inventory, str]":
+    """Return the cluster's inventory, and how its head ended; empty while that runs."""
+    from provision.aws.account import caller, check_account
+    from provision.aws.instance_end import instance_end
+    from provision.records.record import load_inventory, read
+
+    target = here.cluster_target(cluster)
+    there, record = load_inventory(cluster, target), read(cluster, target)
+    if record is not None:  # another account does not list the machine, which is no end
+        check_account(cluster, record.account, caller(target).account)
+    return there, instance_end(target, there.nodes[0].instance_id)

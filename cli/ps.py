@@ -9,6 +9,7 @@ import typer
 from cli.options import YesOption, chosen_target, output
 
 if TYPE_CHECKING:
+    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.history import RunRecord
 
@@ -28,6 +29,8 @@ def ps(
 ) -> None:
     """List the runs: where, status, attempts, exit code, cost.
 
+    A run that is not over fails if AWS says that its head does not run any more.
+
     $ gpuctl ps -n 20
     $ gpuctl ps --json | jq '.[0].run_id'
     $ gpuctl ps --prune --older-than 7d
@@ -45,7 +48,7 @@ def ps(
     else:
         from cli.queue import queue_places
 
-        entries = entries[:number]
+        entries = _checked(chosen_target(context), entries[:number], out)
         places = queue_places(chosen_target(context), entries, out)
         values = [
             {**entry.model_dump(mode="json"), "status": status, "place": place}
@@ -53,6 +56,22 @@ def ps(
             for status, place in [_status(entry, places)]
         ]
         out.show(values, _lines(entries, places, out))
+
+
+def _checked(
+    here: "ChosenTarget", entries: "tuple[RunRecord, ...]", out: "Output"
+) -> "tuple[RunRecord, ...]":
+    """Return the runs as they are now; print which have lost their heads, and why."""
+    from cli.lost_head import mark_lost
+    from engine.history import History
+
+    lost = mark_lost(here, entries)
+    for one in lost:
+        out.warn(one.message)
+    if not lost:
+        return entries
+    with History(here.state / "runs") as history:
+        return tuple(history.find(entry.run_id) for entry in entries)
 
 
 def _status(entry: "RunRecord", places: dict[str, int]) -> tuple[str, int | None]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import report_metrics
+from cli.run_view import followed_lines
 from cli.terminal import elapsed, money
 from engine import charts
 from engine.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
@@ -277,6 +278,7 @@ def _failures(report: Report) -> str:
     lines = [f"Run {run.status}: {run.reason}"] if run.status in ("failed", "stopped") else []
     if run.first_failed_rank is not None:
         lines.append(f"First to fail: {report.node(run.first_failed_rank)}")
+    lines += followed_lines(run.followed)
     lines += [f"{one.level}: {one.text}" for one in report.findings if one.level != "proof"]
     if not lines:
         return "<p>None.</p>"

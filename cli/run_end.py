@@ -73,21 +73,24 @@ def removable(
     The head of a lost run is not asked: it may be what was lost.
     """
     from cli.held import others_on
-    from engine.agent.holding import BUSY, HELD, REMOVAL, TAKEN
+    from engine.agent.holding import BUSY, HEALS, HELD, REMOVAL, TAKEN
     from engine.head import hold
 
     cluster = there.cluster
     if is_lost or is_removed(here, cluster, out):
         yield is_lost and not is_removed(here, cluster, out)
         return
-    answer, is_kept = BUSY, False
-    while answer == BUSY and not is_kept:  # until the other runs end, or keep the cluster
+    answer, is_kept, heals = BUSY, False, False
+    while answer in (BUSY, HEALS) and not is_kept:  # until others end, or keep the cluster
         with hold(run_id, there, REMOVAL) as answer:
+            if answer == HEALS and not heals:
+                heals = True
+                out.note(f"-- another gpuctl makes nodes of {cluster} again: waiting for it")
             if answer == TAKEN:
                 forget = f"`gpuctl down {cluster}` removes this machine's record of it"
                 out.note(f"-- another gpuctl removes cluster {cluster}: {forget}")
             is_kept = answer == TAKEN or (answer != HELD and others_on(here, cluster, run_id, out))
-            if is_kept or answer != BUSY:
+            if is_kept or answer not in (BUSY, HEALS):
                 yield not is_kept
 
 

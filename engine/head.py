@@ -141,7 +141,7 @@ class Hold:
 def hold(run_id: str, inventory: Inventory, what: str) -> Iterator[str]:
     """Hold a lock of the cluster (engine/agent/holding.py) during the block; yield the answer.
 
-    It is `held`, `taken`, `busy`, or empty if the head does not answer or does not have the run.
+    It is empty if the head does not answer or does not have the run.
     """
     held = Hold()
     command = _agent("hold", run_id, what)

@@ -53,7 +53,7 @@ class Attachment:
     def follow(self, control: RawIOBase) -> None:
         """Read orders from `control`, the supervisor's pipe."""
         self._take(control)
-        threading.Thread(target=self._read, args=(control,), daemon=True).start()
+        threading.Thread(target=self._serve, args=(control, lambda: None), daemon=True).start()
 
     def listen(self) -> None:
         """Accept connections of other supervisors. Raises OSError if the socket is not possible."""
@@ -69,9 +69,12 @@ class Attachment:
             control = connection.makefile("rb", buffering=0)
             greeting = json.loads(control.readline())
             self._take(control)
-            self._heartbeats.turn_to(greeting["heartbeats"])
-            self._report.connect(connection.makefile("wb", buffering=0), greeting["received"])
-            self._read(control)
+
+            def begin() -> None:
+                self._heartbeats.turn_to(greeting["heartbeats"])
+                self._report.connect(connection.makefile("wb", buffering=0), greeting["received"])
+
+            self._serve(control, begin)
 
     def _take(self, control: Any) -> None:
         """Make this the current connection."""
@@ -80,15 +83,26 @@ class Attachment:
             if self._timer is not None:
                 self._timer.cancel()
 
+    def _serve(self, control: Any, begin: Callable[[], None]) -> None:
+        """Begin a connection and pass on its orders; wait for the next one however it ends."""
+        try:
+            begin()
+            self._read(control)
+        except OSError:
+            pass  # the connection broke
+        finally:
+            self._wait_for_next(control)
+
     def _read(self, control: Any) -> None:
-        """Pass on the orders of a connection; at its end, wait for the next connection."""
-        with contextlib.suppress(OSError):  # the connection broke
-            for line in control:
-                order = json.loads(line)
-                if order["do"] == "received":
-                    self._report.forget(order["sequence"])
-                else:
-                    self._post(order)
+        for line in control:
+            order = json.loads(line)
+            if order["do"] == "received":
+                self._report.forget(order["sequence"])
+            else:
+                self._post(order)
+
+    def _wait_for_next(self, control: Any) -> None:
+        """If this is still the current connection, wait for another one, for a limited time."""
         with self._lock:
             if self._current is not control:
                 return

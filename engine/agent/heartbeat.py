@@ -32,6 +32,7 @@ HUNG_S = 120.0  # without a sign of life for this time, the supervisor's process
 _HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
 _QUESTION, _ANSWER = b"q", b"a"
 _SEAL = 16  # bytes of HMAC-SHA256
+_NUMBER = struct.Struct("=Q")  # of a worker's last beat
 _LIFE = struct.Struct("=d")  # the supervisor's last sign of life, on the monotonic clock
 _HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
 _LOWEST = -20  # nice's most favourable value
@@ -162,37 +163,68 @@ class HeartbeatClient:
 
     `to` is from HeartbeatServer.address_at: address, port and key, the seconds after which the
     supervisor counts as silent (`silence_s`), and the time limit for its first answer (`answer_s`).
-    Create it before the worker has threads, because it forks.
+    Create it before the worker has threads, because it forks. A process that is killed, perhaps
+    because memory was short, is replaced: without heartbeats the supervisor would lose the node.
     """
 
     def __init__(self, to: dict[str, Any], rank: int) -> None:
-        self._answer_s: float = to["answer_s"]
+        self._to, self._rank = to, rank
         self._answered = threading.Event()
-        self._process = _Process(lambda reports: _Asker(to, rank, reports).run())
+        self._last = mmap.mmap(-1, _NUMBER.size)  # the process's; the next one counts on from it
+        self._changed = threading.Lock()
+        self._closed = threading.Event()
+        self._process = self._start()
+
+    def _start(self) -> _Process:
+        to, is_known = self._to, self._answered.is_set()
+        return _Process(
+            lambda reports: _Asker(to, self._rank, reports, self._last).run(is_known=is_known)
+        )
 
     def follow(self, on_silent: Callable[[], None]) -> None:
         """Call `on_silent` once when the supervisor has been silent for too long."""
 
         def read() -> None:
-            while report := self._process.reports.recv(64):
-                if report == b"silent":
-                    on_silent()
-                self._answered.set()
+            while not self._closed.is_set():
+                with contextlib.suppress(OSError):  # it was killed before it read an address
+                    while report := self._process.reports.recv(64):
+                        if report == b"silent":
+                            on_silent()
+                        self._answered.set()
+                self._restart()
 
         self._reading = threading.Thread(target=read, name="heartbeats", daemon=True)
         self._reading.start()
 
+    def _restart(self) -> None:
+        """Replace a process that has ended, unless this client is closed."""
+        self._closed.wait(BEAT_S)  # no more than one process per beat, whatever ends them
+        with self._changed:
+            if not self._closed.is_set():
+                self._process.end()
+                self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that sends heartbeats."""
+        return self._process.pid
+
     def turn_to(self, to: dict[str, Any]) -> None:
         """Send heartbeats to another supervisor from now on; `to` is as at the beginning."""
-        self._process.reports.send(json.dumps(to).encode())
+        with self._changed:
+            self._to = to
+            with contextlib.suppress(OSError):  # it was killed: the next process gets the address
+                self._process.reports.send(json.dumps(to).encode())
 
     def wait_for_answer(self) -> bool:
         """Wait for the first answer; return whether there was one in time."""
-        return self._answered.wait(self._answer_s)
+        return self._answered.wait(self._to["answer_s"])
 
     def close(self) -> None:
         """End the process, and the thread that follows it."""
-        self._process.kill()
+        with self._changed:
+            self._closed.set()
+            self._process.kill()
         self._reading.join()
         self._process.end()
 
@@ -283,17 +315,21 @@ class _Answerer:
 class _Asker:
     """The worker's process: it sends heartbeats and reports whether they are answered."""
 
-    def __init__(self, to: dict[str, Any], rank: int, reports: socket.socket) -> None:
-        self._rank, self._reports = rank, reports
+    def __init__(
+        self, to: dict[str, Any], rank: int, reports: socket.socket, last: mmap.mmap
+    ) -> None:
+        self._rank, self._reports, self._last = rank, reports, last
         self._turn_to(to)
         self._beats = _socket()
         _close_all_but(self._beats, reports)
 
-    def run(self) -> None:
-        """Work until the worker's process has ended."""
-        number = 0
+    def run(self, *, is_known: bool) -> None:
+        """Work until the worker's process has ended; `is_known` supervisors have answered it."""
+        if is_known:
+            self._watch.hear(0, time.monotonic())
         while True:
-            number += 1
+            number = _NUMBER.unpack(self._last[:])[0] + 1
+            _NUMBER.pack_into(self._last, 0, number)  # the supervisor ignores numbers it knows
             with contextlib.suppress(OSError):  # no route at the moment
                 question = seal(self._key, _QUESTION, self._rank, number)
                 self._beats.sendto(question, self._address)

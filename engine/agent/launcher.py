@@ -22,8 +22,8 @@ processes: on the head a job leaves the supervisors of other runs their part. 10
 weight; systemd enables the CPU controller where a unit sets one ("Enabling and disabling
 controllers", https://freedesktop.org/software/systemd/man/252/systemd.resource-control.html,
 2026-11-23)."""
-_CONNECT_S = 10
-_SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_S}")
+CONNECT_S = 10
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}")
 _REACHED = """echo '{"kind": "reached"}'"""
 
 
@@ -150,7 +150,7 @@ class Units:
             *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
         )
         try:
-            return await asyncio.wait_for(process.wait(), 2 * _CONNECT_S) == 0
+            return await asyncio.wait_for(process.wait(), 2 * CONNECT_S) == 0
         except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
             process.kill()
             await process.wait()

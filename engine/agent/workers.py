@@ -12,13 +12,13 @@ from typing import Any
 
 from engine.agent.channel import Channel
 from engine.agent.journal import Message
-from engine.agent.launcher import Launcher
+from engine.agent.launcher import CONNECT_S, STOP_GRACE_S, Launcher
 
 REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
-DISMISS_S = 5.0
+DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
 
 Hear = Callable[[int, Message], None]
 
@@ -114,7 +114,9 @@ class Workers:
         first, *_ = self._greet(rank)
         channel.send({**first, "received": 1 << 62})  # nobody reads its events any more
         channel.send({"do": "leave"})
-        await asyncio.wait([asyncio.ensure_future(channel.wait_for_end())], timeout=DISMISS_S)
+        # `wait_for_end` would close stdin, and then `attach` ends before the worker does.
+        reading = asyncio.ensure_future(self._read_to_end(channel))
+        await asyncio.wait([reading], timeout=DISMISS_S)
         await channel.close()
 
     async def _connect(self, rank: int) -> tuple[Channel, str]:
@@ -159,6 +161,10 @@ class Workers:
         elif not await _first(prepared.wait(), reading, PREPARE_S):
             channel.give_up(f"its worker was not prepared within {PREPARE_S} s")
         return reading
+
+    async def _read_to_end(self, channel: Channel) -> None:
+        async for _ in channel.events():
+            pass
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +17,7 @@ from cli.main import app
 from config.errors import CloudError
 from config.target import Target
 from engine.history import History
+from engine.holder import Holder
 from nodes.ssh_hosts import write_hosts
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
@@ -134,6 +137,33 @@ def test_runs_are_lost_with_this_machines_cluster_alone(
     assert done.exit_code == 0, done.output
     with History(remembered.runs) as history:
         assert history.find(plan.run_id).is_over is not stays
+
+
+@pytest.mark.parametrize("answer", ["heals", "held", "taken", ""])
+def test_nothing_is_removed_while_another_client_makes_nodes_again(
+    remembered: Target, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    @contextmanager
+    def hold(run_id: str, _: object, what: str) -> Iterator[str]:
+        asked.append((run_id, what))
+        yield answer
+
+    holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
+    monkeypatch.setattr("cli.held.holders_of", lambda *_: (holder,))
+    monkeypatch.setattr("engine.head.hold", hold)
+    monkeypatch.setattr("provision.records.record.load_inventory", lambda *_: make_inventory(1))
+    monkeypatch.setattr("provision.down.down", lambda name, *_: Teardown(name, (), 1.0, None))
+    record.write(a_record().now("ready"), remembered)
+    done = CliRunner().invoke(app, ["down", "demo", "--yes"])
+    assert asked == [("job-000001", "down")]
+    refusal = (
+        "cluster demo is not removed: another gpuctl makes its lost nodes again;"
+        " wait for it, or end it where it runs; then repeat `gpuctl down demo`"
+    )
+    assert str(done.exception or "") == (refusal if answer == "heals" else "")
+    assert ("Cluster demo is gone" in done.output) == (answer != "heals")
 
 
 @pytest.fixture

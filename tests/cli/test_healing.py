@@ -11,6 +11,7 @@ import pytest
 from cli import healing
 from cli.healing import Healing
 from cli.output import Output
+from cli.run_end import removable
 from config.errors import CloudError
 from engine.attempt_events import AttemptStarted, WaitingForNodes
 from engine.head import Head
@@ -144,6 +145,35 @@ def test_one_client_at_a_time_makes_nodes(monkeypatch: pytest.MonkeyPatch) -> No
     cloud.answers = ["taken", "taken", "held"]
     cloud.heal(WAITS)
     assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+
+
+def test_nothing_is_made_while_somebody_removes_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.answers = ["removes", "removes", "held"]  # the removal failed
+    cloud.heal(WAITS)
+    assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+    said = "node1 cannot be made again: another gpuctl removes cluster demo\n"
+    assert "".join(capsys.readouterr()).count(said) == 1
+
+
+def test_the_end_of_a_run_waits_for_a_client_that_makes_nodes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = ["heals", "heals", "held"]
+
+    @contextlib.contextmanager
+    def hold(*_: object) -> Iterator[str]:
+        yield answers.pop(0)
+
+    monkeypatch.setattr("engine.head.hold", hold)
+    monkeypatch.setattr("cli.held.others_on", lambda *_: False)
+    monkeypatch.setattr("cli.run_end.is_removed", lambda *_: False)
+    with removable(SimpleNamespace(), "job-000001", THERE, Output()) as may_remove:  # type: ignore[arg-type]
+        assert (may_remove, answers) == (True, [])
+    said = "-- another gpuctl makes nodes of demo again: waiting for it\n"
+    assert "".join(capsys.readouterr()) == said
 
 
 def test_a_node_that_a_run_goes_on_without_is_made_for_a_later_attempt(

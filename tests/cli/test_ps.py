@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.terminal import size
-from config.errors import InputError, RunError
+from config.errors import CloudError, InputError, RunError
 from config.target import Target
 from engine import journal_budget
 from engine.history import History
@@ -18,9 +18,13 @@ from engine.journal_copy import JournalCopy, write_evidence
 from engine.launch_plan import launch_plan
 from engine.output_events import Output
 from engine.result import RunResult
+from provision.aws.account import Caller
+from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.test_history import table
+from tests.provision.test_record import a_record
 
+ACCOUNT = a_record().account
 LINE = Output(time=1, rank=0, stream="stdout", text="x" * 5000, ends_line=True).model_dump_json()
 
 
@@ -93,6 +97,58 @@ def test_what_is_too_old_goes_and_its_results_stay(remembered: Target) -> None:
     results = CliRunner().invoke(app, ["results", old, "--json"])
     assert [len(one["rows"]) for one in json.loads(results.stdout)["tables"]] == [3]
     assert CliRunner().invoke(app, ["ps"]).stdout.count("-000001") == 3
+
+
+class Heads:
+    """The heads of clusters, as AWS and the caller's credentials show them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.end, self.account = "is terminated: Server.SpotInstanceTermination", ACCOUNT
+        self.asked: list[str] = []
+        monkeypatch.setattr("provision.aws.instance_end.instance_end", self._end)
+        monkeypatch.setattr("provision.aws.account.caller", self._caller)
+
+    def _end(self, _: Target, instance_id: str) -> str:
+        self.asked.append(instance_id)
+        return self.end
+
+    def _caller(self, _: Target) -> Caller:
+        if not self.account:
+            raise CloudError("no credentials", "")
+        return Caller(self.account, "arn")
+
+
+def test_a_run_whose_head_is_gone_is_shown_as_lost_with_its_cause(
+    remembered: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = Heads(monkeypatch)
+    remember(make_inventory(2), remembered)
+    over, lives = earlier(remembered, "old", 1), alive(remembered)
+    reason = f"node0 was lost: its machine i-1 {heads.end}"
+    done = CliRunner().invoke(app, ["ps", "--json"])
+    assert done.exception is None, done.exception
+    found = {run["run_id"]: run for run in json.loads(done.stdout)}
+    assert (found[lives]["status"], found[lives]["exit_code"]) == ("failed", 125)
+    assert (found[lives]["reason"], found[over]["status"]) == (reason, "done")
+    assert done.stderr == f"gpuctl: warning: run {lives}: {reason}\n"
+    assert CliRunner().invoke(app, ["ps"]).stderr == ""
+    assert heads.asked == ["i-1"]  # once: the run is over now
+
+
+@pytest.mark.parametrize(
+    ("account", "end"), [("999999999999", "is gone"), ("", "is gone"), (ACCOUNT, "")]
+)
+def test_without_an_answer_about_its_head_a_run_goes_on(
+    remembered: Target, monkeypatch: pytest.MonkeyPatch, account: str, end: str
+) -> None:
+    """Another account does not list the machine, which is no end of it."""
+    heads = Heads(monkeypatch)
+    heads.account, heads.end = account, end
+    remember(make_inventory(2), remembered)
+    alive(remembered)
+    done = CliRunner().invoke(app, ["ps", "--json"])
+    assert [run["status"] for run in json.loads(done.stdout)] == ["running"]
+    assert (done.stderr, len(heads.asked)) == ("", int(account == ACCOUNT))
 
 
 def test_the_oldest_go_until_the_rest_is_not_too_much(

@@ -20,7 +20,7 @@ from engine.bisect.report import Bisect, verdict_line
 from engine.bisect.report import keep as write_bisect
 from engine.bisect.rounds import Trial
 from engine.bisect.verdict import Measurement, suspects
-from engine.events import NodeExited, NodeStarted, RunFinished, RunStarted
+from engine.events import FollowedFailure, NodeExited, NodeStarted, RunFinished, RunStarted
 from engine.history import History, KeptFinding, RunRecord
 from engine.journal_copy import JournalCopy
 from engine.nccl_tests import Facts, Row, Table, Timing
@@ -154,6 +154,23 @@ def report_of(tables: tuple[Table, ...], **fields: Any) -> Report:
         cost_usd=None,
     )  # fmt: skip
     return Report(run=run, setting=None, tables=tables, findings=(), timeline=Timeline(), **fields)
+
+
+def test_failures_after_the_first_are_listed_behind_it() -> None:
+    report = report_of((table("all_reduce", "ip-a"),))
+    followed = (
+        FollowedFailure(nodes=("node1", "node2"), text="killed by SIGKILL <b>"),
+        FollowedFailure(nodes=("node4",), text="exited with 1"),
+    )
+    failed = {"status": "failed", "reason": "node0 exited with 7", "followed": followed}
+    run = report.run.model_copy(update={**failed, "first_failed_rank": 0})
+    page = report_page.page([report.model_copy(update={"run": run})], "", "1")
+    section = page.partition("<h2>Failures</h2>\n")[2].partition("\n<h2>")[0]
+    assert section == (
+        "<ul><li>Run failed: node0 exited with 7</li><li>First to fail: node0</li>"
+        "<li>Then node[1-2]: killed by SIGKILL &lt;b&gt;</li>"
+        "<li>Then node4: exited with 1</li></ul>"
+    )
 
 
 def bisect_of(nodes: int, slow: int, dead: tuple[int, int] = (-1, -1)) -> Bisect:

@@ -178,6 +178,20 @@ def test_a_worker_hears_of_a_head_that_is_silent() -> None:
     client.close()
 
 
+def test_a_workers_process_that_was_killed_is_replaced(server: HeartbeatServer) -> None:
+    """The head answers the next one too, so its beats are numbered on."""
+    client = HeartbeatClient(address(server), 5)
+    client.follow(lambda: None)
+    assert client.wait_for_answer()
+    first = client.pid
+    os.kill(first, signal.SIGKILL)
+    client.turn_to(address(server))  # whether the process lives or not
+    before = server.describe(5).split(" at ")[0]
+    while client.pid == first or server.describe(5).split(" at ")[0] == before:
+        time.sleep(0.01)
+    client.close()
+
+
 def test_its_process_ends_with_its_owner_and_at_no_ones_request() -> None:
     """systemd ends a unit by SIGTERM to every process in it: heartbeats go on until it is gone."""
     server = HeartbeatServer(KEY, 6)

@@ -14,7 +14,7 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine import handed_over, head
-from engine.agent.holding import HEALING, REMOVAL
+from engine.agent.holding import DOWN, HEALING, REMOVAL
 from engine.agent.queue import Queue
 from engine.bundle import agent_bundle
 from engine.head import hold
@@ -83,7 +83,7 @@ def test_one_client_removes_and_other_runs_keep_the_cluster(runs: Path) -> None:
         hold("job-000001", THERE, REMOVAL) as second,
         hold("job-000001", THERE, HEALING) as other,
     ):
-        assert (first, second, other) == ("held", "taken", "held")
+        assert (first, second, other) == ("held", "taken", "removes")
     other_run = runs / "other"
     other_run.mkdir()
     argv = ["flock", "--shared", str(other_run), "cat"]
@@ -100,6 +100,19 @@ def test_one_client_removes_and_other_runs_keep_the_cluster(runs: Path) -> None:
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == "held"
         assert (runs / "queue").read_text() == "job-000001 leaving -\n"
+
+
+def test_nobody_removes_the_cluster_while_its_nodes_are_made_again(runs: Path) -> None:
+    with (
+        hold("job-000001", THERE, HEALING) as first,
+        hold("job-000001", THERE, HEALING) as second,
+        hold("job-000001", THERE, REMOVAL) as removal,
+        hold("job-000001", THERE, DOWN) as down,
+    ):
+        assert (first, second, removal, down) == ("held", "taken", "heals", "heals")
+    with hold("job-000001", THERE, DOWN) as down, hold("job-000001", THERE, HEALING) as healing:
+        assert (down, healing) == ("held", "removes")
+    assert not (runs / "queue").exists(), "`down` ends the runs of the cluster"
 
 
 def test_a_head_that_does_not_answer_gives_no_lock(

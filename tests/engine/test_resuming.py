@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import multiprocessing
+import os
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -16,18 +18,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import control, handover
+from engine.agent import control, evidence, handover
+from engine.agent.attempt import STOP_BOUND_S
 from engine.agent.control import JOURNAL
 from engine.agent.decisions import decide
 from engine.agent.journal import Journal
-from engine.agent.launcher import HELD
+from engine.agent.launcher import CONNECT_S, HELD, STOP_GRACE_S
 from engine.agent.output_reader import DERIVED, OutputReader
 from engine.agent.resuming import Recorded, recorded_lines
 from engine.agent.supervisor import Supervisor
+from engine.agent.workers import DISMISS_S
 from engine.events import NodeStarted, RunFinished, SupervisorResumed
 from engine.launch_plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.engine.test_supervisor import is_alive
+from tests.storm.supervise import heartbeats_of
 
 RANKS = st.integers(0, 2)
 FROM_WORKERS: st.SearchStrategy[dict[str, Any]] = st.one_of(
@@ -238,6 +243,26 @@ def test_a_supervisor_killed_while_it_stops_the_nodes(cluster: LocalCluster) -> 
     assert cluster.kinds().count(("node_stopped", 1)) == 1
 
 
+def test_a_supervisor_takes_up_a_worker_whose_heartbeats_were_killed(
+    cluster: LocalCluster,
+) -> None:
+    """Without them the worker did not read the next supervisor's orders, and ran on alone."""
+    waits = f"until test -e {cluster.folder}/go; do sleep 0.05; done"
+    run = Supervised(cluster, make_plan(commands=(f"echo runs; {waits}; echo goes on",)))
+
+    def kill_heartbeats(journal: str) -> bool:
+        if journal.count('"runs"') < 2:
+            return False
+        (heartbeats,) = heartbeats_of(cluster.folder / "node1")
+        os.kill(heartbeats, signal.SIGKILL)
+        return True
+
+    run.kill_when(kill_heartbeats)
+    (cluster.folder / "go").touch()
+    assert run.finish().status == "done"
+    assert cluster.output(1) == "runs\ngoes on\n"
+
+
 class Breaking(LocalLauncher):
     """Rank 1's connection breaks once `cut` exists, and its worker runs on."""
 
@@ -254,12 +279,26 @@ class Breaking(LocalLauncher):
         )
 
 
-def test_a_worker_that_outlives_its_connection_is_ended(cluster: LocalCluster) -> None:
+def test_a_worker_has_its_jobs_grace_before_the_run_ends_without_it() -> None:
+    """With a shorter time its job still ran when the run was over."""
+    assert DISMISS_S >= CONNECT_S + STOP_GRACE_S
+    assert DISMISS_S < STOP_BOUND_S
+
+
+def test_a_worker_that_outlives_its_connection_is_ended(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def collect(_: str) -> dict[str, str]:
+        return {}  # the run's end waits for the job, and not by chance for evidence
+
+    monkeypatch.setattr(evidence, "collect", collect)
     cluster.launcher = Breaking(cluster.folder, cluster.folder / "agent.pyz")
-    cut = f"if [ $DSTACK_NODE_RANK = 1 ]; then echo $$ > {cluster.folder}/cut; fi"
-    verdict = cluster.execute(make_plan(commands=(f"{cut}; sleep 1000",)))
+    saves = f"trap 'sleep 2; touch {cluster.folder}/saved; exit 0' TERM"
+    cut = f"if [ $DSTACK_NODE_RANK = 1 ]; then {saves}; echo $$ > {cluster.folder}/cut; fi"
+    verdict = cluster.execute(make_plan(commands=(f"{cut}; sleep 1000 & wait",)))
     assert verdict.reason == "node1 was lost: the ssh connection to it ended"
     assert not is_alive(int((cluster.folder / "cut").read_text()))
+    assert (cluster.folder / "saved").exists()
 
 
 @pytest.fixture

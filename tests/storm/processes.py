@@ -25,7 +25,7 @@ from engine.agent.handover import remove_handover, write_handover
 from engine.bundle import agent_bundle
 from engine.launch_plan import launch_plan
 from tests.engine.conftest import make_inventory
-from tests.storm.supervise import GONE, PLAN, workers_of
+from tests.storm.supervise import GONE, PLAN, heartbeats_of, workers_of
 
 STEPS = """
 file=$STORM/steps-$GPUCTL_NODE_NAME; touch $file; step=$(wc -l < $file)
@@ -141,6 +141,7 @@ class Storm:
         """Let one failure of random kind hit the run."""
         kinds: dict[str, Callable[[str], None]] = {
             "job killed": self._kill_job,
+            "heartbeats killed": self._kill_heartbeats,
             "worker killed": self._kill_worker,
             "supervisor killed": self._kill_supervisor,
             "client killed": self._kill_client,
@@ -153,18 +154,24 @@ class Storm:
         self.hits.append(f"{kind} ({name})")
         kinds[kind](name)
 
+    def _jobs(self, name: str) -> list[int]:
+        """Return the bashes of the node's job: children of any of its worker's threads."""
+        workers, found = workers_of(self.folder / name), set[int]()
+        for worker in workers:
+            for file in Path(f"/proc/{worker}/task").glob("*/children"):
+                with suppress(OSError):  # it has ended
+                    found |= {*map(int, file.read_text().split())}
+        return sorted(found - set(workers))
+
     def _processes(self, name: str) -> list[int]:
-        """Return the node's jobs and its workers."""
-        found = []
-        for worker in workers_of(self.folder / name):
-            with suppress(OSError):  # it has ended
-                children = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
-                found += [*map(int, children)]
-            found.append(worker)
-        return found
+        """Return the processes of the node's jobs and workers."""
+        return [*self._jobs(name), *workers_of(self.folder / name)]
 
     def _kill_job(self, name: str) -> None:
-        _kill(self._processes(name)[:1])
+        _kill(self._jobs(name))
+
+    def _kill_heartbeats(self, name: str) -> None:
+        _kill(heartbeats_of(self.folder / name))
 
     def _kill_worker(self, name: str) -> None:
         """The node's unit ends with its worker: the job too."""

@@ -8,6 +8,7 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
 from pathlib import Path
 
 from engine.agent import attempts, retry
@@ -23,7 +24,7 @@ PLAN = "plan.json"
 
 
 def workers_of(node: Path) -> list[int]:
-    """Return the processes of gpuctl's worker on the node."""
+    """Return the processes of gpuctl's worker on the node: itself, and the one of heartbeats."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -32,6 +33,16 @@ def workers_of(node: Path) -> list[int]:
             continue
         if words[2:4] == [b"work", str(node).encode()]:
             found.append(int(entry.parent.name))
+    return found
+
+
+def heartbeats_of(node: Path) -> list[int]:
+    """Return the process that sends the worker's heartbeats: the worker has forked it."""
+    both, found = workers_of(node), []
+    for pid in both:
+        with suppress(OSError):  # it has ended
+            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            found += [pid] if int(parent) in both else []
     return found
 
 
