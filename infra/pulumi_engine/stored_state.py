@@ -18,10 +18,11 @@ _COMPRESSED = (".gz", ".zst")
 def read_deployment(file: Path) -> dict[str, Any] | None:
     """Return what `pulumi stack export` prints as `deployment`; None if Pulumi must be asked.
 
-    That is so if the state is missing, damaged, compressed or in another format than
-    `VersionedCheckpoint` 3 without features
-    (https://github.com/pulumi/pulumi/blob/v3.258.0/sdk/go/common/apitype/core.go, 2026-11-23): it
-    reads more formats, and its message says what is wrong. Pulumi replaces the file as a whole.
+    That is so if the state is missing, damaged, compressed, or in another format than 3.258.0
+    writes: `VersionedCheckpoint` with version 3
+    (https://github.com/pulumi/pulumi/blob/master/sdk/go/common/apitype/core.go, 2026-11-23), and no
+    `features`. Pulumi reads more formats, and its message says what is wrong. It replaces the file
+    as a whole.
     """
     if any(file.with_name(file.name + suffix).exists() for suffix in _COMPRESSED):
         return None
