@@ -24,6 +24,7 @@ from config.errors import InfraError
 from config.files import write_whole
 from config.folders import cache_home
 from config.target import Target
+from infra.pulumi_engine.stored_state import VERSION, read_deployment, stack_outputs
 
 if TYPE_CHECKING:
     from infra.pulumi_engine.installation import Engine
@@ -53,12 +54,16 @@ class Workspace(automation.LocalWorkspace):
     """
 
     pulumi_command: "EngineCommand"
+    states: Path | None = None
+    """The backend's folder; None if the backend is elsewhere: only the Pulumi engine reads it."""
 
     def select_stack(self, stack_name: str) -> None:
         """Do nothing: every command names its stack, and reports if it does not exist."""
 
     def export_stack(self, stack_name: str) -> automation.Deployment:
         """Return the stack's state; secrets stay encrypted."""
+        if (stored := self._stored(stack_name)) is not None:
+            return automation.Deployment(version=VERSION, deployment=stored)
         state = self._ask("stack", "export", "--stack", stack_name)
         return automation.Deployment(
             version=state.get("version"), deployment=state.get("deployment")
@@ -79,7 +84,12 @@ class Workspace(automation.LocalWorkspace):
 
     def stack_outputs(self, stack_name: str) -> automation.OutputMap:
         """Return the outputs of the last complete update."""
-        shown = self._ask("stack", "output", "--json", "--stack", stack_name)
+        stored = self._stored(stack_name)
+        shown = (
+            stack_outputs(stored)
+            if stored is not None
+            else self._ask("stack", "output", "--json", "--stack", stack_name)
+        )
         return {name: automation.OutputValue(value, secret=False) for name, value in shown.items()}
 
     def remove_stack(
@@ -88,6 +98,9 @@ class Workspace(automation.LocalWorkspace):
         """Remove the stack's state and its earlier states from the backend."""
         del force, preserve_config
         self._run("stack", "rm", "--yes", "--remove-backups", "--stack", stack_name)
+
+    def _stored(self, stack_name: str) -> dict[str, Any] | None:
+        return read_deployment(_state_file(self.states, stack_name)) if self.states else None
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._run(*arguments))
@@ -151,13 +164,19 @@ def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
     kept = backend_folder(target)
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-    return Workspace(
+    made = Workspace(
         work_dir=str(folder(name, target)),
         pulumi_home=str(_home(name, target)),
         env_vars=_environment(target),
         project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
         pulumi_command=EngineCommand(engine, target.credentials),
     )
+    made.states = kept
+    return made
+
+
+def _state_file(states: Path, name: str) -> Path:
+    return states / ".pulumi" / "stacks" / PROJECT / f"{name}.json"
 
 
 def _home(name: str, target: Target) -> Path:
@@ -179,7 +198,8 @@ def _home(name: str, target: Target) -> Path:
 def remove_state(name: str, target: Target) -> None:
     """Remove the stack's state from the backend's folder, for a state that Pulumi cannot read."""
     kept = backend_folder(target)
-    for path in kept.glob(f".pulumi/stacks/{PROJECT}/{name}.json*") if kept else ():
+    file = _state_file(kept, name) if kept else None
+    for path in file.parent.glob(f"{file.name}*") if file else ():
         path.unlink()
 
 

@@ -1,5 +1,7 @@
 """boto3 clients for a Target, and the conversion of AWS's errors to gpuctl's."""
 
+import gzip
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,7 +27,7 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
-from botocore.loaders import Loader, create_loader
+from botocore.loaders import JSONFileLoader, Loader
 
 from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
@@ -180,10 +182,26 @@ def _session(region: str, settings: Mapping[str, str]) -> boto3.Session:
     )
 
 
+class _DescriptionFiles(JSONFileLoader):
+    """The reader of AWS's service descriptions, into plain dicts.
+
+    botocore's own reads them into OrderedDict: a client of EC2 then takes 89 instead of 62 ms of
+    CPU time (botocore 1.44.5, 2026-11-23). Plain dicts keep the order too.
+    """
+
+    def load_file(self, file_path: str) -> Any:
+        """Return the description at the path, which has no ending; None without one."""
+        for ending, read in ((".json", bytes), (".json.gz", gzip.decompress)):
+            path = Path(file_path + ending)
+            if path.is_file():
+                return json.loads(read(path.read_bytes()))
+        return None
+
+
 @cache
 def _models() -> Loader:
-    """Return AWS's service descriptions, cached: reading EC2's alone takes a tenth of a second."""
-    return create_loader()
+    """Return AWS's service descriptions, cached."""
+    return Loader(file_loader=_DescriptionFiles())
 
 
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})

@@ -14,7 +14,7 @@ from config.progress import Progress
 from infra.pulumi_engine.changes import Change, Plan
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import EngineCommand
+from infra.pulumi_engine.workspace import EngineCommand, backend_folder
 from tests.infra.region import Region, client, resolved
 
 pytestmark = pytest.mark.engine
@@ -123,7 +123,18 @@ def test_the_engine_starts_no_more_often_than_it_has_to(
     stack.preview(wanted)
     assert stack.exists()
     stack.fleet()
-    assert started == ["up", "preview", "stack export", "stack output"]
+    assert started == ["up", "preview"]
+    # what gpuctl reads from the backend's folder is what the engine itself says
+    kept = stack._operations().workspace
+    read, outputs = kept.export_stack("demo"), kept.stack_outputs("demo")
+    kept.states = None
+    asked = kept.export_stack("demo")
+    assert (read.version, read.deployment) == (asked.version, asked.deployment)
+    assert repr(kept.stack_outputs("demo")) == repr(outputs)
+    kept.states = backend_folder(here.target)
+    started.clear()
+    stack.destroy()
+    assert started == ["destroy"]
 
 
 def test_a_preview_that_nobody_wants_stops_the_engine(here: Region, stack: Stack) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from config.cluster.cluster_file import Cluster
+from config.cluster.cluster_file import Cluster, Software
 from config.errors import InputError
 from config.loading.load import load_cluster
 from config.progress import silent
@@ -24,6 +24,7 @@ from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.software.gpu_hardware import Hardware, hardware
 from provision.setup.software.script import check_script, setup_script
 from tests.infra.region import described_types
+from tests.plans.account import P4D
 from tests.plans.cases import MODES, TYPES, Case
 from tests.provision.test_cloud_init import IMAGES, KEY, parts
 
@@ -34,13 +35,18 @@ REFUSED = {("p3dn.24xlarge", "stock-ubuntu-24.04")}
 
 @cache
 def clusters() -> tuple[Cluster, ...]:
-    """Every image on every type, then the modes."""
+    """Every image on every type, each image with packages, then the modes."""
     names = [case.name for case in TYPES] + [WITHOUT_GPU]
     asked = [
         Cluster(name="demo", nodes=2, instance_type=name, image=image)
         for name in names
         for image in IMAGES
         if (name, image) not in REFUSED
+    ]
+    packages = Software(packages=("htop",))
+    asked += [
+        Cluster(name="demo", nodes=2, instance_type=P4D, image=image, software=packages)
+        for image in IMAGES
     ]
     return (*asked, *(load_cluster(_file(case)) for case in MODES))
 
