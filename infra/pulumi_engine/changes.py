@@ -66,6 +66,11 @@ class Plan:
         return all(change.op == "same" for change in self.changes)
 
     @property
+    def is_new(self) -> bool:
+        """Return whether nothing of the cluster exists yet."""
+        return all(change.op == "create" for change in self.changes)
+
+    @property
     def only_adds(self) -> bool:
         """Return whether everything that exists stays as it is."""
         return all(change.op in ("same", "create") for change in self.changes)
