@@ -51,7 +51,7 @@ def choose(causes: Mapping[str, str], nodes: Sequence[str], attempts: int, used:
 
 @dataclass(frozen=True)
 class Spares:
-    """A cluster that was launched, and whose nodes are made ready; `resolved` has its zone."""
+    """The way from a launched fleet to nodes that are ready; `resolved` has its zone."""
 
     resolved: Resolved
     stack: Stack

@@ -1,12 +1,13 @@
 """Broken machines are named by `gpuctl health`, before a run too, on machines that boot."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
 
 pytestmark = pytest.mark.lab
@@ -85,3 +86,39 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
     gpuctl("--lab", "run", str(job), "--cluster", "proven")
     gpuctl("--lab", "down", "proven", "--yes")
     assert what_bills(gpuctl, "proven") == {}
+
+
+def test_up_replaces_a_broken_machine_or_leaves_nothing(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(tmp_path, "spare", capacity={"spare_attempts": 1})
+
+    def broken_from_now_on() -> None:
+        """Each machine of node1 that is launched lacks a GPU."""
+        gpuctl("--lab", "lab", "fault", "set", "hardware", "launched:spare-node1", "gpus=7")
+
+    try:
+        broken_from_now_on()
+        with gpuctl.running("--lab", "up", str(file), "--yes") as process:
+            read_until(process, "spare: node1: running (replaces i-")
+            gpuctl("lab", "fault", "clear", "hardware")
+            rest, _ = process.communicate()
+        assert process.returncode == 0, rest
+        assert "Cluster spare is ready" in rest
+        assert re.search(r"\n  node1: i-\w+ was replaced: GPUs: expected 8, actual 7", rest)
+        assert gpuctl.json("--lab", "health", "spare")["unfit"] == []
+        job = run_file(tmp_path, "spare-job", ["true"])
+        gpuctl("--lab", "run", str(job), "--cluster", "spare")
+        gpuctl("--lab", "down", "spare", "--yes")
+
+        broken_from_now_on()
+        refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
+    finally:
+        gpuctl("lab", "fault", "clear", "hardware")
+    assert refused.count("spare: node1: running (replaces i-") == 1
+    assert "): GPUs: expected 8, actual 7 (isolate: replace the node" in refused
+    assert (
+        "node1 cannot be replaced: 1 was replaced before, and capacity.spare_attempts is 1"
+        in refused
+    )
+    assert "nothing of it is left" in refused
+    assert what_bills(gpuctl, "spare") == {}
+    assert gpuctl.json("--lab", "status") == []
