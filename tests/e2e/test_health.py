@@ -41,6 +41,18 @@ def a_broken_machine_is_replaced_and_no_other(gpuctl: Gpuctl) -> None:
     assert findings(gpuctl, code=0) == []
 
 
+def up_replaces_a_machine_that_is_broken_from_the_start(gpuctl: Gpuctl, file: Path) -> None:
+    """Each machine of node1 that is launched lacks a GPU, until `up` has seen the first."""
+    gpuctl("lab", "fault", "set", "hardware", "launched:proven-node1", "gpus=7")
+    with gpuctl.running("--lab", "up", str(file), "--yes") as process:
+        read_until(process, "spare: node1: running (replaces i-")
+        gpuctl("lab", "fault", "clear", "hardware")
+        rest, _ = process.communicate()
+    assert process.returncode == 0, rest
+    assert "Cluster proven is ready" in rest
+    assert re.search(r"\n  node1: i-\w+ was replaced: GPUs: expected 8, actual 7", rest), rest
+
+
 def addresses(gpuctl: Gpuctl) -> dict[str, str]:
     """The instance of each node, in rank order."""
     (status,) = gpuctl.json("--lab", "status", "proven")
@@ -49,8 +61,9 @@ def addresses(gpuctl: Gpuctl) -> dict[str, str]:
 
 
 def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, "proven", instance_type="p5.48xlarge")
-    gpuctl("--lab", "up", str(file), "--yes")
+    capacity = {"spare_attempts": 1}
+    file = cluster_file(tmp_path, "proven", instance_type="p5.48xlarge", capacity=capacity)
+    up_replaces_a_machine_that_is_broken_from_the_start(gpuctl, file)
     assert findings(gpuctl, code=0) == []
 
     faults = ("gpus=7", "efa=31", "ecc=2", "xid=79", "driver=580.95.05", "clock=300")
@@ -88,37 +101,23 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
     assert what_bills(gpuctl, "proven") == {}
 
 
-def test_up_replaces_a_broken_machine_or_leaves_nothing(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, "spare", capacity={"spare_attempts": 1})
-
-    def broken_from_now_on() -> None:
-        """Each machine of node1 that is launched lacks a GPU."""
-        gpuctl("--lab", "lab", "fault", "set", "hardware", "launched:spare-node1", "gpus=7")
-
-    try:
-        broken_from_now_on()
-        with gpuctl.running("--lab", "up", str(file), "--yes") as process:
-            read_until(process, "spare: node1: running (replaces i-")
-            gpuctl("lab", "fault", "clear", "hardware")
-            rest, _ = process.communicate()
-        assert process.returncode == 0, rest
-        assert "Cluster spare is ready" in rest
-        assert re.search(r"\n  node1: i-\w+ was replaced: GPUs: expected 8, actual 7", rest)
-        assert gpuctl.json("--lab", "health", "spare")["unfit"] == []
-        job = run_file(tmp_path, "spare-job", ["true"])
-        gpuctl("--lab", "run", str(job), "--cluster", "spare")
-        gpuctl("--lab", "down", "spare", "--yes")
-
-        broken_from_now_on()
-        refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
-    finally:
-        gpuctl("lab", "fault", "clear", "hardware")
-    assert refused.count("spare: node1: running (replaces i-") == 1
-    assert "): GPUs: expected 8, actual 7 (isolate: replace the node" in refused
-    assert (
-        "node1 cannot be replaced: 1 was replaced before, and capacity.spare_attempts is 1"
-        in refused
-    )
-    assert "nothing of it is left" in refused
+def test_up_leaves_nothing_when_the_new_machine_fails_too(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(
+        tmp_path, "spare",
+        nodes=1,
+        instance_type="c5.large",
+        capacity={"spare_attempts": 1},
+        network={"access": "elastic-ip"},
+        setup={"commands": ["echo no licence; false"]},
+    )  # fmt: skip
+    refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
+    why = "'echo no licence; false' failed with exit code 1"
+    (replaced,) = re.findall(r"spare: node0: running \(replaces i-\w+: (.*)\)\n", refused)
+    assert replaced == why
+    assert re.search(
+        rf"gpuctl: node0 \(10\S+\): {why}; its output:\n    \| no licence\n"
+        r"node0 cannot be replaced: 1 was replaced before, and capacity\.spare_attempts is 1\n"
+        r"nothing of it is left\n",
+        refused,
+    ), refused
     assert what_bills(gpuctl, "spare") == {}
-    assert gpuctl.json("--lab", "status") == []
