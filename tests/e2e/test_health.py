@@ -111,11 +111,11 @@ def test_up_leaves_nothing_when_the_new_machine_fails_too(gpuctl: Gpuctl, tmp_pa
         setup={"commands": ["echo no licence; false"]},
     )  # fmt: skip
     refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
-    why = "'echo no licence; false' failed with exit code 1"
+    why = "'setup 1 of 1: echo no licence; false' failed with exit code 1"
     (replaced,) = re.findall(r"spare: node0: running \(replaces i-\w+: (.*)\)\n", refused)
     assert replaced == why
     assert re.search(
-        rf"gpuctl: node0 \(10\S+\): {why}; its output:\n    \| no licence\n"
+        rf"node0 \(\S+\): {why}; its output:\n    \| no licence\n"
         r"node0 cannot be replaced: 1 was replaced before, and capacity\.spare_attempts is 1\n"
         r"nothing of it is left\n",
         refused,
