@@ -37,18 +37,20 @@ def heal(
     $ gpuctl heal demo
     $ gpuctl heal demo node1 --yes
     """
+    from cli.health import nodes_of
     from provision.healing import replace
-    from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)
     target = here.cluster_target(cluster)
-    there = load_inventory(cluster, target)
+    there = nodes_of(cluster, target, out)
     chosen = _named(there, node) if node else _unfit(there, target, out)
     if not chosen:
         out.show({"cluster": cluster, "replaced": {}}, [f"{cluster}: all nodes are fit for jobs"])
         return
     _refuse_while_held(here, cluster, out)
     names = ", ".join(f"{one.name} ({one.instance_id})" for one in chosen)
+    if there.nodes[0] in chosen:
+        out.warn(f"{there.nodes[0].name} is the head: what runs left there is lost with it")
     out.confirm(f"Terminate {names} of cluster {cluster}, and make it again?", yes)
     with out.progress() as view:
         anew = replace(cluster, chosen, target, view.report)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from config.cluster.resolved import Resolved
     from config.target import Target
     from nodes.inventory import Inventory
     from provision.health.model import Finding
+    from provision.records.record import ClusterRecord
 
 UNFIT = 1
 """The exit code if a node is not fit for jobs."""
@@ -47,11 +47,10 @@ def health(
     import asyncio
 
     from provision.health.rules import DEEP_RULES, RULES
-    from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)
     target = here.cluster_target(cluster)
-    there = load_inventory(cluster, target)
+    there = nodes_of(cluster, target, out)
     if deep:
         _confirm(here, there, out, yes=yes)
     found = asyncio.run(check(there, target))
@@ -70,28 +69,50 @@ def health(
         raise typer.Exit(UNFIT)
 
 
+def nodes_of(cluster: str, target: "Target", out: "Output") -> "Inventory":
+    """Return the cluster's nodes; say so if its last `up` failed."""
+    from provision.existing_nodes import existing_nodes
+
+    there = existing_nodes(cluster, target)
+    record = _record(there, target)
+    if record.status == "failed":
+        out.warn(
+            f"the last `gpuctl up` of {cluster} failed ({record.problem}); another `gpuctl up` or"
+            " `gpuctl heal` makes it ready"
+        )
+    return there
+
+
 async def check(there: "Inventory", target: "Target") -> "tuple[Finding, ...]":
     """Return what the rules find on all nodes."""
     from nodes.kept_connections import connect
     from provision.setup.node_health import full_check
 
+    record = _record(there, target)
+    is_ready = record.status != "failed"
     async with connect(there) as connections:
-        return await full_check(connections, there, _resolved(there, target))
+        return await full_check(connections, there, record.resolved, is_ready=is_ready)
 
 
-def _resolved(there: "Inventory", target: "Target") -> "Resolved":
-    """Return the cluster as it was planned; its inventory was found by the same record."""
+def _record(there: "Inventory", target: "Target") -> "ClusterRecord":
+    """Return the cluster's record; its inventory was found by the same one."""
     from provision.records.record import read
 
     record = read(there.cluster, target)
     assert record is not None
-    return record.resolved
+    return record
 
 
 def _confirm(here: "ChosenTarget", there: "Inventory", out: "Output", *, yes: bool) -> None:
-    """Ask before nodes are measured; InputError if a run uses them."""
+    """Ask before nodes are measured; InputError if a run uses them, or if they are not ready."""
     from cli.held import describe, holders_of
     from config.errors import InputError
+
+    if _record(there, here.cluster_target(there.cluster)).status == "failed":
+        raise InputError(
+            f"cluster {there.cluster} is not ready, and --deep runs jobs on it",
+            "check it without --deep, or repeat `gpuctl up` first",
+        )
 
     runs = holders_of(here, there.cluster, out)
     if runs:
@@ -118,7 +139,7 @@ def _measure(there: "Inventory", target: "Target", out: "Output") -> "tuple[Find
 
     async def check() -> "tuple[Finding, ...]":
         async with connect(there) as connections:
-            return await deep_check(connections, there, _resolved(there, target), slow)
+            return await deep_check(connections, there, _record(there, target).resolved, slow)
 
     return asyncio.run(check())
 

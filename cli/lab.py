@@ -105,7 +105,8 @@ def _with_ids(name: str, arguments: tuple[str, ...], target: "Target") -> tuple[
     if name == "spot-interruption":
         named = arguments[:-1] if arguments and arguments[-1].isdigit() else arguments
     elif name == "hardware":
-        named = tuple(word for word in arguments if "=" not in word)
+        named = tuple(word for word in arguments if "=" not in word and ":" not in word)
+        arguments = (*named, *(word for word in arguments if word not in named))
     else:
         named = arguments[:-1]
     spot = name == "spot-interruption"

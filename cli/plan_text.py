@@ -59,7 +59,15 @@ def replaced_lines(fleet: "FleetPlan") -> list[str]:
 
 
 def capacity_line(resolved: "Resolved") -> str:
-    """Return the kind of capacity and its zones; a single zone is certain."""
+    """Return the kind of capacity, its zones and the spare attempts; a single zone is certain."""
+    attempts = resolved.cluster.capacity.spare_attempts
+    if not attempts:
+        return _source_line(resolved)
+    what = "machine that fails" if attempts == 1 else "machines that fail"
+    return f"{_source_line(resolved)}; `up` replaces at most {attempts} {what}"
+
+
+def _source_line(resolved: "Resolved") -> str:
     kind, reservation = resolved.cluster.capacity.type, resolved.reservation
     if reservation is not None:
         until = f", until {reservation.ends:%Y-%m-%d %H:%M %Z}" if reservation.ends else ""

@@ -119,6 +119,8 @@ def _propose(
 def _lines(inventory: "Inventory") -> "Iterator[str]":
     way = f": bastion {inventory.bastion.address}" if inventory.bastion else ""
     yield f"\nCluster {inventory.cluster} is ready{way}"
+    for gone in inventory.replaced:
+        yield f"  {gone.name}: {gone.instance_id} was replaced: {gone.cause}"
     for node in inventory.nodes:
         public = f"  {node.public_ip}" if node.public_ip else ""
         yield f"  rank {node.rank}  {node.name}  {node.private_ip}{public}  {node.instance_id}"

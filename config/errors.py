@@ -6,13 +6,14 @@ GpuctlError            a mistake or failure and its remedy, in one line
 ├── CloudError         AWS refused or failed; carries AWS's own code
 ├── InfraError         the Pulumi engine is missing, or failed on a resource
 ├── NodeError          a node cannot be reached, or is not as required
+│   └── BrokenNodes    machines did not become fit nodes; has the cause of each
 ├── RunError           the run engine itself failed (a job that fails is a result, not an error)
 ├── LabError           the lab cannot start, or lacks a prerequisite
 ├── StateError         this machine cannot store gpuctl's records
 └── Interrupted        the user pressed Ctrl-C; says what exists now (exit 130)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from config.diagnostic import Diagnostic
 
@@ -67,6 +68,14 @@ class InfraError(GpuctlError):
 
 class NodeError(GpuctlError):
     """The error that a node cannot be reached, or is not as required."""
+
+
+class BrokenNodes(NodeError):
+    """The error that machines did not become fit nodes: `causes` maps each one's name to why."""
+
+    def __init__(self, message: str, hint: str, causes: Mapping[str, str]) -> None:
+        super().__init__(message, hint)
+        self.causes = dict(causes)
 
 
 class RunError(GpuctlError):

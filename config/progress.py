@@ -12,7 +12,7 @@ class Progress:
     """One step in the work on one thing.
 
     `stage` groups things (`engine`, `preflight`, `resources`, `boot`, `cloud-init`, `keys`,
-    `reach`, `lab`, `image`, `destroy`); `subject` is the resource or node
+    `reach`, `spare`, `lab`, `image`, `destroy`); `subject` is the resource or node
     (`aws:ec2/vpc:Vpc demo`, `node0`).
     A later Progress with the same stage and subject replaces the earlier one on a terminal.
     """

@@ -28,6 +28,7 @@ from lab.machines import hardware_faults
 _NUMBER = r"[0-9]{1,6}"
 _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
 _INSTANCE = "i-[0-9a-f]{17}"
+_BROKEN = f"({_INSTANCE}|{hardware_faults.LAUNCHED}[a-z0-9-]+)"
 _RATE = "[1-9][0-9]{0,3}(kbit|mbit|gbit)"
 _SOMEWHERE = rf" {_TYPE} [1-9][0-9]{{0,3}} {ZONE[1:-1]}"
 
@@ -136,7 +137,7 @@ FAULTS: Mapping[str, FaultKind] = {
         "these machines (demo-node1, or i-…) send and receive at most RATE, such as 10mbit",
     ),
     HARDWARE: FaultKind(
-        "NODE… NAME=VALUE…", rf"{_INSTANCE}( {_INSTANCE})*( ({hardware_faults.FORM}))+", "",
+        "NODE… NAME=VALUE…", rf"{_BROKEN}( {_BROKEN})*( ({hardware_faults.FORM}))+", "",
         "the tools of these machines show broken hardware: " + ", ".join(hardware_faults.VALUES),
     ),
     CLOUD_INIT: FaultKind(

@@ -47,6 +47,14 @@ class Bastion(Value):
     port: int = 22
 
 
+class Replaced(Value):
+    """A machine that `up` replaced before the cluster was ready, and why."""
+
+    name: str
+    instance_id: str
+    cause: str
+
+
 class Inventory(Value):
     """A cluster that is ready for a run: `nodes` in rank order, node 0 is the head.
 
@@ -55,7 +63,8 @@ class Inventory(Value):
     may reclaim the nodes. `proxy` is a command that, followed by a node's instance id, becomes a
     connection to the node's ssh; it is empty if nodes are reached by their addresses. `root_gib` is
     the size of a node's root volume, 0 if unknown. `shared` is the folder in which every node has
-    the cluster's shared storage, empty without one.
+    the cluster's shared storage, empty without one. `replaced` are the machines that the last `up`
+    replaced (`capacity.spare_attempts`), in that order.
     """
 
     cluster: str
@@ -70,6 +79,7 @@ class Inventory(Value):
     root_gib: int = 0
     shared: str = ""
     proxy: tuple[str, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
 
     @property
     def gpus_total(self) -> int:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import GpuctlError, InputError, Interrupted, StateError
+from config.errors import BrokenNodes, GpuctlError, InputError, Interrupted, StateError
 from config.files import full_disks
 from config.progress import Progress, Reporter
 from config.target import Target
@@ -25,7 +25,7 @@ from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, folder, forget, new_record, read, write
-from provision.setup.bootstrap import bootstrap
+from provision.spares import Spares
 
 
 @dataclass(frozen=True)
@@ -98,27 +98,49 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
         stack = Stack(name, target, find_engine(report))
         place = folder(name, target)
         with _explain_remains(name, target), _record_failure(record, stack, target):
+            launch = FleetLaunch(
+                resolved,
+                fleet_plan.plan,
+                stack,
+                target,
+                on_zone=lambda placed: write(
+                    new_record(placed, record.created, record.lease), target
+                ),
+            )
             fleet = stack.fleet() if fleet_plan.plan.is_empty else None
             if fleet is None:
                 if not fleet_plan.plan.only_adds:
                     # Nothing can run until the nodes are ready again.
                     (place / "inventory.json").unlink(missing_ok=True)
-                fleet = FleetLaunch(
-                    resolved,
-                    fleet_plan.plan,
-                    stack,
-                    target,
-                    on_zone=lambda placed: write(
-                        new_record(placed, record.created, record.lease), target
-                    ),
-                ).carry_out(report)
+                fleet = launch.carry_out(report)
                 record = read(name, target) or record
-                resolved = record.resolved  # in the zone that had capacity
-            inventory = bootstrap(resolved, fleet, place, target, report)
+            # The record has the zone that had capacity.
+            with _whole_or_nothing(launch, report):
+                inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
         save(inventory, place / "inventory.json")
         refresh_hosts(inventory)
         write(record.now("ready"), target)
         return inventory
+
+
+@contextmanager
+def _whole_or_nothing(launch: FleetLaunch, report: Reporter) -> Iterator[None]:
+    """Remove a new cluster that asks for spare attempts if the block fails; name the remedy.
+
+    Other clusters stay for inspection: an older one may have data, or a run.
+    """
+    cluster = launch.resolved.cluster
+    try:
+        yield
+    except Interrupted:
+        raise
+    except GpuctlError as error:
+        if cluster.capacity.spare_attempts and launch.plan.is_new:
+            launch.roll_back(error, report)
+        elif isinstance(error, BrokenNodes):
+            remedy = f"`gpuctl heal {cluster.name}` replaces nodes that are not fit for jobs"
+            error.hint = f"{error.hint}\n{remedy}" if error.hint else remedy
+        raise
 
 
 def _begin(resolved: Resolved, target: Target) -> ClusterRecord:
@@ -162,7 +184,7 @@ def _explain_remains(name: str, target: Target) -> Iterator[None]:
     except Interrupted:
         raise  # the Pulumi engine's hint names what exists
     except GpuctlError as error:
-        remains = kept if read(name, target) else "nothing was created"
+        remains = kept if read(name, target) else "nothing of it is left"
         error.hint = f"{error.hint}\n{remains}" if error.hint else remains
         raise
 

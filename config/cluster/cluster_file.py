@@ -132,6 +132,14 @@ class Capacity(Model):
         description="How long to wait for capacity, or for a block's start (`30m`); by default the"
         " first refusal of the last zone ends `up`.",
     )
+    spare_attempts: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="How many machines `up` replaces at most that do not boot, fail their set-up or"
+        " are not fit for jobs. With 1 or more a new cluster becomes ready or is removed; with 0"
+        " it is kept for inspection.",
+    )
 
 
 class Network(Model):

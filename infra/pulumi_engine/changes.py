@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Op = Literal["create", "update", "replace", "delete", "same"]
 
+_ADDRESS, _INSTANCE = "aws:ec2/eip:Eip", "aws:ec2/instance:Instance"
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's mark for "known after apply"
 _MOST_PATHS = 6  # of one property; with more, the property is shown as a whole
 _FORCES = " (forces replacement)"
@@ -66,9 +67,22 @@ class Plan:
         return all(change.op == "same" for change in self.changes)
 
     @property
+    def is_new(self) -> bool:
+        """Return whether nothing of the cluster exists yet."""
+        return all(change.op == "create" for change in self.changes)
+
+    @property
     def only_adds(self) -> bool:
-        """Return whether everything that exists stays as it is."""
-        return all(change.op in ("same", "create") for change in self.changes)
+        """Return whether everything that exists stays as it is.
+
+        After a node's instance is gone, its public address stays too: it moves to the new one.
+        """
+        made = {one.name for one in self.changes if (one.op, one.type) == ("create", _INSTANCE)}
+        return all(
+            change.op in ("same", "create")
+            or (change.op == "update" and change.type == _ADDRESS and change.name in made)
+            for change in self.changes
+        )
 
 
 def plan_of(events: "Iterable[EngineEvent]") -> Plan:

@@ -179,6 +179,7 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
             instance_type=self.instance_type,
             local_disks=_local_disks(self.instance_type),
             efa_interfaces=sum(nic.interface_type != "interface" for nic in self.nics.values()),
+            name=self.launch.tags.get("instance", {}).get("Name", ""),
         )
 
     def volumes_to_create(self) -> Iterator[tuple[str, dict[str, Any], bool]]:

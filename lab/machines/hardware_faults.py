@@ -31,6 +31,9 @@ VALUES: Mapping[str, tuple[str, str]] = {
 
 FORM = "|".join(f"{name}=({form})" for name, (form, _) in VALUES.items())
 
+LAUNCHED = "launched:"
+"""Before a name: machines of this name that are launched while the fault is set, and keep it."""
+
 _SHOWN = "etc/gpuctl-lab/faults.json"
 _XID = "[ 4711.081561] NVRM: Xid (PCI:0000:64:00): {xid}, pid='<unknown>', name=<unknown>, {words}"
 _WORDS = {
@@ -62,8 +65,15 @@ def apply(places: Places, former: tuple[str, ...] = ()) -> None:
             _write(root, shown if instance_id in machines else {})
 
 
+def show_at_launch(places: Places, root: Path, name: str) -> None:
+    """Let a machine of this name, which is about to boot, show what the table of faults says."""
+    named, shown = _read(read(places.faults).get(HARDWARE, ()))
+    if f"{LAUNCHED}{name}" in named:
+        _write(root, shown)
+
+
 def _read(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the ids of the machines, and what they show."""
+    """Return the machines, by id or `launched:NAME`, and what they show."""
     pairs = [word.partition("=") for word in arguments if "=" in word]
     ids = tuple(word for word in arguments if "=" not in word)
     return ids, {name: value for name, _, value in pairs}

@@ -21,7 +21,7 @@ from config.errors import LabError
 from lab.fault_table import read
 from lab.host_commands import call, is_mounted, succeeds
 from lab.images.image import Flavour, image_path
-from lab.machines import cgroups, slow_network, user_namespaces
+from lab.machines import cgroups, hardware_faults, slow_network, user_namespaces
 from lab.machines.host_limits import locked_memory
 from lab.machines.image_faults import BOOTED, faulty_files
 from lab.network import bridge, host_settings
@@ -60,7 +60,7 @@ class MachineSpec:
     `prefix_length` is that of the subnet, `gateway` the subnet's first address. `user_data` is
     handed to cloud-init unchanged, `authorized_keys` are OpenSSH public key lines (key pairs).
     `efa_interfaces` is the number of the launch's EFA interfaces, `local_disks` the number of the
-    type's instance store volumes.
+    type's instance store volumes, `name` the instance's tag `Name`.
     """
 
     instance_id: str
@@ -75,6 +75,7 @@ class MachineSpec:
     instance_type: str
     efa_interfaces: int = 0
     local_disks: int = 0
+    name: str = ""
 
 
 class Machine:
@@ -197,6 +198,7 @@ class Machine:
         self._put(BOOTED, hardware.encode())
         for file in faulty_files(read(self._places.faults)):
             self._put(file.path, file.text.encode(), file.mode)
+        hardware_faults.show_at_launch(self._places, self._folder / "root", self.spec.name)
         # Open MPI hangs on a machine that does not know its own name, whatever the user data say.
         own_name = f"127.0.0.1 localhost\n127.0.1.1 {self.spec.hostname}\n"
         self._put("etc/hosts", own_name.encode())

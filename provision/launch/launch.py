@@ -61,7 +61,7 @@ class FleetLaunch:
             raise  # the Pulumi engine finished its current steps; the same command continues
         except (CloudError, InfraError) as error:
             if is_new:
-                self._roll_back(error, report)
+                self.roll_back(error, report)
             raise
         except KeyboardInterrupt:
             if is_new:
@@ -143,7 +143,7 @@ class FleetLaunch:
             return self.resolved
         return self.resolved.model_copy(update={"zone": zone})
 
-    def _roll_back(self, error: GpuctlError, report: Reporter) -> None:
+    def roll_back(self, error: GpuctlError, report: Reporter) -> None:
         """Remove what was created; if that fails, add its price to the hint of `error`."""
         # After a duplicate name the resources with the cluster's tags may be another cluster's.
         is_anothers = getattr(error, "code", "").endswith(".Duplicate")

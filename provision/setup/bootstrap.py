@@ -2,15 +2,15 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.cluster.resolved import Resolved
-from config.errors import GpuctlError, NodeError
-from config.progress import Progress, Reporter, State
+from config.errors import BrokenNodes, GpuctlError, NodeError
+from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
 from nodes.answers import Unreachable
@@ -21,14 +21,15 @@ from provision.aws.clients import client
 from provision.aws.topology import add_topology
 from provision.health.facts import NodeFacts
 from provision.health.gather import ask, script
-from provision.health.model import AllFacts, Expected, Finding
+from provision.health.model import Expected
 from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.setup.lease.units import idle_files, list_nodes
 from provision.setup.node_hardware import probe_node
-from provision.setup.node_health import expectation, findings_at_up, folders
+from provision.setup.node_health import expectation, folders
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
+from provision.setup.verdict import broken, judge
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -58,17 +59,24 @@ class Boot:
     """The watchers of machines that boot; `agents` is None unless nodes use Session Manager.
 
     `questions` is the script that asks a node for facts about its health, `expected` what they must
-    be.
+    be. With `is_patient` a node that fails its set-up does not end the wait for the others.
     """
 
     watch: BootWatch
     agents: Agents | None
     expected: Expected
     questions: str
+    is_patient: bool
 
 
 def bootstrap(
-    resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
+    resolved: Resolved,
+    fleet: Fleet,
+    folder: Path,
+    target: Target,
+    report: Reporter,
+    *,
+    is_patient: bool = False,
 ) -> Inventory:
     """Wait until every node is ready for a job, and return the inventory.
 
@@ -76,8 +84,9 @@ def bootstrap(
     and is reached by the head. The inventory has each node's RDMA devices, launchers and position
     in EC2's network. A second call verifies all of this again.
 
-    Raises NodeError with a node's output as soon as its set-up fails, without waiting for the other
-    nodes. Raises NodeError with a line for each failed check, of all nodes.
+    Raises BrokenNodes with a node's output as soon as its set-up fails, without waiting for the
+    other nodes; with `is_patient` once all nodes have ended their set-up, with each that failed.
+    Raises BrokenNodes with a line for each failed check, of all nodes.
     """
     inventory = inventory_of(resolved, fleet, folder)
     expected = expectation(resolved, inventory)
@@ -87,7 +96,8 @@ def bootstrap(
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     ec2 = client(target, "ec2")
     try:
-        nodes = asyncio.run(_bootstrap(inventory, ec2, (agents, expected, questions), report))
+        parts = (agents, expected, questions, is_patient)
+        nodes = asyncio.run(_bootstrap(inventory, ec2, parts, report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
         if ours is None:
@@ -141,7 +151,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
 async def _bootstrap(
     inventory: Inventory,
     ec2: "EC2Client",
-    parts: tuple[Agents | None, Expected, str],
+    parts: tuple[Agents | None, Expected, str, bool],
     report: Reporter,
 ) -> tuple[Node, ...]:
     machines = booting_machines(inventory)
@@ -170,8 +180,7 @@ async def _set_up(
                 node.name: group.create_task(_wait_and_ask(connections, node, boot, report))
                 for node in inventory.nodes
             }
-        answers = {name: task.result() for name, task in asked.items()}
-        _judge(inventory, boot.expected, answers, report)
+        judge(inventory, boot.expected, {n: task.result() for n, task in asked.items()}, report)
         # The files need the host keys of all nodes, which are known only now.
         share = share_of(inventory, known)
         async with asyncio.TaskGroup() as group:
@@ -208,14 +217,20 @@ async def _patient_connections(
 
 async def _wait_and_ask(
     connections: Connections, node: Node, boot: Boot, report: Reporter
-) -> tuple[NodeFacts, float]:
+) -> tuple[NodeFacts, float] | BrokenNodes:
     """Wait until the node is set up; return its facts, and by how much its clock is off.
 
-    Other nodes may still boot.
+    Other nodes may still boot. With `boot.is_patient` a failure is returned instead of raised.
     """
-    await _wait_for_node(connections, node, boot, report)
-    report(Progress("verify", node.name, "running"))
-    return await ask(connections, node, boot.questions, "full")
+    try:
+        await _wait_for_node(connections, node, boot, report)
+        report(Progress("verify", node.name, "running"))
+        return await ask(connections, node, boot.questions, "full")
+    except NodeError as error:
+        failed = broken(node, error)
+        if not boot.is_patient:
+            raise failed from None
+        return failed
 
 
 async def _wait_for_node(
@@ -261,35 +276,6 @@ async def _wait_for_ssh(
                     f"reboot instance {node.instance_id}, then repeat `gpuctl up`",
                 )
         await asyncio.sleep(1)
-
-
-def _judge(
-    inventory: Inventory,
-    expected: Expected,
-    answers: Mapping[str, tuple[NodeFacts, float]],
-    report: Reporter,
-) -> None:
-    """Report what the rules of health find; raise NodeError if a node is not fit for jobs."""
-    facts = {name: facts for name, (facts, _) in answers.items()}
-    offsets = {name: off for name, (_, off) in answers.items()}
-    found = findings_at_up(AllFacts(expected, facts, offsets))
-    lines = []
-    for node in inventory.nodes:
-        own = [one for one in found if one.node == node.name]
-        grave = [one for one in own if one.is_grave]
-        state: State = "failed" if grave else "done"
-        report(Progress("verify", node.name, state, "; ".join(one.text for one in own)))
-        lines += [_line(node, one) for one in grave]
-    if lines:
-        raise NodeError(
-            "\n".join(lines),
-            "to replace a broken machine, terminate it and repeat `gpuctl up`; docs/health.md has"
-            " every check",
-        )
-
-
-def _line(node: Node, one: Finding) -> str:
-    return f"{node.name} ({node.private_ip}): {one.text} ({one.severity}: {one.remedy})"
 
 
 async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> Node:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.errors import CloudError, NodeError
+from config.errors import BrokenNodes, CloudError
 from config.files import write_whole
 from config.progress import Progress, Reporter
 from nodes.openssh import known_hosts_name
@@ -123,7 +123,7 @@ class BootWatch:
         await self._pinned[name].wait()
 
     async def watch(self) -> None:
-        """Watch until cancelled. Raises NodeError if a machine ends or does not boot in time."""
+        """Watch until cancelled. Raises BrokenNodes if a machine ends or does not boot in time."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while True:
@@ -134,7 +134,9 @@ class BootWatch:
             if waiting and loop.time() - started > self._limit_s:
                 why = self._errors.get(waiting[0].name, "")
                 within = f"did not boot within {self._limit_s // 60} min"
-                raise await self._gone(waiting[0], within + (f" ({why})" if why else ""))
+                first = await self._gone(waiting[0], within + (f" ({why})" if why else ""))
+                first.causes |= {machine.name: within for machine in waiting[1:]}
+                raise first
             # EC2 allows an account about twenty such requests a second; this sends ten.
             await asyncio.sleep(max(1.0, len(waiting) / 10) if waiting else 5.0)
 
@@ -186,7 +188,7 @@ class BootWatch:
             return self._ec2.get_console_output(InstanceId=instance_id).get("Output", "")
 
     async def check_alive(self) -> None:
-        """Raise NodeError with EC2's reason if a machine is neither pending nor running."""
+        """Raise BrokenNodes with EC2's reason if a machine is neither pending nor running."""
         states = await asyncio.to_thread(self._states)
         for machine in self._machines:
             state, reason = states.get(machine.instance_id, ("pending", ""))
@@ -212,14 +214,15 @@ class BootWatch:
                     found[one["InstanceId"]] = (str(one["State"]["Name"]), reason)
         return found
 
-    async def _gone(self, machine: BootingMachine, what: str) -> NodeError:
+    async def _gone(self, machine: BootingMachine, what: str) -> BrokenNodes:
         try:
             console = (await self._console(machine)).strip().splitlines()[-10:]
         except CloudError:
             console = []
         last = "".join(f"\n    | {line.rstrip()}" for line in console)
         self._report(Progress("boot", machine.name, "failed", what))
-        return NodeError(
+        return BrokenNodes(
             f"{machine.name} ({machine.address}) {what}",
             f"the last lines of its console:{last}" if last else "its console is empty",
+            {machine.name: what},
         )

@@ -48,11 +48,21 @@ def expectation(resolved: Resolved, inventory: Inventory) -> Expected:
 
 
 async def full_check(
-    connections: "Connections | KeptConnections", inventory: Inventory, resolved: Resolved
+    connections: "Connections | KeptConnections",
+    inventory: Inventory,
+    resolved: Resolved,
+    *,
+    is_ready: bool = True,
 ) -> tuple[Finding, ...]:
-    """Return what all rules find on all nodes, the head's way to the others included."""
+    """Return what all rules find on all nodes, the head's way to the others included.
+
+    Without `is_ready` the last `up` failed, and may not have given the nodes each other's names and
+    keys: those rules are left out.
+    """
     expected = expectation(resolved, inventory)
     fleet = await gather(connections, inventory.nodes, expected, "full", folders(resolved))
+    if not is_ready:
+        return findings_at_up(fleet)
     unreached = await _unreached(connections, inventory, fleet)
     return findings(AllFacts(expected, fleet.answers, fleet.offsets, unreached))
 

@@ -1,6 +1,7 @@
 """`gpuctl health` as people see it; the check itself is in tests/provision/health."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -8,10 +9,13 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from config.target import Target
 from engine.holder import Holder
+from infra.fleet import Fleet, FleetNode
 from nodes.inventory import Inventory, Node
 from provision.health.model import Finding, Severity
+from provision.records import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
+from tests.provision.test_record import a_record
 
 
 def finding(node: str, severity: Severity, subject: str = "GPUs") -> Finding:
@@ -27,7 +31,7 @@ def found(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     remember(make_inventory(3), remembered)
     findings: list[Finding] = []
 
-    async def check(*_: object) -> tuple[Finding, ...]:
+    async def check(*_: object, **__: object) -> tuple[Finding, ...]:
         return tuple(findings)
 
     monkeypatch.setattr("provision.setup.node_health.full_check", check)
@@ -111,6 +115,54 @@ def test_heal_replaces_named_nodes_without_a_check(
     heal("node1", "node0", "node1", "--yes")
     assert replaced == ["node1", "node0"]
     assert str(heal("node7").exception) == "cluster demo has no node node7; it has node[0-2]"
+
+
+def test_heal_warns_before_it_replaces_the_head(found: list[Finding], replaced: list[str]) -> None:
+    done = heal("node0", "node1", "--yes")
+    assert "node0 is the head: what runs left there is lost with it" in done.stderr
+    assert "is the head" not in heal("node1", "--yes").stderr
+    assert replaced == ["node0", "node1", "node1"]
+
+
+def test_a_cluster_whose_up_failed(
+    found: list[Finding],
+    replaced: list[str],
+    remembered: Target,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pulumi's state has its nodes; there is no inventory yet."""
+    failed = a_record("demo").now("failed", "node1 (10.0.0.1): GPUs: expected 8, actual 7")
+    record.write(failed, remembered)
+    (record.folder("demo", remembered) / "inventory.json").unlink()
+    names = ("node0", "node1")
+    fleet = Fleet(
+        vpc_id="", subnet_id="", bastion_id="", bastion_address="",
+        nodes=tuple(FleetNode(name=n, instance_id=f"i-{n}", private_ip="10.0.0.1") for n in names),
+    )  # fmt: skip
+    launched: list[Fleet | None] = [fleet]
+    stack = SimpleNamespace(fleet=lambda: launched[0])
+    monkeypatch.setattr("provision.existing_nodes.Stack", lambda *_: stack)
+    monkeypatch.setattr("provision.existing_nodes.find_engine", lambda _: None)
+    monkeypatch.setattr("provision.existing_nodes.resolve_credentials", lambda target: target)
+    found.append(finding("node1", "isolate"))
+    done = CliRunner().invoke(app, ["health", "demo"])
+    assert done.stderr == (
+        "gpuctl: warning: the last `gpuctl up` of demo failed (node1 (10.0.0.1): GPUs: expected 8,"
+        " actual 7); another `gpuctl up` or `gpuctl heal` makes it ready\n"
+    )
+    assert done.stdout.splitlines()[-1] == "demo: 2 nodes, not fit for jobs: node1"
+    assert str(CliRunner().invoke(app, ["health", "demo", "--deep"]).exception) == (
+        "cluster demo is not ready, and --deep runs jobs on it; check it without --deep, or repeat"
+        " `gpuctl up` first"
+    )
+    assert heal("--yes").stdout == "node1: i-node1 is replaced by i-91\n"
+    assert replaced == ["node1"]
+
+    launched[0] = None
+    assert str(heal("--yes").exception) == (
+        "cluster 'demo' is not ready: its record says failed; `gpuctl up` finishes it,"
+        " `gpuctl down demo` removes it"
+    )
 
 
 def test_heal_without_anything_to_do(found: list[Finding], replaced: list[str]) -> None:

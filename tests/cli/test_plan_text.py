@@ -77,6 +77,18 @@ def test_the_plan_says_which_zones_may_take_the_cluster() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("attempts", "what"), [(1, "machine that fails"), (3, "machines that fail")]
+)
+def test_the_plan_says_how_many_machines_up_may_replace(attempts: int, what: str) -> None:
+    one = resolved(2, P5)
+    capacity = one.cluster.capacity.model_copy(update={"spare_attempts": attempts})
+    cluster = one.cluster.model_copy(update={"capacity": capacity})
+    assert capacity_line(one.model_copy(update={"cluster": cluster})) == (
+        f"Capacity: on-demand, in us-east-1a; `up` replaces at most {attempts} {what}"
+    )
+
+
 def test_the_plan_names_the_subnets_of_a_network_that_exists() -> None:
     own = resolved(2, P5)
     assert existing_lines(own) == []

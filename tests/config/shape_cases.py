@@ -8,7 +8,7 @@ SHAPE_CASES: list[tuple[str, list[str]]] = [
         CLUSTER + "capacity: x\n",
         [
             "4:11: E103 'capacity' is 'x', must be a mapping; write keys below it (type, id,"
-            " zones, wait), or remove it",
+            " zones, wait, spare_attempts), or remove it",
         ],
     ),
     (

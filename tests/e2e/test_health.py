@@ -1,12 +1,13 @@
 """Broken machines are named by `gpuctl health`, before a run too, on machines that boot."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
 
 pytestmark = pytest.mark.lab
@@ -40,6 +41,18 @@ def a_broken_machine_is_replaced_and_no_other(gpuctl: Gpuctl) -> None:
     assert findings(gpuctl, code=0) == []
 
 
+def up_replaces_a_machine_that_is_broken_from_the_start(gpuctl: Gpuctl, file: Path) -> None:
+    """Each machine of node1 that is launched lacks a GPU, until `up` has seen the first."""
+    gpuctl("lab", "fault", "set", "hardware", "launched:proven-node1", "gpus=7")
+    with gpuctl.running("--lab", "up", str(file), "--yes") as process:
+        read_until(process, "spare: node1: running (replaces i-")
+        gpuctl("lab", "fault", "clear", "hardware")
+        rest, _ = process.communicate()
+    assert process.returncode == 0, rest
+    assert "Cluster proven is ready" in rest
+    assert re.search(r"\n  node1: i-\w+ was replaced: GPUs: expected 8, actual 7", rest), rest
+
+
 def addresses(gpuctl: Gpuctl) -> dict[str, str]:
     """The instance of each node, in rank order."""
     (status,) = gpuctl.json("--lab", "status", "proven")
@@ -48,8 +61,9 @@ def addresses(gpuctl: Gpuctl) -> dict[str, str]:
 
 
 def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, "proven", instance_type="p5.48xlarge")
-    gpuctl("--lab", "up", str(file), "--yes")
+    capacity = {"spare_attempts": 1}
+    file = cluster_file(tmp_path, "proven", instance_type="p5.48xlarge", capacity=capacity)
+    up_replaces_a_machine_that_is_broken_from_the_start(gpuctl, file)
     assert findings(gpuctl, code=0) == []
 
     faults = ("gpus=7", "efa=31", "ecc=2", "xid=79", "driver=580.95.05", "clock=300")
@@ -85,3 +99,25 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
     gpuctl("--lab", "run", str(job), "--cluster", "proven")
     gpuctl("--lab", "down", "proven", "--yes")
     assert what_bills(gpuctl, "proven") == {}
+
+
+def test_up_leaves_nothing_when_the_new_machine_fails_too(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    file = cluster_file(
+        tmp_path, "spare",
+        nodes=1,
+        instance_type="c5.large",
+        capacity={"spare_attempts": 1},
+        network={"access": "elastic-ip"},
+        setup={"commands": ["echo no licence; false"]},
+    )  # fmt: skip
+    refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
+    why = "'setup 1 of 1: echo no licence; false' failed with exit code 1"
+    (replaced,) = re.findall(r"spare: node0: running \(replaces i-\w+: (.*)\)\n", refused)
+    assert replaced == why
+    assert re.search(
+        rf"node0 \(\S+\): {why}; its output:\n    \| no licence\n"
+        r"node0 cannot be replaced: 1 was replaced before, and capacity\.spare_attempts is 1\n"
+        r"nothing of it is left\n",
+        refused,
+    ), refused
+    assert what_bills(gpuctl, "spare") == {}

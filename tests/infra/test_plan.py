@@ -2,7 +2,7 @@ from typing import Any
 
 from pulumi.automation import EngineEvent
 
-from infra.pulumi_engine.changes import Change, plan_of
+from infra.pulumi_engine.changes import Change, Plan, plan_of
 
 VPC = "aws:ec2/vpc:Vpc"
 
@@ -66,3 +66,13 @@ def test_a_replacement_is_one_change_with_its_differences() -> None:
     assert plan.changes == (
         Change("replace", VPC, "it", ('cidrBlock: "a" -> "b" (forces replacement)',)),
     )
+
+
+def test_an_address_that_moves_to_a_new_instance_changes_no_other_node() -> None:
+    """Its node's instance is gone: the address has no instance until the new one exists."""
+    instance, address = "aws:ec2/instance:Instance", "aws:ec2/eip:Eip"
+    moves = (Change("create", instance, "node1"), Change("update", address, "node1"))
+    assert Plan(moves).only_adds
+    assert not Plan((moves[0], Change("update", address, "node0"))).only_adds
+    assert not Plan((moves[0], Change("replace", address, "node1"))).only_adds
+    assert not Plan((Change("same", instance, "node1"), moves[1])).only_adds

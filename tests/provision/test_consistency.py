@@ -25,7 +25,7 @@ def test_up_again_and_down_leave_nothing(
     here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del engine  # it exists
-    monkeypatch.setattr(life, "bootstrap", nothing_boots)
+    monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
     here.faults.write_text(json.dumps({"consistency": ["1"]}))
     demo = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
     life.up(life.plan(demo, here.target, silent), here.target, silent)

@@ -49,7 +49,7 @@ def target(
 ) -> Iterator[Target]:
     """A region without machines; what gpuctl remembers of it is on that disk."""
     del engine  # it exists
-    monkeypatch.setattr(life, "bootstrap", nothing_boots)
+    monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
     yield replace(here.target, state=disk / "state")
     gc.collect()  # here, and not in whichever test comes next
 
@@ -102,11 +102,13 @@ def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(
 ) -> None:
     filled: list[Path] = []
 
-    def fill_then_ready(resolved: Resolved, fleet: Fleet, folder: Path, *_: object) -> Inventory:
+    def fill_then_ready(
+        resolved: Resolved, fleet: Fleet, folder: Path, *_: object, **__: object
+    ) -> Inventory:
         filled.append(fill(disk, 0))
         return inventory_of(resolved, fleet, folder)
 
-    monkeypatch.setattr(life, "bootstrap", fill_then_ready)
+    monkeypatch.setattr("provision.spares.bootstrap", fill_then_ready)
     with pytest.raises(StateError) as refused:
         life.up(life.plan(DEMO, target, silent), target, silent)
     assert "inventory.json cannot be written: No space left on device; make room" in str(

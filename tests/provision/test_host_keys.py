@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import CloudError, NodeError
+from config.errors import BrokenNodes, CloudError
 from config.progress import silent
 from config.target import Target
 from nodes.keys import generate_pair
@@ -142,9 +142,10 @@ def test_credentials_and_permissions_end_the_wait(tmp_path: Path) -> None:
 
 def test_the_limit_names_the_last_error(tmp_path: Path) -> None:
     watch, _ = watched(tmp_path, -1, "!InternalError")
-    with pytest.raises(NodeError) as caught:
+    with pytest.raises(BrokenNodes) as caught:
         asyncio.run(watch.watch())
     assert caught.value.message == (
         "node0 (10.213.128.4) did not boot within -1 min"
         " (AWS refused GetConsoleOutput: InternalError: no)"
     )
+    assert list(caught.value.causes) == ["node0"]

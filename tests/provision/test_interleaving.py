@@ -67,7 +67,7 @@ def account(
     here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Unbooted]:
     del engine  # it exists
-    monkeypatch.setattr(life, "bootstrap", nothing_boots)
+    monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
     yield Unbooted(here, tmp_path)
 
 

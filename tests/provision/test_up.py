@@ -39,7 +39,7 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
 
     monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
     monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
-    monkeypatch.setattr(provision.up, "bootstrap", lambda *_: make_inventory(2))
+    monkeypatch.setattr("provision.spares.bootstrap", lambda *_, **__: make_inventory(2))
     monkeypatch.setenv("HOME", str(tmp_path))
     hosts = write_hosts(make_inventory(1))
     plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))

@@ -11,8 +11,14 @@ from provision.setup.bootstrap import inventory_of
 
 
 def nothing_boots(
-    resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter
+    resolved: Resolved,
+    fleet: Fleet,
+    folder: Path,
+    target: Target,
+    report: Reporter,
+    *,
+    is_patient: bool = False,
 ) -> Inventory:
-    """Return the inventory at once; stands for `provision.up.bootstrap`, which waits for nodes."""
-    del target, report
+    """Return the inventory at once; stands for `provision.spares.bootstrap`, which waits."""
+    del target, report, is_patient
     return inventory_of(resolved, fleet, folder)

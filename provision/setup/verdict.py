@@ -1,0 +1,52 @@
+"""The verdict on new nodes: which are fit for jobs, and what the others lack."""
+
+from collections.abc import Mapping
+
+from config.errors import BrokenNodes, NodeError
+from config.progress import Progress, Reporter, State
+from nodes.inventory import Inventory, Node
+from provision.health.facts import NodeFacts
+from provision.health.model import AllFacts, Expected, Finding
+from provision.setup.node_health import findings_at_up
+
+
+def broken(node: Node, error: NodeError) -> BrokenNodes:
+    """Return the node's failure, with its cause: the message without the node's name."""
+    if isinstance(error, BrokenNodes):
+        return error
+    cause = error.message.removeprefix(f"{node.name} ({node.private_ip})").lstrip(": ")
+    return BrokenNodes(error.message, error.hint, {node.name: cause})
+
+
+def judge(
+    inventory: Inventory,
+    expected: Expected,
+    answers: Mapping[str, tuple[NodeFacts, float] | BrokenNodes],
+    report: Reporter,
+) -> None:
+    """Report what the rules of health find; raise BrokenNodes if a node is not fit for jobs.
+
+    Nodes that failed their set-up have an error instead of facts, and are in it too.
+    """
+    seen = {name: one for name, one in answers.items() if not isinstance(one, BrokenNodes)}
+    failed = {one.message: one for one in answers.values() if isinstance(one, BrokenNodes)}
+    facts = {name: facts for name, (facts, _) in seen.items()}
+    offsets = {name: off for name, (_, off) in seen.items()}
+    found = findings_at_up(AllFacts(expected, facts, offsets))
+    lines, hints = list(failed), [one.hint for one in failed.values() if one.hint]
+    causes = {name: why for one in failed.values() for name, why in one.causes.items()}
+    for node in (node for node in inventory.nodes if node.name in seen):
+        own = [one for one in found if one.node == node.name]
+        grave = [one for one in own if one.is_grave]
+        state: State = "failed" if grave else "done"
+        report(Progress("verify", node.name, state, "; ".join(one.text for one in own)))
+        lines += [_line(node, one) for one in grave]
+        if grave:
+            causes[node.name] = "; ".join(one.text for one in grave)
+    if lines:
+        hints += ["docs/health.md has every check"] if len(lines) > len(failed) else []
+        raise BrokenNodes("\n".join(lines), "\n".join(hints), causes)
+
+
+def _line(node: Node, one: Finding) -> str:
+    return f"{node.name} ({node.private_ip}): {one.text} ({one.severity}: {one.remedy})"

@@ -1,0 +1,109 @@
+"""Replace machines that `up` cannot make ready, alone and within `capacity.spare_attempts`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from config.cluster.resolved import Resolved
+from config.errors import BrokenNodes, InputError
+from config.progress import Progress, Reporter
+from config.target import Target
+from infra.fleet import Fleet
+from infra.pulumi_engine.stack import Stack
+from nodes.inventory import Inventory, Replaced
+from nodes.names import fold
+from provision.aws.clients import client
+from provision.aws.termination import terminate
+from provision.launch.launch import FleetLaunch
+from provision.records.record import folder
+from provision.setup.bootstrap import bootstrap
+
+STAGE = "spare"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The nodes to replace; if there are none, `refusal` is the reason."""
+
+    nodes: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def choose(causes: Mapping[str, str], nodes: Sequence[str], attempts: int, used: int) -> Choice:
+    """Choose the nodes to replace: all that failed, or none.
+
+    None if a machine failed that is no node, if all of several nodes failed for the same cause,
+    which new machines would have too, or if more failed than attempts are left.
+    """
+    failed = tuple(name for name in nodes if name in causes)
+    if others := sorted(set(causes) - set(nodes)):
+        return Choice(refusal=f"no node is replaced, because {', '.join(others)} failed too")
+    if len(nodes) > 1 and failed == tuple(nodes) and len(set(causes.values())) == 1:
+        return Choice(refusal=f"no node is replaced, because all {len(nodes)} failed alike")
+    left = attempts - used
+    if len(failed) > left:
+        count = "no machine was" if not used else f"{used} {'was' if used == 1 else 'were'}"
+        return Choice(
+            refusal=f"{fold(failed)} cannot be replaced: {count} replaced before, and"
+            f" capacity.spare_attempts is {attempts}"
+        )
+    return Choice(failed)
+
+
+@dataclass(frozen=True)
+class Spares:
+    """The way from a launched fleet to nodes that are ready; `resolved` has its zone."""
+
+    resolved: Resolved
+    stack: Stack
+    target: Target
+
+    def make_ready(self, fleet: Fleet, report: Reporter) -> Inventory:
+        """Bootstrap the fleet; replace nodes that fail, and bootstrap again.
+
+        Raises BrokenNodes if the attempts do not suffice, and the errors of a launch.
+        """
+        attempts = self.resolved.cluster.capacity.spare_attempts
+        place = folder(self.resolved.cluster.name, self.target)
+        replaced: tuple[Replaced, ...] = ()
+        while True:
+            try:
+                inventory = bootstrap(
+                    self.resolved, fleet, place, self.target, report, is_patient=attempts > 0
+                )
+            except BrokenNodes as error:
+                if not attempts:
+                    raise
+                names = self.resolved.node_names
+                choice = choose(error.causes, names, attempts, len(replaced))
+                if not choice.nodes:
+                    error.hint = f"{error.hint}\n{choice.refusal}"
+                    raise
+                ids = {node.name: node.instance_id for node in fleet.nodes}
+                broken = tuple(
+                    Replaced(name=name, instance_id=ids[name], cause=error.causes[name])
+                    for name in choice.nodes
+                )
+                fleet = self._launch_again(broken, report)
+                replaced += broken
+            else:
+                return inventory.model_copy(update={"replaced": replaced})
+
+    def _launch_again(self, broken: Sequence[Replaced], report: Reporter) -> Fleet:
+        """Terminate the machines, and launch new ones in their place; return the new fleet."""
+        for one in broken:
+            report(Progress(STAGE, one.name, "running", f"replaces {one.instance_id}: {one.cause}"))
+        terminate(client(self.target, "ec2"), [one.instance_id for one in broken])
+        # The cluster exists, so that it cannot move to another zone.
+        placed = self.resolved.model_copy(update={"zones": (self.resolved.zone,)})
+        plan = self.stack.preview(placed)
+        if not plan.only_adds:
+            raise InputError(
+                f"cluster {placed.cluster.name} was changed meanwhile, so that other nodes would"
+                " change too",
+                "run `gpuctl up` with its file again",
+            )
+        launch = FleetLaunch(placed, plan, self.stack, self.target, on_zone=lambda _: None)
+        fleet = launch.carry_out(report)
+        for one in broken:
+            report(Progress(STAGE, one.name, "done", f"replaces {one.instance_id}"))
+        return fleet
