@@ -8,6 +8,7 @@ from config.target import Target
 from nodes.inventory import Inventory, Node
 from provision.aws.clients import client
 from provision.aws.termination import terminate
+from provision.lease import join
 from provision.records.record import read, unknown_cluster
 from provision.up import plan, up
 
@@ -16,8 +17,9 @@ def replace(name: str, nodes: Sequence[Node], target: Target, report: Reporter) 
     """Terminate the machines of these nodes, and make them again; return the new inventory.
 
     A node keeps its name and rank, placement group, and claim or reservation; its address, host key
-    and instance are new, and all nodes are checked as by `up`. The other machines stay as they are:
-    InputError, before anything ends, if the cluster differs from its record.
+    and instance are new. All nodes are checked as by `up`, and the new ones end when the others do.
+    The other machines stay as they are: InputError, before anything ends, if the cluster differs
+    from its record.
     """
     record = read(name, target)
     if record is None:
@@ -40,4 +42,6 @@ def replace(name: str, nodes: Sequence[Node], target: Target, report: Reporter) 
             f"cluster {name} was changed meanwhile, so that other nodes would change too",
             "run `gpuctl up` with its file: it makes the ended machines again",
         )
-    return up(anew, target, report)
+    inventory = up(anew, target, report)
+    join(inventory, [node.name for node in nodes], record)
+    return inventory

@@ -5,7 +5,7 @@ remembers what `gpuctl extend` made of them.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -58,6 +58,26 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
         end = now + timedelta(seconds=before + seconds)
         write(record.model_copy(update={"lease": Lease(end=end, moved=now)}), target)
     return Extension(name, now + timedelta(seconds=before), end, tuple(_machines(inventory)))
+
+
+def join(inventory: Inventory, new: Collection[str], record: ClusterRecord) -> None:
+    """Let the machines `new` end when the others of the cluster do, if it has a lease.
+
+    Their own timers count from their launch, and `gpuctl extend` may have moved those of the
+    others. Raises NodeError if a machine does not answer or keeps its end.
+    """
+    if record.resolved.cluster.lifetime is not None and set(new) < set(_machines(inventory)):
+        asyncio.run(_join(inventory, new))
+
+
+async def _join(inventory: Inventory, new: Collection[str]) -> None:
+    async with connect(inventory) as connections:
+        asked = await _on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
+        left = _seconds_left({name: one for name, one in asked.items() if name not in new})
+        nodes = tuple(node for node in inventory.nodes if node.name in new)
+        joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
+        moved = await _on_all(connections, joining, set_end(max(left)), "")
+        _raise_failures(moved, "its end is not that of the others", "`gpuctl extend` sets one end")
 
 
 async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,23 @@ def a_broken_machine_is_replaced_and_no_other(gpuctl: Gpuctl) -> None:
     before = addresses(gpuctl)
     assert gpuctl.json("--lab", "heal", "proven", "--yes")["replaced"] == {}
     break_node1(gpuctl, "gpus=7")
+    gpuctl("--lab", "extend", "proven", "2h")
     replaced = gpuctl.json("--lab", "heal", "proven", "--yes")["replaced"]
     now = addresses(gpuctl)
     assert (now["node0"], list(now)) == (before["node0"], list(before))
     assert replaced == {"node1": now["node1"]}
     assert now["node1"] != before["node1"]
     assert findings(gpuctl, code=0) == []
+    old, new = (lease_end(gpuctl, node) for node in now)
+    assert abs(old - new) < timedelta(minutes=1)
+    assert old - datetime.now(UTC) > timedelta(hours=2)  # the old one's is extended
+
+
+def lease_end(gpuctl: Gpuctl, node: str) -> datetime:
+    """When the machine ends by itself."""
+    read = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
+    text = gpuctl("--lab", "ssh", "proven", node, "--", read).strip()
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC)
 
 
 def up_replaces_a_machine_that_is_broken_from_the_start(gpuctl: Gpuctl, file: Path) -> None:
@@ -62,7 +74,8 @@ def addresses(gpuctl: Gpuctl) -> dict[str, str]:
 
 def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_path: Path) -> None:
     capacity = {"spare_attempts": 1}
-    file = cluster_file(tmp_path, "proven", instance_type="p5.48xlarge", capacity=capacity)
+    fields = {"capacity": capacity, "lifetime": {"max": "1h"}}
+    file = cluster_file(tmp_path, "proven", instance_type="p5.48xlarge", **fields)
     up_replaces_a_machine_that_is_broken_from_the_start(gpuctl, file)
     assert findings(gpuctl, code=0) == []
 
