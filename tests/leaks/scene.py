@@ -103,6 +103,8 @@ class Scene:
             _until_ended(pid, LIMIT_S)
         os.kill(self._api, signal.SIGCONT)
         if self.provider in victims:
+            # Its main thread is a zombie before its other threads have ended.
+            os.waitid(os.P_PID, self.provider, os.WEXITED | os.WNOWAIT)
             self.renew_provider()
         if client.pid not in victims:
             client.join(LIMIT_S)  # it notices, and reports an error
