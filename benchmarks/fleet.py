@@ -32,7 +32,7 @@ from infra.pulumi_engine.installation import Engine, find_engine
 from lab import lifecycle
 from lab.places import DEFAULT, Places
 from nodes.inventory import Inventory
-from provision import up
+from provision import spares, up
 from provision.aws import clients
 from provision.preflight.preflight import resolve
 from provision.setup.bootstrap import inventory_of
@@ -90,7 +90,7 @@ def unbooted() -> Iterator[Target]:
     with (
         tempfile.TemporaryDirectory() as state,
         region(Path(state)) as here,
-        mock.patch.object(up, "bootstrap", nothing_boots),
+        mock.patch.object(spares, "bootstrap", nothing_boots),
     ):
         yield here.target
 

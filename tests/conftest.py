@@ -37,6 +37,7 @@ SPREAD = {
         *("e2e/test_main_job", "e2e/test_network", "e2e/test_smoke", "e2e/test_software"),
         *("e2e/test_spot", "e2e/test_storage", "e2e/test_two_labs", "lab/test_lifecycle"),
         *("infra/test_interrupts", "infra/test_network", "infra/test_stack", "infra/test_storage"),
+        "leaks/test_leaks",
         "provision/test_launch",
     )
 }

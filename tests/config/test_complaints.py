@@ -75,8 +75,8 @@ CASES: list[tuple[str, list[str]]] = [
     (
         CLUSTER + "lifetime: {}\n",
         [
-            "4:11: E102 'lifetime.max' is missing; add it: Nodes power off, and so are terminated,"
-            " this long after boot: `8h`, `2d`"
+            "4:11: E102 'lifetime.max' is missing; add it: All machines power off, and so are"
+            " terminated, this long after boot: `8h`"
         ],
     ),
     (

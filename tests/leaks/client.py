@@ -10,6 +10,7 @@ from config.cluster.cluster_file import Cluster
 from config.errors import GpuctlError
 from config.progress import Progress, silent
 from config.target import Target
+from provision import spares
 from provision import up as life
 from provision.down import down
 from provision.gc import collect, survey
@@ -40,7 +41,7 @@ def carry_out(does: Does, shape: Shape, target: Target, folder: Path) -> None:
     log = os.open(folder / f"{does}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
-    setattr(life, "bootstrap", nothing_boots)  # noqa: B010  (its own import)
+    setattr(spares, "bootstrap", nothing_boots)  # noqa: B010  (its own import)
     try:
         _do(does, shape, target)
     except GpuctlError as error:
