@@ -24,7 +24,7 @@ CALLS: dict[tuple[Command, Shape], int] = {
     ("down", "efa"): 21,
     ("down", "shared"): 24,
 }
-"""How many requests that change something each command sends; a test compares them with gpuctl."""
+"""How many requests that change something each command sends; a point that does not come fails."""
 
 
 @dataclass(frozen=True)
