@@ -107,6 +107,7 @@ class Healing:
         import asyncio
 
         from engine.head import Head
+        from provision.lease import join
         from provision.records.record import load_inventory, read
         from provision.up import plan, up
 
@@ -124,7 +125,7 @@ class Healing:
             return True
         if not fleet_plan.plan.is_empty:
             self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
-            up(fleet_plan, target, lambda _: None)
+            join(up(fleet_plan, target, lambda _: None), names, record)
         self.inventory = there = load_inventory(cluster, target)
         addresses = _new_nodes(there, names, self._run_id)
         if not addresses:

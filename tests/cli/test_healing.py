@@ -33,6 +33,7 @@ class Cloud:
         self.answers: list[str] = []
         self.calls: list[Any] = []
         record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
+        self.made = ["up", ("join", "node1", record)]
 
         async def report(head: Head, addresses: dict[str, str]) -> None:
             self.calls.append((head._run_id, addresses))
@@ -42,6 +43,7 @@ class Cloud:
             "provision.records.record.load_inventory": lambda *_: THERE,
             "provision.up.plan": self._plan,
             "provision.up.up": self._up,
+            "provision.lease.join": self._join,
             "engine.head.Head.report_healed": report,
             "engine.head.hold": self._hold,
             "cli.healing._new_nodes": lambda *_: {} if self.is_gone else {"node1": "10.0.0.9"},
@@ -66,6 +68,9 @@ class Cloud:
         self.calls.append("up")
         self.is_gone = False
 
+    def _join(self, _: object, names: Collection[str], record: object) -> None:
+        self.calls.append(("join", *names, record))
+
     def heal(self, *events: Any) -> None:
         """Let a client see the events, and wait until it has nothing to do any more."""
         here: Any = SimpleNamespace(cluster_target=lambda _: None)
@@ -86,7 +91,7 @@ def test_a_machine_that_is_gone_is_made_again(
 ) -> None:
     cloud = Cloud(monkeypatch)
     cloud.heal(WAITS)
-    assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+    assert cloud.calls == [*cloud.made, ("prepare", "node1"), HEALED, QUEUED_HEALED]
     printed = "".join(capsys.readouterr())
     assert "-- node1: gpuctl makes the lost machines again\n" in printed
     assert "-- node1 ready again after 0s\n" in printed
@@ -137,14 +142,14 @@ def test_the_end_of_the_run_waits_for_what_is_being_made(monkeypatch: pytest.Mon
 
     assert asyncio.run(client.during(run())) == "result"  # type: ignore[comparison-overlap]
     assert not any(thread.is_alive() for thread in client._threads)
-    assert cloud.calls in ([], ["up", HEALED])
+    assert cloud.calls in ([], [*cloud.made, HEALED])
 
 
 def test_one_client_at_a_time_makes_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
     cloud.answers = ["taken", "taken", "held"]
     cloud.heal(WAITS)
-    assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+    assert cloud.calls == [*cloud.made, ("prepare", "node1"), HEALED, QUEUED_HEALED]
 
 
 def test_nothing_is_made_while_somebody_removes_the_cluster(
@@ -153,7 +158,7 @@ def test_nothing_is_made_while_somebody_removes_the_cluster(
     cloud = Cloud(monkeypatch)
     cloud.answers = ["removes", "removes", "held"]  # the removal failed
     cloud.heal(WAITS)
-    assert cloud.calls == ["up", ("prepare", "node1"), HEALED, QUEUED_HEALED]
+    assert cloud.calls == [*cloud.made, ("prepare", "node1"), HEALED, QUEUED_HEALED]
     said = "node1 cannot be made again: another gpuctl removes cluster demo\n"
     assert "".join(capsys.readouterr()).count(said) == 1
 

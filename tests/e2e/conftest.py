@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,13 @@ def cluster_file(folder: Path, name: str, **fields: Any) -> Path:
     content = {"name": name, "nodes": 2, "instance_type": "p4d.24xlarge"} | fields
     path.write_text(json.dumps(content))
     return path
+
+
+def lease_end(gpuctl: Gpuctl, cluster: str, node: str) -> datetime:
+    """When the machine powers off by itself, as its own timer says."""
+    read = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
+    text = gpuctl("--lab", "ssh", cluster, node, "--", read).strip()
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC)
 
 
 def run_file(folder: Path, name: str, commands: list[str], **fields: Any) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
 from tests.e2e.region import what_bills
 
 pytestmark = pytest.mark.lab
@@ -41,16 +41,9 @@ def a_broken_machine_is_replaced_and_no_other(gpuctl: Gpuctl) -> None:
     assert replaced == {"node1": now["node1"]}
     assert now["node1"] != before["node1"]
     assert findings(gpuctl, code=0) == []
-    old, new = (lease_end(gpuctl, node) for node in now)
+    old, new = (lease_end(gpuctl, "proven", node) for node in now)
     assert abs(old - new) < timedelta(minutes=1)
     assert old - datetime.now(UTC) > timedelta(hours=2)  # the old one's is extended
-
-
-def lease_end(gpuctl: Gpuctl, node: str) -> datetime:
-    """When the machine ends by itself."""
-    read = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
-    text = gpuctl("--lab", "ssh", "proven", node, "--", read).strip()
-    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC)
 
 
 def up_replaces_a_machine_that_is_broken_from_the_start(gpuctl: Gpuctl, file: Path) -> None:

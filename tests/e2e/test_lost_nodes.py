@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 from lab.host_commands import call
 from lab.machines import cgroups
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
 
 pytestmark = pytest.mark.lab
 
@@ -89,7 +90,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("lost")
-    file = cluster_file(folder, "lost")
+    file = cluster_file(folder, "lost", lifetime={"max": "3h"})
     output = gpuctl("--lab", "up", str(file), "--yes")
     assert re.search(r"^reach: node1: done", output, re.MULTILINE), output
     yield Cluster(gpuctl, file, folder)
@@ -166,6 +167,8 @@ def test_a_node_that_died_is_made_again_and_the_run_goes_on(cluster: Cluster) ->
         lines += process.stdout
         assert process.wait() == 0, "".join(lines)
     assert cluster.instance != dead
+    old, new = (lease_end(gpuctl, "lost", node) for node in ("node0", "node1"))
+    assert abs(old - new) < timedelta(seconds=20)  # it was launched much later
     ended = [line for line in lines if line.startswith("-- attempt")]
     assert re.fullmatch("-- attempt 1 of 2 failed: node1 .*\n", ended[0])
     assert ended[1:] == ["-- attempt 2 starts\n"]
