@@ -29,6 +29,7 @@ class Cloud:
             "read": lambda *_: record,
             "plan": self._plan,
             "up": self._up,
+            "join": self._join,
             "client": lambda *_: self,
         }.items():
             monkeypatch.setattr(healing, name, value)
@@ -41,6 +42,10 @@ class Cloud:
     def _up(self, *_: object) -> Any:
         self.calls.append("up")
         return THERE
+
+    def _join(self, there: object, names: list[str], record: Any) -> None:
+        assert (there, record.resolved.cluster) == (THERE, "the cluster file")
+        self.calls.append(f"join {' '.join(names)}")
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> None:
         if InstanceIds[0] in self.unknown:
@@ -64,8 +69,9 @@ def test_machines_end_before_they_are_made_again(monkeypatch: pytest.MonkeyPatch
     cloud = Cloud(monkeypatch)
     replace("node0", "node2")
     assert cloud.calls == [
-        "plan", "terminate i-1", "terminate i-3", "wait ['i-1', 'i-3']", "plan", "up"
-    ]  # fmt: skip
+        *("plan", "terminate i-1", "terminate i-3", "wait ['i-1', 'i-3']"),
+        *("plan", "up", "join node0 node2"),
+    ]
 
 
 def test_a_cluster_that_differs_from_its_record_is_left_as_it_is(
@@ -86,7 +92,7 @@ def test_a_machine_that_aws_has_forgotten_is_made_again(monkeypatch: pytest.Monk
     cloud = Cloud(monkeypatch)
     cloud.unknown = ["i-2"]
     replace("node1")
-    assert cloud.calls == ["plan", "plan", "up"]
+    assert cloud.calls == ["plan", "plan", "up", "join node1"]
 
 
 def test_a_change_after_the_end_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
