@@ -20,6 +20,7 @@ from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node, save
 from nodes.keys import ensure_key, generate_pair
 from nodes.ssh import connect
+from tests.evidence import note
 from tests.labs import lab_for
 
 VPC, SUBNET = "10.213.0.0/16", "10.213.1.0/24"
@@ -102,7 +103,13 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
         network.add_subnet(SUBNET)
         for machine in machines:
             machine.boot(lambda _: None)
-        asyncio.run(booted(there))
+        try:
+            asyncio.run(booted(there))
+        except NodeError:
+            for node in there.nodes:  # the machines are gone before the evidence is collected
+                console = places.machines / node.instance_id / "console"
+                note(f"{console}:\n{console.read_text(errors='replace')[-8000:]}")
+            raise
         yield there
     finally:
         dial.end(str(folder))
@@ -134,7 +141,7 @@ def saved_inventory(folder: Path, public: str, host_key: str) -> Inventory:
 
 async def booted(there: Inventory) -> None:
     """Both nodes answer, and cloud-init is done on them."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300  # on a busy machine a boot takes long
     while True:
         try:
             async with connect(there) as connections:

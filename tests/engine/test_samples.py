@@ -184,8 +184,11 @@ def test_an_offered_event_is_dropped_where_output_waits() -> None:
 
 
 def test_the_nodes_of_a_run_send_samples(cluster: LocalCluster, memory: Path) -> None:
-    assert cluster.execute(make_plan(commands=("echo x",))).status == "done"
-    lines = (cluster.folder / samples.RECORD).read_text().splitlines()
+    record = cluster.folder / samples.RECORD
+    # A job that ends before its first sample has only the last one.
+    sampled = f"""until grep -qs '"rank":'$DSTACK_NODE_RANK {record}; do sleep 0.05; done"""
+    assert cluster.execute(make_plan(commands=(sampled,))).status == "done"
+    lines = record.read_text().splitlines()
     recorded = [json.loads(line) for line in lines]
     for rank in (0, 1):
         first, *_, last = [one for one in recorded if one["rank"] == rank]
