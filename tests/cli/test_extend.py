@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 import provision.lease
 from cli.main import app
 from config.cluster.cluster_file import Budget, Lifetime
+from config.errors import NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from provision.records import record
@@ -165,3 +166,36 @@ def test_a_machine_that_keeps_its_end_is_named(machines: Machines, remembered: T
     known = record.read("demo", remembered)
     assert known is not None
     assert known.lease is None
+
+
+def join(target: Target, *new: str) -> None:
+    known = record.read("demo", target)
+    assert known is not None
+    provision.lease.join(make_inventory(2), new, known)
+
+
+def test_a_node_that_is_made_again_ends_with_the_others(
+    machines: Machines, remembered: Target
+) -> None:
+    machines.left = {"node0": Completed(0, "500\n", ""), "node1": Completed(0, "28800\n", "")}
+    join(remembered, "node1")
+    assert machines.ends == ["seconds=500"]
+
+
+def test_a_new_node_joins_no_lease_where_there_is_none(
+    machines: Machines, remembered: Target
+) -> None:
+    change(remembered, lifetime=None)
+    join(remembered, "node1")
+    assert machines.ends == []
+
+
+def test_a_node_that_does_not_take_the_others_end_is_named(
+    machines: Machines, remembered: Target
+) -> None:
+    machines.moved["node1"] = Completed(1, "", "no systemd")
+    with pytest.raises(NodeError) as caught:
+        join(remembered, "node1")
+    assert str(caught.value) == (
+        "node1: its end is not that of the others: no systemd; `gpuctl extend` sets one end"
+    )
