@@ -103,13 +103,8 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
         network.add_subnet(SUBNET)
         for machine in machines:
             machine.boot(lambda _: None)
-        try:
+        with _consoles_kept(there, places.machines):
             asyncio.run(booted(there))
-        except NodeError:
-            for node in there.nodes:  # the machines are gone before the evidence is collected
-                console = places.machines / node.instance_id / "console"
-                note(f"{console}:\n{console.read_text(errors='replace')[-8000:]}")
-            raise
         yield there
     finally:
         dial.end(str(folder))
@@ -117,6 +112,18 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
             machine.remove()
         network.down()
         leftovers.clear(places)
+
+
+@contextmanager
+def _consoles_kept(there: Inventory, machines: Path) -> Iterator[None]:
+    """Note the consoles of machines that do not boot: they go before evidence is collected."""
+    try:
+        yield
+    except NodeError:
+        for node in there.nodes:
+            console = machines / node.instance_id / "console"
+            note(f"{console}:\n{console.read_text(errors='replace')[-8000:]}")
+        raise
 
 
 def saved_inventory(folder: Path, public: str, host_key: str) -> Inventory:
