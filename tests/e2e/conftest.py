@@ -20,6 +20,7 @@ from tests.labs import lab_for
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = Path(sys.executable).with_name("gpuctl")
+READ_LEASE_END = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,7 @@ def cluster_file(folder: Path, name: str, **fields: Any) -> Path:
 
 def lease_end(gpuctl: Gpuctl, cluster: str, node: str) -> datetime:
     """When the machine powers off by itself, as its own timer says."""
-    read = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
-    text = gpuctl("--lab", "ssh", cluster, node, "--", read).strip()
+    text = gpuctl("--lab", "ssh", cluster, node, "--", READ_LEASE_END).strip()
     return datetime.strptime(text, "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.conftest import READ_LEASE_END, Gpuctl, cluster_file, run_file
 from tests.e2e.region import ec2
 
 pytestmark = pytest.mark.lab
@@ -20,8 +20,6 @@ systemctl daemon-reload
 systemctl restart --no-block gpuctl-lifetime.timer
 """
 """The machines of the lab share this machine's clock: the end in the calendar moves instead."""
-
-END = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
 
 
 def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
@@ -36,8 +34,8 @@ def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
     )
     moved = gpuctl.json("--lab", "extend", "leased", "2h")
     assert moved["machines"] == ["node0", "node1", "bastion"]
-    texts = gpuctl("--lab", "exec", "leased", "--", END)
-    texts += gpuctl("--lab", "ssh", "leased", "bastion", "--", END)
+    texts = gpuctl("--lab", "exec", "leased", "--", READ_LEASE_END)
+    texts += gpuctl("--lab", "ssh", "leased", "bastion", "--", READ_LEASE_END)
     expected = datetime.fromisoformat(moved["end"]).timestamp()
     for text in re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", texts):
         actual = datetime.strptime(text, "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC).timestamp()
