@@ -1,5 +1,7 @@
 """The user's settings: where each value comes from, and what is wrong with a file."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +161,20 @@ def test_wrong_variables(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUCTL_LIFETIME")
     monkeypatch.setenv("GPUCTL_CHECK_PERMISSIONS", "maybe")
     assert complaint().startswith("GPUCTL_CHECK_PERMISSIONS: 'check_permissions' is 'maybe'")
+
+
+def test_values_without_mistakes_import_no_models_of_other_files(file: Path) -> None:
+    """Every command reads the settings."""
+    file.write_text(WHOLE)
+    program = (
+        "import sys; from config.settings import settings; settings()\n"
+        "print([name for name in ('config.run', 'config.dstack') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
