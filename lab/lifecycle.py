@@ -191,6 +191,11 @@ def _end_daemon(places: Places) -> None:
     pid = state.daemon_pid(places)
     if pid is None:
         return
+    if pid == state.OUTSIDE:
+        raise LabError(
+            f"the daemon of the lab '{places.name}' runs outside of this container",
+            "stop the lab where it was started",
+        )
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -20,6 +20,10 @@ from lab.places import Places, for_root_alone, make_private, open_private
 
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
+OUTSIDE = 0
+"""What Linux answers for the process id of a lock's holder that the asker's PID namespace lacks
+(F_GETLK of Linux 6.18, tried on 2026-11-23)."""
+
 
 @dataclass(frozen=True)
 class LabRecord:
@@ -38,7 +42,10 @@ def publish(record: LabRecord, places: Places) -> None:
 
 
 def daemon_pid(places: Places) -> int | None:
-    """Return the process id of the live daemon, ready or not; None if there is none."""
+    """Return the process id of the live daemon, ready or not; None if there is none.
+
+    It is `OUTSIDE` if the daemon is not in this process's PID namespace.
+    """
     question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         with for_root_alone(), places.alive.open("rb") as lock:

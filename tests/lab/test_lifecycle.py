@@ -81,6 +81,30 @@ def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
     assert state.record(places) is None
 
 
+STOPPER = f"""{HERE}
+from config.errors import LabError
+from config.progress import silent
+try:
+    lifecycle.stop(lab, silent)
+except LabError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+def test_a_daemon_outside_of_the_container_is_not_stopped(places: Places) -> None:
+    stopper = (sys.executable, "-c", STOPPER, str(places.runtime.parent))
+    with state.hold_alive(places):
+        answer = subprocess.run(
+            ("unshare", "--pid", "--fork", "--mount-proc", *stopper),
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    assert answer.stdout == (
+        "the daemon of the lab 'b' runs outside of this container;"
+        " stop the lab where it was started\n"
+    )
+
+
 def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Places) -> None:
     with state.hold_alive(places):
         state.publish(state.LabRecord(1, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY), places)
