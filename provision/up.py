@@ -11,10 +11,11 @@ from config.errors import BrokenNodes, GpuctlError, InputError, Interrupted, Sta
 from config.files import full_disks
 from config.progress import Progress, Reporter
 from config.target import Target
+from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Plan
 from infra.pulumi_engine.installation import find_engine, installed_engine
 from infra.pulumi_engine.stack import Stack
-from nodes.inventory import Inventory, save
+from nodes.inventory import Inventory
 from nodes.ssh_hosts import refresh_hosts
 from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
@@ -24,7 +25,16 @@ from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
-from provision.records.record import ClusterRecord, folder, forget, new_record, read, write
+from provision.records.record import (
+    ClusterRecord,
+    forget,
+    new_record,
+    read,
+    remove_inventory,
+    save_inventory,
+    share_host_keys,
+    write,
+)
 from provision.spares import Spares
 
 
@@ -96,7 +106,6 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
     with cluster_lock(name, "gpuctl up", target):
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))
-        place = folder(name, target)
         with _explain_remains(name, target), _record_failure(record, stack, target):
             launch = FleetLaunch(
                 resolved,
@@ -111,16 +120,26 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
             if fleet is None:
                 if not fleet_plan.plan.only_adds:
                     # Nothing can run until the nodes are ready again.
-                    (place / "inventory.json").unlink(missing_ok=True)
+                    remove_inventory(name, target)
                 fleet = launch.carry_out(report)
                 record = read(name, target) or record
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
-                inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
-        save(inventory, place / "inventory.json")
+                inventory = _make_ready(record, fleet, stack, target, report)
+        save_inventory(inventory, target)
         refresh_hosts(inventory)
         write(record.now("ready"), target)
         return inventory
+
+
+def _make_ready(
+    record: ClusterRecord, fleet: Fleet, stack: Stack, target: Target, report: Reporter
+) -> Inventory:
+    """Make the nodes ready; the host keys that were pinned are shared, also after a failure."""
+    try:
+        return Spares(record.resolved, stack, target).make_ready(fleet, report)
+    finally:
+        share_host_keys(record.name, target)
 
 
 @contextmanager
