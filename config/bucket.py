@@ -7,6 +7,13 @@ The form is the one that Pulumi's engine reads
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+ACTIONS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket")
+"""What gpuctl and Pulumi's engine do in the bucket."""
+
+
+class Changed(Exception):
+    """Somebody else wrote or removed an object since it was read."""
+
 
 @dataclass(frozen=True)
 class Bucket:

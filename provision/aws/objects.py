@@ -14,23 +14,16 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from config.bucket import Bucket
+from config.bucket import ACTIONS, Bucket, Changed
 from config.errors import CloudError
 from config.target import Target
 from provision.aws.clients import DENIED, aws_errors, client
-
-ACTIONS = ("s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket")
-"""What gpuctl and Pulumi's engine do in the bucket."""
 
 _ATTEMPTS = 4
 """A lock is renewed again anyway, and a command without a network says so soon."""
 
 _LOST = ("PreconditionFailed", "ConditionalRequestConflict")
 _UNKNOWN = ("NoSuchKey", "404")
-
-
-class Changed(Exception):
-    """Somebody else wrote or removed the object since it was read."""
 
 
 @dataclass(frozen=True)

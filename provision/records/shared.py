@@ -7,13 +7,18 @@ a bucket nothing here does anything.
 
 import json
 import shutil
+import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from config.bucket import Changed
 from config.cluster.resolved import ID_TAG
 from config.errors import InputError, StateError
 from config.files import write_whole
 from config.target import Target
-from provision.aws.objects import Changed, Objects
+
+if TYPE_CHECKING:
+    from provision.aws.objects import Objects
 
 RECORD, INVENTORY, HOST_KEYS = "cluster.json", "inventory.json", "known_hosts"
 FILES = (RECORD, INVENTORY, HOST_KEYS)
@@ -32,9 +37,13 @@ _lost: set[tuple[str, str, str]] = set()
 """The locks that somebody else has taken over while this process held them."""
 
 
-def objects(target: Target) -> Objects | None:
+def objects(target: Target) -> "Objects | None":
     """Return the team's objects, or None without a bucket."""
-    return None if target.bucket is None else Objects(target, target.bucket)
+    if target.bucket is None:
+        return None
+    from provision.aws.objects import Objects  # boto3 takes 0.1 s
+
+    return Objects(target, target.bucket)
 
 
 def cluster_key(name: str, file: str, target: Target) -> str:
@@ -110,7 +119,7 @@ def shared_names(target: Target) -> list[str]:
     return [key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}")]
 
 
-def _share_the_rest(name: str, there: Objects, target: Target) -> None:
+def _share_the_rest(name: str, there: "Objects", target: Target) -> None:
     """Write what this machine already has of a cluster that it shares from now on."""
     place = target.clusters / name
     for file in (INVENTORY, HOST_KEYS):
@@ -120,6 +129,20 @@ def _share_the_rest(name: str, there: Objects, target: Target) -> None:
                 cluster_key(name, file, target), text, None
             )
     write_whole(place / MARK, f"{target.backend}\n")
+
+
+def try_bucket(target: Target) -> int:
+    """Read, write and remove an object in the team's bucket; return how many clusters it has.
+
+    Raises CloudError if the credentials do not allow one of that.
+    """
+    there = objects(target)
+    assert there is not None
+    key = there.bucket.key("tries", uuid.uuid4().hex)
+    there.read(key)
+    there.write(key, "", None)
+    there.remove(key)
+    return len(shared_names(target))
 
 
 def lose(name: str, target: Target, *, is_lost: bool) -> None:

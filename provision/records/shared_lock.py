@@ -14,15 +14,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from getpass import getuser
+from typing import TYPE_CHECKING
 
 from pydantic import AwareDatetime
 
+from config.bucket import Changed
 from config.errors import CloudError, InputError
 from config.files import write_whole
 from config.models import Value
 from config.target import Target
-from provision.aws.objects import Changed, Objects, Stored
 from provision.records import shared
+
+if TYPE_CHECKING:
+    from provision.aws.objects import Objects, Stored
 
 RENEW_S = 30.0
 """The time after which a holder renews its lock (docs/sharing.md)."""
@@ -120,7 +124,7 @@ def holder(name: str, target: Target) -> Lock | None:
     return lock if lock.machine != _machine(target) else None
 
 
-def _acquire(name: str, command: str, there: Objects, target: Target) -> Held:
+def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
     key, now = shared.cluster_key(name, shared.LOCK_FILE, target), datetime.now(UTC)
     lock = Lock(
         id=uuid.uuid4().hex,
@@ -144,7 +148,7 @@ def _acquire(name: str, command: str, there: Objects, target: Target) -> Held:
             return Held(name, lock, etag, target)
 
 
-def _check_free(name: str, stored: Stored, ours: Lock) -> None:
+def _check_free(name: str, stored: "Stored", ours: Lock) -> None:
     """Raise InputError if the lock's holder may be alive.
 
     A holder with our state folder is dead: this process has that folder's own lock.

@@ -1,18 +1,22 @@
 """What a team shares: objects, records, inventories and locks in a bucket of the lab's S3."""
 
+import json
 import multiprocessing
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import boto3
 import pytest
 
+from config.bucket import Changed
 from config.errors import CloudError, InputError, StateError
 from config.target import Target
+from lab import fault_table
+from lab.buckets import make_bucket
 from nodes.inventory import Inventory
-from provision.aws.objects import Changed, Objects
+from provision.aws.objects import Objects
+from provision.permissions.policy import policy
 from provision.records import record, shared, shared_lock
 from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.engine.conftest import make_inventory
@@ -24,15 +28,7 @@ from tests.provision.test_record import a_record
 def bucket(asked_only: str, tmp_path: Path) -> str:
     """The URL of a bucket of the test's own, with versions."""
     name = f"team-{tmp_path.name.replace('_', '-')[:50].lower().strip('-')}"
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=asked_only,
-        region_name="us-east-1",
-        aws_access_key_id=KEY.key_id,
-        aws_secret_access_key=KEY.secret,
-    )
-    s3.create_bucket(Bucket=name)
-    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    make_bucket(name, asked_only, KEY)
     return f"s3://{name}/gpus"
 
 
@@ -321,3 +317,35 @@ def test_a_bucket_that_cannot_be_reached_is_named(anna: Target) -> None:
         CloudError, match=r"^the shared state in s3://team-.* cannot be used: AWS cannot be reached"
     ):
         record.read("demo", away)
+
+
+def test_the_policy_for_a_bucket_suffices_and_names_what_is_missing(
+    empty_region: Target, tmp_path: Path
+) -> None:
+    assert empty_region.endpoint is not None
+    make_bucket("team", empty_region.endpoint, KEY)
+    target = replace(empty_region, backend="s3://team/gpus")
+    allowed = tmp_path / "policy.json"
+    fault_table.write(tmp_path / "faults.json", {fault_table.POLICY: (str(allowed),)})
+    document = policy((), target.bucket)
+    assert [(one["Action"], one["Resource"]) for one in document["Statement"]] == [
+        (["s3:ListBucket"], "arn:*:s3:::team"),
+        (["s3:DeleteObject", "s3:GetObject", "s3:PutObject"], "arn:*:s3:::team/gpus/*"),
+    ]
+    allowed.write_text(json.dumps(document))
+    assert shared.try_bucket(target) == 0
+    record.write(a_record(), target)
+    assert shared.try_bucket(target) == 1
+    with pytest.raises(CloudError, match="not authorized to perform: s3:GetObject"):
+        shared.try_bucket(replace(target, backend="s3://team/other"))
+    document["Statement"][1]["Action"].remove("s3:PutObject")
+    allowed.write_text(json.dumps(document))
+    with pytest.raises(CloudError) as denied:
+        record.write(a_record().now("ready"), target)
+    assert denied.value.message.startswith(
+        "the shared state in s3://team/gpus cannot be used: AWS refused PutObject: AccessDenied:"
+    )
+    assert denied.value.hint == (
+        "allow s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket: `gpuctl iam-policy`"
+        " prints the policy"
+    )

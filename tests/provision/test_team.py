@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import boto3
 import pytest
 
 from config.cluster.cluster_file import Cluster
@@ -11,13 +10,14 @@ from config.errors import InputError
 from config.progress import silent
 from config.target import Target
 from infra.pulumi_engine.installation import Engine
+from lab.buckets import make_bucket
 from provision import spares
 from provision import up as life
 from provision.down import down
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import load_inventory, records
 from provision.status import clusters
-from tests.infra.region import REGION, Region
+from tests.infra.region import Region
 from tests.infra.test_stack import left
 from tests.labs import KEY
 from tests.provision.unbooted import nothing_boots
@@ -39,13 +39,8 @@ def test_a_cluster_has_its_life_on_two_machines(
 ) -> None:
     del engine  # it is installed
     monkeypatch.setattr(spares, "bootstrap", nothing_boots)
-    boto3.client(
-        "s3",
-        endpoint_url=here.target.endpoint,
-        region_name=REGION,
-        aws_access_key_id=KEY.key_id,
-        aws_secret_access_key=KEY.secret,
-    ).create_bucket(Bucket="team")
+    assert here.target.endpoint is not None
+    make_bucket("team", here.target.endpoint, KEY)
     anna, ben = (machine(name, here, tmp_path) for name in ("anna", "ben"))
 
     life.up(life.plan(cluster(1), anna, silent), anna, silent)
