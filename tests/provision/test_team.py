@@ -1,18 +1,21 @@
 """Two people with one bucket: the life of a cluster from either machine. Nothing boots."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from config.bucket import Bucket
 from config.cluster.cluster_file import Cluster
-from config.errors import InputError
+from config.errors import InfraError, InputError
 from config.progress import silent
 from config.target import Target
 from infra.pulumi_engine.installation import Engine
 from lab.buckets import make_bucket
 from provision import spares
 from provision import up as life
+from provision.aws.objects import Objects
 from provision.down import down
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import load_inventory, records
@@ -57,6 +60,24 @@ def test_a_cluster_has_its_life_on_two_machines(
         pytest.raises(InputError, match="is being changed by `gpuctl extend` of anna on"),
     ):
         down("demo", ben, silent)
+    # Pulumi's engine on a machine that is gone has left its lock.
+    locks = Objects(ben, Bucket("team", "gpus"))
+    key = "gpus/.pulumi/locks/organization/gpuctl/demo/0.json"
+    content = {
+        "pid": 7,
+        "username": "anna",
+        "hostname": "gone",
+        "timestamp": "2026-11-23T12:00:00Z",
+    }
+    locks.write(key, json.dumps(content), None)
+    with pytest.raises(InfraError) as locked:
+        life.plan(cluster(2), ben, silent)
+    assert str(locked.value) == (
+        "demo is being changed by anna@gone (pid 7) since 2026-11-23T12:00:00Z; wait for it; if"
+        " that machine is gone, remove its lock:"
+        " `aws s3 rm --recursive s3://team/gpus/.pulumi/locks/organization/gpuctl/demo/`"
+    )
+    locks.remove(key)
     down("demo", ben, silent)
     assert (records(anna), clusters(anna)) == ((), ())
     assert left(here) == []
