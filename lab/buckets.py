@@ -1,6 +1,6 @@
 """Buckets of the lab's S3, for the state that a team shares."""
 
-from lab.access_key import AccessKey
+from lab.access_key import ADMINISTRATOR, AccessKey
 
 
 def make_bucket(name: str, url: str, key: AccessKey) -> None:
@@ -13,6 +13,7 @@ def make_bucket(name: str, url: str, key: AccessKey) -> None:
         region_name="us-east-1",
         aws_access_key_id=key.key_id,
         aws_secret_access_key=key.secret,
+        aws_session_token=ADMINISTRATOR,  # a policy that a person set limits gpuctl, not the lab
     )
     if name not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:
         s3.create_bucket(Bucket=name)

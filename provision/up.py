@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import BrokenNodes, GpuctlError, InputError, Interrupted, StateError
+from config.errors import BrokenNodes, CloudError, GpuctlError, InputError, Interrupted, StateError
 from config.files import full_disks
 from config.progress import Progress, Reporter
 from config.target import Target
@@ -137,9 +137,13 @@ def _make_ready(
 ) -> Inventory:
     """Make the nodes ready; the host keys that were pinned are shared, also after a failure."""
     try:
-        return Spares(record.resolved, stack, target).make_ready(fleet, report)
-    finally:
-        share_host_keys(record.name, target)
+        inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
+    except GpuctlError:
+        with suppress(StateError, CloudError):  # the first error matters
+            share_host_keys(record.name, target)
+        raise
+    share_host_keys(record.name, target)
+    return inventory
 
 
 @contextmanager
@@ -178,12 +182,14 @@ def _record_failure(record: ClusterRecord, stack: Stack, target: Target) -> Iter
         with full_disks():
             yield
     except KeyboardInterrupt:
-        write((read(name, target) or record).now("failed", "interrupted"), target)
+        with suppress(CloudError):  # the team's bucket may be out of reach
+            write((read(name, target) or record).now("failed", "interrupted"), target)
         raise
     except GpuctlError as error:
-        failed = (read(name, target) or record).now("failed", error.message.partition("\n")[0])
-        with suppress(StateError):  # the disk may be full, and `error` may report that already
-            write(failed, target)
+        why = error.message.partition("\n")[0]
+        # The disk may be full or the bucket out of reach, and `error` may report that already.
+        with suppress(StateError, CloudError):
+            write((read(name, target) or record).now("failed", why), target)
         if not isinstance(error, Interrupted) and _nothing_exists(record, stack, target):
             forget(name, target)
         raise
@@ -203,7 +209,10 @@ def _explain_remains(name: str, target: Target) -> Iterator[None]:
     except Interrupted:
         raise  # the Pulumi engine's hint names what exists
     except GpuctlError as error:
-        remains = kept if read(name, target) else "nothing of it is left"
+        try:
+            remains = kept if read(name, target) else "nothing of it is left"
+        except CloudError:
+            remains = kept  # the team's bucket is out of reach
         error.hint = f"{error.hint}\n{remains}" if error.hint else remains
         raise
 
