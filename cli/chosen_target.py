@@ -112,9 +112,15 @@ class ChosenTarget:
         return not status(self.lab).up
 
     def remembered(self) -> "Target":
-        """Return a target to read this machine's records; it calls no API."""
+        """Return a target to read records: those of the team, or without a bucket this machine's.
+
+        Without a bucket, and while the lab is down, it calls no API.
+        """
+        from config.bucket import bucket_of
         from config.target import Target
 
+        if bucket_of(self.backend) is not None and not self.is_lab_down():
+            return self.target(self.default_region or "us-east-1")
         return Target("lab" if self.lab else "aws", self.region or "us-east-1", self.state)
 
     def cluster_target(self, name: str) -> "Target":

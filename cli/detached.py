@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from cli.shared_runs import share_runs
+
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
@@ -9,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
-    """Print the run's id, how to come back to it, and what happens if nobody does."""
+    """Print the run's id, how to come back to it, and what happens if nobody does.
+
+    A team's bucket then has the run, so that a colleague can come back to it.
+    """
+    share_runs(here, out)
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster
     lines = [

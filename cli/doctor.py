@@ -71,8 +71,20 @@ def _engine() -> "Iterator[Check]":
 
 
 def _backend(here: "ChosenTarget") -> Check:
+    """Check that this machine can use the team's bucket as commands do, if there is one."""
+    from config.bucket import bucket_of
+    from config.errors import GpuctlError
+
     where = here.backend or f"file://{here.state / 'pulumi'}"
-    return Check("backend", where)
+    if bucket_of(where) is None or here.is_lab_down():
+        return Check("backend", where)
+    from provision.records.shared import try_bucket
+
+    try:
+        count = try_bucket(here.remembered())
+    except GpuctlError as error:
+        return Check("backend", error.message, error.hint)
+    return Check("backend", f"{where}: {count} shared {'cluster' if count == 1 else 'clusters'}")
 
 
 def _credentials(here: "ChosenTarget") -> Check:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import output
+from cli.options import chosen_target, output
 from config.errors import InputError
 
 
@@ -25,19 +25,22 @@ def iam_policy(
     """Print the least IAM policy that commands need; it calls no API.
 
     Changes are limited to resources with gpuctl's tag. Without --for it is the policy of all
-    commands. If it is longer than IAM allows, the document is a list of policies.
+    commands. If it is longer than IAM allows, the document is a list of policies. If your settings
+    name a bucket (`backend`), the policy allows its use.
 
     $ gpuctl iam-policy > policy.json
     $ gpuctl iam-policy cluster.yaml --for up,down,status
     """
     from dataclasses import replace
 
+    from config.bucket import bucket_of
     from config.loading.load import load_cluster
     from provision.permissions.actions import FEATURES, features_of, needed
     from provision.permissions.policy import policy, split
 
     features = FEATURES if file is None else features_of(load_cluster(file))
-    parts = split(policy(needed(_commands(for_), features)))
+    bucket = bucket_of(chosen_target(context).backend)
+    parts = split(policy(needed(_commands(for_), features), bucket))
     document = parts[0] if len(parts) == 1 else list(parts)
     replace(output(context), as_json=True).show(document, ())
 

@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from cli.chosen_target import ChosenTarget
     from cli.log_filter import Wanted
     from cli.output import Output
     from engine.events import Event
     from engine.history import RunRecord
     from engine.lines import Line
+    from nodes.inventory import Inventory
 
 
 def logs(
@@ -57,13 +59,17 @@ def logs(
     lines = wanted(rank, since, grep)
     runs = here.state / "runs"
     entry = chosen_run(run, runs, out)
-    if entry.is_over and not (runs / entry.run_id / "journal.jsonl").exists():
+    is_kept = (runs / entry.run_id / "journal.jsonl").exists()
+    there = None if is_kept or not entry.is_over else _where_it_ran(here, entry)
+    if entry.is_over and not is_kept and there is None:
         raise InputError(
             f"the logs of run {entry.run_id} are not kept any more",
             f"30 days and 10 GiB are kept; `gpuctl results {entry.run_id}` shows its results",
         )
     view = _LogView(lines, out, entry.nodes, folds, tail)
-    if entry.is_over or not follow:
+    if there is not None:
+        asyncio.run(follow_run(entry.run_id, there, runs, view.event))
+    elif entry.is_over or not follow:
         for event in recorded_events(runs, entry.run_id):
             view.event(event)
     else:
@@ -72,6 +78,20 @@ def logs(
         inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
         asyncio.run(follow_run(entry.run_id, inventory, runs, view.event))
     view.end()
+
+
+def _where_it_ran(here: "ChosenTarget", entry: "RunRecord") -> "Inventory | None":
+    """Return the team's cluster on which a colleague's run was; None if it does not exist."""
+    from config.bucket import bucket_of
+    from config.errors import InputError
+    from provision.records.record import load_inventory
+
+    if bucket_of(here.backend) is None:
+        return None
+    try:
+        return load_inventory(entry.cluster, here.cluster_target(entry.cluster))
+    except InputError:
+        return None
 
 
 class _LogView:

@@ -102,7 +102,7 @@ _Backend = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Pulumi backend, s3://…; by default a folder of yours.",
+        help="Bucket of a team, s3://…; by default a folder of yours.",
         rich_help_panel=_TARGET,
     ),
 ]

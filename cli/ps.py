@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.options import YesOption, chosen_target, output
+from cli.shared_runs import share_runs
 
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
@@ -29,7 +30,8 @@ def ps(
 ) -> None:
     """List the runs: where, status, attempts, exit code, cost.
 
-    A run that is not over fails if AWS says that its head does not run any more.
+    A run that is not over fails if AWS says that its head does not run any more. With a team's
+    bucket (`backend`), the runs of all are listed.
 
     $ gpuctl ps -n 20
     $ gpuctl ps --json | jq '.[0].run_id'
@@ -38,7 +40,9 @@ def ps(
     from config.errors import InputError
     from engine.history import History
 
-    runs, out = chosen_target(context).state / "runs", output(context)
+    here, out = chosen_target(context), output(context)
+    runs = here.state / "runs"
+    share_runs(here, out)
     with History(runs) as history:
         entries = history.runs()
     if prune:
@@ -48,8 +52,8 @@ def ps(
     else:
         from cli.queue import queue_places
 
-        entries = _checked(chosen_target(context), entries[:number], out)
-        places = queue_places(chosen_target(context), entries, out)
+        entries = _checked(here, entries[:number], out)
+        places = queue_places(here, entries, out)
         values = [
             {**entry.model_dump(mode="json"), "status": status, "place": place}
             for entry in entries

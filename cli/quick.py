@@ -81,6 +81,8 @@ def _lab(options: list[str]) -> "Places | None":
 def _connection(folder: str, lab: "Places | None") -> socket | None:
     """Return a connection to the cluster's broker; None where anything is unusual."""
     try:
+        if os.path.exists(f"{folder}/shared"):  # noqa: PTH110
+            return None  # somebody else may have changed the cluster
         with open(f"{folder}/inventory.json", encoding="utf-8") as file:  # noqa: PTH123
             inventory = json.load(file)
         if inventory["proxy"] or not os.path.exists(f"{folder}/cluster.json"):  # noqa: PTH110

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cli.shared_runs import share_runs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -110,6 +112,7 @@ class RunClient:
             if isinstance(error, KeyboardInterrupt) and self._is_left_alone:
                 raise
             with ending(there, run.run_id, out):
+                share_runs(self._here, out)
                 if isinstance(error, (RunLost, Interrupted, KeyboardInterrupt)):  # its job began
                     fetch(run, there, self._runs, out)
                 if run.on_stop == "destroy":
@@ -152,6 +155,7 @@ class RunClient:
             finally:
                 # Before the result is printed: printing fails if the reader has gone.
                 gone = destroy_if_asked(self._here, run, self._there, out)
+        share_runs(self._here, out)
         evidence = self._evidence if self._evidence.exists() else None
         self._view.end(result, evidence)
         cost = report_removal(gone, self._runs, run.run_id, out)

@@ -23,7 +23,9 @@ class Settings(Model):
     """The settings of a file, or of one of its profiles."""
 
     aws_profile: str | None = Field(default=None, description="A profile of your AWS files.")
-    backend: str | None = Field(default=None, description="Pulumi's backend: s3://….")
+    backend: str | None = Field(
+        default=None, description="The bucket of a team, s3://…, or another backend of Pulumi."
+    )
     check_permissions: bool | None = Field(
         default=None, description="Whether `plan` and `up` end if a permission is missing."
     )

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from config.bucket import Bucket, bucket_of
+
 
 @dataclass(frozen=True)
 class Target:
@@ -50,6 +52,11 @@ class Target:
     def runs(self) -> Path:
         """The folder with run history: `runs.sqlite` and one folder per run."""
         return self.state / "runs"
+
+    @property
+    def bucket(self) -> Bucket | None:
+        """The bucket in which a team shares clusters; None if they are this machine's alone."""
+        return bucket_of(self.backend)
 
     @property
     def backend_url(self) -> str:

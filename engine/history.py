@@ -114,6 +114,19 @@ class History:
             values = (known.run_id, setting.model_dump_json())
             self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
 
+    def adopt(self, run: RunRecord) -> None:
+        """Add a run of another machine, or its end to one that is not over here."""
+        values = run.model_dump(mode="json")
+        values["followed"] = json.dumps(values["followed"])
+        names = ", ".join(values)
+        changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+        self._write(
+            f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608
+            f" ON CONFLICT (run_id) DO UPDATE SET {changes}"
+            " WHERE runs.status IN ('queued', 'running')",
+            [tuple(values.values())],
+        )
+
     def drop(self, run_id: str) -> None:
         """Delete a run that never started."""
         self._write("DELETE FROM runs WHERE run_id = ?", [(run_id,)])

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from config.bucket import bucket_of
 from config.errors import LabError
 from config.progress import Progress, Reporter
 from config.target import Target
 from lab import amis, leftovers, prerequisites, session_manager_plugin, state
+from lab.buckets import make_bucket
 from lab.images import image
 from lab.machines import cgroups
 from lab.network import bridge
@@ -121,11 +123,16 @@ def present() -> tuple[Places, ...]:
 
 
 def target(places: Places, region: str, backend: str | None = None) -> Target:
-    """Return the lab as a target; LabError when it is down."""
+    """Return the lab as a target; LabError when it is down.
+
+    A bucket that `backend` names is made if it does not exist: no command of the lab makes buckets.
+    """
     record, net = state.record(places), bridge.of(places)
     if record is None or net is None:
         start = places.command("start")
         raise LabError("the lab is not running", f"start it with `{start}`")
+    if (bucket := bucket_of(backend)) is not None and not bucket.endpoint:
+        make_bucket(bucket.name, record.api_url, record.key)
     return Target(
         name="lab",
         region=region,

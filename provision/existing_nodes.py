@@ -5,6 +5,7 @@ from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
 from nodes.inventory import Inventory
 from provision.aws.account import resolve_credentials
+from provision.records import shared
 from provision.records.record import folder, load_inventory, read
 from provision.setup.bootstrap import inventory_of
 
@@ -22,6 +23,7 @@ def existing_nodes(name: str, target: Target) -> Inventory:
     fleet = Stack(name, target, find_engine(lambda _: None)).fleet()
     if fleet is None:
         return load_inventory(name, target)
+    shared.pull(name, target)
     inventory = inventory_of(record.resolved, fleet, folder(name, target))
     if record.resolved.cluster.network.uses_session_manager:
         return inventory.model_copy(update={"proxy": target.session_proxy})

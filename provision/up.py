@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import BrokenNodes, GpuctlError, InputError, Interrupted, StateError
+from config.errors import BrokenNodes, CloudError, GpuctlError, InputError, Interrupted, StateError
 from config.files import full_disks
 from config.progress import Progress, Reporter
 from config.target import Target
+from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Plan
 from infra.pulumi_engine.installation import find_engine, installed_engine
 from infra.pulumi_engine.stack import Stack
-from nodes.inventory import Inventory, save
+from nodes.inventory import Inventory
 from nodes.ssh_hosts import refresh_hosts
 from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
@@ -24,7 +25,16 @@ from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
-from provision.records.record import ClusterRecord, folder, forget, new_record, read, write
+from provision.records.record import (
+    ClusterRecord,
+    forget,
+    new_record,
+    read,
+    remove_inventory,
+    save_inventory,
+    share_host_keys,
+    write,
+)
 from provision.spares import Spares
 
 
@@ -96,7 +106,6 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
     with cluster_lock(name, "gpuctl up", target):
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))
-        place = folder(name, target)
         with _explain_remains(name, target), _record_failure(record, stack, target):
             launch = FleetLaunch(
                 resolved,
@@ -111,16 +120,30 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
             if fleet is None:
                 if not fleet_plan.plan.only_adds:
                     # Nothing can run until the nodes are ready again.
-                    (place / "inventory.json").unlink(missing_ok=True)
+                    remove_inventory(name, target)
                 fleet = launch.carry_out(report)
                 record = read(name, target) or record
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
-                inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
-        save(inventory, place / "inventory.json")
+                inventory = _make_ready(record, fleet, stack, target, report)
+        save_inventory(inventory, target)
         refresh_hosts(inventory)
         write(record.now("ready"), target)
         return inventory
+
+
+def _make_ready(
+    record: ClusterRecord, fleet: Fleet, stack: Stack, target: Target, report: Reporter
+) -> Inventory:
+    """Make the nodes ready; the host keys that were pinned are shared, also after a failure."""
+    try:
+        inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
+    except GpuctlError:
+        with suppress(StateError, CloudError):  # the first error matters
+            share_host_keys(record.name, target)
+        raise
+    share_host_keys(record.name, target)
+    return inventory
 
 
 @contextmanager
@@ -159,12 +182,14 @@ def _record_failure(record: ClusterRecord, stack: Stack, target: Target) -> Iter
         with full_disks():
             yield
     except KeyboardInterrupt:
-        write((read(name, target) or record).now("failed", "interrupted"), target)
+        with suppress(CloudError):  # the team's bucket may be out of reach
+            write((read(name, target) or record).now("failed", "interrupted"), target)
         raise
     except GpuctlError as error:
-        failed = (read(name, target) or record).now("failed", error.message.partition("\n")[0])
-        with suppress(StateError):  # the disk may be full, and `error` may report that already
-            write(failed, target)
+        why = error.message.partition("\n")[0]
+        # The disk may be full or the bucket out of reach, and `error` may report that already.
+        with suppress(StateError, CloudError):
+            write((read(name, target) or record).now("failed", why), target)
         if not isinstance(error, Interrupted) and _nothing_exists(record, stack, target):
             forget(name, target)
         raise
@@ -184,7 +209,10 @@ def _explain_remains(name: str, target: Target) -> Iterator[None]:
     except Interrupted:
         raise  # the Pulumi engine's hint names what exists
     except GpuctlError as error:
-        remains = kept if read(name, target) else "nothing of it is left"
+        try:
+            remains = kept if read(name, target) else "nothing of it is left"
+        except CloudError:
+            remains = kept  # the team's bucket is out of reach
         error.hint = f"{error.hint}\n{remains}" if error.hint else remains
         raise
 

@@ -24,6 +24,7 @@ from infra.pulumi_engine.inline_program import inline_program
 from infra.pulumi_engine.plan_file import is_within, planned_operations
 from infra.pulumi_engine.stack_lock import holders
 from infra.pulumi_engine.workspace import (
+    PROJECT,
     Operations,
     folder,
     remove_folders,
@@ -289,7 +290,7 @@ class Stack:
                 if alive and (report is None or not holder.is_here):
                     raise InfraError(
                         f"{self.name} is being changed by {holder}",
-                        "wait for it; if that machine is gone, remove the lock in Pulumi's backend",
+                        f"wait for it; if that machine is gone, {self._lock_remedy}",
                     ) from None
                 if alive and report is not None:
                     report(Progress("destroy", f"engine {holder.pid}", "start", "stop"))
@@ -297,6 +298,14 @@ class Stack:
                     report(Progress("destroy", f"engine {holder.pid}", "done", "stop"))
             self._operations().cancel()
             return operate()
+
+    @property
+    def _lock_remedy(self) -> str:
+        bucket = self._target.bucket
+        if bucket is None:
+            return "remove the lock in Pulumi's backend"
+        locks = f"{bucket.url}/.pulumi/locks/organization/{PROJECT}/{self.name}/"
+        return f"remove its lock: `aws s3 rm --recursive {locks}`"
 
     @contextmanager
     def _errors(self, watch: EventWatch) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -20,10 +19,12 @@ from pulumi.automation import errors
 from pulumi.automation._stack import StackInitMode  # its constructor's, and exported nowhere else
 from semver import VersionInfo
 
+from config.bucket import engine_url
 from config.errors import InfraError
 from config.files import write_whole
 from config.folders import cache_home
 from config.target import Target
+from infra.pulumi_engine.passphrase import passphrase
 from infra.pulumi_engine.stored_state import VERSION, read_deployment, stack_outputs
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def workspace(name: str, target: Target, engine: "Engine") -> Workspace:
     made = Workspace(
         work_dir=str(folder(name, target)),
         pulumi_home=str(_home(name, target)),
-        env_vars=_environment(target),
+        env_vars=_environment(name, target),
         project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
         pulumi_command=EngineCommand(engine, target.credentials),
     )
@@ -231,12 +232,14 @@ def backend_url(target: Target) -> str:
     `metadata=skip` of gocloud.dev's fileblob omits the attributes, which Pulumi does not use.
     """
     url = target.backend_url
+    if target.bucket is not None:
+        return engine_url(url, target.region, target.endpoint)
     if not url.startswith("file://") or "?" in url:
         return url
     return f"{url}?metadata=skip"
 
 
-def _environment(target: Target) -> dict[str, str]:
+def _environment(name: str, target: Target) -> dict[str, str]:
     """Return the variables that the Pulumi engine and its plugins get in addition to ours."""
     environment = {
         "PULUMI_SKIP_UPDATE_CHECK": "1",
@@ -245,7 +248,7 @@ def _environment(target: Target) -> dict[str, str]:
         **target.environment,
     }
     if not any(name in os.environ or name in target.environment for name in _PASSPHRASES):
-        environment["PULUMI_CONFIG_PASSPHRASE"] = _passphrase(target.state / "passphrase")
+        environment["PULUMI_CONFIG_PASSPHRASE"] = passphrase(folder(name, target), target)
     if target.provider_address is not None:
         host, _, port = target.provider_address.rpartition(":")
         if host not in ("127.0.0.1", "localhost"):
@@ -259,22 +262,6 @@ def _environment(target: Target) -> dict[str, str]:
         # The provider of AWS, a child of the engine, is larger: it keeps Go's default.
         environment["GOGC"] = "400"
     return environment
-
-
-def _passphrase(path: Path) -> str:
-    """Return the passphrase of this target's stacks; create it if missing, for its owner only.
-
-    The Pulumi engine requires one for every stack, although gpuctl keeps no secret in Pulumi.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    write_whole(temporary, secrets.token_urlsafe(32))
-    try:
-        os.link(temporary, path)  # the first of two clients wins, with a complete file
-    except FileExistsError:
-        pass  # the winner's file is read below
-    finally:
-        temporary.unlink()
-    return path.read_text()
 
 
 class EngineCommand(automation.PulumiCommand):

@@ -4,7 +4,7 @@
 next request on. Requests whose session token is ADMINISTRATOR are those of another person.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,17 @@ class Authorization:
         self, request: Request, environ: Mapping[str, Any], service: str, region: str
     ) -> ErrorAnswer | None:
         """Return AWS's response to a request that the policy does not allow, else None."""
+        needed = checks(request, region, _account(region))
+        return self.decision(needed, environ, service)
+
+    def decision(
+        self, needed: Iterable[Check], environ: Mapping[str, Any], service: str
+    ) -> ErrorAnswer | None:
+        """Return AWS's response if the policy does not allow one of the checks, else None."""
         policy = self._policy()
         if policy is None or environ.get("HTTP_X_AMZ_SECURITY_TOKEN") == ADMINISTRATOR:
             return None
-        for check in checks(request, region, _account(region)):
+        for check in needed:
             decision = policy.decide(check.action, check.resource, check.context)
             if decision != "allowed":
                 return _answer(service, check, decision)
@@ -111,7 +118,7 @@ def _answer(service: str, check: Check, decision: str) -> ErrorAnswer:
     if service == "ec2":
         text = f"You are not authorized to perform this operation. {text}"
         return error_answer(service, "UnauthorizedOperation", text, "403 Forbidden")
-    code = "AccessDenied" if service in ("iam", "sts") else "AccessDeniedException"
+    code = "AccessDenied" if service in ("iam", "sts", "s3") else "AccessDeniedException"
     return error_answer(service, code, text, "400 Bad Request" if "Ex" in code else "403 Forbidden")
 
 

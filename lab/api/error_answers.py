@@ -34,5 +34,7 @@ def error_answer(service: str, code: str, text: str, status: str) -> ErrorAnswer
         body = f"<Error><Type>Sender</Type>{error}</Error><RequestId>lab</RequestId>"
         whole = f"<ErrorResponse>{body}</ErrorResponse>"
         return ErrorAnswer(status, "text/xml", whole.encode(), code)
+    if service == "s3":
+        return ErrorAnswer(status, "application/xml", f"<Error>{error}</Error>".encode(), code)
     document = json.dumps({"__type": code, "message": text})
     return ErrorAnswer(status, "application/x-amz-json-1.1", document.encode(), code)

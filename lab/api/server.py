@@ -35,7 +35,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from config.errors import LabError
 from lab.access_key import AccessKey
-from lab.api import pricing, quotas, signature
+from lab.api import buckets, pricing, quotas, signature
 from lab.api.ami_parameters import SsmBackend
 from lab.api.authorization import Authorization
 from lab.api.backend import LabBackend
@@ -53,7 +53,7 @@ from lab.requests.recorder import Recorder
 from lab.requests.refusals import refusal
 from lab.requests.wire import parse
 
-SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx")
+SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx", buckets.SERVICE)
 """The services that moto and the lab answer together."""
 
 OWN_SERVICES = ("servicequotas", "pricing")
@@ -91,6 +91,9 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
             start_response(refused.status, refused.headers)
             return [refused.body]
         service, region = _scope(environ)
+        if service == buckets.SERVICE:
+            with buckets.ONE_AT_A_TIME:
+                return list(super().__call__(environ, start_response))
         if service in SERVICES:
             answer: Iterable[bytes] = super().__call__(environ, start_response)
             return answer
@@ -111,9 +114,10 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         Also the answers that moto does not have.
         """
         service, region = _scope(environ)
-        if service not in SERVICES + OWN_SERVICES:
-            return None
-        request = parse(service, environ, environ["wsgi.input"].getvalue())
+        if service == buckets.SERVICE:
+            return self._authorization.decision([buckets.check(environ)], environ, service)
+        is_known = service in SERVICES + OWN_SERVICES
+        request = parse(service, environ, environ["wsgi.input"].getvalue()) if is_known else None
         if request is None:
             return None
         if refused := refusal(request):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from botocore.auth import SigV4Auth
+from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
@@ -122,7 +122,9 @@ def _reason(environ: dict[str, Any], key: AccessKey) -> _Reason | None:
     url = f"http://{environ.get('HTTP_HOST', '')}{environ.get('REQUEST_URI', '')}"
     request = AWSRequest(environ["REQUEST_METHOD"], url, headers=signed, data=body)
     request.context["timestamp"] = date
-    signer = SigV4Auth(Credentials(key.key_id, key.secret), header["service"], header["region"])
+    # S3's clients sign the path as it is sent; others normalize and quote it again.
+    kind = S3SigV4Auth if header["service"] == "s3" else SigV4Auth
+    signer = kind(Credentials(key.key_id, key.secret), header["service"], header["region"])
     text = signer.string_to_sign(request, signer.canonical_request(request))
     same = hmac.compare_digest(signer.signature(text, request), header["signature"])
     return None if same else _MISMATCH
@@ -164,7 +166,7 @@ def _answer(environ: dict[str, Any], reason: _Reason) -> ErrorAnswer:
     """Return the response in the wire form of the service that the request addresses."""
     header = _HEADER.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
     service = header["service"] if header else "ec2"
-    if service in ("sts", "iam"):
+    if service in ("sts", "iam", "s3"):
         return error_answer(service, reason.xml, reason.text, "403 Forbidden")
     if service != "ec2" or "HTTP_X_AMZ_TARGET" in environ:
         return error_answer("a JSON service", reason.json, reason.text, "403 Forbidden")

@@ -57,11 +57,13 @@ def client(target: Target, service: Literal["ssm"]) -> "SSMClient": ...
 def client(target: Target, service: Literal["sts"]) -> "STSClient": ...
 @overload
 def client(
-    target: Target, service: Literal["service-quotas", "pricing", "efs", "fsx", "iam"]
+    target: Target,
+    service: Literal["service-quotas", "pricing", "efs", "fsx", "iam", "s3"],
+    attempts: int = ...,
 ) -> Any: ...
 def client(
     target: Target,
-    service: Literal["ec2", "ssm", "sts", "service-quotas", "pricing", "efs", "fsx", "iam"],
+    service: Literal["ec2", "ssm", "sts", "service-quotas", "pricing", "efs", "fsx", "iam", "s3"],
     attempts: int = ATTEMPTS,
 ) -> Any:
     """Return a client of `service` in the target's region, at the target's endpoint if it has one.
@@ -145,6 +147,8 @@ def _client(opened: boto3.Session, service: str, endpoint: str | None, attempts:
             max_pool_connections=32,
             # A target's own endpoint is reached directly, without the user's proxy.
             proxies={} if endpoint else None,
+            # Such an endpoint has no host name per bucket.
+            s3={"addressing_style": "path"} if endpoint else None,
         ),
     )
 

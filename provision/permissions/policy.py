@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from config.bucket import ACTIONS, Bucket
 from config.catalogue.ec2_actions import EC2_ACTIONS, Ec2Action
 from config.cluster.resolved import CLUSTER_TAG
 from provision.permissions.actions import is_change
@@ -32,10 +33,11 @@ _SERVICES = ("spot", "elasticfilesystem", "fsx")
 SESSION_DOCUMENT = "AWS-StartSSHSession"
 
 
-def policy(actions: Iterable[str]) -> Statement:
-    """Return the policy document that allows the actions, and no others."""
+def policy(actions: Iterable[str], bucket: Bucket | None = None) -> Statement:
+    """Return the policy document that allows the actions, the use of the bucket, and no others."""
     wanted = frozenset(actions)
     statements = [statement for statement in _statements(wanted) if statement["Action"]]
+    statements += _of_bucket(bucket) if bucket else ()
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -105,6 +107,14 @@ def _of_ec2(wanted: frozenset[str], has: Callable[[Ec2Action], object]) -> set[s
 def _while_creating(service: str) -> Conditions:
     """Return the condition that the tags are those of a creation."""
     return {"Null": {f"{service}:CreateAction": "false"}}
+
+
+def _of_bucket(bucket: Bucket) -> Iterator[Statement]:
+    """Yield what gpuctl and Pulumi's engine do in a team's bucket."""
+    lists = {"s3:ListBucket"}
+    arn = f"arn:*:s3:::{bucket.name}"
+    yield _allow("Bucket", lists, arn)
+    yield _allow("Objects", set(ACTIONS) - lists, f"{arn}/{bucket.prefix}/*".replace("//", "/"))
 
 
 def _identities(wanted: frozenset[str]) -> Iterator[Statement]:

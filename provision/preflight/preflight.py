@@ -90,7 +90,10 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     draft = _draft(cluster, target, before, answers, tuple(problems.warnings))
     problems.catch(lambda: check_budget(draft))
     problems.check()
-    key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
+    if before is not None and target.bucket is not None:
+        key = before.public_key  # the private key may be on another machine
+    else:
+        key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
     fields = machine_fields(cluster, answers.instance, key)
     anew = draft.model_copy(update={"public_key": key, **fields})
     if before is None:

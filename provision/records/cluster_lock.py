@@ -1,4 +1,8 @@
-"""A cluster's lock: one command at a time changes it. The kernel frees a dead holder's lock."""
+"""A cluster's lock: one command at a time changes it.
+
+On this machine the kernel frees a dead holder's lock. The lock of a shared cluster, which other
+machines see, is in provision/records/shared_lock.py.
+"""
 
 import fcntl
 import os
@@ -11,13 +15,16 @@ from config.errors import InputError, StateError
 from config.files import full_disks
 from config.target import Target
 from provision.records.record import folder
+from provision.records.shared import pull
+from provision.records.shared_lock import holder, shared_lock
 
 
 @contextmanager
 def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
     """Hold the cluster's lock for `command` until the block ends.
 
-    Raises InputError with the holder's process and command if another command holds it.
+    Raises InputError with the holder's process and command if another command holds it. This
+    machine's copy of a shared cluster is renewed before the block begins.
     """
     path = folder(name, target) / "lock"
     with full_disks(), _open(path) as file:
@@ -35,11 +42,15 @@ def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
         file.truncate(0)
         file.write(f"{os.getpid()} {command}")
         file.flush()
-        yield
+        with shared_lock(name, command, target):
+            pull(name, target)
+            yield
 
 
 def is_locked(name: str, target: Target) -> bool:
     """Return whether a command is changing the cluster."""
+    if holder(name, target) is not None:
+        return True
     path = folder(name, target) / "lock"
     if not path.exists():
         return False

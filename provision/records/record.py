@@ -1,4 +1,4 @@
-"""A cluster's record on this machine.
+"""A cluster's record on this machine, and in the bucket if a team shares its clusters.
 
 It is written before the first resource is created and removed after the last one is gone. If a
 client dies in between, `gpuctl status` still finds the cluster and `gpuctl down` removes it.
@@ -18,7 +18,8 @@ from config.errors import InputError, StateError
 from config.files import write_whole
 from config.models import Value
 from config.target import Target
-from nodes.inventory import Inventory
+from nodes.inventory import Inventory, save
+from provision.records import shared
 
 Status = Literal["creating", "ready", "failed", "destroying"]
 
@@ -95,13 +96,23 @@ def folder(name: str, target: Target) -> Path:
 
 
 def write(record: ClusterRecord, target: Target) -> None:
-    """Write the record to disk, whole or not at all; raise StateError if that fails."""
-    write_whole(folder(record.name, target) / "cluster.json", record.model_dump_json(indent=2))
+    """Write the record to the bucket, if there is one, then to disk, whole or not at all.
+
+    Raises StateError if the disk is full, or if somebody else has changed the record in the bucket
+    since this process read it.
+    """
+    text = record.model_dump_json(indent=2)
+    shared.push(record.name, shared.RECORD, text, target)
+    write_whole(folder(record.name, target) / shared.RECORD, text)
 
 
 def read(name: str, target: Target) -> ClusterRecord | None:
-    """Return the cluster's record, or None; raise InputError if it cannot be read."""
-    path = folder(name, target) / "cluster.json"
+    """Return the cluster's record, the shared one if there is one, or None.
+
+    Raises InputError if it cannot be read.
+    """
+    shared.pull(name, target, (shared.RECORD,))
+    path = folder(name, target) / shared.RECORD
     try:
         return ClusterRecord.model_validate_json(_upgrade(path.read_bytes()))
     except FileNotFoundError:
@@ -147,7 +158,8 @@ def damaged_names(target: Target) -> frozenset[str]:
 
 
 def _names(target: Target) -> list[str]:
-    return sorted(path.parent.name for path in target.clusters.glob("*/cluster.json"))
+    here = {path.parent.name for path in target.clusters.glob(f"*/{shared.RECORD}")}
+    return sorted(here.union(shared.shared_names(target)))
 
 
 def _try(name: str, target: Target) -> ClusterRecord | InputError | None:
@@ -158,7 +170,11 @@ def _try(name: str, target: Target) -> ClusterRecord | InputError | None:
 
 
 def forget(name: str, target: Target) -> None:
-    """Remove the cluster's record and keys from this machine; raise StateError if that fails."""
+    """Remove the cluster's record and keys from this machine, and what is shared of it.
+
+    Raises StateError if that fails.
+    """
+    shared.drop(name, target)
     problems: list[OSError] = []
 
     def note(_: object, __: str, info: Any) -> None:
@@ -179,8 +195,9 @@ def load_inventory(name: str, target: Target) -> Inventory:
     record = read(name, target)
     if record is None:
         raise unknown_cluster(name, (known.name for known in records(target)))
+    shared.pull(name, target, (shared.INVENTORY, shared.HOST_KEYS))
     try:
-        text = (folder(name, target) / "inventory.json").read_bytes()
+        text = (folder(name, target) / shared.INVENTORY).read_bytes()
         inventory = Inventory.model_validate_json(text)
     except FileNotFoundError:
         raise InputError(
@@ -191,6 +208,25 @@ def load_inventory(name: str, target: Target) -> Inventory:
         # The recorded command may be out of date: gpuctl may have moved since `up`.
         return inventory.model_copy(update={"proxy": target.session_proxy})
     return inventory
+
+
+def save_inventory(inventory: Inventory, target: Target) -> None:
+    """Write the inventory as `write` does the record."""
+    shared.push(inventory.cluster, shared.INVENTORY, inventory.model_dump_json(indent=2), target)
+    save(inventory, folder(inventory.cluster, target) / shared.INVENTORY)
+
+
+def remove_inventory(name: str, target: Target) -> None:
+    """Remove the inventory of a cluster that is not ready for runs any more."""
+    shared.drop(name, target, (shared.INVENTORY,))
+    (folder(name, target) / shared.INVENTORY).unlink(missing_ok=True)
+
+
+def share_host_keys(name: str, target: Target) -> None:
+    """Write the host keys that this machine has pinned to the bucket, if there is one."""
+    path = folder(name, target) / shared.HOST_KEYS
+    if path.exists():
+        shared.push(name, shared.HOST_KEYS, path.read_text(), target)
 
 
 def unknown_cluster(name: str, known: Iterable[str]) -> InputError:

@@ -1,0 +1,128 @@
+"""Objects in the bucket of a team: read, write if unchanged, remove, list.
+
+S3 decides about each conditional write: of several writers that saw the same object one wins, and
+the others get 412 or, while two requests overlap, 409 ("Conditional writes", Amazon S3 User Guide,
+2026-11-23).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from config.bucket import ACTIONS, Bucket, Changed
+from config.errors import CloudError
+from config.target import Target
+from provision.aws.clients import DENIED, aws_errors, client
+
+_ATTEMPTS = 4
+"""A lock is renewed again anyway, and a command without a network says so soon."""
+
+_LOST = ("PreconditionFailed", "ConditionalRequestConflict")
+_UNKNOWN = ("NoSuchKey", "404")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object's text and ETag, and the time since its last write by the clock of S3."""
+
+    text: str
+    etag: str
+    age: timedelta
+
+
+class Objects:
+    """The objects of a target's bucket.
+
+    Every method raises CloudError, with what to do, if the bucket cannot be used.
+    """
+
+    def __init__(self, target: Target, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._s3 = client(
+            replace(
+                target,
+                region=bucket.region or target.region,
+                endpoint=bucket.endpoint or target.endpoint,
+            ),
+            "s3",
+            _ATTEMPTS,
+        )
+
+    def read(self, key: str) -> Stored | None:
+        """Return the object, or None if there is none."""
+        with _explain(self.bucket):
+            try:
+                answer = self._s3.get_object(Bucket=self.bucket.name, Key=key)
+            except ClientError as error:
+                if _code(error) in _UNKNOWN:
+                    return None
+                raise
+            return Stored(answer["Body"].read().decode(), answer["ETag"], _age(answer))
+
+    def write(self, key: str, text: str, etag: str | None) -> str:
+        """Write the object if it still has this ETag, or if there is none for None.
+
+        Returns the new ETag; raises Changed if somebody else was first.
+        """
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        with _explain(self.bucket):
+            try:
+                answer = self._s3.put_object(
+                    Bucket=self.bucket.name, Key=key, Body=text.encode(), **condition
+                )
+                return str(answer["ETag"])
+            except ClientError as error:
+                if _code(error) not in (*_LOST, *_UNKNOWN):
+                    raise
+        # botocore repeats a request whose answer was lost: the first try may have written this.
+        now = self.read(key)
+        if now is None or now.text != text:
+            raise Changed(key)
+        return now.etag
+
+    def remove(self, key: str) -> None:
+        """Remove the object, if there is one."""
+        with _explain(self.bucket):
+            self._s3.delete_object(Bucket=self.bucket.name, Key=key)
+
+    def keys(self, prefix: str) -> list[str]:
+        """Return the keys of all objects that begin with the prefix, in their order."""
+        with _explain(self.bucket):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket.name, Prefix=prefix
+            )
+            return [one["Key"] for page in pages for one in page.get("Contents", ())]
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _age(answer: Any) -> timedelta:
+    now: datetime = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+    age: timedelta = now - answer["LastModified"]
+    return age
+
+
+@contextmanager
+def _explain(bucket: Bucket) -> Iterator[None]:
+    """Name the bucket in errors of the block, with a remedy for those of S3."""
+    try:
+        with aws_errors():
+            yield
+    except CloudError as error:
+        hint = error.hint
+        if error.code == "NoSuchBucket":
+            hint = (
+                f"create it once for the team: `aws s3 mb s3://{bucket.name}`, or correct `backend`"
+            )
+        elif error.code in DENIED:
+            hint = f"allow {', '.join(ACTIONS)}: `gpuctl iam-policy` prints the policy"
+        raise CloudError(
+            f"the shared state in {bucket.url} cannot be used: {error.message}", hint, error.code
+        ) from error

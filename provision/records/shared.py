@@ -1,0 +1,227 @@
+"""What a team shares of a cluster: its record, its inventory and the pinned host keys.
+
+The cluster's folder is this machine's copy. Reads renew the copy; writes go to the bucket first,
+and only if nobody else has written since this process read. Private keys are never shared. Without
+a bucket nothing here does anything.
+"""
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.bucket import Changed
+from config.cluster.resolved import ID_TAG
+from config.errors import InputError, StateError
+from config.files import write_whole
+from config.target import Target
+
+if TYPE_CHECKING:
+    from provision.aws.objects import Objects
+
+RECORD, INVENTORY, HOST_KEYS = "cluster.json", "inventory.json", "known_hosts"
+FILES = (RECORD, INVENTORY, HOST_KEYS)
+
+MARK = "shared"
+"""The file that names the backend with which a cluster's folder is shared. A record that is in the
+folder and not in the bucket was removed by somebody else if the folder has this mark; without it
+the cluster is this machine's alone."""
+
+LOCK_FILE = "lock"
+
+_seen: dict[tuple[str, str, str], str | None] = {}
+"""The ETags that this process has read or written, by state folder, backend and key."""
+
+_lost: set[tuple[str, str, str]] = set()
+"""The locks that somebody else has taken over while this process held them."""
+
+
+def objects(target: Target) -> "Objects | None":
+    """Return the team's objects, or None without a bucket."""
+    if target.bucket is None:
+        return None
+    from provision.aws.objects import Objects  # boto3 takes 0.1 s
+
+    return Objects(target, target.bucket)
+
+
+def cluster_key(name: str, file: str, target: Target) -> str:
+    """Return the key of a cluster's object."""
+    assert target.bucket is not None
+    return target.bucket.key("clusters", name, file)
+
+
+def pull(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
+    """Make this machine's copy of the files the same as the shared ones.
+
+    Remove the folder of a cluster that somebody else has removed. Raises InputError if the bucket
+    and this machine have different clusters of this name.
+    """
+    there = objects(target)
+    if there is None:
+        return
+    place = target.clusters / name
+    marked = _is_marked(place, target)
+    for file in files:
+        stored = there.read(cluster_key(name, file, target))
+        _seen[_place(name, file, target)] = stored.etag if stored else None
+        if stored is None:
+            if marked and file == RECORD:
+                _clear(place)
+                return
+            if marked:
+                (place / file).unlink(missing_ok=True)
+            continue
+        if file == RECORD:
+            _adopt(name, stored.text, target, is_marked=marked)
+            marked = True
+        _keep(place / file, _localized(file, stored.text, place, target))
+
+
+def push(name: str, file: str, text: str, target: Target) -> None:
+    """Write a cluster's file to the bucket.
+
+    Raises StateError if somebody else has written it, or has the cluster's lock now.
+    """
+    there = objects(target)
+    if there is None:
+        return
+    place = _place(name, file, target)
+    if _place(name, LOCK_FILE, target) in _lost:
+        raise _refused(name, "this command lost the cluster's lock to another one")
+    try:
+        _seen[place] = there.write(cluster_key(name, file, target), text, _seen.get(place))
+    except Changed:
+        raise _refused(
+            name, f"somebody else has changed its {file} in {there.bucket.url}"
+        ) from None
+    if file == RECORD and not _is_marked(target.clusters / name, target):
+        _share_the_rest(name, there, target)
+
+
+def drop(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
+    """Remove a cluster's files from the bucket, its record last."""
+    there = objects(target)
+    if there is None:
+        return
+    for file in sorted(files, key=lambda one: one == RECORD):
+        there.remove(cluster_key(name, file, target))
+        _seen[_place(name, file, target)] = None
+
+
+def shared_names(target: Target) -> list[str]:
+    """Return the names of the clusters in the bucket."""
+    there = objects(target)
+    if there is None:
+        return []
+    keys = there.keys(there.bucket.key("clusters", ""))
+    return [key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}")]
+
+
+def _share_the_rest(name: str, there: "Objects", target: Target) -> None:
+    """Write what this machine already has of a cluster that it shares from now on."""
+    place = target.clusters / name
+    for file in (INVENTORY, HOST_KEYS):
+        if (place / file).exists() and _seen.get(_place(name, file, target)) is None:
+            text = (place / file).read_text()
+            _seen[_place(name, file, target)] = there.write(
+                cluster_key(name, file, target), text, None
+            )
+    write_whole(place / MARK, f"{target.backend}\n")
+
+
+def try_bucket(target: Target) -> int:
+    """Read, write and remove an object in the team's bucket; return how many clusters it has.
+
+    Raises CloudError if the credentials do not allow one of that.
+    """
+    there = objects(target)
+    assert there is not None
+    key = there.bucket.key("tries", uuid.uuid4().hex)
+    there.read(key)
+    there.write(key, "", None)
+    there.remove(key)
+    return len(shared_names(target))
+
+
+def lose(name: str, target: Target, *, is_lost: bool) -> None:
+    """Note whether somebody else has taken over the lock that this process held."""
+    (_lost.add if is_lost else _lost.discard)(_place(name, LOCK_FILE, target))
+
+
+def _place(name: str, file: str, target: Target) -> tuple[str, str, str]:
+    return str(target.state), str(target.backend), f"{name}/{file}"
+
+
+def _is_marked(place: Path, target: Target) -> bool:
+    try:
+        return (place / MARK).read_text().strip() == target.backend
+    except FileNotFoundError:
+        return False
+
+
+def _adopt(name: str, text: str, target: Target, *, is_marked: bool) -> None:
+    """Prepare the folder for a shared record; another cluster's files are removed from it."""
+    place = target.clusters / name
+    before, now = _id_of_file(place / RECORD), _id(text)
+    if before is not None and before != now:
+        if not is_marked:
+            raise InputError(
+                f"cluster '{name}' of this machine is another one than '{name}' in"
+                f" {target.backend}",
+                f"remove this machine's without `backend` in your settings: `gpuctl down {name}`",
+            )
+        _clear(place)
+    if not is_marked or before != now:
+        write_whole(place / MARK, f"{target.backend}\n")
+
+
+def _id_of_file(record: Path) -> str | None:
+    """Return the id of the cluster of which the folder has a record; None without a record."""
+    try:
+        return _id(record.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return "damaged"
+
+
+def _id(record: str) -> str:
+    return str(json.loads(record)["resolved"]["tags"].get(ID_TAG, ""))
+
+
+def _localized(file: str, text: str, place: Path, target: Target) -> str:
+    """Return the file as this machine needs it: an inventory names folders and commands of it."""
+    if file != INVENTORY:
+        return text
+    inventory = json.loads(text)
+    inventory["folder"] = str(place)
+    if inventory["proxy"]:
+        inventory["proxy"] = list(target.session_proxy)
+    return json.dumps(inventory, indent=2)
+
+
+def _keep(path: Path, text: str) -> None:
+    try:
+        if path.read_text() == text:
+            return
+    except OSError:
+        pass  # it is missing, and is written now
+    write_whole(path, text)
+
+
+def _clear(place: Path) -> None:
+    """Remove everything from the folder of a removed cluster but the lock, which may be held."""
+    for path in place.glob("*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)  # the next pull tries again
+        elif path.name != LOCK_FILE:
+            path.unlink(missing_ok=True)
+
+
+def _refused(name: str, why: str) -> StateError:
+    return StateError(
+        f"the record of cluster '{name}' was not written: {why}",
+        "`gpuctl status` shows the cluster as it is now; then repeat this command",
+    )

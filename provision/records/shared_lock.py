@@ -1,0 +1,180 @@
+"""The lock of a shared cluster: an object that names its holder, and that the holder renews.
+
+It is made by a conditional write, so that one of several commands gets it. A lock that its holder
+has not renewed for `STALE_S` is stale: the holder's machine has ended, sleeps or has no network.
+The next command takes it over, again by a conditional write; the former holder learns of it and
+then writes nothing more.
+"""
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from getpass import getuser
+from typing import TYPE_CHECKING
+
+from pydantic import AwareDatetime
+
+from config.bucket import Changed
+from config.errors import CloudError, InputError
+from config.files import write_whole
+from config.models import Value
+from config.target import Target
+from provision.records import shared
+
+if TYPE_CHECKING:
+    from provision.aws.objects import Objects, Stored
+
+RENEW_S = 30.0
+"""The time after which a holder renews its lock (docs/sharing.md)."""
+
+STALE_S = 300.0
+"""The time after which a lock that nobody renews is stale (docs/sharing.md)."""
+
+_LATE_S = 3 * RENEW_S
+
+
+class Lock(Value):
+    """The lock's content. `machine` is the id of a state folder, `id` that of one holder."""
+
+    id: str
+    owner: str
+    host: str
+    machine: str
+    pid: int
+    command: str
+    since: AwareDatetime
+    renewed: AwareDatetime
+
+
+class Held:
+    """A lock that this process holds and renews in a thread, until `release`."""
+
+    def __init__(self, name: str, lock: Lock, etag: str, target: Target) -> None:
+        there = shared.objects(target)
+        assert there is not None
+        self._objects, self._key = there, shared.cluster_key(name, shared.LOCK_FILE, target)
+        self._name, self._target = name, target
+        self._lock, self._etag = lock, etag
+        self._ended = threading.Event()
+        self._is_lost = False
+        self._renewed = lock.renewed
+        self._thread = threading.Thread(target=self._renew_on, name="lock", daemon=True)
+        shared.lose(name, target, is_lost=False)
+        self._thread.start()
+
+    def renew(self) -> None:
+        """Renew the lock once; note if somebody else has taken it over."""
+        lock = self._lock.model_copy(update={"renewed": datetime.now(UTC)})
+        try:
+            self._etag = self._objects.write(self._key, lock.model_dump_json(), self._etag)
+            self._renewed = lock.renewed
+        except Changed:
+            self._is_lost = True
+            shared.lose(self._name, self._target, is_lost=True)
+
+    def release(self) -> None:
+        """End the renewals and remove the lock, unless somebody else has it.
+
+        A lock that was renewed lately cannot be taken over before it is removed.
+        """
+        self._ended.set()
+        self._thread.join()
+        # Not the monotonic clock: it does not run while a machine sleeps.
+        if not self._is_lost and datetime.now(UTC) - self._renewed > timedelta(seconds=_LATE_S):
+            self.renew()
+        if not self._is_lost:
+            self._objects.remove(self._key)
+
+    def _renew_on(self) -> None:
+        while not self._ended.wait(RENEW_S) and not self._is_lost:
+            with suppress(CloudError):  # the network may be back at the next renewal
+                self.renew()
+
+
+@contextmanager
+def shared_lock(name: str, command: str, target: Target) -> Iterator[None]:
+    """Hold the cluster's lock in the bucket until the block ends; do nothing without a bucket.
+
+    The caller has the lock of this machine. Raises InputError with the holder if another command
+    holds the lock.
+    """
+    there = shared.objects(target)
+    if there is None:
+        yield
+        return
+    held = _acquire(name, command, there, target)
+    try:
+        yield
+    finally:
+        with suppress(CloudError):  # without a network the lock becomes stale
+            held.release()
+
+
+def holder(name: str, target: Target) -> Lock | None:
+    """Return who holds the cluster's lock in the bucket; None if nobody does, or not any more."""
+    there = shared.objects(target)
+    stored = there.read(shared.cluster_key(name, shared.LOCK_FILE, target)) if there else None
+    if stored is None or stored.age >= timedelta(seconds=STALE_S):
+        return None
+    lock = Lock.model_validate_json(stored.text)
+    return lock if lock.machine != _machine(target) else None
+
+
+def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
+    key, now = shared.cluster_key(name, shared.LOCK_FILE, target), datetime.now(UTC)
+    lock = Lock(
+        id=uuid.uuid4().hex,
+        owner=target.owner or getuser(),
+        host=socket.gethostname(),
+        machine=_machine(target),
+        pid=os.getpid(),
+        command=command,
+        since=now,
+        renewed=now,
+    )
+    seen: Stored | None = None
+    while True:
+        try:
+            etag = there.write(key, lock.model_dump_json(), seen.etag if seen else None)
+        except Changed:
+            seen = there.read(key)  # None if the holder has just ended
+            if seen is not None:
+                _check_free(name, seen, lock)
+        else:
+            return Held(name, lock, etag, target)
+
+
+def _check_free(name: str, stored: "Stored", ours: Lock) -> None:
+    """Raise InputError if the lock's holder may be alive.
+
+    A holder with our state folder is dead: this process has that folder's own lock.
+    """
+    held = Lock.model_validate_json(stored.text)
+    left = timedelta(seconds=STALE_S) - stored.age
+    if held.machine == ours.machine or left <= timedelta():
+        return
+    who = f"`{held.command}` of {held.owner} on {held.host} (process {held.pid})"
+    if stored.age < timedelta(seconds=_LATE_S):
+        raise InputError(
+            f"cluster '{name}' is being changed by {who} since {held.since:%H:%M:%S} UTC",
+            "wait for it or end it, then repeat this command",
+        )
+    raise InputError(
+        f"cluster '{name}' is locked by {who}, which has not renewed its lock since"
+        f" {datetime.now(UTC) - stored.age:%H:%M:%S} UTC: its machine sleeps, or has ended",
+        f"repeat this command in {left.total_seconds():.0f} s: it then takes the lock over",
+    )
+
+
+def _machine(target: Target) -> str:
+    """Return the id of the target's state folder; make one if it has none."""
+    path = target.state / "machine-id"
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        write_whole(path, uuid.uuid4().hex)
+        return path.read_text()

@@ -1,0 +1,84 @@
+"""Two people with one bucket: the life of a cluster from either machine. Nothing boots."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from config.bucket import Bucket
+from config.cluster.cluster_file import Cluster
+from config.errors import InfraError, InputError
+from config.progress import silent
+from config.target import Target
+from infra.pulumi_engine.installation import Engine
+from lab.buckets import make_bucket
+from provision import spares
+from provision import up as life
+from provision.aws.objects import Objects
+from provision.down import down
+from provision.records.cluster_lock import cluster_lock
+from provision.records.record import load_inventory, records
+from provision.status import clusters
+from tests.infra.region import Region
+from tests.infra.test_stack import left
+from tests.labs import KEY
+from tests.provision.unbooted import nothing_boots
+
+pytestmark = pytest.mark.engine
+
+
+def machine(name: str, here: Region, folder: Path) -> Target:
+    """The target of one of the two, whose machine has a state folder of its own."""
+    return replace(here.target, state=folder / name, backend="s3://team/gpus", owner=name)
+
+
+def cluster(nodes: int) -> Cluster:
+    return Cluster.model_validate({"name": "demo", "nodes": nodes, "instance_type": "c6i.large"})
+
+
+def test_a_cluster_has_its_life_on_two_machines(
+    here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del engine  # it is installed
+    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
+    assert here.target.endpoint is not None
+    make_bucket("team", here.target.endpoint, KEY)
+    anna, ben = (machine(name, here, tmp_path) for name in ("anna", "ben"))
+
+    life.up(life.plan(cluster(1), anna, silent), anna, silent)
+    (seen,) = clusters(ben)
+    assert (seen.name, seen.state, seen.problems) == ("demo", "ready", ())
+    larger = life.plan(cluster(2), ben, silent)
+    assert [change.name for change in larger.plan.changes if change.op == "create"] == ["node1"]
+    assert larger.plan.only_adds
+    life.up(larger, ben, silent)
+    assert len(load_inventory("demo", anna).nodes) == 2
+
+    with (
+        cluster_lock("demo", "gpuctl extend", anna),
+        pytest.raises(InputError, match="is being changed by `gpuctl extend` of anna on"),
+    ):
+        down("demo", ben, silent)
+    # Pulumi's engine on a machine that is gone has left its lock.
+    locks = Objects(ben, Bucket("team", "gpus"))
+    key = "gpus/.pulumi/locks/organization/gpuctl/demo/0.json"
+    content = {
+        "pid": 7,
+        "username": "anna",
+        "hostname": "gone",
+        "timestamp": "2026-11-23T12:00:00Z",
+    }
+    locks.write(key, json.dumps(content), None)
+    with pytest.raises(InfraError) as locked:
+        life.plan(cluster(2), ben, silent)
+    assert str(locked.value) == (
+        "demo is being changed by anna@gone (pid 7) since 2026-11-23T12:00:00Z; wait for it; if"
+        " that machine is gone, remove its lock:"
+        " `aws s3 rm --recursive s3://team/gpus/.pulumi/locks/organization/gpuctl/demo/`"
+    )
+    locks.remove(key)
+    down("demo", ben, silent)
+    assert (records(anna), clusters(anna)) == ((), ())
+    assert left(here) == []
+    assert not any((anna.clusters / "demo").glob("id_*")), "nor is the key of its nodes kept"
