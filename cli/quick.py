@@ -85,6 +85,7 @@ def _connection(folder: str, lab: "Places | None") -> socket | None:
             return None  # somebody else may have changed the cluster
         with open(f"{folder}/inventory.json", encoding="utf-8") as file:  # noqa: PTH123
             inventory = json.load(file)
+        inventory["folder"] = folder  # the cluster may have been made on another machine
         if inventory["proxy"] or not os.path.exists(f"{folder}/cluster.json"):  # noqa: PTH110
             return None
         found = dial.find(folder, inventory)

@@ -36,7 +36,8 @@ def stamp(folder: str, inventory: Message) -> str:
     """Return a text that changes with the nodes, the pinned host keys or the client's key.
 
     A broker serves only clients with its stamp. If nodes are reached by a command (`proxy`), the
-    stamp also depends on the AWS variables of the environment.
+    stamp also depends on the AWS variables of the environment, and without the cluster's key on the
+    user's ssh agent.
     """
     parts: list[object] = [_PROTOCOL, zlib.crc32(json.dumps(inventory, sort_keys=True).encode())]
     if inventory.get("proxy"):
@@ -48,6 +49,8 @@ def stamp(folder: str, inventory: Message) -> str:
             parts += [found.st_ino, found.st_mtime_ns]
         except OSError:
             parts += [0, 0]
+    if parts[-2:] == [0, 0]:
+        parts.append(zlib.crc32(os.environ.get("SSH_AUTH_SOCK", "").encode()))
     return " ".join(map(str, parts))
 
 

@@ -58,13 +58,14 @@ class Replaced(Value):
 class Inventory(Value):
     """A cluster that is ready for a run: `nodes` in rank order, node 0 is the head.
 
-    `folder` holds `id_ed25519` (the client's key) and `known_hosts` (pinned host keys of bastion
-    and nodes). ssh logs in to nodes as `user`, through the bastion if there is one. `is_spot`: AWS
-    may reclaim the nodes. `proxy` is a command that, followed by a node's instance id, becomes a
-    connection to the node's ssh; it is empty if nodes are reached by their addresses. `root_gib` is
-    the size of a node's root volume, 0 if unknown. `shared` is the folder in which every node has
-    the cluster's shared storage, empty without one. `replaced` are the machines that the last `up`
-    replaced (`capacity.spare_attempts`), in that order.
+    `folder` holds `known_hosts` (pinned host keys of bastion and nodes) and, on the machine that
+    made the cluster, `id_ed25519` (gpuctl's own key). ssh logs in to nodes as `user`, through the
+    bastion if there is one. `is_spot`: AWS may reclaim the nodes. `proxy` is a command that,
+    followed by a node's instance id, becomes a connection to the node's ssh; it is empty if nodes
+    are reached by their addresses. `root_gib` is the size of a node's root volume, 0 if unknown.
+    `shared` is the folder in which every node has the cluster's shared storage, empty without one.
+    `replaced` are the machines that the last `up` replaced (`capacity.spare_attempts`), in that
+    order.
     """
 
     cluster: str

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 
 from config.files import write_whole
+from nodes.identity import identity_lines, quoted_path
 from nodes.inventory import Inventory, Node
 
 KEEPALIVE_S = 15
@@ -23,9 +24,7 @@ def openssh_config(inventory: Inventory) -> str:
         blocks.append(block if bastion is None else f"{block}  ProxyJump bastion\n")
     blocks.append(
         "Host *\n"
-        f"  IdentityFile {quoted_path(folder / 'id_ed25519')}\n"
-        "  IdentitiesOnly yes\n"
-        "  IdentityAgent none\n"
+        f"{identity_lines(folder)}"
         f"  UserKnownHostsFile {quoted_path(folder / 'known_hosts')}\n"
         "  GlobalKnownHostsFile /dev/null\n"
         "  StrictHostKeyChecking yes\n"
@@ -60,8 +59,3 @@ def quoted_words(words: list[str]) -> str:
 
 def _host(name: str, address: str, port: int, user: str) -> str:
     return f"Host {name}\n  HostName {address}\n  Port {port}\n  User {user}\n"
-
-
-def quoted_path(path: Path) -> str:
-    """Return a path as ssh_config takes it: quoted, with `%` escaped so that it is not a token."""
-    return '"' + str(path).replace("%", "%%") + '"'

@@ -2,8 +2,9 @@
 
 Without a bastion each node is reached directly, by its address or through a command.
 
-Nothing of the user's ssh set-up is used: no agent, no ~/.ssh/config, no passwords. The only
-known_hosts is the cluster's, in which every host key was pinned before the first connection.
+Where this machine has gpuctl's own key of the cluster, nothing of the user's ssh set-up is used:
+no agent, no ~/.ssh/config, no passwords. Elsewhere the user's keys log in (nodes/identity.py). The
+only known_hosts is the cluster's, in which every host key was pinned before the first connection.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from config.errors import NodeError
 from nodes.answers import CommandFailed, Completed, Unreachable
 from nodes.conversation import Conversation
 from nodes.inventory import Bastion, Inventory, Node
+from nodes.login import login_errors, login_options
 from nodes.openssh import KEEPALIVE_S, proxy_command
 from nodes.proxy import Proxy
 
@@ -49,12 +51,13 @@ class Connections:
         async with self._entering:
             if bastion is None or self._bastion is not lost:
                 return
-            with ssh_errors(_bastion_name(bastion), CONNECT_TIMEOUT_S):
+            where = _bastion_name(bastion)
+            with ssh_errors(where, CONNECT_TIMEOUT_S), login_errors(where, self._inventory):
                 self._bastion = await asyncssh.connect(
                     bastion.address,
                     bastion.port,
                     username=bastion.user,
-                    **_options(self._inventory.folder),
+                    **_options(self._inventory),
                 )
 
     async def run(
@@ -79,16 +82,22 @@ class Connections:
                     process.close()  # closes the channel; the connection stays open
         return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
 
-    async def run_on_bastion(self, command: str, timeout: float) -> Completed:  # noqa: ASYNC109
+    async def run_on_bastion(
+        self,
+        command: str,
+        timeout: float,  # noqa: ASYNC109
+        stdin: str | None = None,
+    ) -> Completed:
         """Run the command on the bastion, which the cluster must have, as its user.
 
-        Raises NodeError when the bastion cannot be reached or `timeout` seconds passed.
+        `stdin` is all of its input. Raises NodeError when the bastion cannot be reached or
+        `timeout` seconds passed.
         """
         bastion = self._inventory.bastion
         assert bastion is not None
         assert self._bastion is not None
         with ssh_errors(_bastion_name(bastion), timeout):
-            done = await self._bastion.run(command, timeout=timeout)
+            done = await self._bastion.run(command, input=stdin, timeout=timeout)
         status = 1 if done.returncode is None else done.returncode
         return Completed(status, str(done.stdout), str(done.stderr))
 
@@ -224,14 +233,15 @@ class Connections:
     ) -> asyncssh.SSHClientConnection:
         proxy = await self._proxy(node)
         try:
-            with ssh_errors(_where(node), CONNECT_TIMEOUT_S):
+            where = _where(node)
+            with ssh_errors(where, CONNECT_TIMEOUT_S), login_errors(where, self._inventory):
                 return await asyncssh.connect(
                     node.address,
                     node.port,
                     username=self._inventory.user,
                     tunnel=entrance,
                     sock=proxy.wire if proxy else None,
-                    **_options(self._inventory.folder),
+                    **_options(self._inventory),
                 )
         except Unreachable as error:
             if proxy and (complaint := await proxy.complaint()):
@@ -271,14 +281,12 @@ async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
         await connections._close()
 
 
-def _options(folder: Path) -> dict[str, Any]:
+def _options(inventory: Inventory) -> dict[str, Any]:
     """Return the options of every connection; None switches a default feature off."""
     return {
         "config": None,
-        "agent_path": None,
-        "client_keys": [str(folder / "id_ed25519")],
-        "client_certs": (),
-        "known_hosts": str(folder / "known_hosts"),
+        **login_options(inventory),
+        "known_hosts": str(inventory.folder / "known_hosts"),
         "preferred_auth": "publickey",
         "password": None,
         "keepalive_interval": KEEPALIVE_S,
@@ -301,19 +309,9 @@ def ssh_errors(where: str, limit_s: float | None = None) -> Iterator[None]:
             f"{where} shows a host key that is not the pinned one",
             "somebody may be in between; if you replaced the machine, `gpuctl up` pins its new key",
         ) from error
-    except asyncssh.PermissionDenied as error:
-        raise NodeError(
-            f"{where} refused the cluster's key",
-            "its authorized_keys changed; see its console, or replace the node",
-        ) from error
     except TimeoutError as error:
         seconds = f" within {limit_s:g} s" if limit_s is not None else " in time"
         raise Unreachable(f"{where} did not answer{seconds}", _REACH_HINT) from error
-    except asyncssh.KeyImportError as error:
-        raise NodeError(
-            f"{where}: the cluster's key cannot be used: {error}",
-            "restore id_ed25519 in the cluster's folder",
-        ) from error
     except asyncssh.ChannelOpenError as error:
         raise Unreachable(
             f"{where} cannot be reached from the bastion: {error.reason}", _REACH_HINT

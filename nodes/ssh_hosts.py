@@ -8,8 +8,9 @@ import re
 from pathlib import Path
 
 from config.files import write_whole
+from nodes.identity import identity_lines, quoted_path
 from nodes.inventory import Inventory
-from nodes.openssh import KEEPALIVE_S, proxy_command, quoted_path, quoted_words
+from nodes.openssh import KEEPALIVE_S, proxy_command, quoted_words
 
 
 def user_config() -> Path:
@@ -37,9 +38,7 @@ def hosts_text(inventory: Inventory) -> str:
         blocks.append(block if bastion is None else f"{block}  ProxyJump {cluster}-bastion\n")
     blocks.append(
         f"Host {' '.join(names)}\n"
-        f"  IdentityFile {quoted_path(inventory.folder / 'id_ed25519')}\n"
-        "  IdentitiesOnly yes\n"
-        "  IdentityAgent none\n"
+        f"{identity_lines(inventory.folder)}"
         f"  UserKnownHostsFile {quoted_path(inventory.folder / 'known_hosts')}\n"
         "  GlobalKnownHostsFile /dev/null\n"
         "  StrictHostKeyChecking yes\n"

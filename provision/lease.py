@@ -5,26 +5,23 @@ remembers what `gpuctl extend` made of them.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from config.errors import GpuctlError, InputError, NodeError
+from config.errors import InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed
-from nodes.inventory import Inventory, Node
+from nodes.inventory import Inventory
 from nodes.names import fold
-from nodes.ssh import Connections, connect
+from nodes.ssh import connect
 from provision.costs.cost import hourly_usd
+from provision.machines import Answers, failures, machine_names, on_all
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, Lease, load_inventory, read, write
 from provision.setup.lease.units import BASTIONS_LEFT, SECONDS_LEFT, request_end, set_end
 
-BASTION = "bastion"
-TIMEOUT_S = 60.0
 LONGEST_S = 366 * 86400
-
-Answers = Mapping[str, Completed | GpuctlError]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
         now = datetime.now(UTC)
         end = now + timedelta(seconds=before + seconds)
         write(record.model_copy(update={"lease": Lease(end=end, moved=now)}), target)
-    return Extension(name, now + timedelta(seconds=before), end, tuple(_machines(inventory)))
+    return Extension(name, now + timedelta(seconds=before), end, tuple(machine_names(inventory)))
 
 
 def join(inventory: Inventory, new: Collection[str], record: ClusterRecord) -> None:
@@ -66,24 +63,24 @@ def join(inventory: Inventory, new: Collection[str], record: ClusterRecord) -> N
     Their own timers count from their launch, and `gpuctl extend` may have moved those of the
     others. Raises NodeError if a machine does not answer or keeps its end.
     """
-    if record.resolved.cluster.lifetime is not None and set(new) < set(_machines(inventory)):
+    if record.resolved.cluster.lifetime is not None and set(new) < set(machine_names(inventory)):
         asyncio.run(_join(inventory, new))
 
 
 async def _join(inventory: Inventory, new: Collection[str]) -> None:
     async with connect(inventory) as connections:
-        asked = await _on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
+        asked = await on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
         left = _seconds_left({name: one for name, one in asked.items() if name not in new})
         nodes = tuple(node for node in inventory.nodes if node.name in new)
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
-        moved = await _on_all(connections, joining, set_end(max(left)), "")
+        moved = await on_all(connections, joining, set_end(max(left)), "")
         _raise_failures(moved, "its end is not that of the others", "`gpuctl extend` sets one end")
 
 
 async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> int:
     """Let all machines end `seconds` later than the last one would; return what that one had."""
     async with connect(inventory) as connections:
-        asked = await _on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
+        asked = await on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
         before = max(_seconds_left(asked))
         after = before + seconds
         if after > LONGEST_S:
@@ -93,7 +90,13 @@ async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> in
                 "extend it by less",
             )
         _check_budget(record, after)
-        moved = await _on_all(connections, inventory, set_end(after), request_end(after))
+        try:
+            moved = await on_all(connections, inventory, set_end(after), request_end(after))
+        except asyncio.CancelledError:  # Ctrl-C
+            raise Interrupted(
+                f"interrupted: some machines of {record.name} may have the new end, others the old",
+                f"`gpuctl extend {record.name} 1m` gives all of them one end",
+            ) from None
         _raise_failures(
             moved,
             "its end did not move",
@@ -116,12 +119,7 @@ def _seconds_left(asked: Answers) -> list[int]:
 
 def _raise_failures(answers: Answers, what: str, hint: str) -> None:
     """Raise NodeError with the machines that failed, and the reason of the first one."""
-    failed = {
-        name: one.message if isinstance(one, GpuctlError) else one.complaint
-        for name, one in answers.items()
-        if isinstance(one, GpuctlError) or one.exit_status != 0
-    }
-    if failed:
+    if failed := failures(answers):
         raise NodeError(f"{fold(failed)}: {what}: {next(iter(failed.values()))}", hint)
 
 
@@ -141,29 +139,3 @@ def _check_budget(record: ClusterRecord, seconds: int) -> None:
             f" at most ${budget.max_total:,.2f} is allowed",
             "extend it by less, or allow more in its file and repeat `gpuctl up`",
         )
-
-
-def _machines(inventory: Inventory) -> list[str]:
-    """Return the names of the nodes in rank order, then of the bastion, if there is one."""
-    names = [node.name for node in inventory.nodes]
-    return [*names, BASTION] if inventory.bastion else names
-
-
-async def _on_all(
-    connections: Connections, inventory: Inventory, on_node: str, on_bastion: str
-) -> Answers:
-    """Run a script on all machines at once; return each machine's answer or error by name."""
-
-    async def run(node: Node | None) -> Completed | GpuctlError:
-        try:
-            if node is None:
-                return await connections.run_on_bastion(on_bastion, TIMEOUT_S)
-            return await connections.run(node, "sh -s", stdin=on_node, timeout=TIMEOUT_S)
-        except NodeError as error:
-            return error
-
-    machines: list[Node | None] = [*inventory.nodes]
-    if inventory.bastion is not None:
-        machines.append(None)
-    answers = await asyncio.gather(*(run(each) for each in machines))
-    return dict(zip(_machines(inventory), answers, strict=True))

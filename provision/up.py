@@ -17,6 +17,7 @@ from infra.pulumi_engine.installation import find_engine, installed_engine
 from infra.pulumi_engine.stack import Stack
 from nodes.inventory import Inventory
 from nodes.ssh_hosts import refresh_hosts
+from provision.access import check_cluster_key, install_grants
 from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
@@ -103,6 +104,8 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
     target = resolve_credentials(target)
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
+    if fleet_plan.plan.makes_machines:
+        check_cluster_key(name, target)
     with cluster_lock(name, "gpuctl up", target):
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))
@@ -112,9 +115,7 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                 fleet_plan.plan,
                 stack,
                 target,
-                on_zone=lambda placed: write(
-                    new_record(placed, record.created, record.lease), target
-                ),
+                on_zone=lambda placed: write(new_record(placed, record.created, record), target),
             )
             fleet = stack.fleet() if fleet_plan.plan.is_empty else None
             if fleet is None:
@@ -126,9 +127,9 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
                 inventory = _make_ready(record, fleet, stack, target, report)
-        save_inventory(inventory, target)
-        refresh_hosts(inventory)
-        write(record.now("ready"), target)
+            save_inventory(inventory, target)
+            refresh_hosts(inventory)
+            write(install_grants(inventory, record, target).now("ready"), target)
         return inventory
 
 
@@ -168,8 +169,7 @@ def _whole_or_nothing(launch: FleetLaunch, report: Reporter) -> Iterator[None]:
 
 def _begin(resolved: Resolved, target: Target) -> ClusterRecord:
     before = read(resolved.cluster.name, target)
-    created, lease = (before.created, before.lease) if before else (datetime.now(UTC), None)
-    record = new_record(resolved, created, lease)
+    record = new_record(resolved, before.created if before else datetime.now(UTC), before)
     write(record, target)
     return record
 

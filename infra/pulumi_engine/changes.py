@@ -72,6 +72,12 @@ class Plan:
         return all(change.op == "create" for change in self.changes)
 
     @property
+    def makes_machines(self) -> bool:
+        """Return whether an instance would be created, also in place of another one."""
+        ops = {one.op for one in self.changes if one.type == _INSTANCE}
+        return not ops.isdisjoint({"create", "replace"})
+
+    @property
     def only_adds(self) -> bool:
         """Return whether everything that exists stays as it is.
 

@@ -25,6 +25,7 @@ from config.errors import CloudError, InputError
 from config.target import Target
 from infra.program.interface_layout import interfaces
 from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
+from nodes.identity import cluster_key, has_cluster_key
 from nodes.keys import ensure_key
 from provision.aws.account import Caller, check_account, expiry_warning, owner_tag
 from provision.aws.concurrency import request_pool
@@ -90,15 +91,23 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     draft = _draft(cluster, target, before, answers, tuple(problems.warnings))
     problems.catch(lambda: check_budget(draft))
     problems.check()
-    if before is not None and target.bucket is not None:
-        key = before.public_key  # the private key may be on another machine
-    else:
-        key = ensure_key(folder(cluster.name, target) / "id_ed25519", f"gpuctl {cluster.name}")
+    key = _public_key(cluster.name, before, target)
     fields = machine_fields(cluster, answers.instance, key)
     anew = draft.model_copy(update={"public_key": key, **fields})
     if before is None:
         return anew
     return keep_launch_fields(anew, before, answers.launched, refresh=refresh)
+
+
+def _public_key(name: str, before: Resolved | None, target: Target) -> str:
+    """Return the public key of the cluster; make the key of a new cluster.
+
+    On a colleague's machine, which does not have the key, it is the record's.
+    """
+    place = folder(name, target)
+    if before is not None and not has_cluster_key(place):
+        return before.public_key
+    return ensure_key(cluster_key(place), f"gpuctl {name}")
 
 
 def _draft(

@@ -31,10 +31,25 @@ class Lease(Value):
     moved: AwareDatetime
 
 
+class Grant(Value):
+    """A colleague's public key that has access, or that loses it (`is_revoked`).
+
+    `key` is `TYPE BASE64`, `name` its comment. `open` are the machines that have not confirmed the
+    latest change.
+    """
+
+    key: str
+    name: str
+    since: AwareDatetime
+    is_revoked: bool = False
+    open: tuple[str, ...] = ()
+
+
 class ClusterRecord(Value):
     """A cluster as gpuctl last planned it. `problem` is the reason of a failure, in one line.
 
-    `lease` is None if `gpuctl extend` never moved the end of its lease.
+    `lease` is None if `gpuctl extend` never moved the end of its lease. `grants` are the keys of
+    colleagues; a revoked one stays until every machine has confirmed it.
     """
 
     name: str
@@ -46,6 +61,7 @@ class ClusterRecord(Value):
     status: Status
     problem: str = ""
     lease: Lease | None = None
+    grants: tuple[Grant, ...] = ()
 
     @property
     def id(self) -> str:
@@ -57,8 +73,13 @@ class ClusterRecord(Value):
         return self.model_copy(update={"status": status, "problem": problem})
 
 
-def new_record(resolved: Resolved, created: datetime, lease: Lease | None = None) -> ClusterRecord:
-    """Return the record of a cluster that is about to be created or changed."""
+def new_record(
+    resolved: Resolved, created: datetime, before: ClusterRecord | None = None
+) -> ClusterRecord:
+    """Return the record of a cluster that is about to be created or changed.
+
+    It keeps lease and grants of the record `before`.
+    """
     return ClusterRecord(
         name=resolved.cluster.name,
         region=resolved.region,
@@ -67,7 +88,8 @@ def new_record(resolved: Resolved, created: datetime, lease: Lease | None = None
         resolved=resolved,
         created=created,
         status="creating",
-        lease=lease,
+        lease=before.lease if before else None,
+        grants=before.grants if before else (),
     )
 
 
@@ -204,6 +226,8 @@ def load_inventory(name: str, target: Target) -> Inventory:
             f"cluster '{name}' is not ready: its record says {record.status}",
             f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
         ) from None
+    # The cluster may have been made on another machine, with another folder for its state.
+    inventory = inventory.model_copy(update={"folder": folder(name, target)})
     if inventory.proxy and target.session_proxy:
         # The recorded command may be out of date: gpuctl may have moved since `up`.
         return inventory.model_copy(update={"proxy": target.session_proxy})

@@ -1,5 +1,6 @@
 """`gpuctl extend`: what it prints and what it refuses. The machines' part is in tests/e2e."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ from typer.testing import CliRunner, Result
 import provision.lease
 from cli.main import app
 from config.cluster.cluster_file import Budget, Lifetime
-from config.errors import NodeError
+from config.errors import Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from provision.records import record
@@ -29,12 +30,15 @@ class Machines:
         self.left: dict[str, Any] = {}
         self.moved: dict[str, Any] = {}
         self.ends: list[str] = []
+        self.is_interrupted = False
 
     async def on_all(self, _: object, inventory: Any, on_node: str, __: str) -> dict[str, Any]:
         names = [node.name for node in inventory.nodes]
         if on_node == SECONDS_LEFT:
             return {name: self.left.get(name, Completed(0, HOUR, "")) for name in names}
         self.ends.append(on_node.splitlines()[1])
+        if self.is_interrupted:
+            raise asyncio.CancelledError  # as asyncio.run answers Ctrl-C
         return {name: self.moved.get(name, Completed(0, "", "")) for name in names}
 
 
@@ -54,7 +58,7 @@ def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
     found = Machines()
     remember(make_inventory(2), remembered)
     change(remembered, lifetime=Lifetime.model_validate({"max": "8h"}))
-    monkeypatch.setattr(provision.lease, "_on_all", found.on_all)
+    monkeypatch.setattr(provision.lease, "on_all", found.on_all)
     monkeypatch.setattr(provision.lease, "connect", NoConnection)
     return found
 
@@ -70,6 +74,21 @@ def change(target: Target, **fields: object) -> None:
 
 def extend(*words: str) -> Result:
     return CliRunner().invoke(app, ["--quiet", "extend", "demo", *words])
+
+
+def test_ctrl_c_while_machines_get_their_end_says_how_they_get_the_same(
+    machines: Machines, remembered: Target
+) -> None:
+    machines.is_interrupted = True
+    error = extend("2h").exception
+    assert isinstance(error, Interrupted)
+    assert str(error) == (
+        "interrupted: some machines of demo may have the new end, others the old;"
+        " `gpuctl extend demo 1m` gives all of them one end"
+    )
+    known = record.read("demo", remembered)
+    assert known is not None
+    assert known.lease is None
 
 
 def test_all_machines_get_the_same_end(machines: Machines, remembered: Target) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodes.keys import generate_pair
 from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
 from tests.e2e.region import what_bills
 
@@ -35,12 +36,15 @@ def a_broken_machine_is_replaced_and_no_other(gpuctl: Gpuctl) -> None:
     assert gpuctl.json("--lab", "heal", "proven", "--yes")["replaced"] == {}
     break_node1(gpuctl, "gpus=7")
     gpuctl("--lab", "extend", "proven", "2h")
+    gpuctl("--lab", "grant", "proven", generate_pair("ann@laptop")[1])
     replaced = gpuctl.json("--lab", "heal", "proven", "--yes")["replaced"]
     now = addresses(gpuctl)
     assert (now["node0"], list(now)) == (before["node0"], list(before))
     assert replaced == {"node1": now["node1"]}
     assert now["node1"] != before["node1"]
     assert findings(gpuctl, code=0) == []
+    count = "grep -c ' ann@laptop (granted by gpuctl)$' /root/.ssh/authorized_keys"
+    assert gpuctl("--lab", "exec", "proven", "--", count) == "--- node[0-1]\n1\n"
     old, new = (lease_end(gpuctl, "proven", node) for node in now)
     assert abs(old - new) < timedelta(minutes=1)
     assert old - datetime.now(UTC) > timedelta(hours=2)  # the old one's is extended

@@ -2,13 +2,17 @@
 
 import json
 import re
+import shutil
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
 
@@ -173,6 +177,90 @@ def test_runs_go_on_side_by_side_and_wait_in_a_queue(
                 assert third.returncode == 0, rest
                 assert "[1] ran" in rest
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
+
+
+def test_a_colleague_has_access_with_an_own_key_until_it_is_revoked(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The colleague has the cluster's record and pinned host keys, and not its private key."""
+    ann = a_colleague(gpuctl, cluster, tmp_path / "ann")
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    ensure_key(tmp_path / "key", "ann@laptop")
+    exec_ = ("--lab", "exec", cluster, "--", "whoami")
+    with ssh_agent(tmp_path / "agent", tmp_path / "key"):
+        refused = "refused your ssh keys; ask a member to run `gpuctl grant jobs yourkey.pub`"
+        assert f") {refused}\n" in ann(*exec_, code=1)
+        assert f") {refused}\n" in ann("--lab", "ssh", cluster, "node1", "true", code=1)
+        granted = gpuctl("--lab", "grant", cluster, str(tmp_path / "key.pub"))
+        assert re.fullmatch(
+            r"ann@laptop \(SHA256:\S+\) has access to jobs: bastion,node\[0-1\]\n", granted
+        )
+        shutil.copy(
+            gpuctl.state / "clusters" / cluster / "cluster.json", ann.state / "clusters/jobs"
+        )
+        assert ann(*exec_) == "--- node[0-1]\nroot\n"
+        assert ann("--lab", "ssh", cluster, "node1", "whoami") == "root\n"
+        config = ssh_config(ann, cluster, tmp_path)
+        hosts = subprocess.run(
+            ["ssh", "-F", str(config), "jobs-node1", "whoami"], capture_output=True, check=False
+        )
+        assert (hosts.stdout, hosts.stderr) == (b"root\n", b"")
+        (tmp_path / "file").write_text("from ann\n")
+        ann("--lab", "cp", cluster, str(tmp_path / "file"), "all:/tmp/from-ann")
+        hello = run_file(tmp_path, "hello", ["cat /tmp/from-ann"])
+        assert ann("--lab", "run", str(hello), "--cluster", cluster).count("from ann\n") == 2
+        assert "from ann\n" in ann("--lab", "logs", "hello")
+
+        own = gpuctl.state / "clusters" / cluster / "id_ed25519.pub"
+        assert gpuctl("--lab", "revoke", cluster, str(own), code=2) == (
+            "gpuctl: error: that is gpuctl's own key of cluster jobs, which cannot be revoked;"
+            " `gpuctl down jobs` removes the cluster\n"
+        )
+        with ann.running("--lab", "ssh", cluster, "node0", "echo in; sleep 600") as shell:
+            read_until(shell, "in\n")
+            revoked = gpuctl.json("--lab", "revoke", cluster, "ann@laptop")
+            assert shell.wait(60) == 255
+        assert revoked["machines"] == ["node0", "node1", "bastion"]
+        assert revoked["ended_connections"] >= 3  # the shell, and gpuctl's to both nodes
+        for node in ("node0", "node1"):
+            assert f"{node} (10." in ann(*exec_, code=255)
+        assert ann(*exec_, code=255).count(refused) == 2
+    (only,) = gpuctl.json("--lab", "grant", cluster)["keys"]
+    assert only["own"]
+
+
+def a_colleague(gpuctl: Gpuctl, cluster: str, home: Path) -> Gpuctl:
+    """The command with another state folder, in which the cluster has no private key."""
+    known = gpuctl.state / "clusters" / cluster
+    colleague = Gpuctl(home, gpuctl.lab)
+    there = colleague.state / "clusters" / cluster
+    there.mkdir(parents=True)
+    for name in ("cluster.json", "inventory.json", "known_hosts"):
+        shutil.copy(known / name, there)
+    return colleague
+
+
+@contextmanager
+def ssh_agent(socket: Path, key: Path) -> Iterator[None]:
+    """An ssh agent with the key, while the block runs."""
+    command = ["ssh-agent", "-D", "-a", str(socket)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()  # the socket is there
+        try:
+            subprocess.run(["ssh-add", "-q", str(key)], check=True)
+            yield
+        finally:
+            agent.terminate()
+
+
+def ssh_config(gpuctl: Gpuctl, cluster: str, folder: Path) -> Path:
+    """Write the cluster's hosts into the ssh settings of another home; return the settings."""
+    words = gpuctl.words("--lab", "ssh-config", cluster, "--yes")
+    environment = gpuctl.environment | {"HOME": str(folder / "home")}
+    (folder / "home").mkdir()
+    subprocess.run(words, env=environment, capture_output=True, check=True)
+    return folder / "home/.ssh/config"
 
 
 def test_too_few_nodes_is_said_before_anything_runs(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.network import slots
+from nodes.keys import generate_pair
 from tests.e2e.conftest import Gpuctl, cluster_file, run_file
 from tests.e2e.region import ec2, what_bills
 from tests.infra.somebodys_network import SomebodysNetwork
@@ -92,6 +93,8 @@ def closed_to_all(gpuctl: Gpuctl, file: Path) -> None:
     came_from, *_ = gpuctl("--lab", "ssh", "closed", "node1", "echo $SSH_CONNECTION").split()
     assert came_from.startswith("10.215."), "from within the VPC"
     assert gpuctl("--lab", "exec", "closed", "--", "nproc").startswith("--- node[0-1]\n")
+    granted = gpuctl("--lab", "grant", "closed", generate_pair("ann@laptop")[1])
+    assert granted.endswith(") has access to closed: node[0-1]\n")
     groups = ec2(gpuctl).describe_security_groups()["SecurityGroups"]
     (ours,) = [group for group in groups if group["GroupName"] == "gpuctl-closed-nodes"]
     assert [rule["IpProtocol"] for rule in ours["IpPermissions"]] == ["-1"], "among themselves"

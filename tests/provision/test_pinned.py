@@ -124,13 +124,13 @@ def test_without_permission_to_ask_for_the_template_the_plan_warns(
     )
 
 
-def test_a_new_key_is_in_new_user_data(target: Target) -> None:
+def test_a_colleague_without_the_private_key_plans_with_that_of_the_record(target: Target) -> None:
     was = remember(resolve(cluster(), target), target)
     for name in ("id_ed25519", "id_ed25519.pub"):
-        (target.clusters / "demo" / name).unlink(missing_ok=True)
+        (target.clusters / "demo" / name).unlink()
     now = resolve(cluster(), target)
-    assert now.public_key != was.public_key
-    assert now.public_key in now.user_data
+    assert (now.public_key, now.user_data) == (was.public_key, was.user_data)
+    assert not (target.clusters / "demo" / "id_ed25519").exists()
 
 
 def test_user_data_that_ec2_has_are_not_compressed_anew() -> None:

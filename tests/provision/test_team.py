@@ -52,7 +52,10 @@ def test_a_cluster_has_its_life_on_two_machines(
     larger = life.plan(cluster(2), ben, silent)
     assert [change.name for change in larger.plan.changes if change.op == "create"] == ["node1"]
     assert larger.plan.only_adds
-    life.up(larger, ben, silent)
+    with pytest.raises(InputError, match="which only gpuctl's own key of it opens"):
+        life.up(larger, ben, silent)
+    life.up(life.plan(cluster(2), anna, silent), anna, silent)
+    assert len(load_inventory("demo", ben).nodes) == 2
     assert len(load_inventory("demo", anna).nodes) == 2
 
     with (

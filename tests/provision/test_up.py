@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 import provision.up
+from config.errors import InputError
 from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Change, Op, Plan
+from nodes.identity import cluster_key
 from nodes.inventory import save
 from nodes.ssh_hosts import write_hosts
 from provision.launch.launch import FleetLaunch
@@ -30,6 +32,7 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
     record.write(a_record().now("ready"), target)
     path = record.folder("demo", target) / "inventory.json"
+    cluster_key(record.folder("demo", target)).touch()
     save(make_inventory(1), path)
     seen: list[bool] = []
 
@@ -47,3 +50,18 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     assert seen == [stays]
     assert len(record.load_inventory("demo", target).nodes) == 2
     assert "Host demo-node1\n" in hosts.read_text(), "the user's ssh settings follow"
+
+
+@pytest.mark.parametrize("op", ["create", "replace"])
+def test_new_machines_are_refused_where_gpuctls_own_key_is_not(tmp_path: Path, op: Op) -> None:
+    target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
+    before = a_record().now("ready")
+    record.write(before, target)
+    plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
+    with pytest.raises(InputError) as refused:
+        up(FleetPlan(before.resolved, plan, None), target, silent)
+    assert str(refused.value) == (
+        "cluster demo would get new machines, which only gpuctl's own key of it opens, and that key"
+        " is not on this machine; run this command on the machine that created the cluster"
+    )
+    assert record.read("demo", target) == before

@@ -1,0 +1,63 @@
+"""How a connection logs in to a machine of a cluster, and what is wrong when it cannot."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import asyncssh
+
+from config.errors import NodeError
+from nodes.identity import cluster_key, has_cluster_key, users_keys
+from nodes.inventory import Inventory
+
+_TOO_MANY = "Too many authentication failures"
+"""What sshd says after MaxAuthTries keys, six by default (auth.c of OpenSSH 9.2)."""
+
+
+def login_options(inventory: Inventory) -> dict[str, Any]:
+    """Return the options of asyncssh with which a connection logs in.
+
+    Raises NodeError if this machine has no key at all.
+    """
+    folder = inventory.folder
+    if has_cluster_key(folder):
+        return {"agent_path": None, "client_keys": [str(cluster_key(folder))], "client_certs": ()}
+    if not (users_keys() or os.environ.get("SSH_AUTH_SOCK")):
+        raise NodeError(
+            f"there is no key for cluster {inventory.cluster} on this machine: neither gpuctl's own"
+            " key of it, nor one of yours in ~/.ssh or in an ssh agent",
+            f"make one with `ssh-keygen -t ed25519`, and {_ask(inventory.cluster)}",
+        )
+    return {}  # asyncssh then takes the user's agent and the usual files of ~/.ssh
+
+
+@contextmanager
+def login_errors(where: str, inventory: Inventory) -> Iterator[None]:
+    """Raise NodeError if the machine `where` refuses the key, or if the key cannot be used."""
+    is_own, name = has_cluster_key(inventory.folder), inventory.cluster
+    try:
+        yield
+    except asyncssh.PermissionDenied as error:
+        if is_own:
+            raise NodeError(
+                f"{where} refused the cluster's key",
+                "its authorized_keys changed; see its console, or replace the node",
+            ) from error
+        raise NodeError(f"{where} refused your ssh keys", _ask(name)) from error
+    except asyncssh.KeyImportError as error:
+        raise NodeError(
+            f"{where}: the cluster's key cannot be used: {error}",
+            "restore id_ed25519 in the cluster's folder",
+        ) from error
+    except asyncssh.DisconnectError as error:
+        if is_own or _TOO_MANY not in error.reason:
+            raise
+        raise NodeError(
+            f"{where} refused the first keys of your ssh agent, and accepts no more attempts",
+            "let the agent have fewer keys (`ssh-add -d`)",
+        ) from error
+
+
+def _ask(cluster: str) -> str:
+    return f"ask a member to run `gpuctl grant {cluster} yourkey.pub`"

@@ -1,0 +1,294 @@
+"""Who may log in to a cluster's machines: the keys of colleagues, given and taken away.
+
+The cluster's record has them, and `up` installs them on every machine that it makes. What the
+record says is changed first, then the machines: a key that is on a machine is always in the record.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from config.errors import InputError, Interrupted, NodeError
+from config.target import Target
+from nodes.answers import Completed
+from nodes.identity import has_cluster_key
+from nodes.inventory import Inventory
+from nodes.names import fold
+from nodes.public_keys import (
+    PublicKey,
+    fingerprint,
+    is_key_text,
+    parse_public_key,
+    read_public_key,
+)
+from nodes.ssh import connect
+from provision.machines import Answers, failures, machine_names, on_all
+from provision.records.cluster_lock import cluster_lock
+from provision.records.record import (
+    ClusterRecord,
+    Grant,
+    folder,
+    load_inventory,
+    read,
+    records,
+    unknown_cluster,
+    write,
+)
+
+_SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
+
+_MARK = "(granted by gpuctl)"
+"""The end of a granted key's line in authorized_keys, where its comment is."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The keys that were given or taken away, on which machines, and the connections that ended."""
+
+    keys: tuple[PublicKey, ...]
+    machines: tuple[str, ...]
+    ended: int = 0
+
+
+def members(name: str, target: Target) -> tuple[PublicKey, tuple[Grant, ...]]:
+    """Return gpuctl's own key of the cluster, and the keys of colleagues."""
+    record = _record(name, target)
+    return _trusted(record.resolved.public_key), record.grants
+
+
+def grant(name: str, text: str, target: Target) -> Access:
+    """Give the keys access to all machines of the cluster.
+
+    `text` is the path of a public key, the key itself, or the name or fingerprint of a key that was
+    granted before, to any cluster. Raises InputError before any machine is changed, NodeError with
+    the machines that the keys have not reached; they then get them with the next grant or `up`.
+    """
+    _record(name, target)  # else the lock would make a folder for an unknown cluster
+    with cluster_lock(name, "gpuctl grant", target):
+        record, inventory = _record(name, target), load_inventory(name, target)
+        known = [one for other in records(target) for one in other.grants if not one.is_revoked]
+        keys = _keys(text, known, f"gpuctl grant {name} ~/.ssh/id_ed25519.pub")
+        for key in keys:
+            if key.key in _own_keys(record, target):
+                raise InputError(
+                    f"{key.name} is gpuctl's own key of cluster {name}, which has access",
+                    "name the public key of a colleague",
+                )
+        machines = machine_names(inventory)
+        changed = with_grants(record.grants, keys, machines, datetime.now(UTC))
+        _, answers = _change(record, changed, inventory, target)
+        failed = failures(answers)
+        if failed:
+            raise NodeError(
+                f"{fold(failed)}: {_names(keys)} has no access there:"
+                f" {next(iter(failed.values()))}",
+                _repeat("grant", name, keys, set(machines) - set(failed)),
+            )
+    return Access(keys, tuple(machines))
+
+
+def revoke(name: str, text: str, target: Target) -> Access:
+    """Take the keys away from all machines, and end the connections that are open with them.
+
+    `text` is as for `grant`. Raises InputError for a key that was not granted, NodeError with the
+    machines that may still have the keys; new machines do not get them.
+    """
+    _record(name, target)  # else the lock would make a folder for an unknown cluster
+    with cluster_lock(name, "gpuctl revoke", target):
+        record, inventory = _record(name, target), load_inventory(name, target)
+        keys = _revocable(record, text, target)
+        machines = machine_names(inventory)
+        changed = with_revocations(record.grants, keys, machines)
+        _, answers = _change(record, changed, inventory, target)
+        failed = failures(answers)
+        if failed:
+            raise NodeError(
+                f"{fold(failed)}: {_names(keys)} may still have access there:"
+                f" {next(iter(failed.values()))}",
+                _repeat("revoke", name, keys, set(machines) - set(failed)),
+            )
+    counts = [one.stdout.strip() for one in answers.values() if isinstance(one, Completed)]
+    return Access(keys, tuple(machines), sum(int(text) for text in counts if text.isdigit()))
+
+
+def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) -> ClusterRecord:
+    """Let all machines have the granted keys and no revoked ones; return the record after it.
+
+    Raises NodeError with the machines that have not confirmed it.
+    """
+    if not record.grants:
+        return record
+    machines = machine_names(inventory)
+    pending = tuple(one.model_copy(update={"open": tuple(machines)}) for one in record.grants)
+    record, answers = _change(record, pending, inventory, target)
+    if failed := failures(answers):
+        raise NodeError(
+            f"{fold(failed)}: the keys of colleagues are not as granted:"
+            f" {next(iter(failed.values()))}",
+            f"see `gpuctl grant {record.name}`, and repeat `gpuctl up`",
+        )
+    return record
+
+
+def check_cluster_key(name: str, target: Target) -> None:
+    """Raise InputError without gpuctl's own key of the cluster: no other opens new machines."""
+    if not has_cluster_key(folder(name, target)):
+        raise InputError(
+            f"cluster {name} would get new machines, which only gpuctl's own key of it opens, and"
+            " that key is not on this machine",
+            "run this command on the machine that created the cluster",
+        )
+
+
+def with_grants(
+    grants: Sequence[Grant], keys: Iterable[PublicKey], machines: Sequence[str], now: datetime
+) -> tuple[Grant, ...]:
+    """Return the grants with these keys, which no machine has confirmed yet.
+
+    A key that has access keeps its name and the time since when it has it.
+    """
+    found = {one.key: one for one in grants}
+    for key in keys:
+        before = found.get(key.key)
+        if before is None or before.is_revoked:
+            before = Grant(key=key.key, name=key.name, since=now)
+        found[key.key] = before.model_copy(update={"open": tuple(machines)})
+    return tuple(found.values())
+
+
+def with_revocations(
+    grants: Sequence[Grant], keys: Iterable[PublicKey], machines: Sequence[str]
+) -> tuple[Grant, ...]:
+    """Return the grants, those of the keys revoked, which no machine has confirmed yet."""
+    gone, update = {key.key for key in keys}, {"is_revoked": True, "open": tuple(machines)}
+    return tuple(one.model_copy(update=update) if one.key in gone else one for one in grants)
+
+
+def confirmed(grants: Sequence[Grant], failed: Collection[str]) -> tuple[Grant, ...]:
+    """Return the grants after all machines but the failed ones have got them.
+
+    A revoked one that no machine has any more is dropped.
+    """
+    left = (
+        one.model_copy(update={"open": tuple(name for name in one.open if name in failed)})
+        for one in grants
+    )
+    return tuple(one for one in left if one.open or not one.is_revoked)
+
+
+def machine_script(grants: Sequence[Grant]) -> str:
+    """Return the script that gives a machine's user these keys, and takes the revoked ones away.
+
+    A second call changes nothing.
+    """
+    revoked = [one.key for one in grants if one.is_revoked]
+    values = {
+        "granted": "\n".join(
+            f"{one.key} {one.name} {_MARK}" for one in grants if not one.is_revoked
+        ),
+        "gone": " ".join(key.split()[1] for key in revoked),
+        "fingerprints": " ".join(fingerprint(key) for key in revoked),
+    }
+    assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    return assigned + _SCRIPT.read_text(encoding="utf-8")
+
+
+def _change(
+    record: ClusterRecord, grants: tuple[Grant, ...], inventory: Inventory, target: Target
+) -> tuple[ClusterRecord, Answers]:
+    """Record the grants, carry them out on all machines, and record who has confirmed them."""
+    record = record.model_copy(update={"grants": grants})
+    write(record, target)
+    answers = asyncio.run(_ask_all(inventory, machine_script(grants)))
+    grants = confirmed(grants, failures(answers))
+    record = record.model_copy(update={"grants": grants})
+    write(record, target)
+    return record, answers
+
+
+async def _ask_all(inventory: Inventory, script: str) -> Answers:
+    try:
+        async with connect(inventory) as connections:
+            return await on_all(connections, inventory, script, script)
+    except NodeError as error:  # without the bastion no machine is reached
+        return dict.fromkeys(machine_names(inventory), error)
+    except asyncio.CancelledError:  # Ctrl-C
+        raise Interrupted(
+            f"interrupted: not all machines of {inventory.cluster} have confirmed the change",
+            f"repeat it; `gpuctl grant {inventory.cluster}` shows which ones have not",
+        ) from None
+
+
+def _revocable(record: ClusterRecord, text: str, target: Target) -> tuple[PublicKey, ...]:
+    """Return the granted keys that `text` names; InputError if it names another one."""
+    own = _own_keys(record, target)
+    known = {name for one in record.grants for name in (one.name, fingerprint(one.key))}
+    names = {name for one in own.values() for name in (one.name, one.fingerprint)}
+    if text in names - known:
+        raise _own_key(record.name)
+    keys = _keys(text, record.grants, f"`gpuctl grant {record.name}` lists them")
+    for key in keys:
+        if key.key in own:
+            raise _own_key(record.name)
+        if key.key not in {one.key for one in record.grants}:
+            raise InputError(
+                f"{key.name} ({key.fingerprint}) was not granted to cluster {record.name}",
+                f"`gpuctl grant {record.name}` lists the keys that were",
+            )
+    return keys
+
+
+def _keys(text: str, known: Iterable[Grant], hint: str) -> tuple[PublicKey, ...]:
+    """Return the keys that a path, a key's text, a known name or a fingerprint names."""
+    if is_key_text(text):
+        return (parse_public_key(text, "the text"),)
+    named = {one.key: one for one in known if text and text in (one.name, fingerprint(one.key))}
+    if named:
+        return tuple(_trusted(f"{one.key} {one.name}") for one in named.values())
+    path = Path(text).expanduser()
+    if path.exists() or "/" in text or text.endswith(".pub"):
+        return (read_public_key(path),)
+    raise InputError(f"there is no file '{text}', and no key of that name was granted", hint)
+
+
+def _own_keys(record: ClusterRecord, target: Target) -> dict[str, PublicKey]:
+    """Return gpuctl's own keys of the cluster, the nodes' one too, by type and base64 text."""
+    lines = [record.resolved.public_key]
+    for path in folder(record.name, target).glob("*_ed25519.pub"):
+        lines.append(path.read_text(encoding="utf-8"))
+    return {key.key: key for key in map(_trusted, lines)}
+
+
+def _trusted(line: str) -> PublicKey:
+    """Return the key of a line that gpuctl has written."""
+    kind, blob, *comment = line.split(maxsplit=2)
+    return PublicKey(kind, blob, "".join(comment).strip())
+
+
+def _own_key(name: str) -> InputError:
+    return InputError(
+        f"that is gpuctl's own key of cluster {name}, which cannot be revoked",
+        f"`gpuctl down {name}` removes the cluster",
+    )
+
+
+def _record(name: str, target: Target) -> ClusterRecord:
+    record = read(name, target)
+    if record is None:
+        raise unknown_cluster(name, (known.name for known in records(target)))
+    return record
+
+
+def _names(keys: Iterable[PublicKey]) -> str:
+    return ", ".join(dict.fromkeys(key.name for key in keys))
+
+
+def _repeat(command: str, name: str, keys: Sequence[PublicKey], done: Collection[str]) -> str:
+    """Return what to do for the machines that failed, and which ones are done."""
+    again = f"repeat `gpuctl {command} {name} {shlex.quote(keys[0].fingerprint)}`"
+    if len(keys) > 1:
+        again = f"repeat `gpuctl {command} {name} {shlex.quote(keys[0].name)}`"
+    return f"{again}; {fold(done)} done" if done else f"{again}; no machine answered"
