@@ -9,6 +9,7 @@ from config.cluster.resolved import OWNER_TAG
 from config.target import Target
 from provision.aws.account import OTHER_ACCOUNT, caller
 from provision.aws.clients import client
+from provision.aws.end_tags import end_of
 from provision.aws.resources import (
     ALIVE,
     KINDS,
@@ -57,7 +58,7 @@ class ClusterStatus:
     account. `others` names the resources other than nodes. `hourly_usd` is the price of what exists
     now; `spent_usd` is the cost of the cluster since it was created; both are None if a price is
     not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
-    work after which all do; None without such a limit, and where no record has it. `problems` are
+    work after which all do, which only a record has; None without such a limit. `problems` are
     lines for people, each with a remedy.
     """
 
@@ -198,10 +199,13 @@ def status_of(
 
 
 def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | None:
-    """Return when the first machine of the cluster powers off."""
-    launches = [one.since for one in existing if one.kind == "instance" and one.since]
-    end = lease_end(record, launches) if record else None
-    return end.isoformat(timespec="seconds") if end else None
+    """Return when the first machine of the cluster powers off: by its tag, else by the record."""
+    machines = [one for one in existing if one.kind == "instance"]
+    ends = [end for one in machines if (end := end_of(one))]
+    launches = [one.since for one in machines if one.since and end_of(one) is None]
+    if record and (own := lease_end(record, launches)):
+        ends.append(own)
+    return min(ends).isoformat(timespec="seconds") if ends else None
 
 
 def _judge(

@@ -21,6 +21,7 @@ from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.launch import FleetLaunch
+from provision.lease import note_ends, note_launches
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
@@ -114,9 +115,11 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                     (place / "inventory.json").unlink(missing_ok=True)
                 fleet = launch.carry_out(report)
                 record = read(name, target) or record
+                note_launches(record, target)
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
                 inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
+            note_ends(inventory, record, target)
         save(inventory, place / "inventory.json")
         refresh_hosts(inventory)
         write(record.now("ready"), target)

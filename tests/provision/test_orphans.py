@@ -61,6 +61,32 @@ def test_what_another_machine_may_use_is_doubtful(
     assert (found.verdict, found.reasons) == ("doubtful", reasons)
 
 
+def machine(end: str) -> Resource:
+    tags = [{"Key": "gpuctl:ends", "Value": end}] if end else []
+    return resource("instance", attributes={"Tags": tags})
+
+
+@pytest.mark.parametrize(
+    ("ends", "reasons"),
+    [
+        (["2026-11-23T10:59:59+00:00"], ()),
+        (["2026-11-23T11:00:00+00:00"], ("its instances exist, until 2026-11-23 11:00 UTC",)),
+        (
+            ["2026-11-23T09:00:00+00:00", "2026-11-24T17:30:00+00:00"],
+            ("its instances exist, until 2026-11-24 17:30 UTC",),
+        ),
+        (["2026-11-23T09:00:00+00:00", ""], ("its instances exist",)),
+        (["2026-11-23T09:00:00"], ("its instances exist",)),
+        (["yesterday"], ("its instances exist",)),
+    ],
+)
+def test_machines_whose_leases_have_ended_are_in_use_by_nobody(
+    ends: list[str], reasons: tuple[str, ...]
+) -> None:
+    found = verdict(*map(machine, ends), resource())
+    assert (found.verdict, found.reasons) == ("doubtful" if reasons else "orphaned", reasons)
+
+
 def test_an_instance_that_ends_is_no_doubt() -> None:
     assert verdict(resource("instance", state="shutting-down")).verdict == "orphaned"
 
