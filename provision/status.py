@@ -20,7 +20,7 @@ from provision.aws.resources import (
     find_instances,
 )
 from provision.aws.spot_notices import TAKEN_BACK, notices
-from provision.costs.cost import price_of, spent_usd
+from provision.costs.cost import daily_usd, leftover_price, price_of, spent_usd
 from provision.launch.claim import ENDED_WITHIN
 from provision.records.cluster_lock import is_locked
 from provision.records.record import ClusterRecord, lease_end, records
@@ -178,6 +178,7 @@ def status_of(
     if taken_back is None and any(map(_is_spot, existing)):
         problems += (_UNKNOWN,)
     problems += _interruptions(nodes) + (() if busy else _claims(name, existing))
+    problems += () if busy else _remains(existing)
     begun = min((resource.since for resource in resources if resource.since), default=None)
     since = record.created if record else begun
     marked = next((r for r in resources if r.cluster_id), None)
@@ -264,6 +265,16 @@ def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
         for node in nodes
         if node.interrupted_at is not None
     )
+
+
+def _remains(existing: Sequence[Resource]) -> tuple[str, ...]:
+    """Return a line about what bills after the machines have ended, as at the end of a lease."""
+    kinds = dict.fromkeys(one.kind for one in existing if leftover_price(one) != 0)
+    if not kinds or not kinds.keys().isdisjoint(("instance", "capacity reservation")):
+        return ()
+    usd = daily_usd(existing)
+    cost = "an unknown amount" if usd is None else f"${usd:,.2f}"
+    return (f"no machine of it exists, and what remains costs {cost} per day: {', '.join(kinds)}",)
 
 
 def _claims(name: str, existing: Sequence[Resource]) -> tuple[str, ...]:
