@@ -1,6 +1,7 @@
 """gpuctl's commands in a region whose policy lacks one action. Nothing boots."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from config.errors import GpuctlError, NodeError
 from config.progress import silent
 from config.target import Target
 from infra.program.aws_calls import Feature
-from lab import fault_kinds, fault_table
+from lab import fault_kinds, fault_table, session_manager_plugin
 from provision import up as life
 from provision.capacity import capacity
 from provision.down import down
@@ -66,7 +67,9 @@ class Denied:
 
     def __init__(self, here: Region) -> None:
         self._here = here
-        self._target = replace(here.target, check_permissions=False)
+        # Nobody connects, so this machine need not have Session Manager's plugin.
+        plugin = (sys.executable, session_manager_plugin.__file__, "no lab")
+        self._target = replace(here.target, check_permissions=False, session_plugin=plugin)
         self._calls: dict[Feature, frozenset[str]] = {}
 
     def outcome(self, action: str) -> Outcome:

@@ -1,45 +1,25 @@
 """A sample of the actions; `python -m tests.permissions` takes all."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from infra.pulumi_engine.installation import Engine
 from provision.permissions.actions import needed
-from tests.infra.conftest import engine  # noqa: F401  fixtures are found by import
-from tests.infra.region import region
-from tests.permissions.denied import Denied, Outcome, feature_of
-
-pytestmark = pytest.mark.engine
+from tests.infra.conftest import engine, here, worlds  # noqa: F401  fixtures are found by import
+from tests.infra.region import Region
+from tests.permissions.denied import Denied, feature_of
 
 
-@pytest.fixture(scope="module")
-def denied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Denied]:
-    state = tmp_path_factory.mktemp("denied")
-    (state / "requests").mkdir()
-    with region(state) as here:
-        yield Denied(here)
-
-
+@pytest.mark.engine
 @pytest.mark.parametrize("action", ["ec2:DescribeSubnets", "ec2:DeleteVpc"])
 def test_the_command_that_needs_an_action_names_it(
     engine: Engine,  # noqa: F811
-    denied: Denied,
+    here: Region,  # noqa: F811
     action: str,
 ) -> None:
     del engine  # it exists
-    found = denied.outcome(action)
+    found = Denied(here).outcome(action)
     assert found.verdict == "named"
     assert f"is not authorized to perform: {action} on resource: " in found.texts[0]
-
-
-def test_what_no_command_calls_is_not_called(
-    engine: Engine,  # noqa: F811
-    denied: Denied,
-) -> None:
-    del engine  # it exists
-    action = "ec2:GetConsoleOutput"  # of machines that boot
-    assert denied.outcome(action) == Outcome(action, "not called", ())
 
 
 def test_each_action_has_a_cluster_that_needs_it() -> None:
