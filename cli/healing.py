@@ -127,7 +127,7 @@ class Healing:
         if not fleet_plan.plan.is_empty:
             check_cluster_key(cluster, target)
             self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
-            join(up(fleet_plan, target, lambda _: None), names, record)
+            join(up(fleet_plan, target, lambda _: None), names, record, target)
         self.inventory = there = load_inventory(cluster, target)
         addresses = _new_nodes(there, names, self._run_id)
         if not addresses:

@@ -45,5 +45,5 @@ def replace(name: str, nodes: Sequence[Node], target: Target, report: Reporter) 
             "run `gpuctl up` with its file: it makes the ended machines again",
         )
     inventory = up(anew, target, report)
-    join(inventory, [node.name for node in nodes], record)
+    join(inventory, [node.name for node in nodes], record, target)
     return inventory

@@ -1,7 +1,8 @@
 """The lease of a cluster: when its machines power off, and how that moves.
 
-The timers on the machines decide, also with the client gone and the network cut. The record only
-remembers what `gpuctl extend` made of them.
+The timers on the machines decide, also with the client gone and the network cut. The record and the
+tags of the machines only remember them. Others judge by a tag whether a machine should have ended,
+so it is at most the minutes of a boot earlier than the timer.
 """
 
 import asyncio
@@ -9,14 +10,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from config.errors import InputError, Interrupted, NodeError
+from config.errors import GpuctlError, InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed
 from nodes.inventory import Inventory
 from nodes.names import fold
 from nodes.ssh import connect
+from provision.aws.clients import client
+from provision.aws.end_tags import end_of, write_ends
+from provision.aws.resources import ALIVE, find_instances
 from provision.costs.cost import hourly_usd
-from provision.machines import Answers, failures, machine_names, on_all
+from provision.machines import BASTION, Answers, failures, machine_names, on_all
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, Lease, load_inventory, read, write
 from provision.setup.lease.units import BASTIONS_LEFT, SECONDS_LEFT, request_end, set_end
@@ -39,7 +43,8 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
 
     First every machine is asked for its end: nothing changes if one does not answer. All machines
     get the same end, the latest one plus `seconds`. Raises InputError for a cluster without a lease
-    or over its budget, NodeError if a machine cannot be reached or keeps its old end.
+    or over its budget, NodeError if a machine cannot be reached or keeps its old end, CloudError if
+    the tags cannot be written, before any timer moves.
     """
     with cluster_lock(name, "gpuctl extend", target):
         inventory = load_inventory(name, target)
@@ -50,24 +55,64 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
                 f"cluster {name} has no lease: it does not end by itself",
                 "set lifetime.max in its file; the next `gpuctl up` then replaces its nodes",
             )
-        before = asyncio.run(_move(inventory, record, seconds))
-        now = datetime.now(UTC)
-        end = now + timedelta(seconds=before + seconds)
-        write(record.model_copy(update={"lease": Lease(end=end, moved=now)}), target)
-    return Extension(name, now + timedelta(seconds=before), end, tuple(machine_names(inventory)))
+        end = asyncio.run(_move(inventory, record, seconds, target))
+        lease = Lease(end=end, moved=datetime.now(UTC))
+        write(record.model_copy(update={"lease": lease}), target)
+    before = end - timedelta(seconds=seconds)
+    return Extension(name, before, end, tuple(machine_names(inventory)))
 
 
-def join(inventory: Inventory, new: Collection[str], record: ClusterRecord) -> None:
+def note_launches(record: ClusterRecord, target: Target) -> None:
+    """Write the ends of machines that have none yet into their tags: `max` after their launch.
+
+    A client may die before the machines can be asked. They end later, because their timers count
+    from their boot: `note_ends` corrects that.
+    """
+    lifetime = record.resolved.cluster.lifetime
+    if lifetime is None:
+        return
+    found = find_instances(client(target, "ec2"), record.name, record.id)
+    own = timedelta(seconds=lifetime.max)
+    new = (one for one in found if one.state in ALIVE and end_of(one) is None)
+    write_ends({one.id: one.since + own for one in new if one.since}, target)
+
+
+def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> None:
+    """Write the ends that the machines report into their tags; who does not answer keeps its own.
+
+    They are rounded up to a minute, so that machines of one launch have one end.
+    """
+    if record.resolved.cluster.lifetime is not None:
+        asked, ids = asyncio.run(_ask(inventory)), _ids(inventory)
+        left = {ids[name]: _number(answer) for name, answer in asked.items()}
+        now = datetime.now(UTC).timestamp()
+        ends = {one: -(-(now + seconds) // 60) * 60 for one, seconds in left.items() if seconds}
+        write_ends({one: datetime.fromtimestamp(end, UTC) for one, end in ends.items()}, target)
+
+
+async def _ask(inventory: Inventory) -> Answers:
+    """Return the answers of the machines about their ends; none if the bastion does not answer."""
+    try:
+        async with connect(inventory) as connections:
+            return await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
+    except NodeError:
+        return {}
+
+
+def join(inventory: Inventory, new: Collection[str], record: ClusterRecord, target: Target) -> None:
     """Let the machines `new` end when the others of the cluster do, if it has a lease.
 
     Their own timers count from their launch, and `gpuctl extend` may have moved those of the
     others. Raises NodeError if a machine does not answer or keeps its end.
     """
     if record.resolved.cluster.lifetime is not None and set(new) < set(machine_names(inventory)):
-        asyncio.run(_join(inventory, new))
+        left = asyncio.run(_join(inventory, new))
+        end = datetime.now(UTC) + timedelta(seconds=left)
+        write_ends(dict.fromkeys((_ids(inventory)[name] for name in new), end), target)
 
 
-async def _join(inventory: Inventory, new: Collection[str]) -> None:
+async def _join(inventory: Inventory, new: Collection[str]) -> int:
+    """Let the machines `new` end with the last one of the others; return the seconds until then."""
     async with connect(inventory) as connections:
         asked = await on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
         left = _seconds_left({name: one for name, one in asked.items() if name not in new})
@@ -75,14 +120,16 @@ async def _join(inventory: Inventory, new: Collection[str]) -> None:
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
         moved = await on_all(connections, joining, set_end(max(left)), "")
         _raise_failures(moved, "its end is not that of the others", "`gpuctl extend` sets one end")
+        return max(left)
 
 
-async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> int:
-    """Let all machines end `seconds` later than the last one would; return what that one had."""
+async def _move(
+    inventory: Inventory, record: ClusterRecord, seconds: int, target: Target
+) -> datetime:
+    """Let all machines end `seconds` later than the last one would; return when that is."""
     async with connect(inventory) as connections:
         asked = await on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
-        before = max(_seconds_left(asked))
-        after = before + seconds
+        after = max(_seconds_left(asked)) + seconds
         if after > LONGEST_S:
             days = after // 86400
             raise InputError(
@@ -90,6 +137,8 @@ async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> in
                 "extend it by less",
             )
         _check_budget(record, after)
+        end = datetime.now(UTC) + timedelta(seconds=after)
+        write_ends(dict.fromkeys(_ids(inventory).values(), end), target)
         try:
             moved = await on_all(connections, inventory, set_end(after), request_end(after))
         except asyncio.CancelledError:  # Ctrl-C
@@ -102,19 +151,25 @@ async def _move(inventory: Inventory, record: ClusterRecord, seconds: int) -> in
             "its end did not move",
             f"repeat `gpuctl extend {record.name} 1m` for all",
         )
-    return before
+    return end
 
 
 def _seconds_left(asked: Answers) -> list[int]:
     """Return the seconds that each machine has left; raise NodeError if one has no answer."""
     _raise_failures(asked, "no answer about the end", "no machine was changed")
-    texts = {name: one.stdout.strip() for name, one in asked.items() if isinstance(one, Completed)}
-    unlimited = [name for name, text in texts.items() if not text.lstrip("-").isdigit()]
+    left = {name: _number(one) for name, one in asked.items()}
+    unlimited = [name for name, seconds in left.items() if seconds is None]
     if unlimited:
         raise NodeError(
             f"{fold(unlimited)}: no timer that ends a lease", "no machine was changed; repeat `up`"
         )
-    return [int(text) for text in texts.values()]
+    return [seconds for seconds in left.values() if seconds is not None]
+
+
+def _number(answer: Completed | GpuctlError) -> int | None:
+    """Return the seconds in the answer; None if it is an error, or if the machine has no timer."""
+    text = answer.stdout.strip() if isinstance(answer, Completed) else ""
+    return int(text) if text.lstrip("-").isdigit() else None
 
 
 def _raise_failures(answers: Answers, what: str, hint: str) -> None:
@@ -139,3 +194,9 @@ def _check_budget(record: ClusterRecord, seconds: int) -> None:
             f" at most ${budget.max_total:,.2f} is allowed",
             "extend it by less, or allow more in its file and repeat `gpuctl up`",
         )
+
+
+def _ids(inventory: Inventory) -> dict[str, str]:
+    """Return the instance ids of the machines by their names."""
+    ids = {node.name: node.instance_id for node in inventory.nodes}
+    return ids | ({BASTION: inventory.bastion.instance_id} if inventory.bastion else {})

@@ -9,6 +9,7 @@ from config.cluster.resolved import OWNER_TAG
 from config.target import Target
 from provision.aws.account import OTHER_ACCOUNT, caller
 from provision.aws.clients import client
+from provision.aws.end_tags import end_of
 from provision.aws.resources import (
     ALIVE,
     KINDS,
@@ -19,7 +20,7 @@ from provision.aws.resources import (
     find_instances,
 )
 from provision.aws.spot_notices import TAKEN_BACK, notices
-from provision.costs.cost import price_of, spent_usd
+from provision.costs.cost import daily_usd, leftover_price, price_of, spent_usd
 from provision.launch.claim import ENDED_WITHIN
 from provision.records.cluster_lock import is_locked
 from provision.records.record import ClusterRecord, lease_end, records
@@ -57,7 +58,7 @@ class ClusterStatus:
     account. `others` names the resources other than nodes. `hourly_usd` is the price of what exists
     now; `spent_usd` is the cost of the cluster since it was created; both are None if a price is
     not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
-    work after which all do; None without such a limit, and where no record has it. `problems` are
+    work after which all do, which only a record has; None without such a limit. `problems` are
     lines for people, each with a remedy.
     """
 
@@ -177,6 +178,7 @@ def status_of(
     if taken_back is None and any(map(_is_spot, existing)):
         problems += (_UNKNOWN,)
     problems += _interruptions(nodes) + (() if busy else _claims(name, existing))
+    problems += () if busy else _remains(existing)
     begun = min((resource.since for resource in resources if resource.since), default=None)
     since = record.created if record else begun
     marked = next((r for r in resources if r.cluster_id), None)
@@ -198,10 +200,13 @@ def status_of(
 
 
 def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | None:
-    """Return when the first machine of the cluster powers off."""
-    launches = [one.since for one in existing if one.kind == "instance" and one.since]
-    end = lease_end(record, launches) if record else None
-    return end.isoformat(timespec="seconds") if end else None
+    """Return when the first machine of the cluster powers off: by its tag, else by the record."""
+    machines = [one for one in existing if one.kind == "instance"]
+    ends = [end for one in machines if (end := end_of(one))]
+    launches = [one.since for one in machines if one.since and end_of(one) is None]
+    if record and (own := lease_end(record, launches)):
+        ends.append(own)
+    return min(ends).isoformat(timespec="seconds") if ends else None
 
 
 def _judge(
@@ -260,6 +265,16 @@ def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
         for node in nodes
         if node.interrupted_at is not None
     )
+
+
+def _remains(existing: Sequence[Resource]) -> tuple[str, ...]:
+    """Return a line about what bills after the machines have ended, as at the end of a lease."""
+    kinds = dict.fromkeys(one.kind for one in existing if leftover_price(one) != 0)
+    if not kinds or not kinds.keys().isdisjoint(("instance", "capacity reservation")):
+        return ()
+    usd = daily_usd(existing)
+    cost = "an unknown amount" if usd is None else f"${usd:,.2f}"
+    return (f"no machine of it exists, and what remains costs {cost} per day: {', '.join(kinds)}",)
 
 
 def _claims(name: str, existing: Sequence[Resource]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.launch import FleetLaunch
+from provision.lease import note_ends, note_launches
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
@@ -124,9 +125,11 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                     remove_inventory(name, target)
                 fleet = launch.carry_out(report)
                 record = read(name, target) or record
+                note_launches(record, target)
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
                 inventory = _make_ready(record, fleet, stack, target, report)
+                note_ends(inventory, record, target)
             save_inventory(inventory, target)
             refresh_hosts(inventory)
             write(install_grants(inventory, record, target).now("ready"), target)

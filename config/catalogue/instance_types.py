@@ -40,6 +40,13 @@ EFS_PRICE_USD_GB_MONTH = 0.30
 """Dollars for a month of a GB in EFS Standard in us-east-1: https://aws.amazon.com/efs/pricing
 (2026-11-23)."""
 
+LUSTRE_PRICES_USD_GB_MONTH: Mapping[int | None, float] = MappingProxyType(
+    {None: 0.14, 125: 0.145, 250: 0.21, 500: 0.34, 1000: 0.6}
+)
+"""Dollars for a month of a GB of FSx for Lustre on SSD in us-east-1, by the throughput in MB/s per
+TiB; None is scratch. Source: https://aws.amazon.com/fsx/lustre/pricing, scratch and 125 as quoted
+in learning-aws.readthedocs.io and c3x.dev (2026-11-23), the others from memory."""
+
 HOURS_A_MONTH = 730
 """The hours of a twelfth of a year."""
 

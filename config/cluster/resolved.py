@@ -13,6 +13,9 @@ ID_TAG = "gpuctl:id"
 """The tag with the cluster's unique id: two people may choose one name in an account."""
 OWNER_TAG = "gpuctl:owner"
 """The tag with the ARN of the user who made the cluster."""
+ENDS_TAG = "gpuctl:ends"
+"""The tag with the time at which a machine powers off (ISO 8601), on machines with a lease.
+It moves with `gpuctl extend`, so Pulumi ignores it."""
 
 
 class NetworkCard(Value):

@@ -106,6 +106,7 @@ class Notices:
     def _end_lease(self, line: Message) -> Any:
         at, left = iso(line["at"]), words(line["at"] - line["time"])
         text = f": the cluster's lifetime ends at {at}, in {left}; its nodes power off then"
+        text += f", and the rest costs until `gpuctl down {self._plan['cluster']}`"
         return "lease", text, {"ends_at": at}
 
     def _end(self, line: Message) -> Any:

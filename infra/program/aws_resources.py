@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import pulumi
 
+from config.cluster.resolved import ENDS_TAG
+
 VERSION = "7.51.1"
 """The version of Pulumi's AWS provider that the Pulumi engine loads."""
 
@@ -183,7 +185,8 @@ def provider(
     """Return the provider of AWS in a region; it refuses accounts that are not allowed.
 
     Inputs that are no text are sent as JSON. What is not set here has the values of
-    `pulumi_aws.Provider`: the region's name is not checked, the credentials are.
+    `pulumi_aws.Provider`: the region's name is not checked, the credentials are. The tag with the
+    end of a machine is neither read nor removed: it is not the program's.
     """
     return pulumi.ProviderResource(
         "aws",
@@ -192,6 +195,7 @@ def provider(
             region=region,
             allowed_account_ids=json.dumps(allowed_account_ids),
             max_retries=None if max_retries is None else json.dumps(max_retries),
+            ignore_tags=json.dumps({"keys": [ENDS_TAG]}),
             skip_credentials_validation="false",
             skip_region_validation="true",
         ),

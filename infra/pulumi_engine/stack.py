@@ -231,7 +231,8 @@ class Stack:
             with self._errors(EventWatch("remove")), suppress(StackNotFoundError):  # as wanted
                 self._operations().workspace.remove_stack(self.name)
         except DamagedState:
-            remove_state(self.name, self._target)
+            pass  # what Pulumi cannot read is removed too
+        remove_state(self.name, self._target)
         self._stack = None
         remove_folders(self.name, self._target)
 

@@ -197,11 +197,16 @@ def _home(name: str, target: Target) -> Path:
 
 
 def remove_state(name: str, target: Target) -> None:
-    """Remove the stack's state from the backend's folder, for a state that Pulumi cannot read."""
+    """Remove the stack's state from the backend's folder, as far as it is still there.
+
+    Pulumi leaves a state that it cannot read, and the files that a killed Pulumi engine was about
+    to rename: `demo.json.bak.18eabbe28120e809.tmp` (gocloud.dev's fileblob, seen with 3.258.0 on
+    2026-11-23).
+    """
     kept = backend_folder(target)
     file = _state_file(kept, name) if kept else None
     for path in file.parent.glob(f"{file.name}*") if file else ():
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def remove_folders(name: str, target: Target) -> None:
@@ -211,6 +216,8 @@ def remove_folders(name: str, target: Target) -> None:
     # `**` would fail on folders of other stacks that end meanwhile.
     for above in ("*", "*/*"):
         for empty in kept.glob(f".pulumi/{above}/{PROJECT}/{name}") if kept else ():
+            for torn in empty.glob("*.tmp"):
+                torn.unlink(missing_ok=True)
             with suppress(OSError):  # it may contain another client's lock
                 empty.rmdir()
 

@@ -3,6 +3,7 @@
 Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at v3.258.0.
 """
 
+import json
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,6 +62,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self._faults = faults
         self._types: dict[str, Resource] = {}
         self._ec2: Any = None
+        self._ignored_tags: frozenset[str] = frozenset()
 
     def GetPluginInfo(self, request: Any, context: Any) -> Any:
         """Return the version that the SDK requests."""
@@ -108,6 +110,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         for aws in clients.values():
             aws.meta.events.register_first("needs-retry", retry)
         self._ec2 = clients["ec2"]
+        ignored = json.loads(arguments.get("ignoreTags") or "{}")
+        self._ignored_tags = frozenset(ignored.get("keys", ()))
         self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
@@ -175,7 +179,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 PROPAGATION_S,
             )
             kind.complete(resource_id, inputs)
-            properties = kind.read(resource_id, inputs)
+            properties = self._read(kind, resource_id, inputs)
         except _FAILURES as error:
             reason = f"creating {kind.title} ({resource_id}): {_text(error)}"
             _fail_created(context, reason, resource_id, inputs)
@@ -187,7 +191,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Return the resource's actual properties; an empty id if it is gone."""
         kind = self._type(request.urn, context)
         try:
-            properties = kind.read(request.id, from_struct(request.properties))
+            properties = self._read(kind, request.id, from_struct(request.properties))
         except _FAILURES as error:
             _fail(context, f"reading {kind.title} ({request.id}): {_text(error)}")
         if properties is None:
@@ -209,7 +213,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.UpdateResponse(properties=to_struct({**kept, **unknown}))
         try:
             kind.update(request.id, state, inputs)
-            properties = kind.read(request.id, kept)
+            properties = self._read(kind, request.id, kept)
         except _FAILURES as error:
             _fail(context, f"updating {kind.title} ({request.id}): {_text(error)}")
         if properties is None:
@@ -227,6 +231,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             if not (isinstance(error, ClientError) and is_gone(error)):
                 _fail(context, f"deleting {kind.title} ({request.id}): {_text(error)}")
         return empty_pb2.Empty()
+
+    def _read(self, kind: Resource, resource_id: str, state: Properties) -> Properties | None:
+        """Return the resource's properties without the tags that the program ignores."""
+        found = kind.read(resource_id, state)
+        if found is None or not isinstance(found.get("tags"), dict):
+            return found
+        tags = {key: tag for key, tag in found["tags"].items() if key not in self._ignored_tags}
+        return {**found, "tags": tags}
 
     def _type(self, urn: str, context: Any) -> Resource:
         # urn:pulumi:<stack>::<project>::<type>::<name>; a parent's type precedes a `$`.

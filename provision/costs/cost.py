@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from config.catalogue.instance_types import (
     BASTION_PRICE_USD_H,
     EFS_PRICE_USD_GB_MONTH,
     GP3_PRICE_USD_GB_MONTH,
     HOURS_A_MONTH,
+    LUSTRE_PRICES_USD_GB_MONTH,
     NAT_PRICE_USD_H,
     PUBLIC_IPV4_PRICE_USD_H,
     price_usd_h,
@@ -95,7 +97,7 @@ def leftover_price(resource: Resource) -> float | None:
     """Return a resource's dollars per hour if nothing else is left that its price is part of.
 
     These are the prices of `price_of`, and those of volumes, of addresses that nothing uses, and of
-    the data in EFS. The price of FSx is not known. Prices of storage are those of us-east-1.
+    storage: the data in EFS, the size of FSx. Prices of storage are those of us-east-1.
     """
     found = resource.attributes
     if resource.kind == "volume":
@@ -105,7 +107,26 @@ def leftover_price(resource: Resource) -> float | None:
     if resource.kind == "EFS file system":
         used = float(found.get("SizeInBytes", {}).get("Value", 0))
         return used / 1e9 * EFS_PRICE_USD_GB_MONTH / HOURS_A_MONTH
-    return None if resource.kind == "FSx file system" else price_of(resource)
+    if resource.kind == "FSx file system":
+        return _lustre_price(found)
+    return price_of(resource)
+
+
+def _lustre_price(found: Any) -> float | None:
+    """Return the dollars per hour of a file system by AWS's description; None if not known."""
+    lustre = found.get("LustreConfiguration", {})
+    is_scratch = str(lustre.get("DeploymentType", "")).startswith("SCRATCH")
+    tier = None if is_scratch else lustre.get("PerUnitStorageThroughput", 0)
+    price = LUSTRE_PRICES_USD_GB_MONTH.get(tier)
+    if price is None or found.get("StorageType", "SSD") != "SSD":
+        return None
+    return float(found.get("StorageCapacity", 0)) * price / HOURS_A_MONTH
+
+
+def daily_usd(resources: Iterable[Resource]) -> float | None:
+    """Return the dollars per day of what is left of a cluster; None if a price is not known."""
+    prices = [leftover_price(one) for one in resources]
+    return None if None in prices else 24 * sum(price for price in prices if price)
 
 
 def _type_price(resource: Resource, planned: Resolved | None) -> float | None:

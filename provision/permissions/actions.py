@@ -12,7 +12,9 @@ from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
 from infra.program.aws_calls import CALLS, Feature
 
-COMMANDS = ("capacity", "doctor", "down", "drift", "gc", "plan", "run", "ssh", "status", "up")
+COMMANDS = (
+    *("capacity", "doctor", "down", "drift", "extend", "gc", "plan", "run", "ssh", "status", "up"),
+)
 """The commands that call AWS. `run` means all commands that can destroy a cluster at the end
 of a run, `ssh` for all that reach nodes through Session Manager."""
 
@@ -88,10 +90,11 @@ PARTS = (
     ),
     _part(
         "up",
-        "CreateCapacityReservation CreateTags DescribeCapacityReservations"
+        "CreateCapacityReservation DescribeCapacityReservations"
         " CancelCapacityReservation DescribePlacementGroups",
     ),
     _part("up", "iam:CreateServiceLinkedRole", "spot"),
+    _part("up extend", "CreateTags"),  # when machines end (provision/aws/end_tags.py)
     # Nodes that boot (provision/setup, provision/aws/topology.py).
     _part("up", "GetConsoleOutput DescribeInstances"),
     _part("up", "DescribeInstanceTopology", optional="ranks are in the order of launch"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from provision.aws.end_tags import end_of
 from provision.aws.resources import KINDS, Resource
 from provision.costs.cost import leftover_price
 from provision.records.record import ClusterRecord
@@ -124,7 +125,7 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
 def _doubts(resources: Sequence[Resource], now: datetime) -> tuple[str, ...]:
     """Return why another machine of ours may still use the cluster, or need its data."""
     alive = [one for one in resources if one.state != "shutting-down"]
-    reasons = ["its instances exist"] if any(one.kind == "instance" for one in alive) else []
+    reasons = _machines([one for one in alive if one.kind == "instance"], now)
     stores = dict.fromkeys(one.kind for one in alive if KINDS[one.kind].service in ("efs", "fsx"))
     reasons += [f"its {kind} may have data" for kind in stores]
     dates = _dates(resources)
@@ -133,6 +134,19 @@ def _doubts(resources: Sequence[Resource], now: datetime) -> tuple[str, ...]:
     elif max(dates) > now - YOUNG:
         reasons.append("a part of it is less than an hour old")
     return tuple(reasons)
+
+
+def _machines(alive: Sequence[Resource], now: datetime) -> list[str]:
+    """Return the doubt because of instances; none if the leases of all have ended long ago.
+
+    `gpuctl extend` writes the tags before it moves a timer, so such machines are in use by nobody:
+    they could not power off, or somebody has stopped them.
+    """
+    ends = [end for one in alive if (end := end_of(one))]
+    if len(ends) < len(alive) or not alive:
+        return ["its instances exist"] if alive else []
+    last = max(ends)
+    return [] if last < now - YOUNG else [f"its instances exist, until {last:%Y-%m-%d %H:%M} UTC"]
 
 
 def _dates(resources: Collection[Resource]) -> list[datetime]:

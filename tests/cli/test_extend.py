@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 import provision.lease
 from cli.main import app
 from config.cluster.cluster_file import Budget, Lifetime
-from config.errors import Interrupted, NodeError
+from config.errors import CloudError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from provision.records import record
@@ -31,6 +31,7 @@ class Machines:
         self.moved: dict[str, Any] = {}
         self.ends: list[str] = []
         self.is_interrupted = False
+        self.tags: dict[str, datetime] = {}
 
     async def on_all(self, _: object, inventory: Any, on_node: str, __: str) -> dict[str, Any]:
         names = [node.name for node in inventory.nodes]
@@ -60,6 +61,7 @@ def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
     change(remembered, lifetime=Lifetime.model_validate({"max": "8h"}))
     monkeypatch.setattr(provision.lease, "on_all", found.on_all)
     monkeypatch.setattr(provision.lease, "connect", NoConnection)
+    monkeypatch.setattr(provision.lease, "write_ends", lambda ends, _: found.tags.update(ends))
     return found
 
 
@@ -106,6 +108,18 @@ def test_all_machines_get_the_same_end(machines: Machines, remembered: Target) -
     assert known.lease is not None
     assert known.lease.end.replace(microsecond=0) == end
     assert known.now("ready").lease == known.lease
+    assert machines.tags == dict.fromkeys(("i-1", "i-2", "i-0"), known.lease.end)
+
+
+def test_a_tag_that_cannot_be_written_moves_no_timer(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise CloudError("AWS refused CreateTags", "")
+
+    monkeypatch.setattr(provision.lease, "write_ends", refuse)
+    assert str(extend("2h").exception) == "AWS refused CreateTags"
+    assert machines.ends == []
 
 
 def test_the_text(machines: Machines, remembered: Target) -> None:
@@ -190,15 +204,37 @@ def test_a_machine_that_keeps_its_end_is_named(machines: Machines, remembered: T
 def join(target: Target, *new: str) -> None:
     known = record.read("demo", target)
     assert known is not None
-    provision.lease.join(make_inventory(2), new, known)
+    provision.lease.join(make_inventory(2), new, known, target)
 
 
 def test_a_node_that_is_made_again_ends_with_the_others(
     machines: Machines, remembered: Target
 ) -> None:
     machines.left = {"node0": Completed(0, "500\n", ""), "node1": Completed(0, "28800\n", "")}
+    before = datetime.now(UTC)
     join(remembered, "node1")
     assert machines.ends == ["seconds=500"]
+    assert list(machines.tags) == ["i-2"]
+    assert 499 < (machines.tags["i-2"] - before).total_seconds() < 560
+
+
+def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remembered: Target) -> None:
+    """node1 does not answer: its tag stays."""
+    machines.left["node1"] = Unreachable("node1 (10.0.0.2) did not answer within 60 s", "")
+    known = record.read("demo", remembered)
+    assert known is not None
+    before = datetime.now(UTC)
+    provision.lease.note_ends(make_inventory(2), known, remembered)
+    assert list(machines.tags) == ["i-1"]
+    end = machines.tags["i-1"]
+    assert (end.second, end.microsecond) == (0, 0)
+    assert 3600 <= (end - before).total_seconds() < 3670
+    change(remembered, lifetime=None)
+    machines.tags.clear()
+    unlimited = record.read("demo", remembered)
+    assert unlimited is not None
+    provision.lease.note_ends(make_inventory(2), unlimited, remembered)
+    assert machines.tags == {}
 
 
 def test_a_new_node_joins_no_lease_where_there_is_none(

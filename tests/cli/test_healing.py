@@ -76,7 +76,7 @@ class Cloud:
         self.calls.append("up")
         self.is_gone = False
 
-    def _join(self, _: object, names: Collection[str], record: object) -> None:
+    def _join(self, _: object, names: Collection[str], record: object, __: object) -> None:
         self.calls.append(("join", *names, record))
 
     def heal(self, *events: Any) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nodes.keys import generate_pair
+from provision.setup.lease.units import request_end
 from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
-from tests.e2e.region import what_bills
+from tests.e2e.region import ec2, what_bills
 
 pytestmark = pytest.mark.lab
 
@@ -69,6 +70,17 @@ def addresses(gpuctl: Gpuctl) -> dict[str, str]:
     return {node["name"]: node["instance_id"] for node in running}
 
 
+def the_bastion_ends_at_its_max(gpuctl: Gpuctl) -> None:
+    """Its own timer ends it, two seconds from now; the nodes stay."""
+    others = gpuctl.json("--lab", "status", "proven")[0]["others"]
+    (bastion,) = [one.removeprefix("instance ") for one in others if one.startswith("instance ")]
+    gpuctl("--lab", "ssh", "proven", "bastion", "--", request_end(2))
+    waiter = ec2(gpuctl).get_waiter("instance_terminated")
+    waiter.wait(InstanceIds=[bastion], WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    nodes = gpuctl.json("--lab", "status", "proven")[0]["nodes"]
+    assert {node["state"] for node in nodes} == {"running"}
+
+
 def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_path: Path) -> None:
     capacity = {"spare_attempts": 1}
     fields = {"capacity": capacity, "lifetime": {"max": "1h"}}
@@ -107,6 +119,7 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
 
     a_broken_machine_is_replaced_and_no_other(gpuctl)
     gpuctl("--lab", "run", str(job), "--cluster", "proven")
+    the_bastion_ends_at_its_max(gpuctl)
     gpuctl("--lab", "down", "proven", "--yes")
     assert what_bills(gpuctl, "proven") == {}
 

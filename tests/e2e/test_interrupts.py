@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
+from tests.engine.machines import wait_for
 
 pytestmark = pytest.mark.lab
 
@@ -46,8 +48,9 @@ def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
     job = run_file(tmp_path, "both", ["echo up; sleep infinity"], nodes=1)
     with gpuctl.running("--lab", "run", str(job), "--cluster", "both") as process:
         read_until(process, "[0] up")
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
     assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["both"]
+    assert len(left_here(gpuctl, "both")) == 2  # its folder, and what keeps its connections
     with gpuctl.running("--lab", "down", "both", "--yes") as process:
         read_until(process, "destroy: aws:ec2/instance")
         process.send_signal(signal.SIGINT)
@@ -57,6 +60,16 @@ def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
     gpuctl("--lab", "down", "both", "--yes")
     assert what_bills(gpuctl, "both") == {}
     assert gpuctl.json("--lab", "ps")[0]["status"] == "failed"  # its cluster was removed
+    wait_for(lambda: not left_here(gpuctl, "both"), 10)  # the process has been told to end
+
+
+def left_here(gpuctl: Gpuctl, cluster: str) -> list[str]:
+    """What this machine has of the cluster: its folder, and processes that work with that."""
+    folder = gpuctl.state / "clusters" / cluster
+    found = subprocess.run(
+        ["pgrep", "-af", str(folder)], capture_output=True, text=True, check=False
+    )
+    return found.stdout.splitlines() + [str(folder)] * folder.exists()
 
 
 def test_kill_9_in_the_middle_of_down(gpuctl: Gpuctl, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_texts() -> None:
         " again",
         f"{WHO}: AWS takes node0's spot instance back: terminate at 2026-11-23T08:22:00Z",
         f"{WHO}: the cluster's lifetime ends at 2026-11-23T10:00:00Z, in 15 min; its nodes power"
-        " off then",
+        " off then, and the rest costs until `gpuctl down demo`",
         f"{WHO} has failed after 1 h 50 min with exit code 1: rank 0 (node0): exited with 1",
         f"{WHO} is done after 1 h 50 min",
     ]

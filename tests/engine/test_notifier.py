@@ -214,7 +214,7 @@ def test_the_end_of_the_lifetime(cluster: LocalCluster, hook: Hook, tmp_path: Pa
     asyncio.run(execute(cluster, plan, timer, HOOK=hook.url))
     (body,) = hook.bodies()
     assert body["event"] == "lease"
-    assert "its nodes power off then" in body["text"]
+    assert "its nodes power off then, and the rest costs until `gpuctl down demo`" in body["text"]
     (line,) = [event for event in cluster.events() if isinstance(event, LeaseEnding)]
     assert line.at == lifetime.lifetime_end(timer)
 

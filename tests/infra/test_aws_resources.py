@@ -114,6 +114,7 @@ def test_the_provider_is_the_sdks(attempts: int | None, pulumi_aws: Any) -> None
             region="us-west-2",
             allowed_account_ids=["123456789012"],
             max_retries=attempts,
+            ignore_tags=pulumi_aws.ProviderIgnoreTagsArgs(keys=["gpuctl:ends"]),
         )
 
     assert requests(ours) == requests(theirs)

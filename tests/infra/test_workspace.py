@@ -6,6 +6,7 @@ import pytest
 
 from config.target import Target
 from infra.pulumi_engine.installation import VERSION, Engine
+from infra.pulumi_engine.stack import Stack
 from infra.pulumi_engine.workspace import backend_url, workspace
 
 
@@ -30,3 +31,22 @@ def test_go_collects_less_garbage_where_the_engine_starts_no_provider(
     target = Target("aws", "eu-west-1", tmp_path, provider_address=provider)
     engine = Engine(Path("pulumi"), VERSION, "path")
     assert workspace("demo", target, engine).env_vars.get("GOGC") == percent
+
+
+@pytest.mark.engine
+def test_what_a_killed_engine_was_writing_is_removed_with_the_stack(
+    tmp_path: Path, engine: Engine
+) -> None:
+    kept = tmp_path / "pulumi" / ".pulumi"
+    torn = "json.bak.18eabbe28120e809.tmp"
+    names = (
+        f"stacks/gpuctl/demo.{torn}",
+        f"history/gpuctl/demo/demo-18eabbe2.history.{torn}",
+        f"stacks/gpuctl/demo2.{torn}",
+    )
+    for name in names:
+        (kept / name).parent.mkdir(parents=True, exist_ok=True)
+        (kept / name).touch()
+    Stack("demo", Target("test", "us-east-1", tmp_path), engine).remove()
+    assert [name for name in names if (kept / name).exists()] == [names[2]]
+    assert not (kept / "history/gpuctl/demo").exists()

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
 from config.errors import GpuctlError
-from config.progress import Progress, silent
+from config.progress import Progress, Reporter, silent
 from config.target import Target
+from infra.fleet import Fleet
+from nodes.inventory import Inventory
 from provision import spares
 from provision import up as life
 from provision.down import down
@@ -17,6 +20,7 @@ from provision.gc import collect, survey
 from provision.healing import replace
 from provision.records.record import load_inventory
 from tests.leaks.points import Command, Shape
+from tests.leaks.run_end import end_run
 from tests.provision.unbooted import nothing_boots
 
 NAME = "leaky"
@@ -41,7 +45,7 @@ def carry_out(does: Does, shape: Shape, target: Target, folder: Path) -> None:
     log = os.open(folder / f"{does}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
-    setattr(spares, "bootstrap", nothing_boots)  # noqa: B010  (its own import)
+    setattr(spares, "bootstrap", nothing_answers)  # noqa: B010  (its own import)
     try:
         _do(does, shape, target)
     except GpuctlError as error:
@@ -56,6 +60,8 @@ def _do(does: Does, shape: Shape, target: Target) -> None:
     elif does == "heal":
         there = load_inventory(NAME, target)
         replace(NAME, there.nodes[1:2], target, say)
+    elif does == "run":
+        end_run(load_inventory(NAME, target), target)
     elif does == "down":
         down(NAME, target, say)
     else:
@@ -64,6 +70,20 @@ def _do(does: Does, shape: Shape, target: Target) -> None:
         problems = [one.problem for one in collect(ours, target, say) if one.problem]
         if problems:
             sys.exit("; ".join(problems))
+
+
+def nothing_answers(
+    resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter, **_: bool
+) -> Inventory:
+    """Return the inventory at once, with a bastion that nobody has to wait for.
+
+    It stands for `provision.spares.bootstrap`. ssh is refused on this machine, where an address of
+    the region would let it wait for half a minute.
+    """
+    there = nothing_boots(resolved, fleet, folder, target, report)
+    assert there.bastion is not None
+    nobody = there.bastion.model_copy(update={"address": "127.0.0.1", "port": 1})
+    return there.model_copy(update={"bastion": nobody})
 
 
 def say(step: Progress) -> None:

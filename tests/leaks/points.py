@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-Command = Literal["up", "heal", "down"]
+Command = Literal["up", "run", "heal", "down"]
 Victim = Literal["client", "engine", "provider", "all"]
 Shape = Literal["bastion", "efa", "shared"]
 Remedy = Literal["down", "gc"]
@@ -20,6 +20,9 @@ CALLS: dict[tuple[Command, Shape], int] = {
     ("heal", "bastion"): 4,
     ("heal", "efa"): 4,
     ("heal", "shared"): 4,
+    ("run", "bastion"): 21,
+    ("run", "efa"): 21,
+    ("run", "shared"): 24,
     ("down", "bastion"): 21,
     ("down", "efa"): 21,
     ("down", "shared"): 24,

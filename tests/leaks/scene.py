@@ -24,7 +24,7 @@ ENDS_S = 20.0
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["tests.leaks.client"])
 
-KEPT = ("passphrase", "costs.jsonl", "pulumi/.pulumi/meta.yaml")
+KEPT = ("passphrase", "costs.jsonl", "pulumi/.pulumi/meta.yaml", "runs/runs.sqlite")
 """What is kept on purpose when no cluster exists (docs/state.md): relative to the state folder."""
 
 

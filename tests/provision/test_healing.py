@@ -44,7 +44,7 @@ class Cloud:
         self.calls.append("up")
         return THERE
 
-    def _join(self, there: object, names: list[str], record: Any) -> None:
+    def _join(self, there: object, names: list[str], record: Any, _: object) -> None:
         assert (there, record.resolved.cluster) == (THERE, "the cluster file")
         self.calls.append(f"join {' '.join(names)}")
 

@@ -7,8 +7,11 @@ import pytest
 
 from config.catalogue.instance_types import PUBLIC_IPV4_PRICE_USD_H
 from provision.aws.resources import Resource
+from provision.costs.cost import leftover_price
 from provision.removal.orphans import FoundCluster, Known, judge, judge_all
+from provision.status import status_of
 from tests.provision.test_ownership import ANN, BEN, with_id
+from tests.provision.test_record import a_record
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 OLD = NOW - timedelta(hours=2)
@@ -59,6 +62,32 @@ def test_what_another_machine_may_use_is_doubtful(
 ) -> None:
     found = verdict(*resources)
     assert (found.verdict, found.reasons) == ("doubtful", reasons)
+
+
+def machine(end: str) -> Resource:
+    tags = [{"Key": "gpuctl:ends", "Value": end}] if end else []
+    return resource("instance", attributes={"Tags": tags})
+
+
+@pytest.mark.parametrize(
+    ("ends", "reasons"),
+    [
+        (["2026-11-23T10:59:59+00:00"], ()),
+        (["2026-11-23T11:00:00+00:00"], ("its instances exist, until 2026-11-23 11:00 UTC",)),
+        (
+            ["2026-11-23T09:00:00+00:00", "2026-11-24T17:30:00+00:00"],
+            ("its instances exist, until 2026-11-24 17:30 UTC",),
+        ),
+        (["2026-11-23T09:00:00+00:00", ""], ("its instances exist",)),
+        (["2026-11-23T09:00:00"], ("its instances exist",)),
+        (["yesterday"], ("its instances exist",)),
+    ],
+)
+def test_machines_whose_leases_have_ended_are_in_use_by_nobody(
+    ends: list[str], reasons: tuple[str, ...]
+) -> None:
+    found = verdict(*map(machine, ends), resource())
+    assert (found.verdict, found.reasons) == ("doubtful" if reasons else "orphaned", reasons)
 
 
 def test_an_instance_that_ends_is_no_doubt() -> None:
@@ -115,7 +144,7 @@ def test_what_is_left_has_a_price() -> None:
     used = resource("elastic IP", None, attributes={"AssociationId": "eipassoc-1"})
     volume = resource("volume", attributes={"Size": 730})
     files = resource("EFS file system", attributes={"SizeInBytes": {"Value": 73e9}})
-    lustre = resource("FSx file system")
+    lustre = resource("FSx file system", attributes={"StorageType": "HDD"})
     prices = [one.hourly_usd for one in verdict(free, used, volume, files, lustre).resources]
     assert prices == [
         PUBLIC_IPV4_PRICE_USD_H,
@@ -127,3 +156,39 @@ def test_what_is_left_has_a_price() -> None:
     found = verdict(free, volume, lustre)
     assert found.unpriced == ("FSx file system",)
     assert found.hourly_usd == pytest.approx(0.085)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "throughput", "usd"),
+    [("SCRATCH_2", None, 0.28), ("PERSISTENT_2", 125, 0.29), ("PERSISTENT_2", 1000, 1.2),
+     ("PERSISTENT_1", 50, None)],
+)  # fmt: skip
+def test_fsx_for_lustre_costs_by_size_and_throughput(
+    deployment: str, throughput: int | None, usd: float | None
+) -> None:
+    lustre: dict[str, Any] = {"DeploymentType": deployment}
+    if throughput:
+        lustre["PerUnitStorageThroughput"] = throughput
+    described = {"StorageCapacity": 1460, "StorageType": "SSD", "LustreConfiguration": lustre}
+    price = leftover_price(resource("FSx file system", attributes=described))
+    assert price == (None if usd is None else pytest.approx(usd))
+
+
+def remains(*resources: Resource, busy: bool = False) -> list[str]:
+    status = status_of("demo", "us-east-1", a_record().now("ready"), resources, busy, {})
+    return [one for one in status.problems if "remains" in one]
+
+
+def test_status_says_what_costs_after_the_machines_have_ended() -> None:
+    """The nodes of `a_record` are terminated or forgotten."""
+    gateway, vpc = resource(), resource("VPC", None)
+    ended = resource("instance", state="terminated")
+    files = resource("EFS file system", attributes={"SizeInBytes": {"Value": 73e9}})
+    line = "no machine of it exists, and what remains costs"
+    assert remains(gateway, vpc, ended) == [f"{line} $1.20 per day: NAT gateway"]
+    assert remains(gateway, files) == [f"{line} $1.92 per day: NAT gateway, EFS file system"]
+    unknown = resource("FSx file system")
+    assert remains(unknown) == [f"{line} an unknown amount per day: FSx file system"]
+    assert remains(vpc) == []
+    assert remains(gateway, resource("instance", state="running")) == []
+    assert remains(gateway, busy=True) == []

@@ -79,7 +79,7 @@ WAITERS = {
 FREE = {"sts:GetCallerIdentity"}
 """What needs no permission."""
 
-IMPLIED = {"ec2:CreateTags", "iam:CreateServiceLinkedRole"}
+IMPLIED = {"iam:CreateServiceLinkedRole"}
 """What AWS requires with a creation; no call of gpuctl's own."""
 
 

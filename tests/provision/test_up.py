@@ -42,6 +42,8 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
 
     monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
     monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
+    monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
+    monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
     monkeypatch.setattr("provision.spares.bootstrap", lambda *_, **__: make_inventory(2))
     monkeypatch.setenv("HOME", str(tmp_path))
     hosts = write_hosts(make_inventory(1))

@@ -1,0 +1,1 @@
+"""Commands under policies that lack one action: the refusal names it."""

@@ -1,0 +1,79 @@
+"""The end of a lease as a tag, which clients without the cluster's record read."""
+
+import shutil
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from config.cluster.cluster_file import Cluster
+from config.errors import NodeError
+from config.progress import silent
+from infra.pulumi_engine.installation import Engine
+from provision import lease, spares
+from provision import up as life
+from provision.drift import drift
+from provision.gc import survey
+from provision.status import clusters
+from tests.infra.conftest import engine, here, worlds  # noqa: F401  fixtures are found by import
+from tests.infra.region import Region, client
+from tests.provision.unbooted import nothing_boots
+
+pytestmark = pytest.mark.engine
+
+FILE: dict[str, Any] = {"name": "demo", "nodes": 1, "instance_type": "c6i.large"}
+
+
+@pytest.fixture
+def cluster(
+    here: Region,  # noqa: F811
+    engine: Engine,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Cluster:
+    """A cluster that ends after 8 hours; its machines answer nobody."""
+    del engine  # it exists
+
+    @asynccontextmanager
+    async def unreachable(_: object) -> Any:
+        raise NodeError("the bastion cannot be reached", "")
+        yield
+
+    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
+    monkeypatch.setattr(lease, "connect", unreachable)
+    made = Cluster.model_validate({**FILE, "lifetime": {"max": "8h"}})
+    life.up(life.plan(made, here.target, silent), here.target, silent)
+    return made
+
+
+def ends(here: Region) -> dict[str, str]:  # noqa: F811
+    """The tag of each machine, by its name."""
+    found = client(here.target).describe_instances()["Reservations"]
+    tags = [{t["Key"]: t["Value"] for t in m["Tags"]} for r in found for m in r["Instances"]]
+    return {one["Name"]: one.get("gpuctl:ends", "") for one in tags}
+
+
+def test_a_machine_without_the_record_knows_the_end(
+    here: Region,  # noqa: F811
+    cluster: Cluster,
+) -> None:
+    tags = ends(here)
+    assert tags.keys() == {"demo-node0", "demo-bastion"}
+    first = min(map(datetime.fromisoformat, tags.values()))
+    assert 0 < (datetime.now(UTC) + timedelta(hours=8) - first).total_seconds() < 300
+    # Pulumi neither reports nor removes it.
+    assert drift("demo", here.target, silent).is_empty
+    plan = life.plan(cluster, here.target, silent)
+    assert plan.plan.is_empty
+    life.up(plan, here.target, silent)
+    assert ends(here) == tags
+    # Another machine.
+    shutil.rmtree(here.target.state / "clusters")
+    (seen,) = clusters(here.target)
+    assert (seen.state, seen.ends) == ("orphaned", first.isoformat())
+    (found,) = survey(here.target, (here.target.region,), silent).clusters
+    last = max(map(datetime.fromisoformat, tags.values()))
+    assert found.reasons == (
+        f"its instances exist, until {last:%Y-%m-%d %H:%M} UTC",
+        "a part of it is less than an hour old",
+    )
