@@ -156,3 +156,10 @@ def test_faults_are_set_without_the_labs_api(command: list[str], tmp_path: Path)
 )
 def test_only_the_plain_form_is_quick(words: str, plain: object) -> None:
     assert quick.plain(words.split()) == plain
+
+
+def test_a_shared_cluster_is_read_anew(cluster: Site, tmp_path: Path) -> None:
+    """Somebody else may have changed it since this machine's copy was made: the parser reads it."""
+    (cluster.inventory.folder / "shared").write_text("s3://team\n")
+    _, imported = modules(tmp_path, "exec", "demo", "--", "true")
+    assert {"typer", "provision"} <= imported
