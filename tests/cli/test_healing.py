@@ -12,7 +12,7 @@ from cli import healing
 from cli.healing import Healing
 from cli.output import Output
 from cli.run_end import removable
-from config.errors import CloudError
+from config.errors import CloudError, InputError
 from engine.attempt_events import AttemptStarted, WaitingForNodes
 from engine.head import Head
 from engine.queue_event import RunNode
@@ -30,6 +30,7 @@ class Cloud:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_gone, self.only_adds = True, True
         self.refusals: list[CloudError] = []
+        self.checks_without_key = 0
         self.answers: list[str] = []
         self.calls: list[Any] = []
         record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
@@ -44,6 +45,7 @@ class Cloud:
             "provision.up.plan": self._plan,
             "provision.up.up": self._up,
             "provision.lease.join": self._join,
+            "provision.access.check_cluster_key": self._check_key,
             "engine.head.Head.report_healed": report,
             "engine.head.hold": self._hold,
             "cli.healing._new_nodes": lambda *_: {} if self.is_gone else {"node1": "10.0.0.9"},
@@ -61,6 +63,12 @@ class Cloud:
         assert cluster == "the cluster file"
         plan = SimpleNamespace(only_adds=self.only_adds, is_empty=not self.is_gone)
         return SimpleNamespace(plan=plan)
+
+    def _check_key(self, *_: Any) -> None:
+        if self.checks_without_key:
+            self.checks_without_key -= 1
+            self.is_gone = self.checks_without_key > 0  # then another client has made the machine
+            raise InputError("the key is not on this machine", "run it there")
 
     def _up(self, *_: Any) -> None:
         if self.refusals:
@@ -112,6 +120,18 @@ def test_a_refusal_is_printed_once_and_tried_again(
     cloud.heal(WAITS)
     assert cloud.calls[0] == "up"
     assert "".join(capsys.readouterr()).count("node1 cannot be made again: no capacity") == 1
+
+
+def test_a_client_without_the_clusters_key_waits_for_one_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.checks_without_key = 3
+    cloud.heal(WAITS)
+    assert cloud.calls == [("prepare", "node1"), HEALED, QUEUED_HEALED]
+    printed = "".join(capsys.readouterr())
+    assert printed.count("node1 cannot be made again: the key is not on this machine") == 1
+    assert "makes the lost machines again" not in printed
 
 
 def test_nothing_else_of_the_cluster_is_changed(
