@@ -1,5 +1,6 @@
 """Public keys that people name, and what is refused with which words."""
 
+import base64
 import os
 import subprocess
 from pathlib import Path
@@ -101,6 +102,30 @@ def test_what_is_not_one_plain_key_is_refused() -> None:
 def test_a_key_that_is_not_whole_is_refused(text: str, problem: str) -> None:
     kind = text.split(maxsplit=1)[0]
     assert refusal(text) == f"ann.pub is not a whole {kind} key: {problem}; copy the file anew"
+
+
+def blob(*fields: bytes) -> str:
+    """The base64 text of a key with these fields (RFC 4251, section 5)."""
+    return base64.b64encode(b"".join(len(f).to_bytes(4, "big") + f for f in fields)).decode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("sk-ssh-ed25519@openssh.com", (b"k" * 32, b"ssh:")),
+        ("sk-ecdsa-sha2-nistp256@openssh.com", (b"nistp256", b"point", b"ssh:")),
+    ],
+)
+def test_the_key_of_a_hardware_token_is_read(kind: str, fields: tuple[bytes, ...]) -> None:
+    """Their fields: PROTOCOL.u2f of OpenSSH."""
+    text = f"{kind} {blob(kind.encode(), *fields)} ann@token"
+    assert parse_public_key(text, "ann.pub").type == kind
+
+
+def test_an_ed25519_key_has_32_bytes() -> None:
+    assert "key: it has 31 bytes instead of 32;" in refusal(
+        f"ssh-ed25519 {blob(b'ssh-ed25519', b'k' * 31)}"
+    )
 
 
 def test_a_short_rsa_key_is_refused() -> None:
