@@ -52,7 +52,7 @@ class RunRecord(Value):
 
 
 class KeptFinding(Value):
-    """A finding about the network (`network_seen`) or the numbers (`output_judged`)."""
+    """A finding about the network (`network_seen`), the numbers (`output_judged`), or a node."""
 
     kind: str
     level: str

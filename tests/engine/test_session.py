@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine import session
+from engine.agent.clock import steady
 from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
 from engine.agent.queue import QUEUE
 from engine.events import Event, HeadUnreachable, RunStarted
@@ -484,7 +484,7 @@ def test_a_run_whose_supervisor_was_killed_is_on_the_cluster(connections: LocalC
     try:
         found = asyncio.run(find_holders(INVENTORY))
         assert [(one.run_id, one.nodes) for one in found] == [(folder.name, ("node1",))]
-        lived = time.time() - HOLDS_S - 1
+        lived = steady() - HOLDS_S - 1
         os.utime(handover_path(folder), (lived, lived))
         assert asyncio.run(find_holders(INVENTORY)) == ()
     finally:
