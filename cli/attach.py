@@ -106,6 +106,8 @@ def _started(here: "ChosenTarget", entry: "RunRecord", there: "Inventory") -> "F
         if entry.on_stop == "destroy":
             over = "if the run is over, its nodes have powered off"
             error.hint = f"{over}: `gpuctl down {entry.cluster}` removes the rest"
+        elif not error.hint:
+            error.hint = f"`gpuctl logs {entry.run_id}` prints what this machine has of its output"
         raise
     return found or asyncio.run(first_event(entry.run_id, there, here.state / "runs"))
 

@@ -1,7 +1,8 @@
 """Ask AWS about a head that does not answer: without its head a run is lost."""
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from engine.session import OnEvent
     from nodes.inventory import Inventory
 
-_ASK_S = 8.0  # without a network AWS's client tries for minutes
+ASK_S = 8.0
+"""Seconds to wait for AWS: without a network its client tries for minutes."""
 
 
 def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord") -> "OnEvent":
@@ -29,16 +31,29 @@ def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRec
 def lost_head(
     here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord"
 ) -> "RunLost | None":
-    """Return the error for a run whose head does not run any more; None if AWS does not say so."""
+    """Return the error for a run whose head does not run any more; None if AWS does not say so.
+
+    AWS has ASK_S to answer.
+    """
     from config.errors import CloudError
     from provision.aws.instance_end import instance_end
 
-    head = there.nodes[0]
-    try:
-        end = instance_end(here.cluster_target(there.cluster), head.instance_id)
-    except CloudError:  # this machine may have no network either
-        return None
-    return _lost(there, run, end) if end else None
+    found: list[str] = []
+
+    def ask() -> None:
+        with contextlib.suppress(CloudError):  # this machine may have no network either
+            head = there.nodes[0].instance_id
+            found.append(instance_end(here.cluster_target(there.cluster), head))
+
+    _ask_in_time(ask)
+    return _lost(there, run, found[0]) if any(found) else None
+
+
+def _ask_in_time(ask: "Callable[[], None]") -> None:
+    """Call `ask`, which has ASK_S; it may go on later."""
+    asking = threading.Thread(target=ask, name="heads", daemon=True)
+    asking.start()
+    asking.join(ASK_S)
 
 
 def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost":
@@ -55,7 +70,7 @@ def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost
 def mark_lost(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
     """Mark those of the runs as failed whose heads do not run any more; return their errors.
 
-    Nobody may follow such a run. AWS is asked once per cluster, for at most _ASK_S in all. Without
+    Nobody may follow such a run. AWS is asked once per cluster, for at most ASK_S in all. Without
     an answer, or with another account's, nothing is marked.
     """
     from engine.history import History
@@ -92,9 +107,7 @@ def _head_ends(here: "ChosenTarget", clusters: "Sequence[str]") -> "list[tuple[I
                 found.append((there, end))
 
     if clusters and not here.is_lab_down():
-        asking = threading.Thread(target=ask, name="heads", daemon=True)
-        asking.start()
-        asking.join(_ASK_S)
+        _ask_in_time(ask)
     return list(found)
 
 
