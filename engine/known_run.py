@@ -31,11 +31,12 @@ class Detached(RunGoesOn):
 class RunLost(RunError):
     """A run that has no result, because its supervisor or its head is gone; `reason` says which."""
 
+    run_id = ""
     reason = ""
 
     @classmethod
     def of(cls, run_id: str, reason: str, hint: str) -> "RunLost":
         """Return the error about the run."""
         error = cls(f"run {run_id}: {reason}", hint)
-        error.reason = reason
+        error.run_id, error.reason = run_id, reason
         return error
