@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     """Print the run's id, how to come back to it, and what happens if nobody does."""
+    from engine.known_run import LOST_THEN, unfetched
+
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster
     lines = [
@@ -23,8 +25,8 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
             "If no client is attached at its end, the nodes power off a minute later;"
             f" `{words} down {cluster}` removes the rest."
         ]
-        if run.outputs:
-            lines.append(f"Its outputs ({', '.join(run.outputs)}) are lost then.")
+        left = unfetched(run)
+        lines.append(f"{left[0].upper()}{left[1:]} {LOST_THEN}.")
     elif run.outputs:
         lines.append(f"Its outputs ({', '.join(run.outputs)}) come back with attach.")
     if run.ports:

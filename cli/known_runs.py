@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def known_run(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
     """Return the run with this id, else the newest with this name.
 
-    A run has failed if its cluster has other machines now (`mark_replaced`). If this machine's history
-    does not have the run, ask the heads of the clusters that this machine has
-    a record of, and add the run to the history. Raises InputError if nobody knows it.
+    A run has failed if its cluster has other machines now (`mark_replaced`). If this machine's
+    history does not have the run, ask the heads of the clusters that this machine has a record of,
+    and add the run to the history. Raises InputError if nobody knows it.
     """
     from cli.lost_head import mark_replaced
     from engine.history import History

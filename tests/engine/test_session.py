@@ -296,7 +296,8 @@ def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
 def test_who_is_left_alone_is_told_what_ends_the_bill() -> None:
     plan = job("true", on_stop="destroy")
     assert RunGoesOn(plan, "x").hint.endswith(
-        "; at its end the nodes power off, and `gpuctl down demo` removes the rest"
+        "; at its end the nodes power off: its log and metrics are lost then if no client has"
+        " fetched them, and `gpuctl down demo` removes the rest"
     )
 
 
