@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.events import FirstEvent
+    from engine.following import OnEvent
     from engine.history import RunRecord
     from engine.result import RunResult
-    from engine.session import OnEvent, OnInterrupt
+    from engine.session import OnInterrupt
     from nodes.inventory import Inventory
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from engine.events import Event
+    from engine.following import OnEvent
     from engine.history import RunRecord
     from engine.known_run import KnownRun, RunLost
-    from engine.session import OnEvent
     from nodes.inventory import Inventory
 
 ASK_S = 8.0

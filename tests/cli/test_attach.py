@@ -26,7 +26,7 @@ from cli.output import Output
 from cli.run_end import ending
 from config.errors import InputError, RunError
 from config.target import Target
-from engine import session
+from engine import following, session
 from engine.events import RunStarted
 from engine.history import History
 from engine.launch_plan import LaunchPlan
@@ -205,7 +205,7 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
         f"gpuctl: run {name} is not over, and its newest output may be missing:"
         f" `gpuctl logs {name} -f` fetches it\n"
     )
-    monkeypatch.setattr(session, "SILENT_S", 0)
+    monkeypatch.setattr(following, "SILENT_S", 0)
     ends = iter(("", "is stopped: by a person"))
     monkeypatch.setattr("provision.aws.instance_end.instance_end", lambda *_: next(ends))
     connections.cut_after, connections.stays_cut = 0, True

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError, RunError
-from engine import session
+from engine import following, session
 from engine.agent.clock import steady
 from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
 from engine.agent.queue import QUEUE
@@ -262,7 +262,7 @@ def test_trouble_of_the_clients_own_leaves_the_run_alone(
 def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
     connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "RECONNECT_S", 0)
+    monkeypatch.setattr(following, "RECONNECT_S", 0)
     connections.cut_after, connections.stays_cut = 1, True
     plan = job("sleep 1000")
     with pytest.raises(RunGoesOn, match="does not answer: node0: the connection was lost"):
@@ -274,7 +274,7 @@ def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
 def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
     connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "SILENT_S", 0)
+    monkeypatch.setattr(following, "SILENT_S", 0)
     connections.cut_after, connections.stays_cut = 1, True
     plan = job("sleep 1000")
 
