@@ -267,7 +267,9 @@ def follow(folder: Path) -> None:
     def see(event: Event) -> None:
         view.event(event)
         if event.time > began and not (folder / _CAUGHT_UP).exists():
-            (folder / _CAUGHT_UP).write_text(str(time.time() - began))
+            part = folder / f"{_CAUGHT_UP}.part"
+            part.write_text(str(time.time() - began))
+            part.rename(folder / _CAUGHT_UP)  # whole: this process is killed once it is there
 
     asyncio.run(session.follow(plan.run_id, make_inventory(1), runs, see))
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.events import FirstEvent
+    from engine.following import OnEvent
     from engine.history import RunRecord
     from engine.result import RunResult
-    from engine.session import OnEvent, OnInterrupt
+    from engine.session import OnInterrupt
     from nodes.inventory import Inventory
 
 
@@ -106,6 +107,8 @@ def _started(here: "ChosenTarget", entry: "RunRecord", there: "Inventory") -> "F
         if entry.on_stop == "destroy":
             over = "if the run is over, its nodes have powered off"
             error.hint = f"{over}: `gpuctl down {entry.cluster}` removes the rest"
+        elif not error.hint:
+            error.hint = f"`gpuctl logs {entry.run_id}` prints what this machine has of its output"
         raise
     return found or asyncio.run(first_event(entry.run_id, there, here.state / "runs"))
 

@@ -15,6 +15,8 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
 
     A team's bucket then has the run, so that a colleague can come back to it.
     """
+    from engine.known_run import LOST_THEN, unfetched
+
     share_runs(here, out)
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster
@@ -29,8 +31,8 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
             "If no client is attached at its end, the nodes power off a minute later;"
             f" `{words} down {cluster}` removes the rest."
         ]
-        if run.outputs:
-            lines.append(f"Its outputs ({', '.join(run.outputs)}) are lost then.")
+        left = unfetched(run)
+        lines.append(f"{left[0].upper()}{left[1:]} {LOST_THEN}.")
     elif run.outputs:
         lines.append(f"Its outputs ({', '.join(run.outputs)}) come back with attach.")
     if run.ports:

@@ -15,21 +15,26 @@ if TYPE_CHECKING:
 def known_run(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
     """Return the run with this id, else the newest with this name.
 
-    If this machine's history does not have it, ask the heads of the clusters that this machine has
-    a record of, and add the run to the history. Raises InputError if nobody knows it.
+    A run has failed if its cluster has other machines now (`mark_replaced`). If this machine's
+    history does not have the run, ask the heads of the clusters that this machine has a record of,
+    and add the run to the history. Raises InputError if nobody knows it.
     """
+    from cli.lost_head import mark_replaced
     from engine.history import History
+    from provision.records.record import load_inventory
 
     runs = here.state / "runs"
     with History(runs) as history:
         try:
-            return history.find(name)
+            entry = history.find(name)
         except InputError:
             found = _ask_heads(here, name, out)
             if found is None:
                 raise
-        history.begin(found)
-        return history.find(found.run_id)
+            head = load_inventory(found.cluster, here.cluster_target(found.cluster)).nodes[0]
+            history.begin(found, head_id=head.instance_id)
+            return history.find(found.run_id)
+        return history.find(entry.run_id) if mark_replaced(here, [entry]) else entry
 
 
 def _ask_heads(here: "ChosenTarget", name: str, out: "Output") -> "FirstEvent | None":

@@ -23,11 +23,18 @@ def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
 
 
 def _head(plan: "LaunchPlan") -> list[str]:
+    from engine.known_run import LOST_THEN, unfetched
+
     lines = [
         f"Run {plan.run_id} of type {plan.type} on cluster {plan.cluster}: {len(plan.nodes)} nodes,"
         f" startup {plan.startup_order}, over when {plan.stop_criteria}, then {plan.on_stop}",
         f"network preset {plan.network.preset}, verify {plan.network.verify}",
     ]
+    if plan.on_stop == "destroy":
+        lines.append(
+            "if no client is attached at its end, the nodes power off a minute later:"
+            f" {unfetched(plan)} {LOST_THEN}"
+        )
     if plan.sizes:
         lines.append(
             f"goes on without lost nodes that do not come back, with at least {plan.least_nodes}"

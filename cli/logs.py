@@ -41,19 +41,17 @@ def logs(
 ) -> None:
     """Print the output of a run by rank, also when it is over.
 
-    It is there after the cluster is gone. With --json every line of output is one JSON object:
-    time, rank, stream, text.
+    It is what a client of this machine has received: --follow receives the rest. It is there after
+    the cluster is gone. With --json every line of output is one JSON object: time, rank, stream,
+    text.
 
     $ gpuctl logs
     $ gpuctl logs nccl-tests --rank 1 -f
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
-    import asyncio
-
     from cli.log_filter import wanted
-    from config.errors import InputError
+    from config.errors import GpuctlError, InputError
     from engine.journal_copy import recorded_events
-    from engine.session import follow as follow_run
 
     here, out = chosen_target(context), output(context)
     lines = wanted(rank, since, grep)
@@ -67,17 +65,64 @@ def logs(
             f"30 days and 10 GiB are kept; `gpuctl results {entry.run_id}` shows its results",
         )
     view = _LogView(lines, out, entry.nodes, folds, tail)
-    if there is not None:
-        asyncio.run(follow_run(entry.run_id, there, runs, view.event))
-    elif entry.is_over or not follow:
-        for event in recorded_events(runs, entry.run_id):
-            view.event(event)
-    else:
-        from provision.records.record import load_inventory
-
-        inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-        asyncio.run(follow_run(entry.run_id, inventory, runs, view.event))
+    problem = None
+    try:
+        if there is None and (entry.is_over or not follow):
+            for event in recorded_events(runs, entry.run_id):
+                view.event(event)
+        else:
+            _follow(here, entry, there, view, out)
+    except GpuctlError as error:
+        problem = error
     view.end()
+    if not view.is_complete:
+        out.complain(f"gpuctl: {_what_is_missing(entry.run_id, runs)}")
+    if problem is not None:
+        raise problem
+
+
+def _follow(
+    here: "ChosenTarget",
+    entry: "RunRecord",
+    there: "Inventory | None",
+    view: "_LogView",
+    out: "Output",
+) -> None:
+    """Follow the run on its cluster to its end, or until AWS says that its head is gone."""
+    import asyncio
+
+    from cli.lost_head import head_watch
+    from engine.session import follow as follow_run
+    from provision.records.record import load_inventory
+
+    inventory = there or load_inventory(entry.cluster, here.cluster_target(entry.cluster))
+    watch = head_watch(here, inventory, entry)
+    is_silent = False
+
+    def see(event: "Event") -> None:
+        nonlocal is_silent
+        if event.kind == "head_unreachable" and not is_silent:
+            silence = f"the head has not answered for {event.seconds:.0f} s"
+            out.complain(f"gpuctl: {silence}: {event.reason}")
+        is_silent = event.kind == "head_unreachable"
+        watch(event)
+        view.event(event)
+
+    asyncio.run(follow_run(entry.run_id, inventory, here.state / "runs", see))
+
+
+def _what_is_missing(run: str, runs: "Path") -> str:
+    """Return why lines of the run may be missing."""
+    from engine.history import History
+
+    with History(runs) as history:
+        entry = history.find(run)
+    if entry.is_over:
+        return f"the output of run {run} may be incomplete: {entry.reason}"
+    return (
+        f"run {run} is not over, and its newest output may be missing:"
+        f" `gpuctl logs {run} -f` fetches it"
+    )
 
 
 def _where_it_ran(here: "ChosenTarget", entry: "RunRecord") -> "Inventory | None":
@@ -108,6 +153,8 @@ class _LogView:
         self._view = LineView(out, nodes, folds)
         self._lines = WholeLines()
         show = self._record if out.as_json else self._view.show
+        self.is_complete = False
+        """Whether the run's end is among the events."""
         self._tail = None if tail is None else Tail(tail, show)
         self._show = show if self._tail is None else self._tail.add
 
@@ -119,6 +166,8 @@ class _LogView:
             self._print(self._lines.feed(event))
             if self._tail is None and self._wanted.pattern is None:
                 self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
+        elif event.kind == "run_finished":
+            self.is_complete = True
         elif event.kind == "output_dropped":
             self._print(self._lines.rest())
             lines = dropped_lines(event)

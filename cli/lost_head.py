@@ -1,18 +1,21 @@
 """Ask AWS about a head that does not answer: without its head a run is lost."""
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from engine.events import Event
+    from engine.following import OnEvent
     from engine.history import RunRecord
     from engine.known_run import KnownRun, RunLost
-    from engine.session import OnEvent
     from nodes.inventory import Inventory
 
-_ASK_S = 8.0  # without a network AWS's client tries for minutes
+ASK_S = 8.0
+"""Seconds to wait for AWS: without a network its client tries for minutes."""
+_LOGS = "`gpuctl logs {run}` prints what this machine has of its output"
 
 
 def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord") -> "OnEvent":
@@ -29,16 +32,29 @@ def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRec
 def lost_head(
     here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord"
 ) -> "RunLost | None":
-    """Return the error for a run whose head does not run any more; None if AWS does not say so."""
+    """Return the error for a run whose head does not run any more; None if AWS does not say so.
+
+    AWS has ASK_S to answer.
+    """
     from config.errors import CloudError
     from provision.aws.instance_end import instance_end
 
-    head = there.nodes[0]
-    try:
-        end = instance_end(here.cluster_target(there.cluster), head.instance_id)
-    except CloudError:  # this machine may have no network either
-        return None
-    return _lost(there, run, end) if end else None
+    found: list[str] = []
+
+    def ask() -> None:
+        with contextlib.suppress(CloudError):  # this machine may have no network either
+            head = there.nodes[0].instance_id
+            found.append(instance_end(here.cluster_target(there.cluster), head))
+
+    _ask_in_time(ask)
+    return _lost(there, run, found[0]) if any(found) else None
+
+
+def _ask_in_time(ask: "Callable[[], None]") -> None:
+    """Call `ask`, which has ASK_S; it may go on later."""
+    asking = threading.Thread(target=ask, name="heads", daemon=True)
+    asking.start()
+    asking.join(ASK_S)
 
 
 def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost":
@@ -55,23 +71,64 @@ def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost
 def mark_lost(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
     """Mark those of the runs as failed whose heads do not run any more; return their errors.
 
-    Nobody may follow such a run. AWS is asked once per cluster, for at most _ASK_S in all. Without
+    Nobody may follow such a run. AWS is asked once per cluster, for at most ASK_S in all. Without
     an answer, or with another account's, nothing is marked.
     """
-    from engine.history import History
-
-    going = [run for run in entries if not run.is_over]
-    lost = {
-        run.run_id: _lost(there, run, end)
+    lost = mark_replaced(here, entries)
+    known = {error.run_id for error in lost}
+    going = [run for run in entries if not run.is_over and run.run_id not in known]
+    gone = [
+        _lost(there, run, end)
         for there, end in _head_ends(here, [run.cluster for run in going])
         for run in going
         if run.cluster == there.cluster
-    }
+    ]
+    return [*lost, *_mark(here, gone)]
+
+
+def mark_replaced(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
+    """Mark those of the runs as failed whose machines this machine's records do not have any more.
+
+    Their cluster was removed, or made again under its name, by whatever machine; or their head was
+    replaced. Nobody is asked. Return their errors.
+    """
+    from config.errors import InputError
+    from engine.known_run import RunLost
+
+    lost = []
+    for run in () if here.is_lab_down() else entries:
+        with contextlib.suppress(InputError):  # a damaged record says nothing
+            reason = "" if run.is_over else _replacement(here, run)
+            if reason:
+                lost.append(RunLost.of(run.run_id, reason, _LOGS.format(run=run.run_id)))
+    return _mark(here, lost)
+
+
+def _replacement(here: "ChosenTarget", run: "RunRecord") -> str:
+    """Return why the run's machines are not those of its cluster; empty if they may be."""
+    from provision.records.record import load_inventory, read
+
+    target = here.cluster_target(run.cluster)
+    record = read(run.cluster, target)
+    if record is None:
+        return "its cluster was removed"
+    if record.created > run.started:
+        return f"its cluster was removed, and made again at {record.created:%Y-%m-%d %H:%M} UTC"
+    head = load_inventory(run.cluster, target).nodes[0]
+    if run.head_id in ("", head.instance_id):
+        return ""
+    return f"{head.name} was lost: its machine {run.head_id} was replaced by {head.instance_id}"
+
+
+def _mark(here: "ChosenTarget", lost: "list[RunLost]") -> "list[RunLost]":
+    """Mark the runs as failed in the history; return their errors."""
+    from engine.history import History
+
     if lost:
         with History(here.state / "runs") as history:
-            for run_id, error in lost.items():
-                history.mark_lost(run_id, error.reason)
-    return list(lost.values())
+            for error in lost:
+                history.mark_lost(error.run_id, error.reason)
+    return lost
 
 
 def _head_ends(here: "ChosenTarget", clusters: "Sequence[str]") -> "list[tuple[Inventory, str]]":
@@ -92,9 +149,7 @@ def _head_ends(here: "ChosenTarget", clusters: "Sequence[str]") -> "list[tuple[I
                 found.append((there, end))
 
     if clusters and not here.is_lab_down():
-        asking = threading.Thread(target=ask, name="heads", daemon=True)
-        asking.start()
-        asking.join(_ASK_S)
+        _ask_in_time(ask)
     return list(found)
 
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from cli.run_client import Life
     from config.run.run_file import Run
     from engine.code import Tree
+    from engine.following import OnEvent
     from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
-    from engine.session import OnEvent, OnInterrupt
+    from engine.session import OnInterrupt
     from nodes.inventory import Inventory
 
 

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from cli.healing import Healing
     from cli.output import Output
     from engine.events import Event
+    from engine.following import OnEvent
     from engine.known_run import KnownRun
     from engine.result import RunResult
-    from engine.session import Answer, OnEvent, OnInterrupt
+    from engine.session import Answer, OnInterrupt
     from nodes.inventory import Inventory
 
     Life = Callable[[OnEvent, OnInterrupt], Coroutine[Any, Any, RunResult]]

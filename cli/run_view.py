@@ -86,7 +86,7 @@ class RunView:
             self._rank_started(event)
         elif event.kind == "network_seen":
             self._network_seen(event)
-        elif event.kind in ("output_judged", "gate_judged"):
+        elif event.kind in ("output_judged", "gate_judged", "clock_set"):
             level = "" if event.level == "proof" else f"{event.level}: "
             self._out.say(f"-- {level}{event.text}")
         elif event.kind in ("evidence", "table_written", "node_examined"):

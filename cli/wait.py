@@ -10,7 +10,7 @@ from cli.options import chosen_target, output
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.session import OnEvent
+    from engine.following import OnEvent
     from nodes.inventory import Inventory
 
 TIMED_OUT = 124

@@ -1,8 +1,8 @@
 """The events of a run, as they are in its journal: one JSON object per line.
 
 The agent writes them (engine/agent). The client reads them and stores the same lines.
-engine/output_events.py, attempt_events.py, notification_events.py, queue_event.py and
-idle_event.py have some of them.
+engine/output_events.py, attempt_events.py, notification_events.py, queue_event.py, idle_event.py
+and clock_event.py have some of them.
 `time` is in seconds since the epoch, by the clock of the machine where the event happened.
 """
 
@@ -21,6 +21,7 @@ from engine.attempt_events import (
     StartupOver,
     WaitingForNodes,
 )
+from engine.clock_event import ClockSet
 from engine.gates import Sweep
 from engine.idle_event import GpusIdle
 from engine.notification_events import LeaseEnding, NotificationsEnded, Notified
@@ -328,6 +329,7 @@ Event = (
     | NodeAnswersAgain
     | DiskFull
     | GpusIdle
+    | ClockSet
     | NodeUnreachable
     | NodeLost
     | Evidence

@@ -27,7 +27,8 @@ class RunRecord(Value):
     """A run in the history; `running` until a client has seen its end.
 
     It is `queued` first if it may wait, until a client has seen its start. `attempts` is the number
-    of attempts that began, and `followed` are the failures after the first.
+    of attempts that began, and `followed` are the failures after the first. `head_id` is the
+    instance of its head, empty for a run of an earlier gpuctl.
     """
 
     run_id: str
@@ -44,6 +45,7 @@ class RunRecord(Value):
     cost_usd: float | None
     attempts: int = 1
     followed: tuple[FollowedFailure, ...] = ()
+    head_id: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -52,7 +54,7 @@ class RunRecord(Value):
 
 
 class KeptFinding(Value):
-    """A finding about the network (`network_seen`) or the numbers (`output_judged`)."""
+    """A finding about the network (`network_seen`), the numbers (`output_judged`), or a node."""
 
     kind: str
     level: str
@@ -89,8 +91,8 @@ class History:
         """Close the database."""
         self._database.close()
 
-    def begin(self, known: KnownRun, setting: Setting | None = None) -> None:
-        """Add the run as running, or as queued if it may wait, with its setting.
+    def begin(self, known: KnownRun, setting: Setting | None = None, head_id: str = "") -> None:
+        """Add the run as running, or as queued if it may wait, with its setting and its head.
 
         Leave a run that exists unchanged. One that another machine started has no setting.
         """
@@ -101,12 +103,13 @@ class History:
             began = datetime.fromtimestamp(known.time, UTC)
         self._write(
             "INSERT OR IGNORE INTO runs (run_id, name, cluster, nodes, on_stop, status, reason,"
-            " started) VALUES (?, ?, ?, ?, ?, ?, '', ?)",
+            " started, head_id) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?)",
             [
                 (
                     *(known.run_id, known.name, known.cluster, len(known.nodes), known.on_stop),
                     "queued" if is_queued else "running",
                     began.isoformat(),
+                    head_id,
                 )
             ],
         )

@@ -2,9 +2,10 @@
 
 Version 1 is that of gpuctl 0.1.0: rows without the facts about their tables. Version 2 has neither
 baselines nor the settings of runs, version 3 neither attempts nor the failures after the first.
+Version 4 does not know the machine of a run's head.
 """
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 RUNS = """
 CREATE TABLE runs (
@@ -57,10 +58,15 @@ ALTER TABLE runs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE runs ADD COLUMN followed TEXT NOT NULL DEFAULT '[]'
 """
 
+_HEADS = """
+ALTER TABLE runs ADD COLUMN head_id TEXT NOT NULL DEFAULT ''
+"""
+
 STEPS = {
-    0: f"{RUNS};{RESULTS};{KEPT};{_ATTEMPTS}",
-    1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1};{KEPT};{_ATTEMPTS}",
-    2: f"{KEPT};{_ATTEMPTS}",
-    3: _ATTEMPTS,
+    0: f"{RUNS};{RESULTS};{KEPT};{_ATTEMPTS};{_HEADS}",
+    1: f"ALTER TABLE rows RENAME TO rows_1;{RESULTS};{_FROM_1};{KEPT};{_ATTEMPTS};{_HEADS}",
+    2: f"{KEPT};{_ATTEMPTS};{_HEADS}",
+    3: f"{_ATTEMPTS};{_HEADS}",
+    4: _HEADS,
 }
 """The SQL that upgrades each version to the present schema; 0 is an empty database."""

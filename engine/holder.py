@@ -65,8 +65,9 @@ def _question() -> str:
         ' while read -r run state nodes; do test -d "$run" || continue;'
         ' flock --nonblock --conflict-exit-code 75 "$run" true; held=$?;'
         # A supervisor that was killed may come back: engine/agent/handover.py.
+        " read -r up rest < /proc/uptime;"
         f' test $held != 0 || test -n "$(find {handover.FOLDER}/$run.json'
-        f" -newermt '{handover.HOLDS_S:.0f} seconds ago' 2> /dev/null)\" || continue;"
+        f' -newermt "@$((${{up%.*}} - {handover.HOLDS_S:.0f}))" 2> /dev/null)" || continue;'
         " test $held = 0 || test $held = 75 || exit $held;"
         ' echo "$run $state $nodes";'
         f' printf \'%s\\n\' "$(head -n 1 "$run/{JOURNAL}" 2> /dev/null)";'

@@ -1,6 +1,7 @@
 """Results of a run's output, stored in the history while the run goes on: tables and findings."""
 
 from engine.attempt_events import AttemptStarted
+from engine.clock_event import ClockSet
 from engine.events import Event
 from engine.history import History, KeptFinding
 from engine.nccl_tests import TableParser
@@ -26,8 +27,9 @@ class KeptResults:
             self._keep(KeptFinding(**fields), history)
         elif isinstance(event, AttemptStarted):
             history.mark_attempt(self._run_id, event.number)
-        elif isinstance(event, Notified) and event.error:
-            finding = KeptFinding(kind=event.kind, level="warning", rank=0, text=event.text)
+        elif isinstance(event, ClockSet) or (isinstance(event, Notified) and event.error):
+            rank = (event.rank or 0) if isinstance(event, ClockSet) else 0
+            finding = KeptFinding(kind=event.kind, level="warning", rank=rank, text=event.text)
             self._keep(finding, history)
         for number in self._tables.feed(event):
             # Output only adds rows; a program's JSON and the run's end may change earlier ones.

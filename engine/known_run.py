@@ -7,6 +7,14 @@ from engine.launch_plan import LaunchPlan
 KnownRun = LaunchPlan | FirstEvent
 """A run by its plan, or by the first event of its journal."""
 
+LOST_THEN = "are lost then if no client has fetched them"
+
+
+def unfetched(known: KnownRun) -> str:
+    """Return what a run leaves on its nodes until a client fetches it, in words."""
+    outputs = f" and outputs ({', '.join(known.outputs)})" if known.outputs else ""
+    return f"its log{',' if outputs else ' and'} metrics{outputs}"
+
 
 class RunGoesOn(RunError):
     """An error of the client alone: the run goes on, so its cluster must not be destroyed."""
@@ -16,7 +24,8 @@ class RunGoesOn(RunError):
         hint = f"`gpuctl attach {run}` follows it, `gpuctl stop {run}` ends it"
         if known.on_stop == "destroy":
             hint += (
-                f"; at its end the nodes power off, and `gpuctl down {cluster}` removes the rest"
+                f"; at its end the nodes power off: {unfetched(known)} {LOST_THEN}, and"
+                f" `gpuctl down {cluster}` removes the rest"
             )
         super().__init__(f"run {run} goes on without this client: {why}", hint)
 
@@ -31,11 +40,12 @@ class Detached(RunGoesOn):
 class RunLost(RunError):
     """A run that has no result, because its supervisor or its head is gone; `reason` says which."""
 
+    run_id = ""
     reason = ""
 
     @classmethod
     def of(cls, run_id: str, reason: str, hint: str) -> "RunLost":
         """Return the error about the run."""
         error = cls(f"run {run_id}: {reason}", hint)
-        error.reason = reason
+        error.run_id, error.reason = run_id, reason
         return error

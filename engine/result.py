@@ -7,6 +7,7 @@ from typing import Literal, TypeGuard
 
 from config.models import Value
 from engine.attempt_events import AttemptStarted
+from engine.clock_event import ClockSet
 from engine.events import Event, FirstEvent, FollowedFailure, RunFinished
 from engine.lines import Line, WholeLines
 from engine.notification_events import Notified
@@ -42,10 +43,14 @@ class RunResult(Value):
     ended: datetime
 
 
-def _is_warning(event: Event) -> TypeGuard[NetworkSeen | OutputJudged | GateJudged | Notified]:
+_Warning = NetworkSeen | OutputJudged | GateJudged | Notified | ClockSet
+
+
+def _is_warning(event: Event) -> TypeGuard[_Warning]:
     if isinstance(event, Notified):
         return bool(event.error)
-    return isinstance(event, (NetworkSeen, OutputJudged, GateJudged)) and event.level == "warning"
+    kinds = (NetworkSeen, OutputJudged, GateJudged, ClockSet)
+    return isinstance(event, kinds) and event.level == "warning"
 
 
 class ResultCollector:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from config.models import Value
 from engine.attempt_events import AttemptStarted
+from engine.clock_event import ClockSet
 from engine.events import (
     DiskFull,
     Event,
@@ -95,7 +96,7 @@ def _words(event: Event) -> str | None:
             text = "ready"
         case RankStarted():
             text = f"rank {event.process} of {event.size} started"
-        case NetworkSeen() | OutputJudged():
+        case NetworkSeen() | OutputJudged() | ClockSet():
             text = f"{event.level}: {event.text}"
         case NodeExited():
             signal = f", signal {event.signal}" if event.signal else ""

@@ -12,8 +12,9 @@ import traceback
 from typing import Any
 
 from engine.agent import evidence, heartbeat
+from engine.agent.clock import StepWatch, step_text, time_of_day
 from engine.agent.decisions import decide
-from engine.agent.heartbeat import HeartbeatServer, time_of_day
+from engine.agent.heartbeat import HeartbeatServer
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.limits import Limits
@@ -91,7 +92,7 @@ class RunningAttempt:
 
     async def execute(self) -> Verdict:
         """Make the attempt, to its end on all nodes; return its verdict."""
-        self._recorder.samples.begin(self.plan)
+        self._recorder.samples.begin(self.plan, self._journal.clock)
         loop = asyncio.get_running_loop()
         self._heartbeats = HeartbeatServer(random.token_bytes(32), len(self.state.nodes))
         loop.add_reader(self._heartbeats, self._hear_heartbeats)
@@ -100,7 +101,9 @@ class RunningAttempt:
         nodes = [loop.create_task(self._attend(rank)) for rank in range(len(self.state.nodes))]
         for rank, node in enumerate(nodes):
             node.add_done_callback(functools.partial(self._finish_attending, rank))
-        self._limits.begin(self._recorded.attempt_began, self.state.nodes)
+        began = self._recorded.attempt_began
+        passed = None if began is None else self._journal.clock.now() - began
+        self._limits.begin(passed, self.state.nodes)
         try:
             return await self._until_finished()
         finally:
@@ -158,8 +161,12 @@ class RunningAttempt:
     async def _keep_heartbeats(self) -> None:
         """Renew the supervisor's sign of life; restart the heartbeats' process if it was killed."""
         loop = asyncio.get_running_loop()
+        clock, is_node = StepWatch(), head_rank(self.plan) is not None
         while True:
             self._heartbeats.signal_alive()
+            step = clock.look()
+            if step and not is_node:  # else its worker reports it
+                self._record_step(None, self.plan["head"], step)
             if not self._heartbeats_run:
                 self._heartbeats_run = True
                 self._heartbeats.restart()
@@ -276,6 +283,8 @@ class RunningAttempt:
             self._recorder.samples.add(rank, event)
         elif kind == "head_silent":
             self._lose_node(rank, event["reason"])
+        elif kind == "clock_set":
+            self._record_step(rank, self.plan["nodes"][rank]["name"], **event)
         elif kind == "node_exited":
             self._record_exit(rank, fields)
         else:
@@ -283,6 +292,11 @@ class RunningAttempt:
             followed = self.output.read(received)
             for line in (received, *followed):
                 self._record(**line)
+
+    def _record_step(self, rank: int | None, name: str, seconds: float, **fields: Any) -> None:
+        """Record that the clock of a node was set; `rank` is None for a head without a rank."""
+        text = step_text(name, seconds)
+        self._record("clock_set", rank=rank, seconds=seconds, text=text, **fields)
 
     def _record_exit(self, rank: int, fields: Message) -> None:
         """Record the end of a job: as stopped if the run stopped it, else as exited."""

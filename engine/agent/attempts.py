@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -99,7 +98,7 @@ class Attempts:
         if isinstance(step, WaitForNodes):
             ended = await self._wait_for_nodes(step, verdict, state, inbox)
         else:
-            ended = await self._wait(inbox, state, _left(line, pause_s))
+            ended = await self._wait(inbox, state, _left(line, pause_s, self._journal.clock.now()))
             await self._look()  # at nodes that the run goes on without
         ended = ended or self._hear_all(inbox, state)
         if ended is not None:
@@ -117,7 +116,11 @@ class Attempts:
         self._is_between = False
         self._replaced -= names
         self.number += 1
-        sizes = {"nodes": begin_fields(self.plan)["nodes"]} if is_elastic(self._whole) else {}
+        sizes = (
+            {"nodes": begin_fields(self.plan, self._journal)["nodes"]}
+            if is_elastic(self._whole)
+            else {}
+        )
         self._journal.append("attempt_started", number=self.number, **sizes)
 
     def _record(self, kind: str, **fields: Any) -> Message:
@@ -142,7 +145,7 @@ class Attempts:
         self._replaced |= {state.nodes[rank].name for rank in step.replaced}
         line = self._record("waiting_for_nodes", nodes=self._in_order(lost), seconds=step.seconds)
         loop = asyncio.get_running_loop()
-        until = loop.time() + _left(line, step.seconds)
+        until = loop.time() + _left(line, step.seconds, self._journal.clock.now())
         while lost & self._absent:
             ended = await self._wait(inbox, state, min(LOOK_S, max(0.0, until - loop.time())))
             if ended is not None:
@@ -223,7 +226,6 @@ def _verdict(event: Event, state: State) -> Verdict | None:
     return judge_run(state, event) if isinstance(event, _ENDS_RUN) else None
 
 
-def _left(line: Message, seconds: float) -> float:
+def _left(line: Message, seconds: float, now: float) -> float:
     """Return what is left of the seconds that began with the line of the journal."""
-    left: float = line["time"] + seconds - time.time()
-    return min(seconds, max(0.0, left))
+    return min(seconds, max(0.0, float(line["time"]) + seconds - now))

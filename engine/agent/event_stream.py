@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from engine.agent.clock import RunClock
 
 Message = dict[str, Any]
 _WAITING = 1000  # events of output that are not sent yet; with more, the job has to wait
@@ -29,11 +30,13 @@ class EventStream:
     It keeps every event until the supervisor has it in its journal (`forget`), so that the next
     supervisor gets all that the last one did not (`connect`). Separate threads write: a stuck pipe
     blocks nobody else.
+    Their times are those of a RunClock.
     Events of output wait while too many are unsent. All other events are accepted at once, so that
     output cannot hold back the report of a job's end.
     """
 
     def __init__(self, stream: Stream) -> None:
+        self._clock = RunClock()
         self._changed = threading.Condition()
         self._kept: deque[tuple[int, bytes, int]] = deque()  # number, line, bytes of output
         self._kept_bytes = 0
@@ -78,7 +81,7 @@ class EventStream:
         with self._changed:
             if self._is_closed or self._stream is None or len(self._unsent) >= _WAITING:
                 return
-            event: Message = {"kind": kind, "time": round(time.time(), 3), **fields}
+            event: Message = {"kind": kind, "time": self._clock.now(), **fields}
             self._unsent.append((0, json.dumps(event).encode() + b"\n", 0))
             self._changed.notify_all()
 
@@ -105,7 +108,7 @@ class EventStream:
         if self._is_closed:  # from a process that has left the job's group
             return
         self._last += 1
-        event: Message = {"kind": kind, "time": round(time.time(), 3), "sequence": self._last}
+        event: Message = {"kind": kind, "time": self._clock.now(), "sequence": self._last}
         event.update(fields)
         line = json.dumps(event).encode() + b"\n"
         entry = (self._last, line, len(line) if is_output else 0)

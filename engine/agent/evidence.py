@@ -16,7 +16,7 @@ import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from pathlib import Path
 
-from engine.agent.heartbeat import time_of_day
+from engine.agent.clock import time_of_day
 from engine.agent.journal import Journal, Message
 from engine.agent.redaction import Redaction
 

@@ -163,5 +163,6 @@ def _warnings(
         Finding("warning", one.rank, f"{names[one.rank]}: {fact['text']}")
         for one in examined
         for fact in one.facts
-        if one.rank not in named or fact["kind"] not in _ORDER
+        if fact["kind"] != "clock"  # the run has an event about it
+        and (one.rank not in named or fact["kind"] not in _ORDER)
     )

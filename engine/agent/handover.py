@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
+
+from engine.agent.clock import steady
 
 FOLDER = Path("/run/gpuctl")
 LOST_SUPERVISOR_S = 120.0
@@ -33,6 +34,7 @@ def write_handover(folder: Path, run: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(run)
+    renew_handover(folder)
 
 
 def remove_handover(folder: Path) -> None:
@@ -48,17 +50,19 @@ def may_come_back(folder: Path) -> bool:
 def holds_nodes(folder: Path) -> bool:
     """Return whether the run still has its nodes, although its supervisor may be gone.
 
-    The file's time is that at which a supervisor last lived (`renew_handover`).
+    The file's time is that at which a supervisor last lived (`renew_handover`), in seconds since
+    this machine's start: somebody may set its clock.
     """
     with contextlib.suppress(FileNotFoundError):  # removed: the run is over
-        return time.time() - handover_path(folder).stat().st_mtime < HOLDS_S
+        return steady() - handover_path(folder).stat().st_mtime < HOLDS_S
     return False
 
 
 def renew_handover(folder: Path) -> None:
     """Set the file's time to now: the supervisor lives. Do nothing without a file."""
     with contextlib.suppress(FileNotFoundError):  # the nodes have given the supervisor up
-        os.utime(handover_path(folder))
+        now = steady()
+        os.utime(handover_path(folder), (now, now))
 
 
 def boot_id() -> str:

@@ -21,59 +21,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from engine.agent.clock import StepWatch, time_of_day
+from engine.agent.silence import SilenceWatch
+
 BEAT_S = 1.0
 SILENCE_S = 15.0  # a node without heartbeats for this time is lost
 HEAD_SILENCE_S = 20.0  # above SILENCE_S: the supervisor gives a node up before the node its job
 ANSWER_S = 30.0  # for the first answer, before the job starts
 NOTABLE_S = 5.0  # a silence of this time or more is reported when it ends
-STALL_S = 3 * BEAT_S
 HUNG_S = 120.0  # without a sign of life for this time, the supervisor's process stops answering
 
 _HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
 _QUESTION, _ANSWER = b"q", b"a"
+_STEP = b"clock "  # a worker's process reports this, and by how many seconds the clock was set
 _SEAL = 16  # bytes of HMAC-SHA256
 _NUMBER = struct.Struct("=Q")  # of a worker's last beat
 _LIFE = struct.Struct("=d")  # the supervisor's last sign of life, on the monotonic clock
 _HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
 _LOWEST = -20  # nice's most favourable value
 _INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
-
-
-class SilenceWatch:
-    """A watch for silent peers. The caller passes all times, in seconds of one clock.
-
-    If the caller itself was stopped (more than STALL_S between two calls), that time does not count
-    as silence of the peers: their heartbeats may have arrived without being read.
-    """
-
-    def __init__(self, bound_s: float) -> None:
-        self._bound_s = bound_s
-        self._heard: dict[int, float] = {}
-        self._reported: set[int] = set()
-        self._now: float | None = None
-
-    def hear(self, peer: int, now: float) -> float:
-        """Record a heartbeat of `peer`; return the seconds since its last one, 0 for the first."""
-        self._advance(now)
-        silence = now - self._heard.get(peer, now)
-        if peer not in self._reported:
-            self._heard[peer] = now
-        return silence
-
-    def look(self, now: float) -> list[int]:
-        """Return the peers that have become silent since the last call, each of them once."""
-        self._advance(now)
-        silent = [peer for peer, at in self._heard.items() if now - at >= self._bound_s]
-        for peer in silent:
-            del self._heard[peer]
-        self._reported.update(silent)
-        return silent
-
-    def _advance(self, now: float) -> None:
-        stopped_s = 0.0 if self._now is None else now - self._now
-        self._now = now
-        if stopped_s > STALL_S:
-            self._heard = {peer: at + stopped_s for peer, at in self._heard.items()}
 
 
 def seal(key: bytes, kind: bytes, rank: int, number: int) -> bytes:
@@ -181,8 +147,11 @@ class HeartbeatClient:
             lambda reports: _Asker(to, self._rank, reports, self._last).run(is_known=is_known)
         )
 
-    def follow(self, on_silent: Callable[[], None]) -> None:
-        """Call `on_silent` once when the supervisor has been silent for too long."""
+    def follow(self, on_silent: Callable[[], None], on_step: Callable[[float], None]) -> None:
+        """Call `on_silent` once when the supervisor has been silent for too long.
+
+        Call `on_step` with the size of each step of this machine's clock, in seconds.
+        """
 
         def read() -> None:
             while not self._closed.is_set():
@@ -190,6 +159,9 @@ class HeartbeatClient:
                     while report := self._process.reports.recv(64):
                         if report == b"silent":
                             on_silent()
+                        elif report.startswith(_STEP):
+                            on_step(float(report[len(_STEP) :]))
+                            continue
                         self._answered.set()
                 self._restart()
 
@@ -320,6 +292,7 @@ class _Asker:
     ) -> None:
         self._rank, self._reports, self._last = rank, reports, last
         self._turn_to(to)
+        self._clock = StepWatch()
         self._beats = _socket()
         _close_all_but(self._beats, reports)
 
@@ -349,6 +322,8 @@ class _Asker:
                         self._take(self._beats.recv(64))
             if self._watch.look(time.monotonic()):
                 self._reports.send(b"silent")
+            if step := self._clock.look():
+                self._reports.send(_STEP + f"{step:.1f}".encode())
 
     def _turn_to(self, to: dict[str, Any]) -> None:
         self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
@@ -364,11 +339,6 @@ class _Asker:
             self._reports.send(b"answered")
         self._newest = number
         self._watch.hear(0, time.monotonic())
-
-
-def time_of_day(seconds: float) -> str:
-    """Return a time since the epoch as `12:03:44 UTC`."""
-    return time.strftime("%H:%M:%S UTC", time.gmtime(seconds))
 
 
 def raise_priority() -> None:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.agent.clock import RunClock
 from engine.agent.journal_file import JournalFile
 from engine.agent.piece_file import budget_on
 
@@ -36,6 +36,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.folder = path.parent
+        self.clock = RunClock()
+        """The clock of its events. A supervisor that takes a run up replaces it."""
         self.dropped = 0
         """Number of events that the disk had no space for."""
         self.write_error = ""
@@ -58,7 +60,7 @@ class Journal:
 
         On a full disk, events are dropped and counted in `dropped`, output first.
         """
-        event: Message = {"kind": kind, "time": round(time.time(), 3)}
+        event: Message = {"kind": kind, "time": self.clock.now()}
         event.update(fields)
         self._store(event)
         self.on_append(event)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.agent.clock import steady
+
 TIMER = Path("/etc/systemd/system/gpuctl-lifetime.timer")
 NOTICE_S = 900.0
 """Seconds before the end of the lifetime at which it is reported."""
@@ -35,13 +37,18 @@ async def watch_lifetime(
 ) -> None:
     """Report the end of the lifetime when it is less than NOTICE_S away, and each later change.
 
-    `reported` is the end that was reported before. It never returns.
+    `reported` is the end that was reported before. It never returns. The timer has two clocks
+    (docs/lease.md): if the clock is set back, that changes nothing.
     """
+    seen: float | None = None
     while True:
         end = lifetime_end(timer)
         pause = LOOK_S
         if end is not None:
             left = end - time.time()
+            if end != seen:
+                seen, until = end, steady() + left
+            left = min(left, until - steady())
             if 0 < left <= NOTICE_S and end != reported:
                 report(end)
                 reported = end

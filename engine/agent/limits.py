@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, Protocol
 
 from engine.agent.nodes import Nodes
@@ -29,15 +28,15 @@ class Limits:
         self._heard: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def begin(self, began: float | None, nodes: Nodes) -> None:
+    def begin(self, passed: float | None, nodes: Nodes) -> None:
         """Start the time for the start of the job.
 
-        After an earlier supervisor, `began` is the time at which it began the attempt.
+        After an earlier supervisor, `passed` are the seconds since it began the attempt.
         """
         if self._startup_s:
             left = float(self._startup_s)
-            if began is not None:
-                left = max(RESUMED_S, began + left - time.time())
+            if passed is not None:
+                left = max(RESUMED_S, left - passed)
             loop = asyncio.get_running_loop()
             self._timers["startup"] = loop.call_later(left, self._end_startup, self._startup_s)
         if nodes.count("started", "ready"):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.agent.clock import steady
 from engine.agent.journal import Message
 from engine.agent.samples import NEWEST
 
@@ -24,7 +24,7 @@ _MIB = 1 << 20
 
 
 class Newest(NamedTuple):
-    """The newest sample of a node: its labels, the sample, and since when which GPUs are idle."""
+    """The newest sample of a node: its labels, the sample, and the seconds of its idle GPUs."""
 
     labels: dict[str, str]
     sample: Message
@@ -92,13 +92,15 @@ _IDLE = _gauge("gpu_idle_seconds", "seconds", "Time without work, from 10 minute
 
 
 def newest_samples(folder: Path, now: float) -> list[Newest]:
-    """Return the newest sample of each node of each run."""
+    """Return the newest sample of each node of each run; `now` is steady time."""
     found = []
     for path in sorted(folder.glob(f"*.{NEWEST}")):
-        with contextlib.suppress(OSError, ValueError):  # the run has just ended
+        # The run has just ended, or another version of the agent wrote the file.
+        with contextlib.suppress(OSError, ValueError, KeyError):
             run = json.loads(path.read_text(encoding="utf-8"))
+            time = run["clock"] + now
             for rank, samples in sorted(run["samples"].items(), key=lambda item: int(item[0])):
-                if now - samples[-1]["time"] > STALE_S:
+                if time - samples[-1]["time"] > STALE_S:
                     continue
                 labels = {
                     "cluster": run["cluster"],
@@ -106,20 +108,20 @@ def newest_samples(folder: Path, now: float) -> list[Newest]:
                     "node": run["nodes"][int(rank)],
                     "rank": rank,
                 }
-                found.append(Newest(labels, samples[-1], run["idle"].get(rank, {})))
+                idle = {gpu: time - since for gpu, since in run["idle"].get(rank, {}).items()}
+                found.append(Newest(labels, samples[-1], idle))
     return found
 
 
 def exposition(folder: Path, now: float | None = None) -> str:
-    """Return the text of the samples in /run/gpuctl, or another folder."""
-    now = time.time() if now is None else now
-    nodes = newest_samples(folder, now)
+    """Return the text of the samples in /run/gpuctl, or another folder; `now` is steady time."""
+    nodes = newest_samples(folder, steady() if now is None else now)
     lines: list[str] = []
     for source in _NODE:
         lines += _family(source.family, _of_nodes(nodes, source))
     for source in _GPU:
         lines += _family(source.family, _of_gpus(nodes, source))
-    lines += _family(_IDLE, _idle(nodes, now))
+    lines += _family(_IDLE, _idle(nodes))
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -139,10 +141,10 @@ def _of_gpus(nodes: Iterable[Newest], source: _Source) -> Iterator[tuple[dict[st
                 yield {**labels, "gpu": str(row[0])}, round(value * source.factor, 4)
 
 
-def _idle(nodes: Iterable[Newest], now: float) -> Iterator[tuple[dict[str, str], float]]:
+def _idle(nodes: Iterable[Newest]) -> Iterator[tuple[dict[str, str], float]]:
     for labels, _, idle in nodes:
-        for gpu, since in idle.items():
-            yield {**labels, "gpu": gpu}, round(now - since)
+        for gpu, seconds in idle.items():
+            yield {**labels, "gpu": gpu}, round(seconds)
 
 
 def _family(family: Family, values: Iterator[tuple[dict[str, str], float]]) -> list[str]:

@@ -98,9 +98,10 @@ class Recorded:
     ones with the reason, `examined` those with evidence. `attempt_began` is its time, None before
     it, and `number` counts from 1 on. After its end, `between` are the lines about the next
     attempt by their kind, and `pending` the events since.
-    Of the run: `whole` is the plan with all nodes and their present addresses, `plan` that of the
-    last attempt. `healed` are nodes that were made again since that attempt began. `began` is the
-    time of the run's beginning, None before it. `write_error` is why the head's disk did not store
+    Of the run: `clock` is the offset of its RunClock, None before its first event. `whole` is the
+    plan with all nodes and their present addresses, `plan` that of the last attempt. `healed` are
+    nodes that were made again since that attempt began. `began` is the time of the run's
+    beginning, None before it. `write_error` is why the head's disk did not store
     all lines, empty if it did, and `missing` the number of the workers' events that it did not
     store.
     """
@@ -111,6 +112,7 @@ class Recorded:
         self.number = 1
         self.attempt_began: float | None = None
         self.began: float | None = None
+        self.clock: float | None = None
         self.is_finished = False
         self.write_error = ""
         self.missing = 0
@@ -155,6 +157,7 @@ class Recorded:
     def add(self, line: Message) -> None:
         """Take the next line into account."""
         kind, rank = line["kind"], line.get("rank", 0)
+        self.clock = line.get("clock", self.clock)
         self._count(line)
         event = event_of(line)
         if event is not None and is_over(self.state):

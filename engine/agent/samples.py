@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.agent import handover
+from engine.agent.clock import RunClock
 from engine.agent.idle_gpus import IdleGpus
 from engine.agent.journal import Message
 from engine.agent.piece_file import PieceFile, budget_on
@@ -62,8 +63,12 @@ class Samples:
         self._file: PieceFile | None = None
         self._writing: asyncio.TimerHandle | None = None
 
-    def begin(self, plan: Message) -> None:
-        """Begin an attempt: its ranks may be other nodes than those of the one before."""
+    def begin(self, plan: Message, clock: RunClock) -> None:
+        """Begin an attempt: its ranks may be other nodes than those of the one before.
+
+        Readers compute the ages of samples with the offset of `clock`, which is in the file.
+        """
+        self._run["clock"] = clock.offset
         self._run["nodes"] = [node["name"] for node in plan["nodes"]]
         self._newest.clear()
         self._idle = IdleGpus()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 
 from engine.agent.attempt import Recorder, RunningAttempt, head_rank
 from engine.agent.attempts import Attempts
+from engine.agent.clock import RunClock
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import Launcher
 from engine.agent.output_reader import OutputReader
@@ -64,6 +64,8 @@ class Supervisor:
             if line["kind"] == "attempt_started":
                 output = OutputReader(before.plan)
             output.replay(line)
+        if before.clock is not None:
+            self._journal.clock = RunClock(before.clock)
         if before.is_finished:
             return output
         if before.write_error:
@@ -113,7 +115,8 @@ class Supervisor:
         else:
             self._recorder.record("supervisor_resumed")
         if seconds := self._plan["max_duration_s"]:
-            left = seconds if began is None else max(0.0, began + seconds - time.time())
+            passed = 0.0 if began is None else self._journal.clock.now() - began
+            left = max(0.0, seconds - passed)
             over = functools.partial(self._recorder.record, "duration_over", seconds=seconds)
             asyncio.get_running_loop().call_later(left, over)
         ended: Verdict | None = None
@@ -144,7 +147,7 @@ class Supervisor:
         plan = self._attempts.plan
         fields = ("startup_order", "stop_criteria", "programs", "sweep")
         own = {key: plan[key] for key in fields if key in plan}
-        self._recorder.record("run_started", **begin_fields(plan), **own)
+        self._recorder.record("run_started", **begin_fields(plan, self._journal), **own)
 
     def _check_journal(self, verdict: Verdict) -> Verdict:
         """Return the verdict; a run with events that were not stored fails instead of `done`."""

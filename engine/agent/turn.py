@@ -15,14 +15,18 @@ LOOK_S = 0.5
 """Seconds after which a run reads the queue again, a small file."""
 
 
-def begin_fields(plan: Message) -> dict[str, Any]:
-    """Return what the first event of a run has for clients, without environment and scripts."""
+def begin_fields(plan: Message, journal: Journal) -> dict[str, Any]:
+    """Return what the first event of a run has, without environment and scripts.
+
+    It is for clients, and `clock` for the next supervisor, if this one is killed.
+    """
     nodes = [
         {key: node[key] for key in ("rank", "name", "private_ip", "role")} for node in plan["nodes"]
     ]
     return {
         **{key: plan[key] for key in ("run_id", "name", "cluster", "on_stop")},
         "boot_id": boot_id(),
+        "clock": journal.clock.offset,
         "outputs": (plan["code"] or {}).get("outputs", ()),
         "notifies": bool(plan.get("notify")),
         "ports": plan.get("ports", ()),
@@ -79,5 +83,5 @@ class Turn:
         return False
 
     def _report(self, place: int, ahead: tuple[str, ...]) -> None:
-        fields = begin_fields(self._plan)
+        fields = begin_fields(self._plan, self._journal)
         self._journal.append("run_queued", **fields, place=place, ahead=ahead)

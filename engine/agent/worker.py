@@ -39,6 +39,7 @@ HOSTFILE = "hostfile"
 CHECKPOINTS = "GPUCTL_CHECKPOINT_DIR"
 WORK = "work"
 DRAIN_S = 1.0  # time for output after the end of the job's bash
+_STEPS = 10  # steps of the clock to report: something may set it again and again
 _IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
 
 
@@ -97,6 +98,7 @@ class Worker:
         self._job: subprocess.Popen[bytes] | None = None
         self._log: Log | None = None
         self._pumps: list[threading.Thread] = []
+        self._steps = 0  # of this machine's clock
         self._is_alone = False  # no supervisor reads the events any more
 
     def post(self, message: Message) -> None:
@@ -113,7 +115,7 @@ class Worker:
 
     def run(self) -> int:
         """Run the job; return the worker's own exit status, which is always 0."""
-        self._heartbeats.follow(self._notice_silent_head)
+        self._heartbeats.follow(self._notice_silent_head, self._report_step)
         try:
             self._attachment.follow(self._control)
             environment = self._prepare()
@@ -129,6 +131,11 @@ class Worker:
     def _notice_silent_head(self) -> None:
         if self._attachment.is_connected:  # else the head lives, and restarts the supervisor
             self.post({"do": "head_silent"})
+
+    def _report_step(self, seconds: float) -> None:
+        self._steps += 1
+        if self._steps <= _STEPS:
+            self._report.send("clock_set", seconds=seconds)
 
     def _prepare(self) -> dict[str, str] | None:
         """Prepare the node and return the job's environment; None, with a report, on failure."""

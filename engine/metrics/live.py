@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shlex
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,9 +34,9 @@ async def live_runs(inventory: Inventory, run_id: str | None = None) -> tuple[Li
     """
     head = inventory.nodes[0]
     pattern = f"{shlex.quote(run_id)}.{NEWEST}" if run_id else f"*.{NEWEST}"
-    # The file is a line. The time is the head's: samples are compared with it.
+    # The file is a line, with the offset of the run's clock to the time since the head's start.
     question = (
-        f"date +%s.%N; cd {handover.FOLDER} 2> /dev/null || exit 0;"
+        f"cut -d' ' -f1 /proc/uptime; cd {handover.FOLDER} 2> /dev/null || exit 0;"
         f' for run in {pattern}; do test ! -e "$run" || cat "$run" 2> /dev/null; done; exit 0'
     )
     try:
@@ -56,20 +55,20 @@ def parse_live(text: str) -> tuple[LiveRun, ...]:
     """Return the runs in the head's answer; a line that is torn is left out."""
     first, *lines = text.splitlines() or [""]
     try:
-        now = float(first)
-    except ValueError:
-        now = time.time()
+        uptime = float(first)
+    except ValueError:  # the head answered nothing
+        return ()
     found = []
     for line in lines:
         try:
-            found.append(_run(json.loads(line), now))
+            found.append(_run(json.loads(line), uptime))
         except (ValueError, KeyError, TypeError):  # another version's, or being written
             continue
     return tuple(found)
 
 
-def _run(run: Mapping[str, Any], now: float) -> LiveRun:
-    usages = []
+def _run(run: Mapping[str, Any], uptime: float) -> LiveRun:
+    usages, now = [], run["clock"] + uptime
     for rank, samples in run["samples"].items():
         *earlier, last = [Sample.model_validate(one) for one in samples]
         idle = {int(gpu): since for gpu, since in run["idle"].get(rank, {}).items()}

@@ -1,5 +1,6 @@
 """`gpuctl run --detach`, `attach` and `wait`, and Ctrl-C: real agents, nodes are this machine."""
 
+import asyncio
 import json
 import os
 import pty
@@ -13,15 +14,19 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.detached import show_detached
 from cli.main import app, main
 from cli.output import Output
 from cli.run_end import ending
 from config.errors import InputError, RunError
 from config.target import Target
+from engine import following, session
 from engine.events import RunStarted
 from engine.history import History
 from engine.launch_plan import LaunchPlan
@@ -35,7 +40,7 @@ from tests.cli.test_run import (
     removed,  # noqa: F401
 )
 from tests.engine.conftest import make_plan
-from tests.engine.test_session import connections  # noqa: F401
+from tests.engine.test_session import INVENTORY, LocalConnections, connections  # noqa: F401
 
 Call = Callable[..., Result]
 
@@ -152,6 +157,19 @@ def test_detach_names_the_run_and_the_commands_that_follow(
     assert gpuctl("stop", name).exit_code == 0
 
 
+def test_who_detaches_from_a_run_that_ends_its_cluster_hears_what_is_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here: Any = SimpleNamespace(lab=None)
+    plan = make_plan(on_stop="destroy")
+    show_detached(here, plan, Output())
+    assert capsys.readouterr().out.splitlines()[4:] == [
+        "If no client is attached at its end, the nodes power off a minute later;"
+        " `gpuctl down demo` removes the rest.",
+        "Its log and metrics are lost then if no client has fetched them.",
+    ]
+
+
 def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
     detached: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -168,6 +186,42 @@ def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
     for text in (second.text, gpuctl("logs", name).stdout, gpuctl("attach", name).stdout):
         assert Counter(line for line in text.splitlines() if line.startswith("[")) == wanted
     assert second.text.splitlines()[-1].startswith(f"Run {name}: done in ")
+
+
+def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
+    cluster: Target,  # noqa: F811
+    detached: Callable[..., str],
+    connections: LocalConnections,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = detached("echo first; while sleep 0.2; do echo more; done")
+    with client("attach", name) as first:
+        first.read_until("[1] more\n")
+        first.process.kill()
+    kept = gpuctl("logs", name, "--rank", "1")
+    assert kept.exit_code == 0
+    assert kept.stdout.splitlines()[:2] == ["[1] first", "[1] more"]
+    assert kept.stderr == (
+        f"gpuctl: run {name} is not over, and its newest output may be missing:"
+        f" `gpuctl logs {name} -f` fetches it\n"
+    )
+    monkeypatch.setattr(following, "SILENT_S", 0)
+    ends = iter(("", "is stopped: by a person"))
+    monkeypatch.setattr("provision.aws.instance_end.instance_end", lambda *_: next(ends))
+    connections.cut_after, connections.stays_cut = 0, True
+    lost = gpuctl("logs", name, "-f", "--rank", "1")
+    reason = "node0 was lost: its machine i-1 is stopped: by a person"
+    assert lost.stdout.startswith(kept.stdout)
+    assert lost.stderr.splitlines() == [
+        "gpuctl: the head has not answered for 0 s: node0: the connection was lost",
+        f"gpuctl: the output of run {name} may be incomplete: {reason}",
+    ]
+    assert str(lost.exception) == f"run {name}: {reason}; `gpuctl up` replaces it"
+    connections.cut_after = None
+    again = gpuctl("logs", name, "-f")
+    assert again.stderr == f"gpuctl: the output of run {name} may be incomplete: {reason}\n"
+    assert str(gpuctl("attach", name).exception) == f"run {name} failed: {reason}"
+    asyncio.run(session.stop(name, INVENTORY, cluster.runs))
 
 
 def test_attach_ends_with_the_jobs_code_and_json_has_its_result(

@@ -6,6 +6,7 @@ import pytest
 
 from cli.launch_text import show
 from cli.output import Output
+from engine.code import CodePlan
 from engine.launch_plan import ImagePlan, LaunchPlan, NodePlan
 from engine.network.promise import NetworkPlan
 from engine.notify_plan import NotifyPlan
@@ -72,6 +73,15 @@ rank 1  node1  10.0.0.1  worker
 def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     show(PLAN, Output())
     assert capsys.readouterr().out == TEXT
+
+
+def test_what_is_lost_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    code = CodePlan(outputs=("out/", "*.pt"))
+    show(PLAN.model_copy(update={"on_stop": "destroy", "code": code}), Output())
+    assert capsys.readouterr().out.splitlines()[2] == (
+        "if no client is attached at its end, the nodes power off a minute later: its log, metrics"
+        " and outputs (out/, *.pt) are lost then if no client has fetched them"
+    )
 
 
 def test_targets_of_notifications_and_what_they_get_first(

@@ -1,6 +1,7 @@
 """`gpuctl ps --prune`: logs go by age and size, results and runs that nobody has read stay."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from engine.launch_plan import launch_plan
 from engine.output_events import Output
 from engine.result import RunResult
 from provision.aws.account import Caller
+from provision.records import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.test_history import table
@@ -56,10 +58,10 @@ def earlier(target: Target, name: str, days: float, lines: int = 1) -> str:
     return run_id
 
 
-def alive(target: Target) -> str:
+def alive(target: Target, head_id: str = "") -> str:
     plan = launch_plan(make_run(name="alive"), make_inventory(2), "alive-000001")
     with History(target.runs) as history:
-        history.begin(plan)
+        history.begin(plan, head_id=head_id)
     JournalCopy(target.runs, plan.run_id).close()
     return plan.run_id
 
@@ -133,6 +135,49 @@ def test_a_run_whose_head_is_gone_is_shown_as_lost_with_its_cause(
     assert done.stderr == f"gpuctl: warning: run {lives}: {reason}\n"
     assert CliRunner().invoke(app, ["ps"]).stderr == ""
     assert heads.asked == ["i-1"]  # once: the run is over now
+
+
+def made_again(target: Target) -> str:
+    later = datetime.now(UTC) + timedelta(minutes=5)
+    known = a_record().now("ready").model_copy(update={"created": later})
+    record.write(known, target)
+    return f"its cluster was removed, and made again at {later:%Y-%m-%d %H:%M} UTC"
+
+
+def removed(target: Target) -> str:
+    record.forget("demo", target)
+    return "its cluster was removed"
+
+
+def with_another_head(target: Target) -> str:
+    head, *others = make_inventory(2).nodes
+    head = head.model_copy(update={"instance_id": "i-new"})
+    remember(make_inventory(2).model_copy(update={"nodes": (head, *others)}), target)
+    return "node0 was lost: its machine i-1 was replaced by i-new"
+
+
+@pytest.mark.parametrize("change", [made_again, removed, with_another_head])
+@pytest.mark.parametrize("command", ["ps", "wait"])
+def test_a_run_whose_machines_are_not_its_clusters_any_more_is_lost(
+    remembered: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Target], str],
+    command: str,
+) -> None:
+    """By whatever machine: the records may be shared. Nobody is asked."""
+    heads = Heads(monkeypatch)
+    remember(make_inventory(2), remembered)
+    lives = alive(remembered, head_id="i-1")
+    reason = change(remembered)
+    done = CliRunner().invoke(app, [command, *([lives] if command == "wait" else ["--json"])])
+    if command == "ps":
+        assert done.stderr == f"gpuctl: warning: run {lives}: {reason}\n"
+        (run,) = json.loads(done.stdout)
+        assert (run["status"], run["exit_code"], run["reason"]) == ("failed", 125, reason)
+    else:
+        assert done.stdout == f"Run {lives}: failed, exit code 125: {reason}\n"
+        assert done.exit_code == 125
+    assert heads.asked == []
 
 
 @pytest.mark.parametrize(

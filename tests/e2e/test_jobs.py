@@ -8,13 +8,16 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
+from tests.engine.webhooks import webhook
 
 pytestmark = pytest.mark.lab
 
@@ -107,19 +110,8 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
 
 
-def test_a_detached_run_is_attached_killed_and_attached_again(
-    gpuctl: Gpuctl, cluster: str, tmp_path: Path
-) -> None:
-    """Every line is there once, and the second client ends as `run` does, with its outputs.
-
-    The head notifies: of the start when nobody is attached, of the end as well.
-    """
-    wait = "until test -e /tmp/go; do sleep 0.2; done"
-    commands = [f"seq 1 300; {wait}; seq 301 600; echo kept > result; exit 4"]
-    notify = [{"command": "{ cat; echo; } >> /root/notified"}]
-    file = run_file(tmp_path, "left", commands, outputs=["result"], notify=notify)
-    started = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--detach")
-    name = started["run_id"]
+def attached_killed_and_attached(gpuctl: Gpuctl, cluster: str, name: str) -> str:
+    """What the second client prints of the run, which then ends with 4."""
     with gpuctl.running("--lab", "attach", name) as first:
         read_until(first, "[1] 200\n")
         first.kill()
@@ -128,18 +120,58 @@ def test_a_detached_run_is_attached_killed_and_attached_again(
         gpuctl("--lab", "exec", cluster, "--", "touch /tmp/go")
         rest, _ = second.communicate(timeout=60)
         assert second.returncode == 4, rest
-    printed = Counter(line for line in "".join([*lines, rest]).splitlines() if line[0:1] == "[")
+    return "".join([*lines, rest])
+
+
+def test_a_detached_run_is_attached_killed_and_attached_again(
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+) -> None:
+    """Every line is there once, and the second client ends as `run` does, with its outputs.
+
+    The head notifies: of the start when nobody is attached, of the end as well. Two webhooks are
+    on the lab's network. The head's own timer ends its lifetime in ten minutes, as its file says.
+    """
+    here = f"--lab ssh {cluster} node0 --".split()
+    gateway = gpuctl(*here, "ip -4 route show default").split()[2]
+    timer = "/etc/systemd/system/gpuctl-lifetime.timer"
+    end = "$(date -u -d '+10 min' '+%F %T') UTC"
+    gpuctl(*here, f'printf "[Timer]\\nOnCalendar=%s\\n" "{end}" > {timer}')
+    wait = "until test -e /tmp/go; do sleep 0.2; done"
+    commands = [f"seq 1 300; {wait}; seq 301 600; echo kept > result; exit 4"]
+    notify: list[dict[str, Any]] = [{"command": "{ cat; echo; } >> /root/notified"}]
+    with (
+        webhook(address=gateway, lab=gpuctl.lab) as plain,
+        webhook(address=gateway, lab=gpuctl.lab) as slack,
+    ):
+        notify += [{"webhook": plain.url}, {"webhook": slack.url, "form": "slack"}]
+        file = run_file(tmp_path, "left", commands, outputs=["result"], notify=notify)
+        started = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--detach")
+        name = started["run_id"]
+        rest = attached_killed_and_attached(gpuctl, cluster, name)
+        assert gpuctl("--lab", "wait", name, code=4).startswith(
+            f"Run {name}: failed, exit code 4: "
+        )
+    gpuctl(*here, f"rm {timer}")
+    bodies = sorted(plain.bodies(), key=itemgetter("id"))
+    of = {one["event"]: one for one in bodies}
+    assert (set(of), len(bodies)) == ({"start", "lease", "failure"}, 3)
+    assert {one["text"] for one in slack.bodies()} == {one["text"] for one in bodies}
+    assert re.fullmatch(
+        rf"run {name} on cluster {cluster}: the cluster's lifetime ends at [^ ]+Z, in"
+        r" (9 min \d+ s|10 min); its nodes power off then",
+        of["lease"]["text"],
+    )
+    printed = Counter(line for line in rest.splitlines() if line[0:1] == "[")
     whole = Counter(f"[{rank}] {n}" for rank in (0, 1) for n in range(1, 601))
     assert printed <= whole, "none is there twice"
     first_failed = gpuctl.json("--lab", "ps")[0]["first_failed_rank"]
     assert {line for line in whole if line.startswith(f"[{first_failed}]")} <= set(printed)
     outputs = gpuctl.state / "runs" / name / "outputs" / f"rank-{first_failed}"
     assert (outputs / "result").read_text() == "kept\n"
-    assert gpuctl("--lab", "wait", name, code=4).startswith(f"Run {name}: failed, exit code 4: ")
     told = gpuctl("--lab", "ssh", cluster, "node0", "cat", "/root/notified").splitlines()
     notices = [json.loads(line) for line in told if line.startswith("{")]
-    assert [one["event"] for one in notices] == ["start", "failure"]
-    assert (notices[1]["exit_code"], notices[1]["run_id"]) == (4, name)
+    assert sorted(notices, key=itemgetter("id")) == bodies
+    assert (of["failure"]["exit_code"], of["failure"]["run_id"]) == (4, name)
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
 
 

@@ -199,3 +199,9 @@ def test_a_run_ends_for_its_client_when_the_head_is_powered_off(cluster: Cluster
     (run,) = [one for one in gpuctl.json("--lab", "ps") if one["run_id"] == name]
     assert (run["status"], run["exit_code"]) == ("failed", 125)
     assert run["reason"] == reason
+    assert "[1] runs\n" in gpuctl("--lab", "logs", name)
+    assert f"gpuctl: error: run {name} failed: {reason}\n" in gpuctl(
+        "--lab", "attach", name, code=125
+    )
+    (there,) = gpuctl.json("--lab", "status", "lost")
+    assert [node["name"] for node in there["nodes"] if node["state"] == "running"] == ["node1"]

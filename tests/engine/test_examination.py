@@ -104,7 +104,7 @@ def test_the_last_complaint_in_the_output_is_quoted(cluster: LocalCluster) -> No
     )
 
 
-def test_a_clock_that_was_set_back_is_named_also_in_a_run_that_is_done(
+def test_a_clock_that_was_set_back_since_the_jobs_start_is_a_fact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = Examination(tmp_path, tmp_path)

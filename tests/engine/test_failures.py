@@ -123,11 +123,12 @@ def test_a_notice_of_aws_stays_behind() -> None:
     ],
 )
 def test_other_verdicts_stay_and_facts_are_warnings(verdict: Verdict) -> None:
-    ends = [node(2, 0, clock="its clock was set back by 60 s during the run"), node(0, 1)]
+    clock = "its clock was set back by 60 s during the run"  # an event has said so
+    ends = [node(2, 0, gpu_notice="Xid 63", clock=clock), node(0, 1)]
     assert explain(verdict, NAMES, ends) == (
         verdict,
         (),
-        (Finding("warning", 2, "node2: its clock was set back by 60 s during the run"),),
+        (Finding("warning", 2, "node2: Xid 63"),),
     )
 
 

@@ -1,6 +1,8 @@
 """What NVIDIA's tools print, and the tools kept open. The stand-ins print what the tools do."""
 
+import json
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -162,3 +164,21 @@ def test_a_node_without_gpus(tools: Path) -> None:
     gpus = Gpus()
     gpus.start()
     assert (gpus.read(), gpus.sources) == ([], [])
+
+
+def test_the_labs_nvidia_smi_answers_as_the_real_one(tools: Path) -> None:
+    stand_in = Path(__file__).parents[2] / "lab/images/stand_ins/nvidia_smi.py"
+    shown = {"gpus": 2, "gpu": "A100", "gpu_memory_mib": 40960, "nvswitch": True, "driver": "595.1"}
+    (tools / "instance-type.json").write_text(json.dumps(shown))
+    text = stand_in.read_text().replace("/etc/gpuctl-lab", str(tools))
+    smi = tools / "nvidia-smi"
+    smi.write_text(text.replace("#!/usr/bin/python3", f"#!{sys.executable}"))
+    smi.chmod(0o755)
+    gpus = Gpus()
+    gpus.start()
+    try:
+        idle = [0, 0, 40960, 68.25, 31, 0, 0, 0, 0]
+        assert rows_of(gpus, 2) == [[0, *idle], [1, *idle]]
+        assert sorted(gpus.sources) == ["nvidia-smi", "nvidia-smi nvlink"]
+    finally:
+        gpus.stop()

@@ -18,13 +18,12 @@ from engine.agent import heartbeat
 from engine.agent.heartbeat import (
     BEAT_S,
     SILENCE_S,
-    STALL_S,
     HeartbeatClient,
     HeartbeatServer,
-    SilenceWatch,
     seal,
     unseal,
 )
+from engine.agent.silence import STALL_S, SilenceWatch
 
 KEY = b"k" * 32
 STEPS = st.lists(st.tuples(st.floats(0.01, STALL_S), st.booleans()), max_size=200)
@@ -121,7 +120,7 @@ def question(server: HeartbeatServer, rank: int, number: int, key: bytes = KEY) 
 
 def test_both_sides_hear_each_other(server: HeartbeatServer) -> None:
     client = HeartbeatClient(address(server), 5)
-    client.follow(lambda: None)
+    client.follow(lambda: None, lambda _: None)
     assert client.wait_for_answer()
     assert re.fullmatch(
         r"heartbeat \d+ from 127\.0\.0\.1:\d+ at \d\d:\d\d:\d\d UTC", server.describe(5)
@@ -170,7 +169,7 @@ def test_a_worker_hears_of_a_head_that_is_silent() -> None:
     server = HeartbeatServer(KEY, 6)
     silent = threading.Event()
     client = HeartbeatClient(address(server), 0)
-    client.follow(silent.set)
+    client.follow(silent.set, lambda _: None)
     assert client.wait_for_answer()
     assert not silent.wait(2)
     server.close()
@@ -181,7 +180,7 @@ def test_a_worker_hears_of_a_head_that_is_silent() -> None:
 def test_a_workers_process_that_was_killed_is_replaced(server: HeartbeatServer) -> None:
     """The head answers the next one too, so its beats are numbered on."""
     client = HeartbeatClient(address(server), 5)
-    client.follow(lambda: None)
+    client.follow(lambda: None, lambda _: None)
     assert client.wait_for_answer()
     first = client.pid
     os.kill(first, signal.SIGKILL)

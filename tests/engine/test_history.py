@@ -152,7 +152,8 @@ def test_name_means_the_newest_run(tmp_path: Path) -> None:
 
 def test_a_lost_run_is_over(tmp_path: Path) -> None:
     with History(tmp_path) as history:
-        history.begin(make_plan())
+        history.begin(make_plan(), head_id="i-1")
+        assert history.find("job-000001").head_id == "i-1"
         history.mark_lost("job-000001", "the supervisor on node0 ended without a result")
         record = history.find("job")
     assert (record.status, record.exit_code) == ("failed", 125)
@@ -165,7 +166,7 @@ def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> N
     with pytest.raises(RunError) as error:
         History(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 4;"
+        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 5;"
         " use the newer gpuctl that wrote it"
     )
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, surely" * 100)
@@ -254,6 +255,7 @@ def test_a_database_of_version_3_gets_attempts_and_failures_after_the_first(tmp_
     followed = (FollowedFailure(nodes=("node1", "node2"), text="exited with 1"),)
     with History(tmp_path) as history:
         assert (history.find("job-1").attempts, history.find("job-1").followed) == (1, ())
+        assert history.find("job-1").head_id == ""
         history.mark_attempt("job-1", 2)
         assert history.find("job-1").attempts == 2
         ended = result("job-1").model_copy(update={"attempts": 3, "followed": followed})

@@ -151,12 +151,12 @@ def test_the_course_has_the_spread_over_nodes() -> None:
 ANSWER = {
     "run_id": "job-1", "name": "job", "cluster": "demo", "nodes": ["node2", "node3"],
     "samples": {"1": [{"rank": 1, "time": 995}, {"rank": 1, "time": 1000, "gpus": [gpu(4, 0)]}]},
-    "idle": {"1": {"4": 300}},
+    "idle": {"1": {"4": 300}}, "clock": 900,
 }  # fmt: skip
 
 
-def test_the_heads_answer_has_ages_by_its_own_clock() -> None:
-    (run,) = parse_live(f'1003.5\n{json.dumps(ANSWER)}\n{{"run_id": "torn\n')
+def test_the_heads_answer_has_ages_by_the_runs_clock() -> None:
+    (run,) = parse_live(f'103.5\n{json.dumps(ANSWER)}\n{{"run_id": "torn\n')
     (node,) = run.usages
     assert (run.run_id, run.nodes[node.rank], node.age_s, node.seconds) == (
         "job-1",
@@ -165,7 +165,7 @@ def test_the_heads_answer_has_ages_by_its_own_clock() -> None:
         5,
     )
     assert [(one.gpu, one.idle_s) for one in node.gpus] == [(4, 704)]
-    assert parse_live("1003.5\n") == ()
+    assert parse_live("103.5\n") == ()
 
 
 def test_the_head_is_asked_for_all_runs_or_for_one(

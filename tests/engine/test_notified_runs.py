@@ -13,6 +13,7 @@ import pytest
 
 from engine import session
 from engine.events import Event
+from engine.following import Following
 from engine.history import History
 from engine.holder import drop_run
 from engine.journal_copy import recorded_events
@@ -136,7 +137,7 @@ def test_a_client_destroys_the_cluster_after_the_last_notification(tmp_path: Pat
     head: Any = SimpleNamespace(journal=journal, node=INVENTORY.nodes[0], start_requested=False)
 
     async def follow() -> RunResult:
-        one = session._Session(head, plan.run_id, tmp_path, lambda _: None)
+        one = Following(head, plan.run_id, tmp_path, lambda _: None)
         return await asyncio.wait_for(one.follow(), 10)
 
     with History(tmp_path) as history:

@@ -240,6 +240,30 @@ def test_the_lifetime_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert reports == [near, later]
 
 
+def test_the_end_is_reported_in_time_although_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifetime, "LOOK_S", 0.01)
+    now, wrong = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: now() + wrong[0])
+    timer = write_timer(tmp_path / "timer", time.time() + 6000)
+    end = lifetime.lifetime_end(timer)
+    assert end is not None
+    monkeypatch.setattr(lifetime, "NOTICE_S", end - time.time() - 0.5)
+
+    async def watch() -> float:
+        reported: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        watching = asyncio.ensure_future(lifetime.watch_lifetime(reported.set_result, None, timer))
+        await asyncio.sleep(0)  # it has read the timer
+        wrong[0] = -3600
+        try:
+            return await asyncio.wait_for(reported, 10)
+        finally:
+            watching.cancel()
+
+    assert asyncio.run(watch()) == end
+
+
 def test_the_timer_is_that_of_the_set_up(tmp_path: Path) -> None:
     script = set_end(5400)
     before = int(time.time())

@@ -16,6 +16,7 @@ from engine.agent.openmetrics import STALE_S, exposition
 from engine.bundle import agent_bundle
 
 NOW = 5000.0
+UPTIME = 700.0
 SAMPLE: dict[str, Any] = {
     "rank": 1,
     "time": NOW - 5,
@@ -40,6 +41,7 @@ def write(folder: Path, run_id: str, cluster: str = "demo", **fields: Any) -> No
         "nodes": ["node0", "node1"],
         "samples": {"1": [{**SAMPLE, **fields}]},
         "idle": {"1": {"1": NOW - 700}},
+        "clock": NOW - UPTIME,
     }
     (folder / f"{run_id}.samples").write_text(json.dumps(run) + "\n")
 
@@ -95,7 +97,7 @@ NODE = 'cluster="demo",run="job-000001",node="node1",rank="1"'
 def test_the_text_follows_the_specification(tmp_path: Path) -> None:
     write(tmp_path, "job-000001")
     write(tmp_path, "other-2")
-    found = families(exposition(tmp_path, NOW))
+    found = families(exposition(tmp_path, UPTIME))
     assert all(len(points) in (2, 4) for points in found.values())
     mine = {
         name: [value for labels, value in points if labels.startswith(NODE)]
@@ -126,7 +128,7 @@ def test_labels_are_escaped_and_stale_samples_left_out(tmp_path: Path) -> None:
     write(tmp_path, "job-000001", cluster='a"b\\c\nd')
     write(tmp_path, "old-1", time=NOW - STALE_S - 1)
     (tmp_path / "torn-1.samples").write_text('{"run_id": "torn')
-    points = families(exposition(tmp_path, NOW))["gpuctl_node_cpus"]
+    points = families(exposition(tmp_path, UPTIME))["gpuctl_node_cpus"]
     assert points == [
         (r'cluster="a\"b\\c\nd",run="job-000001",node="node1",rank="1"', "96"),
     ]

@@ -11,7 +11,7 @@ from engine.agent.handover import LOST_SUPERVISOR_S
 from engine.agent.launcher import STOP_GRACE_S
 from engine.agent.openmetrics import STALE_S
 from engine.agent.supervisor import ACKNOWLEDGE_S
-from engine.session import RECONNECT_S
+from engine.following import RECONNECT_S
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -1,7 +1,6 @@
 """Who starts next, and on which nodes: the pure choice, and the file on the head."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent import handover
+from engine.agent.clock import steady
 from engine.agent.queue import (
     LEAVING,
     STARTED,
@@ -179,7 +179,7 @@ def test_a_run_holds_its_nodes_as_long_as_its_killed_supervisor_may_come_back(
     (tmp_path / "queue").write_text("killed started node1\n")
     handover.write_handover(killed, b"{}")
     assert queue.runs_in_the_way(("node1",)) == ("killed",)
-    lived = time.time() - handover.HOLDS_S - 1
+    lived = steady() - handover.HOLDS_S - 1
     os.utime(handover.handover_path(killed), (lived, lived))
     handover.renew_handover(killed)
     assert queue.runs_in_the_way(("node1",)) == ("killed",)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from engine.agent import control, evidence, handover
 from engine.agent.attempt import STOP_BOUND_S
+from engine.agent.clock import RunClock
 from engine.agent.control import JOURNAL
 from engine.agent.decisions import decide
 from engine.agent.journal import Journal
@@ -93,6 +94,7 @@ def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
         def __init__(self) -> None:
             self.dropped = 0
             self.folder = Path()
+            self.clock = RunClock()
 
         def append(self, kind: str, **fields: Any) -> dict[str, Any]:
             lines.append({"kind": kind, "time": 1.0, **json.loads(json.dumps(fields))})

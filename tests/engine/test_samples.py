@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.agent import handover, piece_file, samples
+from engine.agent.clock import RunClock
 from engine.agent.idle_gpus import GAP_S, IDLE_S, IdleGpus
 from engine.agent.journal_file import JournalReader
 from engine.agent.samples import Samples, newest_path, record_interval
@@ -41,6 +42,7 @@ class Head:
         self.folder.mkdir()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.samples = Samples(PLAN, self.folder, self.record)
+        self.samples.begin(PLAN, RunClock(0.0))
 
     def record(self, kind: str, **fields: Any) -> None:
         self.events.append((kind, fields))
@@ -110,6 +112,7 @@ def test_the_newest_two_samples_are_in_memory(tmp_path: Path, memory: Path) -> N
         "nodes": ["node0", "node1"],
         "samples": {"0": [{"rank": 0, "time": 1005.0}, {"rank": 0, "time": 1010.0}]},
         "idle": {"0": {}},
+        "clock": 0.0,
     }
     head.samples.close()
     assert list(memory.glob("*")) == []

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError, RunError
-from engine import session
+from engine import following, session
+from engine.agent.clock import steady
 from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
 from engine.agent.queue import QUEUE
 from engine.events import Event, HeadUnreachable, RunStarted
@@ -262,7 +262,7 @@ def test_trouble_of_the_clients_own_leaves_the_run_alone(
 def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
     connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "RECONNECT_S", 0)
+    monkeypatch.setattr(following, "RECONNECT_S", 0)
     connections.cut_after, connections.stays_cut = 1, True
     plan = job("sleep 1000")
     with pytest.raises(RunGoesOn, match="does not answer: node0: the connection was lost"):
@@ -274,7 +274,7 @@ def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
 def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
     connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "SILENT_S", 0)
+    monkeypatch.setattr(following, "SILENT_S", 0)
     connections.cut_after, connections.stays_cut = 1, True
     plan = job("sleep 1000")
 
@@ -296,7 +296,8 @@ def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
 def test_who_is_left_alone_is_told_what_ends_the_bill() -> None:
     plan = job("true", on_stop="destroy")
     assert RunGoesOn(plan, "x").hint.endswith(
-        "; at its end the nodes power off, and `gpuctl down demo` removes the rest"
+        "; at its end the nodes power off: its log and metrics are lost then if no client has"
+        " fetched them, and `gpuctl down demo` removes the rest"
     )
 
 
@@ -484,7 +485,7 @@ def test_a_run_whose_supervisor_was_killed_is_on_the_cluster(connections: LocalC
     try:
         found = asyncio.run(find_holders(INVENTORY))
         assert [(one.run_id, one.nodes) for one in found] == [(folder.name, ("node1",))]
-        lived = time.time() - HOLDS_S - 1
+        lived = steady() - HOLDS_S - 1
         os.utime(handover_path(folder), (lived, lived))
         assert asyncio.run(find_holders(INVENTORY)) == ()
     finally:

@@ -1,4 +1,7 @@
-"""A real HTTP or HTTPS server on loopback that keeps what it gets and answers as it is told."""
+"""A real HTTP or HTTPS server that keeps what it gets and answers as it is told.
+
+It is on loopback, or at an address of a lab's network, where the lab's machines reach it.
+"""
 
 import datetime
 import ipaddress
@@ -6,16 +9,21 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from lab.network.namespaces import enter_namespace
+from lab.places import Places
 
 
 @dataclass
@@ -33,8 +41,31 @@ class Hook:
         return [json.loads(body) for _, _, body in self.requests]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind, and ask no resolver for the server's name, as HTTPServer does."""
+        TCPServer.server_bind(self)
+
+
+def _listen(handler: type[BaseHTTPRequestHandler], address: str, lab: Places | None) -> _Server:
+    """Listen at the address, in the lab's network if there is one."""
+
+    def listen() -> _Server:
+        if lab is not None:
+            with Path(f"/run/netns/{lab.namespace}").open("rb") as namespace:
+                enter_namespace(namespace.fileno())
+        return _Server((address, 0), handler)
+
+    with ThreadPoolExecutor(1) as apart:  # only this thread enters the namespace
+        return apart.submit(listen).result()
+
+
 @contextmanager
-def webhook(certificate: Path | None = None) -> Iterator[Hook]:
+def webhook(
+    certificate: Path | None = None, address: str = "127.0.0.1", lab: Places | None = None
+) -> Iterator[Hook]:
     """Serve; with a certificate (a PEM file that has its key too) by HTTPS."""
     hook = Hook()
 
@@ -58,14 +89,13 @@ def webhook(certificate: Path | None = None) -> Iterator[Hook]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _listen(Handler, address, lab)
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     scheme = "https" if certificate else "http"
-    hook.url = f"{scheme}://127.0.0.1:{server.server_address[1]}/services/T0/B0/hidden"
+    hook.url = f"{scheme}://{address}:{server.server_address[1]}/services/T0/B0/hidden"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:

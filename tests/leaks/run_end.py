@@ -19,7 +19,8 @@ from engine.result import RunResult
 from nodes.inventory import Inventory
 
 if TYPE_CHECKING:
-    from engine.session import OnEvent, OnInterrupt
+    from engine.following import OnEvent
+    from engine.session import OnInterrupt
 
 
 @dataclass(frozen=True)

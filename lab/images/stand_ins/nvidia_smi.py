@@ -1,13 +1,16 @@
 #!/usr/bin/python3
-"""A stand-in for nvidia-smi: `-L`, `--query-gpu=… --format=csv,noheader[,nounits]`, `--version`,
-`--query-remapped-rows=…`, `nvlink --status`.
+"""A stand-in for nvidia-smi: `-L`, `--query-gpu=… --format=csv,noheader[,nounits] [--loop=S]`,
+`--version`, `--query-remapped-rows=…`, `nvlink --status`, `nvlink --getthroughput d`.
 
-The forms are those of driver 5xx, from memory, and from outputs in public issues (2026-11-23).
+The forms are those of driver 5xx, from memory, from outputs in public issues, and from
+nvidia-smi(1) (https://manpages.ubuntu.com/manpages/plucky/man1/nvidia-smi.1.html, 2026-11-23).
+The GPUs have no work.
 """
 
 import json
 import platform
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -21,7 +24,7 @@ NAMES = {
 """Names that are not `NVIDIA` and the model."""
 LINKS = {"A100": (12, "25"), "H100": (18, "26.562"), "H200": (18, "26.562")}
 """NVLinks of a GPU, and GB/s of each; later ones have 18 of 53.125."""
-UNITS = {"memory.total": "MiB", "memory.used": "MiB", "utilization.gpu": "%"}
+UNITS = {"memory.total": "MiB", "memory.used": "MiB", "utilization.gpu": "%", "power.draw": "W"}
 
 
 SLOWDOWNS = tuple(
@@ -60,9 +63,12 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
         "memory.total": str(shown["gpu_memory_mib"]),
         "memory.used": "0",
         "utilization.gpu": "0",
+        "power.draw": "68.25",
+        "temperature.gpu": "31",
         "gpu_bus_id": bus,
         "pci.bus_id": bus,
         "persistence_mode": "Enabled",
+        "ecc.errors.corrected.volatile.total": "0",
         "ecc.errors.uncorrected.volatile.total": str(faulty("ecc", index, shown) or 0),
         **dict.fromkeys(SLOWDOWNS, "Not Active"),
         **dict.fromkeys(SLOWDOWNS[:2] if faulty("slowdown", index, shown) else (), "Active"),
@@ -73,9 +79,9 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
     }
 
 
-def query(asked: str, layout: str, gpus: list[dict[str, str]]) -> int:
-    """The table of --query-gpu."""
-    fields, words = asked.split(","), layout.split(",")
+def query(options: dict[str, str], asked: str, gpus: list[dict[str, str]]) -> int:
+    """The table of --query-gpu; with --loop its rows again and again."""
+    fields, words = asked.split(","), options.get("--format", "csv").split(",")
     for field in fields:
         if field not in gpu(0, {"gpu": "", "driver": "", "gpu_memory_mib": ""}):
             sys.stdout.write(f'Field "{field}" is not a valid field to query.\n\n')
@@ -84,21 +90,26 @@ def query(asked: str, layout: str, gpus: list[dict[str, str]]) -> int:
     if "noheader" not in words:
         heads = (f"{field} [{units[field]}]" if field in units else field for field in fields)
         sys.stdout.write(", ".join(heads) + "\n")
-    for one in gpus:
-        values = (f"{one[field]} {units.get(field, '')}".rstrip() for field in fields)
-        sys.stdout.write(", ".join(values) + "\n")
-    return 0
+    while True:
+        for one in gpus:
+            values = (f"{one[field]} {units.get(field, '')}".rstrip() for field in fields)
+            sys.stdout.write(", ".join(values) + "\n")
+        if "--loop" not in options:
+            return 0
+        sys.stdout.flush()
+        time.sleep(float(options["--loop"]))
 
 
-def nvlink(shown: dict[str, object], gpus: list[dict[str, str]]) -> int:
-    """The links of each GPU; one without NVSwitch has none here."""
+def nvlink(shown: dict[str, object], gpus: list[dict[str, str]], asked: str) -> int:
+    """The links of each GPU, or what they have moved; one without NVSwitch has none here."""
     count, speed = LINKS.get(str(shown["gpu"]), (18, "53.125")) if shown["nvswitch"] else (0, "")
     for one in gpus:
         sys.stdout.write(f"GPU {one['index']}: {one['name']} (UUID: {one['uuid']})\n")
         down = int(str(faulty("nvlink", int(one["index"]), shown) or 0))
         for link in range(count):
             state = f"{speed} GB/s" if link < count - down else "<inactive>"
-            sys.stdout.write(f"\t Link {link}: {state}\n")
+            shows = [state] if asked == "--status" else ["Data Tx: 0 KiB", "Data Rx: 0 KiB"]
+            sys.stdout.writelines(f"\t Link {link}: {text}\n" for text in shows)
     return 0
 
 
@@ -118,11 +129,11 @@ def main() -> int:
         return 9
     gpus = [gpu(index, shown) for index in range(count)]
     options = dict(word.partition("=")[::2] for word in sys.argv[1:])
-    if sys.argv[1:] == ["nvlink", "--status"]:
-        return nvlink(shown, gpus)
+    if sys.argv[1:] in (["nvlink", "--status"], ["nvlink", "--getthroughput", "d"]):
+        return nvlink(shown, gpus, sys.argv[2])
     for asked in ("--query-gpu", "--query-remapped-rows"):
         if asked in options:
-            return query(options[asked], options.get("--format", "csv"), gpus)
+            return query(options, options[asked], gpus)
     if "--version" in options:
         sys.stdout.write(f"NVIDIA-SMI version  : {shown['driver']}\n")
         sys.stdout.write(f"DRIVER version      : {shown['driver']}\n")

@@ -1,0 +1,130 @@
+"""Clocks that are set while a run goes on: noticed, and without an effect on times and limits."""
+
+import asyncio
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+import pytest
+
+from engine.agent import handover
+from engine.agent.clock import RunClock, StepWatch, step_text
+from engine.agent.control import JOURNAL
+from engine.agent.launcher import HELD
+from engine.agent.turn import begin_fields
+from engine.clock_event import ClockSet
+from engine.output_events import Output
+from engine.result import ResultCollector
+from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
+
+SET_CLOCK = Path(__file__).with_name("set_clock.py")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The error of this process's clock in seconds."""
+    wrong, now = [0.0], time.time
+    monkeypatch.setattr(time, "time", lambda: now() + wrong[0])
+    return wrong
+
+
+class SettableClocks(LocalLauncher):
+    """Workers on machines whose clocks can be set."""
+
+    async def open(self, rank: int) -> Process:
+        argv = [str(SET_CLOCK), str(self._agent), "work", str(self.home(rank))]
+        return await asyncio.create_subprocess_exec(
+            sys.executable, *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
+        )
+
+
+def test_steps_are_noticed_and_the_clock_of_a_run_has_none(clock: list[float]) -> None:
+    watch, of_run = StepWatch(), RunClock()
+    began, times = time.time(), []
+    found = []
+    for wrong in (0, 0.9, -3600, -3600, 7200, 7200):
+        clock[0] = wrong
+        found.append(round(watch.look()))
+        times.append(of_run.now())
+    assert found == [0, 0, -3601, 0, 10800, 0]
+    assert times == sorted(times)
+    assert times[-1] - began < 60
+    assert [step_text("node1", step) for step in (-3600.4, 61.0)] == [
+        "node1's clock was set back by 3600 s",
+        "node1's clock was set forward by 61 s",
+    ]
+
+
+def test_a_node_whose_clock_is_set_is_named_and_its_lines_keep_their_order(
+    cluster: LocalCluster,
+) -> None:
+    cluster.launcher = SettableClocks(cluster.folder, cluster.folder / "agent.pyz")
+    seen = f"grep -q 'set {{}}' {cluster.folder}/{JOURNAL}"
+    command = "; ".join(
+        f"echo by {by}; echo {by} > clock; until {seen.format(how)}; do sleep 0.05; done"
+        for by, how in ((-3600, "back"), (3600, "forward"))
+    )
+    command = f"test $GPUCTL_NODE_RANK = 0 || {{ cd {cluster.folder}/node1; {command}; }}; echo end"
+    plan = make_plan(commands=(command,), no_output_timeout="30s", max_duration="2m")
+    assert cluster.execute(plan).status == "done"
+    steps = [event for event in cluster.events() if isinstance(event, ClockSet)]
+    assert [(one.rank, one.text) for one in steps] == [
+        (1, "node1's clock was set back by 3600 s"),
+        (1, "node1's clock was set forward by 7200 s"),
+    ]
+    lines = [
+        (one.text, one.time) for one in cluster.events() if isinstance(one, Output) and one.rank
+    ]
+    assert [text for text, _ in lines] == ["by -3600", "by 3600", "end"]
+    times = [time for _, time in lines]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 60
+    collector = ResultCollector()
+    for event in cluster.events():
+        collector.see(event)
+    result = collector.result()
+    assert result is not None
+    assert result.warnings == tuple(one.text for one in steps)
+
+
+def test_a_head_that_runs_no_job_is_named_too(cluster: LocalCluster, clock: list[float]) -> None:
+    until = f"until grep -q clock_set {cluster.folder}/{JOURNAL}; do sleep 0.05; done"
+    plan = make_plan(nodes=1, commands=("echo runs", until)).model_copy(update={"head": "node9"})
+
+    async def run() -> str:
+        running = asyncio.ensure_future(cluster.supervisor(plan).run())
+        await cluster.printed(0, "runs")
+        clock[0] = -86400
+        return (await running).status
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == "done"
+    (step,) = [event for event in cluster.events() if isinstance(event, ClockSet)]
+    assert (step.rank, step.text) == (None, "node9's clock was set back by 86400 s")
+    times = [event.time for event in cluster.events()]
+    assert times[-1] - times[0] < 60
+
+
+def test_limits_of_a_run_that_is_taken_up_do_not_depend_on_the_heads_clock(
+    cluster: LocalCluster, clock: list[float]
+) -> None:
+    plan = make_plan(nodes=1, commands=("echo ends",), max_duration="1h", startup_timeout="1h")
+    began = begin_fields(plan.model_dump(mode="json"), cluster.journal)
+    orders = {"startup_order": "any", "stop_criteria": "all-done"}
+    cluster.journal.append("run_started", **began, **orders)
+    clock[0] = 7200
+    cluster.journal.clock = RunClock()  # the next supervisor's
+    assert cluster.execute(plan).status == "done"
+    times = [event.time for event in cluster.events()]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < 60
+
+
+def test_a_run_holds_its_nodes_however_the_heads_clock_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    handover.write_handover(tmp_path / "job-1", b"{}")
+    for wrong in (7200, -7200):
+        clock[0] = wrong
+        assert handover.holds_nodes(tmp_path / "job-1")
