@@ -158,7 +158,8 @@ def test_a_detached_run_is_attached_killed_and_attached_again(
     assert {one["text"] for one in slack.bodies()} == {one["text"] for one in bodies}
     assert re.fullmatch(
         rf"run {name} on cluster {cluster}: the cluster's lifetime ends at [^ ]+Z, in"
-        r" (9 min \d+ s|10 min); its nodes power off then",
+        r" (9 min \d+ s|10 min); its nodes power off then,"
+        rf" and the rest costs until `gpuctl down {cluster}`",
         of["lease"]["text"],
     )
     printed = Counter(line for line in rest.splitlines() if line[0:1] == "[")

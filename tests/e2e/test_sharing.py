@@ -35,9 +35,10 @@ def test_a_colleague_runs_and_removes_what_another_made(gpuctl: Gpuctl, tmp_path
     assert not (colleague.state / place).exists()
     shutil.copy(gpuctl.state / place, colleague.state / place)  # as colleagues who trust each other
     assert "from ip-10-" in colleague("--lab", *team, "run", str(job), "--cluster", "shared")
-    (run,) = gpuctl.json("--lab", *team, "ps")
+    runs = gpuctl.json("--lab", *team, "ps")  # other tests' too
+    (run,) = [run for run in runs if run["cluster"] == "shared"]
     assert (run["name"], run["status"]) == ("hello", "done")
-    assert "from ip-10-" in gpuctl("--lab", *team, "logs", "hello")
+    assert "from ip-10-" in gpuctl("--lab", *team, "logs", run["run_id"])
 
     colleague("--lab", *team, "down", "shared", "--yes")
     assert gpuctl.json("--lab", *team, "status") == []
