@@ -180,7 +180,9 @@ def test_preview_goes_on_after_a_dead_engines_lock(here: Region, engine: Engine)
         os.kill(orphan, signal.SIGKILL)
         process.wait()
     plan = Stack("demo", here.target, engine).preview(resolved(here.target))
-    assert plan.counts["create"] >= 10
+    # How much the engine made before its end depends on the machine's load.
+    assert {change.op for change in plan.changes} <= {"create", "same"}
+    assert "node0" in {change.name for change in plan.changes if change.op == "create"}
 
 
 # Coroutines of the SDK are left where its program is broken off; collected, they ask the engine.
