@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +31,21 @@ def write_whole(path: Path, text: str) -> None:
         with suppress(OSError):  # a left-over temporary file does no harm
             temporary.unlink()
         raise unwritable(path, error.strerror or str(error)) from error
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write the file whole, unless it exists; of two processes at once, one writes it.
+
+    Raises StateError as `write_whole` does.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    write_whole(temporary, text)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass  # nothing to do
+    finally:
+        temporary.unlink()
 
 
 def unwritable(path: Path | str, why: str) -> StateError:

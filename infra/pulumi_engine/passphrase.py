@@ -1,11 +1,9 @@
 """The passphrases of stacks, which protect nothing: gpuctl keeps no secret in Pulumi."""
 
-import os
 import secrets
-import threading
 from pathlib import Path
 
-from config.files import write_whole
+from config.files import write_new, write_whole
 from config.target import Target
 
 SHARED_PASSPHRASE = "gpuctl"  # noqa: S105  (it protects nothing)
@@ -34,12 +32,5 @@ def passphrase(folder: Path, target: Target) -> str:
 
 def _own_passphrase(path: Path) -> str:
     """Return the passphrase of this machine; create it if missing, for its owner only."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    write_whole(temporary, secrets.token_urlsafe(32))
-    try:
-        os.link(temporary, path)  # the first of two clients wins, with a complete file
-    except FileExistsError:
-        pass  # the winner's file is read below
-    finally:
-        temporary.unlink()
+    write_new(path, secrets.token_urlsafe(32))
     return path.read_text()

@@ -25,7 +25,12 @@ from config.files import write_whole
 from config.folders import cache_home
 from config.target import Target
 from infra.pulumi_engine.passphrase import passphrase
-from infra.pulumi_engine.stored_state import VERSION, read_deployment, stack_outputs
+from infra.pulumi_engine.stored_state import (
+    VERSION,
+    read_deployment,
+    stack_outputs,
+    write_empty_state,
+)
 
 if TYPE_CHECKING:
     from infra.pulumi_engine.installation import Engine
@@ -136,7 +141,11 @@ class Operations(automation.Stack):
         return True
 
     def make(self) -> None:
-        """Create the stack if there is none."""
+        """Create the stack if there is none; in a folder without a start of the engine."""
+        if self.workspace.states is not None:
+            file = _state_file(self.workspace.states, self.name)
+            write_empty_state(file, f"organization/{PROJECT}/{self.name}")
+            return
         with suppress(errors.StackAlreadyExistsError):  # nothing to do
             self.workspace.create_stack(self.name)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.pulumi_engine.stored_state import read_deployment, stack_outputs
+from infra.pulumi_engine.stored_state import read_deployment, stack_outputs, write_empty_state
 
 STACK = {"type": "pulumi:pulumi:Stack", "outputs": {"fleet": {"nodes": []}}}
 LATEST: dict[str, Any] = {
@@ -39,6 +39,21 @@ def test_pulumi_is_asked_about_what_gpuctl_does_not_know(tmp_path: Path, text: s
     file = tmp_path / "demo.json"
     file.write_text(text)
     assert read_deployment(file) is None
+
+
+def test_a_new_stack_is_empty_and_an_older_one_stays(tmp_path: Path) -> None:
+    file = tmp_path / "demo.json"
+    write_empty_state(file, "organization/gpuctl/demo")
+    assert json.loads(file.read_text()) == {
+        "version": 3, "checkpoint": {"stack": "organization/gpuctl/demo"},
+    }  # fmt: skip
+    assert read_deployment(file) == {}
+    file.write_text(json.dumps(STORED))
+    write_empty_state(file, "organization/gpuctl/demo")
+    assert read_deployment(file) == LATEST
+    file.rename(tmp_path / "demo.json.zst")
+    write_empty_state(file, "organization/gpuctl/demo")
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.json.zst"]
 
 
 def test_pulumi_is_asked_about_a_missing_or_compressed_state(tmp_path: Path) -> None:
