@@ -1,6 +1,7 @@
 """The two bases of pydantic models: parts of files that people write, and stored values.
 
-Also what several fields share.
+Also what several fields share. pydantic makes a model's validator at its first use: a command
+imports many models and uses few.
 """
 
 from typing import Any
@@ -11,13 +12,13 @@ from pydantic import BaseModel, ConfigDict
 class Model(BaseModel):
     """A part of a file that people write: an unknown key is a mistake, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Value(BaseModel):
     """A value that gpuctl stores as JSON: unknown keys are ignored, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 def number_text(value: Any) -> Any:

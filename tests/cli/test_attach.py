@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.chosen_target import ChosenTarget
 from cli.detached import show_detached
 from cli.main import app, main
 from cli.output import Output
@@ -160,9 +159,8 @@ def test_detach_names_the_run_and_the_commands_that_follow(
 def test_who_detaches_from_a_run_that_ends_its_cluster_hears_what_is_lost(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    here: Any = SimpleNamespace(lab=None)
     plan = make_plan(on_stop="destroy")
-    show_detached(here, plan, Output())
+    show_detached(ChosenTarget(), plan, Output())
     assert capsys.readouterr().out.splitlines()[4:] == [
         "If no client is attached at its end, the nodes power off a minute later;"
         " `gpuctl down demo` removes the rest.",
