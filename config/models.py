@@ -1,7 +1,8 @@
 """The two bases of pydantic models: parts of files that people write, and stored values.
 
 Also what several fields share. pydantic makes a model's validator at its first use: a command
-imports many models and uses few.
+imports many models and uses few. Threads may share them
+(https://github.com/pydantic/pydantic/pull/13438, in 2.14).
 """
 
 from typing import Any
