@@ -6,12 +6,14 @@ a bucket nothing here does anything.
 """
 
 import json
+import re
 import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.bucket import Changed
+from config.cluster.cluster_file import NAME
 from config.cluster.resolved import ID_TAG
 from config.errors import InputError, StateError
 from config.files import write_whole
@@ -111,12 +113,16 @@ def drop(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
 
 
 def shared_names(target: Target) -> list[str]:
-    """Return the names of the clusters in the bucket."""
+    """Return the names of the clusters in the bucket.
+
+    A key with a name that no cluster can have is left out: names become folders of this machine.
+    """
     there = objects(target)
     if there is None:
         return []
     keys = there.keys(there.bucket.key("clusters", ""))
-    return [key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}")]
+    names = (key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}"))
+    return [name for name in names if re.fullmatch(NAME, name)]
 
 
 def _share_the_rest(name: str, there: "Objects", target: Target) -> None:

@@ -122,6 +122,13 @@ def test_a_colleague_sees_the_cluster_and_its_end(anna: Target, ben: Target) -> 
     assert shared.shared_names(anna) == []
 
 
+def test_a_name_that_no_cluster_can_have_becomes_no_folder(there: Objects, anna: Target) -> None:
+    record.write(a_record(), anna)
+    for name in ("..", "Demo", "a b"):
+        there.write(there.bucket.key("clusters", name, "cluster.json"), "{}", None)
+    assert shared.shared_names(anna) == ["demo"]
+
+
 def test_what_a_colleague_changes_is_read(anna: Target, ben: Target) -> None:
     record.write(a_record(), anna)
     there = record.read("demo", ben)
