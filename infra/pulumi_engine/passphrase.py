@@ -18,16 +18,15 @@ def passphrase(folder: Path, target: Target) -> str:
     """Return the passphrase of the stack; the folder has its settings and its name.
 
     The Pulumi engine requires one for every stack, although gpuctl keeps no secret in Pulumi. In a
-    bucket it is the same for everybody, so that colleagues can read the stack.
+    bucket it is the same for everybody, so that colleagues can read the stack. The settings decide:
+    those of a bucket's stack may be left here when a colleague has removed it.
     """
-    if target.bucket is None:
-        return _own_passphrase(target.state / "passphrase")
     settings = folder / f"Pulumi.{folder.name}.yaml"
-    if not settings.exists():
+    if target.bucket is not None and not settings.exists():
         write_whole(settings, SHARED_SETTINGS)
-    if settings.read_text() == SHARED_SETTINGS:
+    if settings.exists() and settings.read_text() == SHARED_SETTINGS:
         return SHARED_PASSPHRASE
-    return _own_passphrase(target.state / "passphrase")  # the stack of an earlier gpuctl
+    return _own_passphrase(target.state / "passphrase")
 
 
 def _own_passphrase(path: Path) -> str:

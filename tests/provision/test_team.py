@@ -85,3 +85,6 @@ def test_a_cluster_has_its_life_on_two_machines(
     down("demo", ben, silent)
     assert (records(anna), clusters(anna)) == ((), ())
     assert not any((anna.clusters / "demo").glob("id_*")), "nor is the key of its nodes kept"
+    # What is left on anna's machine of a stack in the bucket does not disturb one of the same name.
+    alone = life.plan(cluster(1), replace(anna, backend=None), silent)
+    assert alone.plan.is_new
