@@ -39,7 +39,7 @@ test: test-tools install images
 
 # Lint, and the tests that need neither a lab nor Pulumi's engine.
 check: test-tools install
-	@WORKERS=$${WORKERS:-2} scripts/test -m 'not lab and not engine'
+	@WORKERS=$${WORKERS:-4} scripts/test -m 'not lab and not engine'
 
 # A fresh clone uses mypy's results of an earlier one: mypy compares the files' hashes.
 lint: test-tools install

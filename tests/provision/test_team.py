@@ -28,6 +28,15 @@ from tests.provision.unbooted import nothing_boots
 pytestmark = pytest.mark.engine
 
 
+LEFT_LOCK = {
+    "pid": 7,
+    "username": "anna",
+    "hostname": "gone",
+    "timestamp": "2026-11-23T12:00:00Z",
+}
+"""What Pulumi's engine writes into its lock."""
+
+
 def machine(name: str, here: Region, folder: Path) -> Target:
     """The target of one of the two, whose machine has a state folder of its own."""
     return replace(here.target, state=folder / name, backend="s3://team/gpus", owner=name)
@@ -66,13 +75,7 @@ def test_a_cluster_has_its_life_on_two_machines(
     # Pulumi's engine on a machine that is gone has left its lock.
     locks = Objects(ben, Bucket("team", "gpus"))
     key = "gpus/.pulumi/locks/organization/gpuctl/demo/0.json"
-    content = {
-        "pid": 7,
-        "username": "anna",
-        "hostname": "gone",
-        "timestamp": "2026-11-23T12:00:00Z",
-    }
-    locks.write(key, json.dumps(content), None)
+    locks.write(key, json.dumps(LEFT_LOCK), None)
     with pytest.raises(InfraError) as locked:
         down("demo", ben, silent)
     assert str(locked.value) == (
