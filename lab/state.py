@@ -21,8 +21,8 @@ from lab.places import Places, for_root_alone, make_private, open_private
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 OUTSIDE = 0
-"""What Linux answers for the process id of a lock's holder that the asker's PID namespace lacks
-(F_GETLK of Linux 6.18, tried on 2026-11-23)."""
+"""Linux's answer for the process id of a holder in another PID namespace (F_GETLK of Linux 6.18,
+tried on 2026-11-23)."""
 
 
 @dataclass(frozen=True)

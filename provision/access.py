@@ -25,16 +25,15 @@ from nodes.public_keys import (
     read_public_key,
 )
 from nodes.ssh import connect
-from provision.machines import Answers, failures, machine_names, on_all
+from provision.machines import Answers, failures, machine_names, on_all, raise_failures
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import (
     ClusterRecord,
     Grant,
     folder,
+    known_record,
     load_inventory,
-    read,
     records,
-    unknown_cluster,
     write,
 )
 
@@ -55,7 +54,7 @@ class Access:
 
 def members(name: str, target: Target) -> tuple[PublicKey, tuple[Grant, ...]]:
     """Return gpuctl's own key of the cluster, and the keys of colleagues."""
-    record = _record(name, target)
+    record = known_record(name, target)
     return _trusted(record.resolved.public_key), record.grants
 
 
@@ -66,9 +65,9 @@ def grant(name: str, text: str, target: Target) -> Access:
     granted before, to any cluster. Raises InputError before any machine is changed, NodeError with
     the machines that the keys have not reached; they then get them with the next grant or `up`.
     """
-    _record(name, target)  # else the lock would make a folder for an unknown cluster
+    known_record(name, target)  # else the lock would make a folder for an unknown cluster
     with cluster_lock(name, "gpuctl grant", target):
-        record, inventory = _record(name, target), load_inventory(name, target)
+        record, inventory = known_record(name, target), load_inventory(name, target)
         known = [one for other in records(target) for one in other.grants if not one.is_revoked]
         keys = _keys(text, known, f"gpuctl grant {name} ~/.ssh/id_ed25519.pub")
         for key in keys:
@@ -80,13 +79,8 @@ def grant(name: str, text: str, target: Target) -> Access:
         machines = machine_names(inventory)
         changed = with_grants(record.grants, keys, machines, datetime.now(UTC))
         _, answers = _change(record, changed, inventory, target)
-        failed = failures(answers)
-        if failed:
-            raise NodeError(
-                f"{fold(failed)}: {_names(keys)} has no access there:"
-                f" {next(iter(failed.values()))}",
-                _repeat("grant", name, keys, set(machines) - set(failed)),
-            )
+        again = _repeat("grant", name, keys, answers)
+        raise_failures(answers, f"{_names(keys)} has no access there", again)
     return Access(keys, tuple(machines))
 
 
@@ -96,20 +90,15 @@ def revoke(name: str, text: str, target: Target) -> Access:
     `text` is as for `grant`. Raises InputError for a key that was not granted, NodeError with the
     machines that may still have the keys; new machines do not get them.
     """
-    _record(name, target)  # else the lock would make a folder for an unknown cluster
+    known_record(name, target)  # else the lock would make a folder for an unknown cluster
     with cluster_lock(name, "gpuctl revoke", target):
-        record, inventory = _record(name, target), load_inventory(name, target)
+        record, inventory = known_record(name, target), load_inventory(name, target)
         keys = _revocable(record, text, target)
         machines = machine_names(inventory)
         changed = with_revocations(record.grants, keys, machines)
         _, answers = _change(record, changed, inventory, target)
-        failed = failures(answers)
-        if failed:
-            raise NodeError(
-                f"{fold(failed)}: {_names(keys)} may still have access there:"
-                f" {next(iter(failed.values()))}",
-                _repeat("revoke", name, keys, set(machines) - set(failed)),
-            )
+        again = _repeat("revoke", name, keys, answers)
+        raise_failures(answers, f"{_names(keys)} may still have access there", again)
     counts = [one.stdout.strip() for one in answers.values() if isinstance(one, Completed)]
     return Access(keys, tuple(machines), sum(int(text) for text in counts if text.isdigit()))
 
@@ -124,12 +113,8 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     machines = machine_names(inventory)
     pending = tuple(one.model_copy(update={"open": tuple(machines)}) for one in record.grants)
     record, answers = _change(record, pending, inventory, target)
-    if failed := failures(answers):
-        raise NodeError(
-            f"{fold(failed)}: the keys of colleagues are not as granted:"
-            f" {next(iter(failed.values()))}",
-            f"see `gpuctl grant {record.name}`, and repeat `gpuctl up`",
-        )
+    again = f"see `gpuctl grant {record.name}`, and repeat `gpuctl up`"
+    raise_failures(answers, "the keys of colleagues are not as granted", again)
     return record
 
 
@@ -275,19 +260,13 @@ def _own_key(name: str) -> InputError:
     )
 
 
-def _record(name: str, target: Target) -> ClusterRecord:
-    record = read(name, target)
-    if record is None:
-        raise unknown_cluster(name, (known.name for known in records(target)))
-    return record
-
-
 def _names(keys: Iterable[PublicKey]) -> str:
     return ", ".join(dict.fromkeys(key.name for key in keys))
 
 
-def _repeat(command: str, name: str, keys: Sequence[PublicKey], done: Collection[str]) -> str:
+def _repeat(command: str, name: str, keys: Sequence[PublicKey], answers: Answers) -> str:
     """Return what to do for the machines that failed, and which ones are done."""
+    done = answers.keys() - failures(answers).keys()
     again = f"repeat `gpuctl {command} {name} {shlex.quote(keys[0].fingerprint)}`"
     if len(keys) > 1:
         again = f"repeat `gpuctl {command} {name} {shlex.quote(keys[0].name)}`"

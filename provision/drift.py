@@ -12,7 +12,7 @@ from infra.pulumi_engine.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.resources import KINDS, Resource, find_all
 from provision.records.cluster_lock import is_locked
-from provision.records.record import read, records, unknown_cluster
+from provision.records.record import known_record
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
     Raises InputError if this machine has no record of the cluster, if a command is changing it, or
     if nothing of it is in the state.
     """
-    record = read(name, target)
-    if record is None:
-        raise unknown_cluster(name, (known.name for known in records(target)))
+    record = known_record(name, target)
     target = resolve_credentials(replace(target, region=record.region))
     check_account(name, record.account, caller(target).account)
     if is_locked(name, target):

@@ -20,7 +20,7 @@ from provision.aws.clients import client
 from provision.aws.end_tags import end_of, write_ends
 from provision.aws.resources import ALIVE, find_instances
 from provision.costs.cost import hourly_usd
-from provision.machines import BASTION, Answers, failures, machine_names, on_all
+from provision.machines import BASTION, Answers, machine_names, on_all, raise_failures
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, Lease, load_inventory, read, write
 from provision.setup.lease.units import BASTIONS_LEFT, SECONDS_LEFT, request_end, set_end
@@ -119,7 +119,7 @@ async def _join(inventory: Inventory, new: Collection[str]) -> int:
         nodes = tuple(node for node in inventory.nodes if node.name in new)
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
         moved = await on_all(connections, joining, set_end(max(left)), "")
-        _raise_failures(moved, "its end is not that of the others", "`gpuctl extend` sets one end")
+        raise_failures(moved, "its end is not that of the others", "`gpuctl extend` sets one end")
         return max(left)
 
 
@@ -146,7 +146,7 @@ async def _move(
                 f"interrupted: some machines of {record.name} may have the new end, others the old",
                 f"`gpuctl extend {record.name} 1m` gives all of them one end",
             ) from None
-        _raise_failures(
+        raise_failures(
             moved,
             "its end did not move",
             f"repeat `gpuctl extend {record.name} 1m` for all",
@@ -156,7 +156,7 @@ async def _move(
 
 def _seconds_left(asked: Answers) -> list[int]:
     """Return the seconds that each machine has left; raise NodeError if one has no answer."""
-    _raise_failures(asked, "no answer about the end", "no machine was changed")
+    raise_failures(asked, "no answer about the end", "no machine was changed")
     left = {name: _number(one) for name, one in asked.items()}
     unlimited = [name for name, seconds in left.items() if seconds is None]
     if unlimited:
@@ -170,12 +170,6 @@ def _number(answer: Completed | GpuctlError) -> int | None:
     """Return the seconds in the answer; None if it is an error, or if the machine has no timer."""
     text = answer.stdout.strip() if isinstance(answer, Completed) else ""
     return int(text) if text.lstrip("-").isdigit() else None
-
-
-def _raise_failures(answers: Answers, what: str, hint: str) -> None:
-    """Raise NodeError with the machines that failed, and the reason of the first one."""
-    if failed := failures(answers):
-        raise NodeError(f"{fold(failed)}: {what}: {next(iter(failed.values()))}", hint)
 
 
 def _check_budget(record: ClusterRecord, seconds: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from config.errors import GpuctlError, NodeError
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
+from nodes.names import fold
 from nodes.ssh import Connections
 
 BASTION = "bastion"
@@ -50,3 +51,9 @@ def failures(answers: Answers) -> dict[str, str]:
         for name, one in answers.items()
         if isinstance(one, GpuctlError) or one.exit_status != 0
     }
+
+
+def raise_failures(answers: Answers, what: str, hint: str) -> None:
+    """Raise NodeError with the machines that failed, and the reason of the first one."""
+    if failed := failures(answers):
+        raise NodeError(f"{fold(failed)}: {what}: {next(iter(failed.values()))}", hint)

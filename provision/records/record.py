@@ -212,11 +212,17 @@ def forget(name: str, target: Target) -> None:
         )
 
 
-def load_inventory(name: str, target: Target) -> Inventory:
-    """Return the inventory of a cluster; raise InputError if it is unknown or not ready."""
+def known_record(name: str, target: Target) -> ClusterRecord:
+    """Return the cluster's record; raise InputError, with the names that exist, without one."""
     record = read(name, target)
     if record is None:
         raise unknown_cluster(name, (known.name for known in records(target)))
+    return record
+
+
+def load_inventory(name: str, target: Target) -> Inventory:
+    """Return the inventory of a cluster; raise InputError if it is unknown or not ready."""
+    record = known_record(name, target)
     shared.pull(name, target, (shared.INVENTORY, shared.HOST_KEYS))
     try:
         text = (folder(name, target) / shared.INVENTORY).read_bytes()

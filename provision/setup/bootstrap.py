@@ -22,6 +22,7 @@ from provision.aws.topology import add_topology
 from provision.health.facts import NodeFacts
 from provision.health.gather import ask, script
 from provision.health.model import Expected
+from provision.machines import BASTION
 from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.setup.lease.units import idle_files, list_nodes
 from provision.setup.node_hardware import probe_node
@@ -39,8 +40,6 @@ REBOOT_PATIENCE_S = 900
 
 SSH_PATIENCE_S = 90
 """sshd answers seconds after its host key is on the console; its reload drops connections."""
-
-BASTION = "bastion"
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 """Prints an id that changes with each boot of the machine."""
