@@ -26,8 +26,9 @@ def inline_program(
     With `after` the Pulumi engine starts at once, and `build` is called when that future has a
     result; its exception fails the program.
 
-    The SDK's language server runs the program in an event loop. It leaves the loop open if the
-    Pulumi engine ends before the program, which happens if a resource fails.
+    The SDK's language server runs the program in an event loop. It leaves the loop open, with tasks
+    in it, if the Pulumi engine ends before the program, which happens if a resource fails: it wants
+    to write a line to the engine's log before it cancels them.
     """
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -49,8 +50,18 @@ def inline_program(
             end = time.monotonic() + _LOOP_ENDS_S
             while loop.is_running() and time.monotonic() < end:
                 time.sleep(0.02)  # the SDK has no event for its thread's end
-            if not loop.is_running():
-                loop.close()
+            if not loop.is_running() and not loop.is_closed():
+                _end(loop)
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the tasks that are left in an event loop, and close it."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=_LOOP_ENDS_S))
+    loop.close()
 
 
 @contextmanager
