@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -223,7 +224,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
     cluster = LocalCluster(folder)
     yield cluster
     cluster.journal.close()
+    end_jobs(folder)
     shutil.rmtree(folder)
+
+
+def end_jobs(folder: Path) -> None:
+    """End the jobs whose worker was killed, as its unit would have."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if (process / "cmdline").read_bytes().startswith(b"bash\0%b/" % os.fsencode(folder)):
+                os.killpg(int(process.name), signal.SIGKILL)
 
 
 def wait_for_agents(folder: Path) -> None:

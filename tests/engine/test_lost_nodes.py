@@ -37,12 +37,8 @@ FROZEN: set[int] = set()
 
 @pytest.fixture
 def run_on(cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """The cluster; jobs that a killed worker left behind are ended, as its unit would have."""
+    """The cluster; what a test stopped ends before its folder goes."""
     yield cluster
-    for event in cluster.events():
-        if isinstance(event, NodeStarted):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(event.pid, signal.SIGKILL)
     for pid in FROZEN:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)  # it sees that its worker has ended, and ends

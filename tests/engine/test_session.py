@@ -33,7 +33,7 @@ from engine.queue_event import RunQueued
 from engine.result import RunResult
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
-from tests.engine.conftest import TOOLS, make_inventory, make_run
+from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run
 
 
 class LocalConnections:
@@ -105,6 +105,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     yield connections
     queue = root / "runs" / "queue"
     assert not queue.exists() or queue.read_text() == "", "the cluster is free again"
+    end_jobs(root)
     shutil.rmtree(root)
 
 
