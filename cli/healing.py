@@ -107,7 +107,7 @@ class Healing:
         import asyncio
 
         from engine.head import Head
-        from provision.access import check_cluster_key
+        from provision.access import check_new_machines
         from provision.lease import join
         from provision.records.record import load_inventory, read
         from provision.up import plan, up
@@ -125,7 +125,7 @@ class Healing:
             )
             return True
         if not fleet_plan.plan.is_empty:
-            check_cluster_key(cluster, target)
+            check_new_machines(cluster, target, fleet_plan.plan.new_machines)
             self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
             join(up(fleet_plan, target, lambda _: None), names, record, target)
         self.inventory = there = load_inventory(cluster, target)

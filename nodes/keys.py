@@ -16,6 +16,14 @@ def generate_pair(comment: str) -> tuple[str, str]:
     return key.export_private_key().decode(), key.export_public_key().decode().strip()
 
 
+def public_of(private: str) -> str:
+    """Return the public key's line of a private key; NodeError if the text is none."""
+    try:
+        return asyncssh.import_private_key(private).export_public_key().decode().strip()
+    except asyncssh.KeyImportError as error:
+        raise NodeError(f"that is not a private key: {error}", "") from error
+
+
 def ensure_key(path: Path, comment: str) -> str:
     """Make an ed25519 key at `path` for its owner alone, and its public half at `path`.pub.
 

@@ -15,11 +15,15 @@ _TOO_MANY = "Too many authentication failures"
 """What sshd says after MaxAuthTries keys, six by default (auth.c of OpenSSH 9.2)."""
 
 
-def login_options(inventory: Inventory) -> dict[str, Any]:
+def login_options(inventory: Inventory, private_key: str = "") -> dict[str, Any]:
     """Return the options of asyncssh with which a connection logs in.
 
-    Raises NodeError if this machine has no key at all.
+    `private_key` in OpenSSH's format is used instead of this machine's keys. Raises NodeError if
+    this machine has no key at all.
     """
+    if private_key:
+        keys = [asyncssh.import_private_key(private_key)]
+        return {"agent_path": None, "client_keys": keys, "client_certs": ()}
     folder = inventory.folder
     if has_cluster_key(folder):
         return {"agent_path": None, "client_keys": [str(cluster_key(folder))], "client_certs": ()}

@@ -31,10 +31,15 @@ CONNECT_TIMEOUT_S = 30
 
 
 class Connections:
-    """Ssh connections to a cluster's nodes. Each opens when first used, and again if lost."""
+    """Ssh connections to a cluster's nodes. Each opens when first used, and again if lost.
 
-    def __init__(self, inventory: Inventory) -> None:
+    `nodes_key` is a private key that logs in to nodes instead of this machine's; the bastion takes
+    this machine's in any case.
+    """
+
+    def __init__(self, inventory: Inventory, nodes_key: str = "") -> None:
         self._inventory = inventory
+        self._nodes_key = nodes_key
         self._bastion: asyncssh.SSHClientConnection | None = None
         self._entering = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -241,7 +246,7 @@ class Connections:
                     username=self._inventory.user,
                     tunnel=entrance,
                     sock=proxy.wire if proxy else None,
-                    **_options(self._inventory),
+                    **_options(self._inventory, self._nodes_key),
                 )
         except Unreachable as error:
             if proxy and (complaint := await proxy.complaint()):
@@ -268,12 +273,13 @@ class Connections:
 
 
 @asynccontextmanager
-async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
+async def connect(inventory: Inventory, nodes_key: str = "") -> AsyncIterator[Connections]:
     """Yield connections, the bastion's open, a node's opened when first used; close all later.
 
-    Raises NodeError when the bastion cannot be reached, or shows a host key that is not pinned.
+    `nodes_key` is a private key with which to log in to nodes. Raises NodeError when the bastion
+    cannot be reached, or shows a host key that is not pinned.
     """
-    connections = Connections(inventory)
+    connections = Connections(inventory, nodes_key)
     await connections.enter()
     try:
         yield connections
@@ -281,11 +287,11 @@ async def connect(inventory: Inventory) -> AsyncIterator[Connections]:
         await connections._close()
 
 
-def _options(inventory: Inventory) -> dict[str, Any]:
+def _options(inventory: Inventory, private_key: str = "") -> dict[str, Any]:
     """Return the options of every connection; None switches a default feature off."""
     return {
         "config": None,
-        **login_options(inventory),
+        **login_options(inventory, private_key),
         "known_hosts": str(inventory.folder / "known_hosts"),
         "preferred_auth": "publickey",
         "password": None,

@@ -25,7 +25,7 @@ from nodes.public_keys import (
     read_public_key,
 )
 from nodes.ssh import connect
-from provision.machines import Answers, failures, machine_names, on_all, raise_failures
+from provision.machines import BASTION, Answers, failures, machine_names, on_all, raise_failures
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import (
     ClusterRecord,
@@ -36,11 +36,9 @@ from provision.records.record import (
     records,
     write,
 )
+from provision.setup.nodes_key import GRANTED, nodes_key
 
 _SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
-
-_MARK = "(granted by gpuctl)"
-"""The end of a granted key's line in authorized_keys, where its comment is."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +116,25 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     return record
 
 
-def check_cluster_key(name: str, target: Target) -> None:
-    """Raise InputError without gpuctl's own key of the cluster: no other opens new machines."""
-    if not has_cluster_key(folder(name, target)):
+def check_new_machines(name: str, target: Target, ending: Collection[str] = ()) -> None:
+    """Raise InputError if this machine could not log in to new machines of the cluster.
+
+    Those have gpuctl's own key in their user data, and nodes also the key of the nodes, which a
+    node gives to a colleague's machine. `ending` are the nodes that the new ones replace, or also
+    `bastion` if it will be made anew.
+    """
+    if has_cluster_key(folder(name, target)):
+        return
+    public = known_record(name, target).resolved.nodes_public_key
+    if not public or BASTION in ending:
         raise InputError(
             f"cluster {name} would get new machines, which only gpuctl's own key of it opens, and"
             " that key is not on this machine",
             "run this command on the machine that created the cluster",
         )
+    inventory = load_inventory(name, target)
+    staying = tuple(node for node in inventory.nodes if node.name not in ending)
+    nodes_key(inventory.model_copy(update={"nodes": staying}), public)
 
 
 def with_grants(
@@ -172,7 +181,7 @@ def machine_script(grants: Sequence[Grant]) -> str:
     revoked = [one.key for one in grants if one.is_revoked]
     values = {
         "granted": "\n".join(
-            f"{one.key} {one.name} {_MARK}" for one in grants if not one.is_revoked
+            f"{one.key} {one.name} {GRANTED}" for one in grants if not one.is_revoked
         ),
         "gone": " ".join(key.split()[1] for key in revoked),
         "fingerprints": " ".join(fingerprint(key) for key in revoked),
@@ -241,7 +250,8 @@ def _keys(text: str, known: Iterable[Grant], hint: str) -> tuple[PublicKey, ...]
 
 def _own_keys(record: ClusterRecord, target: Target) -> dict[str, PublicKey]:
     """Return gpuctl's own keys of the cluster, the nodes' one too, by type and base64 text."""
-    lines = [record.resolved.public_key]
+    resolved = record.resolved
+    lines = [key for key in (resolved.public_key, resolved.nodes_public_key) if key]
     for path in folder(record.name, target).glob("*_ed25519.pub"):
         lines.append(path.read_text(encoding="utf-8"))
     return {key.key: key for key in map(_trusted, lines)}

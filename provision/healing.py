@@ -6,7 +6,7 @@ from config.errors import InputError
 from config.progress import Progress, Reporter
 from config.target import Target
 from nodes.inventory import Inventory, Node
-from provision.access import check_cluster_key
+from provision.access import check_new_machines
 from provision.aws.clients import client
 from provision.aws.termination import terminate
 from provision.lease import join
@@ -25,7 +25,7 @@ def replace(name: str, nodes: Sequence[Node], target: Target, report: Reporter) 
     record = read(name, target)
     if record is None:
         raise unknown_cluster(name, ())
-    check_cluster_key(name, target)
+    check_new_machines(name, target, [node.name for node in nodes])
     cluster = record.resolved.cluster
     if not plan(cluster, target, report).plan.only_adds:
         raise InputError(

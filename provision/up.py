@@ -17,7 +17,7 @@ from infra.pulumi_engine.installation import find_engine, installed_engine
 from infra.pulumi_engine.stack import Stack
 from nodes.inventory import Inventory
 from nodes.ssh_hosts import refresh_hosts
-from provision.access import check_cluster_key, install_grants
+from provision.access import check_new_machines, install_grants
 from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
@@ -105,8 +105,8 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
     target = resolve_credentials(target)
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
-    if fleet_plan.plan.makes_machines:
-        check_cluster_key(name, target)
+    if fleet_plan.plan.new_machines:
+        check_new_machines(name, target, fleet_plan.plan.new_machines)
     with cluster_lock(name, "gpuctl up", target):
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))

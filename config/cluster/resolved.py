@@ -100,7 +100,8 @@ class Resolved(Value):
 
     `interfaces` is one node's launch layout, primary first. `user_data` and `bastion_user_data` are
     cloud-init documents in clear text without secrets. `public_key` is the OpenSSH public key of
-    the cluster's client key. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
+    the cluster's client key, `nodes_public_key` that of its nodes; it is empty for a cluster of an
+    early gpuctl. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
     `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on everything. `zones` are the zones
     that may take the cluster, `zone` first; an existing cluster has one. `reservation` is the
     capacity into which the nodes are launched. `existing_network` has a subnet in each of `zones`;
@@ -126,6 +127,7 @@ class Resolved(Value):
     nat_price_usd_h: float
     ssh_from: str
     public_key: str
+    nodes_public_key: str = ""
     user_data: str
     bastion_user_data: str
     hop_limit: int = 1

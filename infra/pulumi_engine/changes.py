@@ -72,10 +72,10 @@ class Plan:
         return all(change.op == "create" for change in self.changes)
 
     @property
-    def makes_machines(self) -> bool:
-        """Return whether an instance would be created, also in place of another one."""
-        ops = {one.op for one in self.changes if one.type == _INSTANCE}
-        return not ops.isdisjoint({"create", "replace"})
+    def new_machines(self) -> tuple[str, ...]:
+        """The names of the instances that would be created, also in place of others."""
+        made = [one for one in self.changes if one.op in ("create", "replace")]
+        return tuple(one.name for one in made if one.type == _INSTANCE)
 
     @property
     def only_adds(self) -> bool:

@@ -52,12 +52,18 @@ def launch_template(ec2: "EC2Client", before: Resolved | None) -> PinnedTemplate
     return PinnedTemplate(int(options.get("HttpPutResponseHopLimit", 1)), found.get("UserData", ""))
 
 
-def machine_fields(cluster: Cluster, instance: InstanceType, key: str) -> dict[str, Any]:
-    """Return the launch settings that this gpuctl makes of a cluster file: fields of `Resolved`."""
+def machine_fields(
+    cluster: Cluster, instance: InstanceType, key: str, nodes_key: str
+) -> dict[str, Any]:
+    """Return the launch settings that this gpuctl makes of a cluster file: fields of `Resolved`.
+
+    `nodes_key` is empty for a cluster whose nodes do not have it in their user data.
+    """
+    keys = [each for each in (key, nodes_key) if each]
     layout = interfaces(instance, cluster.network.efa, cluster.network.interfaces)
     return {
         "interfaces": layout,
-        "user_data": node_user_data(cluster, hardware(instance, layout), key),
+        "user_data": node_user_data(cluster, hardware(instance, layout), *keys),
         _BASTION: bastion_user_data(cluster, key),
     }
 
@@ -78,7 +84,8 @@ def keep_launch_fields(
         return wanted
     kept: dict[str, Any] = {}
     try:
-        was = machine_fields(before.cluster, wanted.instance_type, before.public_key)
+        keys = (before.public_key, before.nodes_public_key)
+        was = machine_fields(before.cluster, wanted.instance_type, *keys)
     except InputError:  # this gpuctl refuses the old file
         return wanted
     is_same_kind = all(

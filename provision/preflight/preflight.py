@@ -25,8 +25,6 @@ from config.errors import CloudError, InputError
 from config.target import Target
 from infra.program.interface_layout import interfaces
 from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
-from nodes.identity import cluster_key, has_cluster_key
-from nodes.keys import ensure_key
 from provision.aws.account import Caller, check_account, expiry_warning, owner_tag
 from provision.aws.concurrency import request_pool
 from provision.costs.prices import Price, catalogue_price, check_budget
@@ -41,13 +39,14 @@ from provision.preflight.launch_pins import (
     machine_fields,
 )
 from provision.preflight.problems import Problems
+from provision.preflight.public_keys import public_keys
 from provision.preflight.quotas import check_vcpus
 from provision.preflight.requests import Requests, send_requests
 from provision.preflight.ssh_access import (
     check_access,
     check_addresses,
 )
-from provision.records.record import folder, read
+from provision.records.record import read
 from provision.setup.session_manager import check_plugin
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
@@ -91,23 +90,13 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     draft = _draft(cluster, target, before, answers, tuple(problems.warnings))
     problems.catch(lambda: check_budget(draft))
     problems.check()
-    key = _public_key(cluster.name, before, target)
-    fields = machine_fields(cluster, answers.instance, key)
-    anew = draft.model_copy(update={"public_key": key, **fields})
+    keys = public_keys(cluster.name, before, target, refresh=refresh)
+    fields = machine_fields(cluster, answers.instance, *keys)
+    named = {"public_key": keys[0], "nodes_public_key": keys[1]}
+    anew = draft.model_copy(update={**named, **fields})
     if before is None:
         return anew
     return keep_launch_fields(anew, before, answers.launched, refresh=refresh)
-
-
-def _public_key(name: str, before: Resolved | None, target: Target) -> str:
-    """Return the public key of the cluster; make the key of a new cluster.
-
-    On a colleague's machine, which does not have the key, it is the record's.
-    """
-    place = folder(name, target)
-    if before is not None and not has_cluster_key(place):
-        return before.public_key
-    return ensure_key(cluster_key(place), f"gpuctl {name}")
 
 
 def _draft(
@@ -391,7 +380,7 @@ def _check_size(cluster: Cluster, instance: InstanceType) -> None:
     """Raise InputError if the user data would be too large with the longest key and file system."""
     encode(
         insert_mount_source(
-            machine_fields(cluster, instance, "k" * 100)["user_data"], LONGEST_SOURCE
+            machine_fields(cluster, instance, "k" * 100, "k" * 100)["user_data"], LONGEST_SOURCE
         )
     )
 

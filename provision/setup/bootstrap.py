@@ -15,7 +15,6 @@ from config.target import Target
 from infra.fleet import Fleet
 from nodes.answers import Unreachable
 from nodes.inventory import Bastion, Inventory, Node
-from nodes.keys import ensure_key
 from nodes.ssh import Connections, connect
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
@@ -28,6 +27,7 @@ from provision.setup.lease.units import idle_files, list_nodes
 from provision.setup.node_hardware import probe_node
 from provision.setup.node_health import expectation, folders
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
+from provision.setup.nodes_key import NodesKey, nodes_key
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
 from provision.setup.verdict import broken, judge
@@ -58,7 +58,8 @@ class Boot:
     """The watchers of machines that boot; `agents` is None unless nodes use Session Manager.
 
     `questions` is the script that asks a node for facts about its health, `expected` what they must
-    be. With `is_patient` a node that fails its set-up does not end the wait for the others.
+    be. With `is_patient` a node that fails its set-up does not end the wait for the others. `key`
+    is the key with which nodes reach each other.
     """
 
     watch: BootWatch
@@ -66,6 +67,7 @@ class Boot:
     expected: Expected
     questions: str
     is_patient: bool
+    key: NodesKey
 
 
 def bootstrap(
@@ -95,7 +97,8 @@ def bootstrap(
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     ec2 = client(target, "ec2")
     try:
-        parts = (agents, expected, questions, is_patient)
+        key = nodes_key(inventory, resolved.nodes_public_key)
+        parts = (agents, expected, questions, is_patient, key)
         nodes = asyncio.run(_bootstrap(inventory, ec2, parts, report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
@@ -150,7 +153,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
 async def _bootstrap(
     inventory: Inventory,
     ec2: "EC2Client",
-    parts: tuple[Agents | None, Expected, str, bool],
+    parts: tuple[Agents | None, Expected, str, bool, NodesKey],
     report: Reporter,
 ) -> tuple[Node, ...]:
     machines = booting_machines(inventory)
@@ -173,7 +176,7 @@ async def _set_up(
     inventory: Inventory, known: KnownHosts, boot: Boot, report: Reporter
 ) -> tuple[Node, ...]:
     """Wait until the nodes are set up; return them with their hardware and software."""
-    async with _patient_connections(inventory, boot.watch) as connections:
+    async with _patient_connections(inventory, boot) as connections:
         async with asyncio.TaskGroup() as group:
             asked = {
                 node.name: group.create_task(_wait_and_ask(connections, node, boot, report))
@@ -181,7 +184,7 @@ async def _set_up(
             }
         judge(inventory, boot.expected, {n: task.result() for n, task in asked.items()}, report)
         # The files need the host keys of all nodes, which are known only now.
-        share = share_of(inventory, known)
+        share = share_of(inventory, known, boot.key)
         async with asyncio.TaskGroup() as group:
             shared = [
                 group.create_task(_hand_out(connections, node, share, report))
@@ -192,15 +195,17 @@ async def _set_up(
 
 
 @asynccontextmanager
-async def _patient_connections(
-    inventory: Inventory, watch: BootWatch
-) -> AsyncIterator[Connections]:
-    """Yield the connections; wait for the sshd of the bastion first, if there is one."""
+async def _patient_connections(inventory: Inventory, boot: Boot) -> AsyncIterator[Connections]:
+    """Yield the connections; wait for the sshd of the bastion first, if there is one.
+
+    A colleague's machine logs in to the nodes with their own key: new ones know no key of it.
+    """
     if inventory.bastion is not None:
-        await watch.wait_for_host_key(BASTION)
+        await boot.watch.wait_for_host_key(BASTION)
+    login = boot.key.private if boot.key.is_from_node else ""
     deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
     while True:
-        connecting = connect(inventory)
+        connecting = connect(inventory, login)
         try:
             connections = await connecting.__aenter__()
             break
@@ -314,7 +319,9 @@ _SCRIPT = """\
 set -e
 umask 077
 touch ~/.ssh/authorized_keys
-grep -qxF {public} ~/.ssh/authorized_keys || echo {public} >> ~/.ssh/authorized_keys
+for key in {keys}; do
+    grep -qxF "$key" ~/.ssh/authorized_keys || echo "$key" >> ~/.ssh/authorized_keys
+done
 touch /etc/hosts
 others=$(sed '/^# gpuctl: nodes$/,/^# gpuctl: end$/d' /etc/hosts)
 # A node's own name must not resolve to its loopback in a job: our lines come first and win.
@@ -327,13 +334,8 @@ mpirun --version | head -n 1
 """
 
 
-def share_of(inventory: Inventory, known: KnownHosts) -> Share:
-    """Return the files and the script with which nodes reach each other by ssh.
-
-    Nodes have another key than the client, so a node cannot enter the bastion.
-    """
-    private = inventory.folder / "nodes_ed25519"
-    public = ensure_key(private, f"gpuctl {inventory.cluster} nodes")
+def share_of(inventory: Inventory, known: KnownHosts, key: NodesKey) -> Share:
+    """Return the files and the script with which nodes reach each other by ssh."""
     hosts = "# gpuctl: nodes\n"
     hosts += "".join(f"{n.private_ip} {n.name} {_host_name(n)}\n" for n in inventory.nodes)
     hosts += "# gpuctl: end"
@@ -344,11 +346,13 @@ def share_of(inventory: Inventory, known: KnownHosts) -> Share:
     )
     return Share(
         files=(
-            ("/root/.ssh/id_ed25519", private.read_bytes(), 0o600),
+            ("/root/.ssh/id_ed25519", key.private.encode(), 0o600),
             ("/etc/ssh/ssh_known_hosts", _known_hosts(inventory.nodes, known), 0o644),
             ("/etc/ssh/ssh_config.d/50-gpuctl.conf", config.encode(), 0o644),
         ),
-        script=_SCRIPT.format(public=shlex.quote(public), hosts=shlex.quote(hosts)),
+        script=_SCRIPT.format(
+            keys=shlex.join((key.public, *key.granted)), hosts=shlex.quote(hosts)
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """User data for cloud-init on the nodes and on the bastion.
 
-The text depends only on the cluster file, the instance type and the client's public key. A second
+The text depends only on the cluster file, the instance type and the cluster's public keys. A second
 `up` therefore changes nothing, and an additional node changes no other. It contains no secret.
 """
 
@@ -46,7 +46,7 @@ that ends before sshd.service starts
 (https://github.com/canonical/cloud-init/blob/22.2.2/systemd/cloud-init.service.tmpl)."""
 
 
-def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str:
+def node_user_data(cluster: Cluster, hardware: Hardware, *public_keys: str) -> str:
     """Return a multipart document: a cloud-config that lets root log in, and the set-up script.
 
     Everything that can fail is in the one script, which announces each step. A failing command is
@@ -58,7 +58,7 @@ def node_user_data(cluster: Cluster, hardware: Hardware, public_key: str) -> str
         **machine,
         "bootcmd": [_ROOT_LOGIN, *machine.get("bootcmd", ())],
         "disable_root": False,
-        "ssh_authorized_keys": [public_key],
+        "ssh_authorized_keys": list(public_keys),
         "write_files": [
             _file(CHECKS, check_script(cluster, hardware), "0755"),
             *(_file(path, text, "0644") for path, text in idle_files(cluster).items()),

@@ -45,7 +45,7 @@ class Cloud:
             "provision.up.plan": self._plan,
             "provision.up.up": self._up,
             "provision.lease.join": self._join,
-            "provision.access.check_cluster_key": self._check_key,
+            "provision.access.check_new_machines": self._check_key,
             "engine.head.Head.report_healed": report,
             "engine.head.hold": self._hold,
             "cli.healing._new_nodes": lambda *_: {} if self.is_gone else {"node1": "10.0.0.9"},
@@ -61,7 +61,8 @@ class Cloud:
 
     def _plan(self, cluster: str, *_: Any) -> Any:
         assert cluster == "the cluster file"
-        plan = SimpleNamespace(only_adds=self.only_adds, is_empty=not self.is_gone)
+        made = {"is_empty": not self.is_gone, "new_machines": ("node1",)}
+        plan = SimpleNamespace(only_adds=self.only_adds, **made)
         return SimpleNamespace(plan=plan)
 
     def _check_key(self, *_: Any) -> None:

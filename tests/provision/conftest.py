@@ -8,6 +8,7 @@ import pytest
 from config.target import Target
 from tests.infra.conftest import engine, here, worlds  # noqa: F401  fixtures are found by import
 from tests.infra.region import CREDENTIALS, Worlds, child
+from tests.nodes.conftest import site  # noqa: F401  as well
 
 
 def _target(url: str, state: Path) -> Target:

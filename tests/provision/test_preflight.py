@@ -56,6 +56,8 @@ def test_nothing_is_left_open(target: Target) -> None:
     assert re.fullmatch("[0-9a-f]{8}", found.id)
     assert found.public_key in found.user_data
     assert found.public_key in found.bastion_user_data
+    assert found.nodes_public_key in found.user_data
+    assert found.nodes_public_key not in found.bastion_user_data
     key = target.clusters / "demo" / "id_ed25519"
     assert key.stat().st_mode & 0o777 == 0o600
 

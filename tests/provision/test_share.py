@@ -5,6 +5,7 @@ from pathlib import Path
 from nodes.inventory import Inventory, Node
 from provision.setup.bootstrap import share_of
 from provision.setup.host_keys import KnownHosts
+from provision.setup.nodes_key import NodesKey
 
 
 def test_nodes_know_each_other_by_gpuctls_names_and_by_aws_own(tmp_path: Path) -> None:
@@ -28,5 +29,5 @@ def test_nodes_know_each_other_by_gpuctls_names_and_by_aws_own(tmp_path: Path) -
         nodes=nodes,
         folder=tmp_path,
     )
-    share = share_of(inventory, KnownHosts.read(tmp_path / "known_hosts", ()))
+    share = share_of(inventory, KnownHosts.read(tmp_path / "known_hosts", ()), NodesKey("", ""))
     assert "10.0.0.4 node0 ip-10-0-0-4\n10.0.0.5 node1 ip-10-0-0-5\n# gpuctl: end" in share.script

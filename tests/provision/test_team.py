@@ -8,7 +8,7 @@ import pytest
 
 from config.bucket import Bucket
 from config.cluster.cluster_file import Cluster
-from config.errors import InfraError, InputError
+from config.errors import InfraError, InputError, NodeError
 from config.progress import silent
 from config.target import Target
 from infra.pulumi_engine.installation import Engine
@@ -61,8 +61,10 @@ def test_a_cluster_has_its_life_on_two_machines(
     larger = life.plan(cluster(2), ben, silent)
     assert [change.name for change in larger.plan.changes if change.op == "create"] == ["node1"]
     assert larger.plan.only_adds
-    with pytest.raises(InputError, match="which only gpuctl's own key of it opens"):
-        life.up(larger, ben, silent)
+    monkeypatch.setattr("nodes.login.users_keys", list)
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with pytest.raises(NodeError, match="there is no key for cluster demo on this machine"):
+        life.up(larger, ben, silent)  # and nothing was changed
     life.up(life.plan(cluster(2), anna, silent), anna, silent)
     assert len(load_inventory("demo", ben).nodes) == 2
     assert len(load_inventory("demo", anna).nodes) == 2

@@ -1,0 +1,90 @@
+"""The key with which the nodes of a cluster reach each other.
+
+It is not the client's key: a node cannot enter the bastion. Every node has the private key in
+root's `~/.ssh`, and new nodes accept it from their first boot. So it also opens new nodes to a
+colleague's machine, which has no other key that they accept; it reads it from an older node.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import GpuctlError, InputError, NodeError
+from nodes.identity import has_cluster_key
+from nodes.inventory import Inventory, Node
+from nodes.keys import ensure_key, public_of
+from nodes.ssh import connect
+
+GRANTED = "(granted by gpuctl)"
+"""The end of a granted key's line in authorized_keys, where its comment is."""
+
+_ASK = f"cat ~/.ssh/id_ed25519 && {{ grep ' {GRANTED}$' ~/.ssh/authorized_keys || true; }}"
+_PATIENCE_S = 30
+
+
+@dataclass(frozen=True)
+class NodesKey:
+    """The private key in OpenSSH's format, and the line of the public key.
+
+    `granted` are lines of authorized_keys: what colleagues log in with. It is empty unless the key
+    `is_from_node`.
+    """
+
+    private: str
+    public: str
+    granted: tuple[str, ...] = ()
+    is_from_node: bool = False
+
+
+def ensure_nodes_key(folder: Path, cluster: str) -> NodesKey:
+    """Return this machine's key for the nodes; make it if it is not there."""
+    path = folder / "nodes_ed25519"
+    public = ensure_key(path, f"gpuctl {cluster} nodes")
+    return NodesKey(path.read_text(encoding="ascii"), public)
+
+
+def nodes_key(inventory: Inventory, public: str) -> NodesKey:
+    """Return the key of the cluster's nodes; on a colleague's machine, one of the nodes gives it.
+
+    `public` is the key in the nodes' user data, empty for nodes of an early gpuctl: a colleague's
+    machine then makes a key. Raises InputError if no node gives the key.
+    """
+    if has_cluster_key(inventory.folder) or not public:
+        return ensure_nodes_key(inventory.folder, inventory.cluster)
+    return asyncio.run(_read(inventory, public))
+
+
+async def _read(inventory: Inventory, public: str) -> NodesKey:
+    """Ask all nodes, and return the first answer that has the key."""
+    why = "it has no other nodes"
+    async with connect(inventory) as connections:
+
+        async def ask(node: Node) -> NodesKey:
+            asked = await connections.run(node, _ASK, timeout=_PATIENCE_S)
+            if asked.exit_status != 0:
+                raise NodeError(f"{node.name}: {asked.complaint}", "")
+            return _parsed(node, asked.stdout, public)
+
+        asking = [asyncio.create_task(ask(node)) for node in inventory.nodes]
+        try:
+            for answer in asyncio.as_completed(asking):
+                try:
+                    return await answer
+                except GpuctlError as error:
+                    why = error.message
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+    raise InputError(
+        f"new machines of cluster {inventory.cluster} cannot be opened from this machine: no node"
+        f" gives it the nodes' key: {why}",
+        "run this command on the machine that created the cluster",
+    )
+
+
+def _parsed(node: Node, text: str, public: str) -> NodesKey:
+    private, end, granted = text.partition("-----END OPENSSH PRIVATE KEY-----\n")
+    if public_of(private + end).split()[:2] != public.split()[:2]:
+        raise NodeError(f"{node.name}: its ~/.ssh/id_ed25519 is not the key of the nodes", "")
+    return NodesKey(private + end, public, tuple(granted.splitlines()), is_from_node=True)
