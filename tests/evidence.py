@@ -1,7 +1,8 @@
 """What a failing test leaves to look at: `build/test-evidence/TEST/`, named in its message.
 
-Files of the test's own folders (runs' journals above all), the consoles of the machines and the
-daemon's log of this worker's labs, and what the commands printed. Kept small: the end of each file.
+Files of the test's own folders (runs' journals above all, logs of its sshds), the consoles of the
+machines and the daemon's log of this worker's labs, and what the commands printed. Kept small: the
+end of each file.
 
 `python -m tests.evidence LAB FOLDER` keeps the consoles and the log of one lab: `scripts/demo`.
 """
@@ -72,7 +73,8 @@ def _sources(item: pytest.Item) -> Iterator[tuple[Path, str]]:
             yield from _of_lab(lab)
     given = getattr(item, "funcargs", {})
     for home in filter(None, (given.get("tmp_path"), getattr(given.get("gpuctl"), "home", None))):
-        for path in sorted(Path(home).glob("**/runs/**/*"), key=_age):
+        logs = Path(home).glob("sshd*/log")
+        for path in (*logs, *sorted(Path(home).glob("**/runs/**/*"), key=_age)):
             if path.is_file():
                 yield path, str(path.relative_to(home))
 

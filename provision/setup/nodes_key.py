@@ -75,6 +75,7 @@ async def _read(inventory: Inventory, public: str) -> NodesKey:
         finally:
             for task in asking:
                 task.cancel()
+            # What the others answered, or could not, matters no more.
             await asyncio.gather(*asking, return_exceptions=True)
     raise InputError(
         f"new machines of cluster {inventory.cluster} cannot be opened from this machine: no node"

@@ -20,10 +20,11 @@ def test_the_large_node_has_every_counter(tmp_path: Path) -> None:
 def test_a_sampler_takes_less_than_a_hundredth_of_a_core(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty times as often as it does, it may take fifty times as much."""
+    """Fifty times as often as it does, each sample may take a hundredth of the real interval."""
     large_node(tmp_path)
+    may_take = 0.01 * sampler.INTERVAL_S
     monkeypatch.setattr(sampler, "INTERVAL_S", sampler.INTERVAL_S / 50)
     monkeypatch.setattr(node_counters, "NodeCounters", NodeCounters)  # measure replaces it
     part, stream = measure(tmp_path, 2)
-    assert stream.samples > 5
-    assert part < 50 * 0.01
+    assert stream.samples
+    assert 2 * part / stream.samples < may_take

@@ -39,7 +39,6 @@ def test_seed_job(inventory: Inventory, tmp_path: Path) -> None:
     text = output(events, 0)
     assert "node0" in text
     assert "node1" in text
-    assert (result.ended - result.started).total_seconds() < 20
     with History(tmp_path) as history:
         (table,) = history.tables(result.run_id)
         assert history.find("job").status == "done"

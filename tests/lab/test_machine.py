@@ -304,7 +304,7 @@ def test_power_off_just_after_boot_is_quick(boot: Boot) -> None:
     booted = boot("stock", "10.213.0.8")
     began = time.monotonic()
     booted.machine.power_off()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30, "it was not killed"
     assert booted.ended.wait(1)
 
 

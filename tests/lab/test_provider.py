@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -278,9 +277,7 @@ def test_the_process_ends_when_told_and_when_its_parent_lets_go(end: str) -> Non
             process.stdin.close()
         else:
             process.send_signal(signal.SIGTERM)
-        started = time.monotonic()
-        assert process.wait(20) == 0
-        assert time.monotonic() - started < 5
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
