@@ -55,8 +55,8 @@ def folder(name: str, target: Target) -> Path:
 class Workspace(automation.LocalWorkspace):
     """A LocalWorkspace that starts the Pulumi engine as rarely as possible.
 
-    A start takes up to 0.2 s of CPU time, and 0.2 s more if it derives a key from the passphrase: to
-    show secrets, and in every preview, update, refresh and `destroy`. gpuctl keeps no secret in
+    A start takes up to 0.2 s of CPU time, and 0.2 s more if it derives a key from the passphrase:
+    to show secrets, and in every preview, update, refresh and `destroy`. gpuctl keeps no secret in
     Pulumi.
     """
 
