@@ -29,6 +29,9 @@ from infra.pulumi_engine.go_toolchain import is_new_enough, required_go, version
 VERSION = "3.258.0"
 """The version that gpuctl installs, which is that of the SDK in pyproject.toml and of source/."""
 
+_FOLDER = f"v{VERSION}-2"
+"""The Pulumi engine's folder in the cache; another number if `source/` changes at one version."""
+
 _SUBJECT = f"pulumi v{VERSION}"
 _VERSION_TEXT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(\S*)")
 
@@ -197,7 +200,7 @@ def findings() -> tuple[EngineFinding, ...]:
 
 
 def _cached_path() -> Path:
-    return cache_home() / "engine" / f"v{VERSION}" / "bin" / "pulumi"
+    return cache_home() / "engine" / _FOLDER / "bin" / "pulumi"
 
 
 def _checked_version(path: Path) -> str | None:

@@ -1,7 +1,8 @@
 """A stack's state in the backend's folder, made and read without a start of the Pulumi engine.
 
-Each start takes 0.2 s of CPU time, most of it before the Pulumi engine reads its arguments
-(`GODEBUG=inittrace=1 pulumi version`, 3.258.0, 2026-11-23).
+Each start of a released engine takes 0.2 s of CPU time, most of it before it reads its arguments
+(`GODEBUG=inittrace=1 pulumi version`, 3.258.0, 2026-11-23). An engine that gpuctl built takes
+0.07 s.
 """
 
 import json

@@ -46,7 +46,7 @@ def command(path: Path, answer: str, status: int = 0) -> Path:
 
 
 def held(cache: Path) -> Path:
-    return cache / "engine" / f"v{VERSION}" / "bin" / "pulumi"
+    return cache / "engine" / f"v{VERSION}-2" / "bin" / "pulumi"
 
 
 def test_sdk_engine_and_modules_have_one_version() -> None:
@@ -187,7 +187,7 @@ def test_what_a_killed_build_left_is_cleared(cache: Path, monkeypatch: pytest.Mo
     (cache / "engine" / ".making-old" / "root").mkdir(parents=True)
     monkeypatch.setattr(engine_module, "build_engine", stand_in())
     find_engine(silent, {"build": engine_module.install_built_engine})
-    assert sorted(p.name for p in (cache / "engine").iterdir()) == ["lock", f"v{VERSION}"]
+    assert sorted(p.name for p in (cache / "engine").iterdir()) == ["lock", f"v{VERSION}-2"]
 
 
 def test_two_at_once_make_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

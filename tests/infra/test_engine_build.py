@@ -14,6 +14,7 @@ from config.progress import Progress, silent
 from infra.pulumi_engine import pinned_downloads
 from infra.pulumi_engine.build import build_engine
 from infra.pulumi_engine.go_toolchain import (
+    SOURCE,
     VERSION,
     ensure_go,
     is_new_enough,
@@ -172,6 +173,19 @@ def test_the_engine_is_built_from_the_pinned_modules(fake_go: Path, tmp_path: Pa
     assert "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi" in called
     assert "GOTOOLCHAIN=local" in called
     assert called[-1] == str(root / "source")
+
+
+def test_the_built_engine_has_no_dictionaries_to_fill(fake_go: Path, tmp_path: Path) -> None:
+    """Go takes both password meters from `entropy/`, which is copied with the other sources."""
+    command(tmp_path / "bin" / "go", "").write_text(
+        FAKE_GO.replace("echo $$", 'ls entropy > "$RECORD.folder"; echo $$', 1)
+    )
+    (tmp_path / "root").mkdir()
+    build_engine("3.258.0", tmp_path / "root", silent)
+    assert Path(f"{fake_go}.folder").read_text() == "go.mod\nzxcvbn.go\n"
+    modules = (SOURCE / "go.mod").read_text()
+    for owner, folder in (("ccojocar", "./entropy"), ("nbutton23", "./entropy/")):
+        assert f"\tgithub.com/{owner}/zxcvbn-go => {folder}\n" in modules
 
 
 def test_a_build_that_fails_shows_the_compilers_words(

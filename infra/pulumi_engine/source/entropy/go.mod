@@ -1,0 +1,3 @@
+module gpuctl.entropy
+
+go 1.25
