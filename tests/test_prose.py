@@ -57,15 +57,20 @@ def test_plain_prose_passes(tmp_path: Path) -> None:
     assert _lint(tmp_path) == (0, "")
 
 
-def test_an_exception_without_a_finding_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_without_a_finding_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loader = SourceFileLoader("lint_prose", str(SCRIPT))
     spec = spec_from_file_location("lint_prose", loader=loader)
     assert spec
     script = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "lint_prose", script)  # dataclasses look there
     loader.exec_module(script)
-    monkeypatch.setitem(script.EXCEPTIONS, "docs/no-such-page.md", "of a test")
-    assert (
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/page.md").write_text("The user is told.\n")
+    monkeypatch.setattr(script, "HOME", tmp_path)
+    pages = ("docs/page.md", "docs/no-such-page.md")
+    monkeypatch.setattr(script, "EXCEPTIONS", dict.fromkeys(pages, "of a test"))
+    assert script.of_project() == [
         "scripts/lint-prose: docs/no-such-page.md has no finding; remove it from EXCEPTIONS"
-        in script.of_project()
-    )
+    ]

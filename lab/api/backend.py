@@ -93,8 +93,8 @@ class LabBackend(
     ) -> list[dict[str, str]]:
         """Return moto's offerings without those that a fault removes."""
         found = super().describe_instance_type_offerings(location_type, filters)
-        withholds = self.lab.faults.withholds
-        return [one for one in found if not withholds(one["Location"], one["InstanceType"])]
+        withheld = self.lab.faults.withheld()
+        return [one for one in found if (one["Location"], one["InstanceType"]) not in withheld]
 
     def describe_regions(self, region_names: list[str] | None = None) -> list[Any]:
         """Return the named regions, or those that a new account of AWS's main part has enabled."""

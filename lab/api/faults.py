@@ -118,10 +118,10 @@ class Faults:
             return 0
         return self.number("capacity")
 
-    def withholds(self, zone: str, instance_type: str) -> bool:
-        """Return whether a fault removes the type from the zone's offerings."""
+    def withheld(self) -> set[tuple[str, str]]:
+        """Return zone and type of each offering that a fault removes."""
         kind, *zones = self.arguments("not-offered") or ("",)
-        return kind == instance_type and zone in zones
+        return {(zone, kind) for zone in zones}
 
 
 def failure(code: str) -> Refusal:

@@ -19,6 +19,7 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any, Self
 
+from flask import Flask
 from moto.core.base_backend import BackendDict
 from moto.ec2 import urls as ec2_urls
 from moto.ec2.models import ec2_backends
@@ -81,6 +82,7 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         self._faults = faults
         self._authorization = Authorization(faults)
         self.recorder: Recorder | None = None
+        self._applications: dict[str, Flask] = {}
 
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
@@ -107,6 +109,20 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         ]
         start_response(status, headers)
         return [body]
+
+    def get_application(self, environ: dict[str, Any]) -> Flask:
+        """Return moto's application for the request's service.
+
+        moto lists its own folder and matches a hundred patterns to find it, at every request.
+        """
+        service, _ = _scope(environ)
+        kept = environ.get("PATH_INFO") == "/" and service != buckets.SERVICE
+        if kept and service in self._applications:
+            return self._applications[service]
+        found: Flask = super().get_application(environ)
+        if kept:
+            self._applications[service] = found
+        return found
 
     def _rule_refusal(self, environ: dict[str, Any]) -> ErrorAnswer | None:
         """Return AWS's response to a request that breaks a rule or is not allowed, else None.

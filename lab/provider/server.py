@@ -7,6 +7,7 @@ import json
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn
 
 import boto3
@@ -61,6 +62,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         self._endpoint = endpoint
         self._faults = faults
         self._types: dict[str, Resource] = {}
+        self._made: dict[tuple[Any, int], dict[str, Any]] = {}
+        self._making = Lock()
         self._ec2: Any = None
         self._ignored_tags: frozenset[str] = frozenset()
 
@@ -90,30 +93,24 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     def Configure(self, request: Any, context: Any) -> Any:
-        """Create the region's clients and types; accept secrets and resources as plain values."""
+        """Take the region's clients and types; accept secrets and resources as plain values."""
         arguments = from_struct(request.args)
         region = arguments.get("region")
-        config = Config(
-            max_pool_connections=_WORKERS,
-            retries={"mode": "standard", "total_max_attempts": 1},  # retry_handler retries
-        )
-        clients: dict[str, Any] = {
-            service: boto3.client(
-                service,  # type: ignore[call-overload]
-                endpoint_url=self._endpoint,
-                region_name=None if region == UNKNOWN else region,
-                config=config,
-            )
-            for service in {kind.service for kind in TYPES.values()}
-        }
-        retry = retry_handler(int(arguments.get("maxRetries") or DEFAULT_ATTEMPTS))
-        for aws in clients.values():
-            aws.meta.events.register_first("needs-retry", retry)
+        attempts = int(arguments.get("maxRetries") or DEFAULT_ATTEMPTS)
+        clients = self._clients(None if region == UNKNOWN else region, attempts)
         self._ec2 = clients["ec2"]
         ignored = json.loads(arguments.get("ignoreTags") or "{}")
         self._ignored_tags = frozenset(ignored.get("keys", ()))
         self._types = {token: kind(clients[kind.service]) for token, kind in TYPES.items()}
         return provider_pb2.ConfigureResponse(supportsPreview=True)
+
+    def _clients(self, region: Any, attempts: int) -> dict[str, Any]:
+        """Return a client for each service; every operation of an engine asks for the same ones."""
+        with self._making:
+            found = self._made.get((region, attempts))
+            if found is None:
+                found = self._made[region, attempts] = _clients(self._endpoint, region, attempts)
+            return found
 
     def Invoke(self, request: Any, context: Any) -> Any:
         """Answer the one function that the program calls."""
@@ -277,6 +274,25 @@ def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grp
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, port
+
+
+def _clients(endpoint: str, region: Any, attempts: int) -> dict[str, Any]:
+    """Return a client for each service of the table of types, with the real provider's retries."""
+    config = Config(
+        max_pool_connections=_WORKERS,
+        retries={"mode": "standard", "total_max_attempts": 1},  # retry_handler retries
+    )
+    retry = retry_handler(attempts)
+    clients: dict[str, Any] = {}
+    for service in {kind.service for kind in TYPES.values()}:
+        clients[service] = boto3.client(
+            service,  # type: ignore[call-overload]
+            endpoint_url=endpoint,
+            region_name=region,
+            config=config,
+        )
+        clients[service].meta.events.register_first("needs-retry", retry)
+    return clients
 
 
 def _merge_inputs(state: Properties, old: Properties, inputs: Properties) -> Properties:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from pulumi.automation import EngineEvent
 
-from benchmarks import bare
 from config.progress import silent
 from infra.pulumi_engine.changes import Plan, plan_of
 from infra.pulumi_engine.installation import find_engine
@@ -17,6 +16,8 @@ pytestmark = pytest.mark.engine
 
 
 def test_the_bare_program_makes_the_same_resources(tmp_path: Path) -> None:
+    from benchmarks import bare  # imports Pulumi's SDK for AWS: seconds of every collection
+
     engine = find_engine(silent)
     events: list[EngineEvent] = []
     with region(tmp_path) as here:
