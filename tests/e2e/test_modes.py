@@ -1,17 +1,19 @@
 """Every type of run with the real launchers and frameworks, by the run files of `stacks/`.
 
 One cluster of three nodes that boots the lab's image `frameworks`. What a rank prints names its
-node, so that the output tells where the ranks were.
+node, so that the output tells where the ranks were. Before that each process prints a variable
+and what it has of a secret: a run of a stack shows both.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.amis import FAMILIES
 from lab.images.image import image_path
@@ -50,6 +52,66 @@ def test_the_stacks_cluster_boots_the_labs_own_image() -> None:
     assert f"\nimage: {ami.ami_id('us-east-1')}\n" in text
 
 
+ODD = "a  'quoted' \"word\"; $HOME `id` \\n\tand\nGrüße, 世界 %s &"
+SECRET = "correct-horse-battery-staple"
+
+_PROGRAM = """\
+import glob, hashlib, json, os, socket
+token = os.environ['TOKEN']
+def holds(path):
+    try:
+        return token in open(path, errors='replace').read()
+    except OSError:
+        return False
+digest = hashlib.sha256(token.encode()).hexdigest()
+print('told', socket.gethostname(), json.dumps(os.environ['ODD']), digest)
+print('token', token, sum(map(holds, glob.glob('/proc/[0-9]*/cmdline'))))
+"""
+
+Told = Callable[[dict[str, Any], list[str]], str]
+
+
+@pytest.fixture
+def run_told(gpuctl: Gpuctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Run the file with a variable and a secret; return the output.
+
+    Each process prints the variable and the secret's digest, and looks for the secret in the
+    arguments of all processes, before the file's own commands. `hosts` has a name per process.
+    """
+    monkeypatch.setenv("GPUCTL_TEST_TOKEN", SECRET)
+    digest = hashlib.sha256(SECRET.encode()).hexdigest()
+
+    def run_file(file: dict[str, Any], hosts: list[str]) -> str:
+        env = {"ODD": ODD, "TOKEN": {"secret": "GPUCTL_TEST_TOKEN"}}
+        commands = [f'python3 -c "{_PROGRAM}"', *file.get("commands", ())]
+        path = tmp_path / "told.yaml"
+        path.write_text(json.dumps({"name": "told", **file, "env": env, "commands": commands}))
+        output = run(gpuctl, path)
+        told = f"{json.dumps(ODD)} {digest}"
+        assert said(output, "told") == sorted(f"told {host} {told}" for host in hosts)
+        assert said(output, "token") == ["token *** 0"] * len(hosts)
+        return output
+
+    return run_file
+
+
+def stack_file(name: str) -> dict[str, Any]:
+    """Return a run file that extends the stack and repeats its commands."""
+    stack = read_stack(name)
+    while "commands" not in stack:
+        stack = read_stack(stack["extends"])
+    return {"extends": name, "commands": stack["commands"]}
+
+
+def read_stack(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load((ROOT / f"stacks/{name}.yaml").read_text())
+    return read
+
+
+def test_task(run_told: Told, hosts: list[str]) -> None:
+    run_told({"type": "task", "nodes": 2}, hosts[:2])
+
+
 @pytest.mark.parametrize(
     ("stack", "library"),
     [
@@ -59,8 +121,8 @@ def test_the_stacks_cluster_boots_the_labs_own_image() -> None:
         ("mpi-intel", "Intel(R) MPI Library 2021.19.0 for Linux* OS"),
     ],
 )
-def test_mpi(gpuctl: Gpuctl, hosts: list[str], stack: str, library: str) -> None:
-    output = run(gpuctl, f"stacks/{stack}.yaml")
+def test_mpi(run_told: Told, hosts: list[str], stack: str, library: str) -> None:
+    output = run_told(stack_file(stack), 2 * hosts[:2])
     assert said(output) == [
         f"rank {rank} of 4 on {hosts[rank // 2]}: sum 6, {library}" for rank in range(4)
     ]
@@ -73,8 +135,8 @@ def test_nccl_tests(gpuctl: Gpuctl, hosts: list[str]) -> None:
     assert output.count("Out of bounds values : 0 OK") == 2
 
 
-def test_ddp(gpuctl: Gpuctl, hosts: list[str]) -> None:
-    output = run(gpuctl, "stacks/ddp.yaml")
+def test_ddp(run_told: Told, hosts: list[str]) -> None:
+    output = run_told(stack_file("ddp"), hosts[:2])
     assert said(output) == [f"rank {n} of 2 on {hosts[n]}: weight 3.0" for n in (0, 1)]
 
 
@@ -83,6 +145,10 @@ def test_torchrun_takes_as_many_nodes_as_there_are(gpuctl: Gpuctl, hosts: list[s
     assert [line.split(",")[0] for line in lines] == [f"rank {n} of 6" for n in range(6)]
     places = sorted(line.partition(", ")[2] for line in lines)
     assert places == sorted(f"{n} on {host}: weight 3.0" for host in hosts for n in (0, 1))
+
+
+def test_torchrun_on_a_fixed_number_of_nodes(run_told: Told, hosts: list[str]) -> None:
+    run_told({"type": "torchrun", "nodes": 2, "procs_per_node": 2}, 2 * hosts[:2])
 
 
 def test_torchrun_starts_a_killed_rank_again(
@@ -106,111 +172,30 @@ def test_torchrun_starts_a_killed_rank_again(
     ]  # fmt: skip
 
 
-def test_horovod(gpuctl: Gpuctl, hosts: list[str]) -> None:
-    output = run(gpuctl, "stacks/horovod.yaml")
+def test_horovod(run_told: Told, hosts: list[str]) -> None:
+    output = run_told(stack_file("horovod"), 2 * hosts[:2])
     assert said(output) == [
         f"rank {rank} of 4 on {hosts[rank // 2]}: weight 3.0" for rank in range(4)
     ]
 
 
-def test_deepspeed(gpuctl: Gpuctl, hosts: list[str]) -> None:
-    output = run(gpuctl, "stacks/deepspeed.yaml")
+def test_deepspeed(run_told: Told, hosts: list[str]) -> None:
+    output = run_told(stack_file("deepspeed"), 2 * hosts[:2])
     assert said(output) == [
         f"rank {rank} of 4, {rank % 2} on {hosts[rank // 2]}: sum 6" for rank in range(4)
     ]
 
 
-def test_ps_worker(gpuctl: Gpuctl, hosts: list[str]) -> None:
-    output = run(gpuctl, "stacks/ps-worker.yaml")
+def test_ps_worker(run_told: Told, hosts: list[str]) -> None:
+    output = run_told(stack_file("ps-worker"), hosts)
     assert said(output, "ps") == [f"ps 0 on {hosts[0]} serves"]
     assert said(output, "worker") == [f"worker {n} on {hosts[n + 1]}: weight 3.0" for n in (0, 1)]
 
 
-def test_ray(gpuctl: Gpuctl, hosts: list[str]) -> None:
-    output = run(gpuctl, "stacks/ray.yaml")
+def test_ray(run_told: Told, hosts: list[str]) -> None:
+    output = run_told(stack_file("ray"), hosts[:1])
     pinned = re.findall(r"^\[0\] (Rank:\d is .*)$", output, re.MULTILINE)
     assert pinned == [f"Rank:{rank} is {host}" for rank, host in enumerate(hosts)]
-
-
-ODD = "a  'quoted' \"word\"; $HOME `id` \\n\tand\nGrüße, 世界 %s &"
-SECRET = "correct-horse-battery-staple"
-RANKS = {
-    "task": 2,
-    "mpi": 4,
-    "mpi-openmpi5": 4,
-    "mpi-mpich": 4,
-    "mpi-intel": 4,
-    "ddp": 2,
-    "torchrun": 4,
-    "horovod": 4,
-    "deepspeed": 4,
-    "ps-worker": 2,
-    "ray": 1,
-}
-"""How many processes run the commands of each stack on two nodes."""
-
-
-@pytest.mark.parametrize("stack", RANKS)
-def test_variables_and_secrets_reach_every_rank(
-    gpuctl: Gpuctl,
-    hosts: list[str],
-    stack: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("GPUCTL_TEST_TOKEN", SECRET)
-    file = tmp_path / "odd.yaml"
-    file.write_text(json.dumps(_tells_its_variables(stack)))
-    output = run(gpuctl, file)
-    digest = hashlib.sha256(SECRET.encode()).hexdigest()
-    told = f"{json.dumps(ODD)} {digest}"
-    there = hosts[:1] if stack == "ray" else hosts[:2]
-    each = RANKS[stack] // len(there)
-    assert said(output, "told") == sorted(f"told {host} {told}" for host in there * each)
-    assert said(output, "token") == ["token *** 0"] * RANKS[stack]
-
-
-_PROGRAM = """\
-import glob, hashlib, json, os, socket
-token = os.environ['TOKEN']
-def holds(path):
-    try:
-        return token in open(path, errors='replace').read()
-    except OSError:
-        return False
-digest = hashlib.sha256(token.encode()).hexdigest()
-print('told', socket.gethostname(), json.dumps(os.environ['ODD']), digest)
-print('token', token, sum(map(holds, glob.glob('/proc/[0-9]*/cmdline'))))
-"""
-
-
-_UNTIL_SERVED = (
-    "timeout 300 bash -c"
-    " 'until (: < /dev/tcp/$GPUCTL_MASTER_NODE_IP/2222) 2> /dev/null; do sleep 0.2; done'"
-)
-
-
-def _tells_its_variables(stack: str) -> dict[str, Any]:
-    """A run file of two nodes whose processes print a variable, and the digest of a secret.
-
-    They also look for the secret in the arguments of all processes.
-    """
-    commands = [f'python3 -c "{_PROGRAM}"']
-    file: dict[str, Any] = {"name": "odd", "nodes": 2, "commands": commands}
-    file["env"] = {"ODD": ODD, "TOKEN": {"secret": "GPUCTL_TEST_TOKEN"}}
-    if stack == "task":
-        return file | {"type": "task"}
-    if stack == "torchrun":  # the stack's is elastic
-        return file | {"type": "torchrun", "procs_per_node": 2}
-    if stack == "ddp":  # whose workers wait until somebody listens
-        commands.append(
-            "python3 -c 'import torch.distributed as d; d.init_process_group(\"gloo\")'"
-        )
-    if stack == "ps-worker":  # whose servers are stopped when the workers have ended
-        serve = [*commands, "exec python3 -m http.server 2222 > /dev/null 2>&1"]
-        commands.insert(0, _UNTIL_SERVED)
-        file["roles"] = {"ps": {"nodes": 1, "commands": serve}, "worker": {"nodes": 1}}
-    return file | {"extends": stack}
 
 
 def test_a_secret_is_on_no_disk(gpuctl: Gpuctl, hosts: list[str]) -> None:
