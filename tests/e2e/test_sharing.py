@@ -8,7 +8,7 @@ import pytest
 
 from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl
-from tests.e2e.test_jobs import ssh_agent
+from tests.e2e.ssh_agents import ssh_agent
 
 pytestmark = pytest.mark.lab
 

@@ -6,8 +6,6 @@ import shutil
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
+from tests.e2e.ssh_agents import ssh_agent
 from tests.engine.webhooks import webhook
 
 pytestmark = pytest.mark.lab
@@ -262,20 +261,6 @@ def a_colleague(gpuctl: Gpuctl, cluster: str, home: Path) -> Gpuctl:
     for name in ("cluster.json", "inventory.json", "known_hosts"):
         shutil.copy(known / name, there)
     return colleague
-
-
-@contextmanager
-def ssh_agent(socket: Path, key: Path) -> Iterator[None]:
-    """An ssh agent with the key, while the block runs."""
-    command = ["ssh-agent", "-D", "-a", str(socket)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as agent:
-        assert agent.stdout is not None
-        agent.stdout.readline()  # the socket is there
-        try:
-            subprocess.run(["ssh-add", "-q", str(key)], check=True)
-            yield
-        finally:
-            agent.terminate()
 
 
 def ssh_config(gpuctl: Gpuctl, cluster: str, folder: Path) -> Path:
