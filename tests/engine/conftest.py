@@ -73,6 +73,11 @@ def make_plan(**fields: Any) -> LaunchPlan:
     return launch_plan(run, make_inventory(node_range(run)[1]), "job-000001")
 
 
+def when(path: str) -> str:
+    """A command that ends when the file is there."""
+    return f"until test -e {path}; do sleep 0.1; done"
+
+
 class Reader(BytesIO):
     """What reads an EventStream and has its events at once, as a supervisor with its journal."""
 
@@ -178,6 +183,23 @@ class LocalCluster:
     ) -> Verdict:
         """Runs the plan to its end."""
         return asyncio.run(self.supervisor(plan, secrets).run())
+
+    def execute_until(
+        self,
+        plan: LaunchPlan,
+        text: str,
+        seen: Path,
+        secrets: Mapping[str, str] = MappingProxyType({}),
+    ) -> Verdict:
+        """Runs the plan to its end; makes the file `seen` once rank 0 has printed the text."""
+
+        async def run() -> Verdict:
+            running = asyncio.ensure_future(self.supervisor(plan, secrets).run())
+            await self.printed(0, text)
+            await asyncio.to_thread(seen.touch)
+            return await running
+
+        return asyncio.run(run())
 
     async def serve(self, supervisor: Supervisor) -> asyncio.AbstractServer:
         return await serve(self.folder, self.journal, answers_of(supervisor, supervisor.stop))

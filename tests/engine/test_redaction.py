@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from engine.agent.redaction import Redaction
 from engine.output_events import Output
-from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.conftest import LocalCluster, make_plan, when
 
 TOKEN = "hf_0123456789"
 LONGER = TOKEN + "abc"
@@ -84,11 +84,13 @@ def test_without_secrets_nothing_changes_or_waits(text: str) -> None:
 
 def test_a_value_in_a_line_that_takes_its_time(cluster: LocalCluster) -> None:
     """The line is shown while it waits, but not the part that may be a secret's beginning."""
-    command = f"printf 'token {TOKEN[:5]}'; sleep 1.5; echo '{TOKEN[5:]}'"
+    seen = cluster.folder / "seen"
+    command = f"printf 'token {TOKEN[:5]}'; {when(str(seen))}; echo '{TOKEN[5:]}'"
     plan = make_plan(nodes=1, commands=(command,))
     node = plan.nodes[0].model_copy(update={"secrets": {"UNUSED": "MY_TOKEN"}})
     plan = plan.model_copy(update={"nodes": (node,)})
-    assert cluster.execute(plan, {"MY_TOKEN": TOKEN}).status == "done"
+    verdict = cluster.execute_until(plan, "token ", seen, {"MY_TOKEN": TOKEN})
+    assert verdict.status == "done"
     pieces = [event.text for event in cluster.events() if isinstance(event, Output)]
     assert pieces == ["token ", "***"]
     assert (cluster.folder / "node0" / "rank-0.log").read_text() == "token ***\n"

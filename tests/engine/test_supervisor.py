@@ -16,7 +16,7 @@ from engine.agent import supervisor as supervising
 from engine.events import NodeExited, NodeLost, NodeStopped, RunFinished
 from engine.launch_plan import LaunchPlan
 from engine.output_events import Output
-from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents
+from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
 
 
 def is_alive(pid: int) -> bool:
@@ -149,22 +149,26 @@ def test_job_that_ignores_term_is_killed(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_order, "STOP_GRACE_S", 1)
-    stubborn = "trap '' TERM; while :; do sleep 1; done & echo pid $!; wait; sleep 1000"
-    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; exit 3; else {stubborn}; fi"
+    ready = f"{cluster.folder}/ready"
+    stubborn = (
+        f"trap '' TERM; while :; do sleep 1; done & echo pid $!; touch {ready}; wait; sleep 99"
+    )
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then {when(ready)}; exit 3; else {stubborn}; fi"
     assert cluster.execute(make_plan(commands=(command,))).exit_code == 3
     assert not is_alive(int(cluster.output(1).split()[1]))
 
 
 def test_a_job_that_hangs_in_a_stop_signal_can_still_clean_up(cluster: LocalCluster) -> None:
     script = "trap 'echo cleaned; exit 0' TERM; echo hangs; kill -STOP $$; sleep 1000"
-    verdict = cluster.execute(make_plan(nodes=1, commands=(script,), no_output_timeout="1s"))
-    assert verdict.reason == "no node has printed a line for 1 s (no_output_timeout)"
+    verdict = cluster.execute(make_plan(nodes=1, commands=(script,), no_output_timeout="3s"))
+    assert verdict.reason == "no node has printed a line for 3 s (no_output_timeout)"
     assert cluster.output(0) == "hangs\ncleaned\n"
 
 
 def test_graceful_stop_lets_the_job_clean_up(cluster: LocalCluster) -> None:
-    polite = "trap 'echo saved; exit 0' TERM; sleep 1000 & wait"
-    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; else {polite}; fi"
+    ready = f"{cluster.folder}/ready"
+    polite = f"trap 'echo saved; exit 0' TERM; touch {ready}; sleep 1000 & wait"
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then {when(ready)}; else {polite}; fi"
     plan = make_plan(stop_criteria="master-done", commands=(command,))
     assert cluster.execute(plan).status == "done"
     assert cluster.output(1) == "saved\n"
@@ -175,8 +179,9 @@ def test_a_stop_does_not_wait_for_what_has_left_the_process_group(
 ) -> None:
     """It gets no SIGTERM before the unit ends, and it keeps the job's output open."""
     monkeypatch.setattr(work_order, "STOP_GRACE_S", 60)
-    leaves = "setsid sleep 25 & echo $!; sleep 1000"
-    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; else {leaves}; fi"
+    ready = f"{cluster.folder}/ready"
+    leaves = f"setsid sleep 25 & echo $!; touch {ready}; sleep 1000"
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then {when(ready)}; else {leaves}; fi"
     plan = make_plan(stop_criteria="master-done", commands=(command,))
     assert cluster.execute(plan).status == "done"
     daemon = int(cluster.output(1))
@@ -261,7 +266,7 @@ def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None
 def test_a_node_that_does_not_stop_is_given_up_and_named(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "STOP_BOUND_S", 1)
+    monkeypatch.setattr(attempt, "STOP_BOUND_S", 5)
 
     async def hang() -> None:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
@@ -277,21 +282,22 @@ def test_a_node_that_does_not_stop_is_given_up_and_named(
         stuck.stdin.close()
         assert await asyncio.wait_for(stuck.wait(), 60) == -signal.SIGKILL
 
-    fail = f"until test -e {cluster.folder}/fail; do sleep 0.1; done; exit 7"
+    fail = f"{when(f'{cluster.folder}/fail')}; exit 7"
     plan = make_plan(commands=(f"echo runs; [ $DSTACK_NODE_RANK = 1 ] || {{ {fail}; }}; sleep 99",))
     asyncio.run(hang())
     lost = [(e.rank, e.reason) for e in cluster.events() if isinstance(e, NodeLost)]
-    assert lost == [(1, "did not stop within 1 s")]
+    assert lost == [(1, "did not stop within 5 s")]
     assert not [e for e in cluster.events() if isinstance(e, NodeStopped) and e.rank == 1]
 
 
 def test_binary_output_and_partial_lines(cluster: LocalCluster) -> None:
+    seen = cluster.folder / "seen"
     commands = (
         "printf 'a\\377b\\n'",
-        "printf 'no end'; sleep 2; printf ' yet\\n'",
+        f"printf 'no end'; {when(str(seen))}; printf ' yet\\n'",
         "head -c 100000 /dev/zero | tr '\\0' x",
     )
-    cluster.execute(make_plan(nodes=1, commands=commands))
+    cluster.execute_until(make_plan(nodes=1, commands=commands), "no end", seen)
     assert cluster.output(0) == "a\ufffdb\nno end yet\n" + "x" * 100_000
     pieces = [e.text for e in cluster.events() if isinstance(e, Output)]
     assert "no end" in pieces
