@@ -38,6 +38,7 @@ from engine.agent.sampler import Sampler
 HOSTFILE = "hostfile"
 CHECKPOINTS = "GPUCTL_CHECKPOINT_DIR"
 WORK = "work"
+_GROUP_S = 0.1  # between two looks whether the job's process group has a process
 DRAIN_S = 1.0  # time for output after the end of the job's bash
 _STEPS = 10  # steps of the clock to report: something may set it again and again
 _IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
@@ -287,8 +288,11 @@ class Worker:
             if self._job.poll() is None:
                 self._wait_until(deadline)
             self._entrance.wait(deadline - time.monotonic())
-        for thread in self._pumps:  # their streams end with the last process of the group
-            thread.join(max(0.0, deadline - time.monotonic()))
+        # The streams end with the group's last process, unless one that has left the group has them
+        # open: that one got no signal, and ends with the unit.
+        for thread in self._pumps:
+            while thread.is_alive() and self._signal(0) and time.monotonic() < deadline:
+                thread.join(_GROUP_S)
         self._signal(signal.SIGKILL)
         self._entrance.signal(signal.SIGKILL)
         code = self._job.wait()
@@ -332,7 +336,11 @@ class Worker:
             except queue.Empty:
                 return
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: int) -> bool:
+        """Signal the job's process group (0 is no signal); return whether it has a process."""
         assert self._job is not None
-        with contextlib.suppress(ProcessLookupError):  # the group is empty
+        try:
             os.killpg(self._job.pid, number)
+        except ProcessLookupError:
+            return False
+        return True

@@ -176,6 +176,20 @@ def test_graceful_stop_lets_the_job_clean_up(cluster: LocalCluster) -> None:
     assert cluster.output(1) == "saved\n"
 
 
+def test_a_stop_does_not_wait_for_what_has_left_the_process_group(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets no SIGTERM before the unit ends, and it keeps the job's output open."""
+    monkeypatch.setattr(work_order, "STOP_GRACE_S", 60)
+    leaves = "setsid sleep 25 & echo $!; sleep 1000"
+    command = f"if [ $DSTACK_NODE_RANK = 0 ]; then sleep 1; else {leaves}; fi"
+    plan = make_plan(stop_criteria="master-done", commands=(command,))
+    assert cluster.execute(plan).status == "done"
+    daemon = int(cluster.output(1))
+    assert is_alive(daemon)
+    os.kill(daemon, signal.SIGKILL)  # a unit would have
+
+
 def test_lost_worker_fails_the_run(cluster: LocalCluster) -> None:
     async def lose() -> None:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
