@@ -19,6 +19,16 @@ def test_a_file_that_is_spread_has_no_fixture_of_its_module(file: str) -> None:
 def test_what_is_named_exists_and_stays_together() -> None:
     for file in (FIRST, *TOGETHER):
         assert (ROOT / file).is_file()
-    assert group("tests/e2e/test_jobs.py::test_a") == group("tests/e2e/test_jobs.py::test_b[1::2]")
-    assert len({group(f"{file}::test_a") for file in TOGETHER}) == 1
+    assert group("tests/e2e/test_rdma.py::test_a") == group("tests/e2e/test_rdma.py::test_b[1::2]")
+    for scope in set(TOGETHER.values()):
+        assert group(f"{min(_files(scope))}::test_a") == group(f"{max(_files(scope))}::test_b")
+        folders = {file.rpartition("/")[0] for file in _files(scope)}
+        assert len(folders) == 1  # their fixture is a package's
+
+
+def _files(scope: str) -> list[str]:
+    return [file for file, its in TOGETHER.items() if its == scope]
+
+
+def test_a_spread_file_goes_to_whoever_is_free() -> None:
     assert group("tests/e2e/test_faults.py::test_a") != group("tests/e2e/test_faults.py::test_b")

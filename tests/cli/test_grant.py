@@ -1,6 +1,6 @@
 """`gpuctl grant` and `gpuctl revoke`: what they print, record and refuse.
 
-What machines do is in tests/provision/test_access.py and tests/e2e/test_jobs.py.
+What machines do is in tests/provision/test_access.py and tests/e2e/pair/test_jobs.py.
 """
 
 import asyncio

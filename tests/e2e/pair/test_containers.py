@@ -3,12 +3,11 @@
 import base64
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import Gpuctl, read_until, run_file
 
 pytestmark = pytest.mark.lab
 
@@ -73,14 +72,6 @@ pgrep -c 'sleep|conmon'
 true
 """
 NOTHING = "--- node[0-1]\n0\n0\n0\n0\n0\n"
-
-
-@pytest.fixture(scope="module")
-def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    file = cluster_file(tmp_path_factory.mktemp("boxes"), "boxes")
-    gpuctl("--lab", "up", str(file), "--yes")
-    yield "boxes"
-    gpuctl("--lab", "down", "boxes", "--yes")
 
 
 @pytest.fixture(scope="module")

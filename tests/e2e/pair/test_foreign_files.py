@@ -7,12 +7,11 @@ is there: images are named and left out.
 
 import re
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import Gpuctl, read_until, run_file
 
 pytestmark = pytest.mark.lab
 
@@ -89,20 +88,17 @@ signal.pause()
 
 
 @pytest.fixture(scope="module")
-def addresses(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The private addresses of the cluster `foreign`, in rank order."""
-    file = cluster_file(tmp_path_factory.mktemp("foreign"), "foreign")
-    gpuctl("--lab", "up", str(file), "--yes")
-    nodes = gpuctl.json("--lab", "status", "foreign")[0]["nodes"]
-    yield [node["private_ip"] for node in nodes if node["name"] != "bastion"]
-    gpuctl("--lab", "down", "foreign", "--yes")
+def addresses(gpuctl: Gpuctl, cluster: str) -> list[str]:
+    """The private addresses of the cluster's nodes, in rank order."""
+    nodes = gpuctl.json("--lab", "status", cluster)[0]["nodes"]
+    return [node["private_ip"] for node in nodes if node["name"] != "bastion"]
 
 
 def test_a_task_of_dstack_has_its_python_files_secret_and_port(
-    gpuctl: Gpuctl, addresses: list[str], monkeypatch: pytest.MonkeyPatch
+    gpuctl: Gpuctl, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
-    arguments = ["--lab", "run", str(FOREIGN / "train.dstack.yml"), "--cluster", "foreign"]
+    arguments = ["--lab", "run", str(FOREIGN / "train.dstack.yml"), "--cluster", cluster]
     with gpuctl.running(*arguments) as process:
         lines = read_until(process, "[0] serving")
         port = next(line.split()[-1] for line in lines if line.startswith("-- port 8000 of node0"))
@@ -120,11 +116,15 @@ def test_a_task_of_dstack_has_its_python_files_secret_and_port(
 
 @pytest.mark.parametrize("name", SAID)
 def test_a_foreign_file_runs_as_it_is(
-    gpuctl: Gpuctl, addresses: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+    gpuctl: Gpuctl,
+    cluster: str,
+    addresses: list[str],
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
     options = ["--no-image", *(word for pair in PLACEHOLDERS for word in ("--set", pair))]
-    output = gpuctl("--lab", "run", str(FOREIGN / name), "--cluster", "foreign", *options)
+    output = gpuctl("--lab", "run", str(FOREIGN / name), "--cluster", cluster, *options)
     said = sorted(re.findall(r"^\[\d\] \S.*$", output, re.MULTILINE))
     hosts = [f"ip-{address.replace('.', '-')}" for address in addresses]
     names = {f"ip{rank}": address for rank, address in enumerate(addresses)}
@@ -133,15 +133,15 @@ def test_a_foreign_file_runs_as_it_is(
 
 
 def test_checkpoints_of_a_job_that_was_killed_come_back(
-    gpuctl: Gpuctl, addresses: list[str], tmp_path: Path
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(CHECKPOINTS)
     fields = {"workdir": ".", "outputs": ["checkpoints/"]}
     file = run_file(tmp_path, "killed", ["python3 train.py"], **fields)
-    with gpuctl.running("--lab", "run", str(file), "--cluster", "foreign") as process:
+    with gpuctl.running("--lab", "run", str(file), "--cluster", cluster) as process:
         lines = [read_until(process, "half of it")[-1], read_until(process, "half of it")[-1]]
         pid = next(line for line in lines if line.startswith("[1]")).split()[-1]
-        gpuctl("--lab", "ssh", "foreign", "node1", f"kill -KILL {pid}")
+        gpuctl("--lab", "ssh", cluster, "node1", f"kill -KILL {pid}")
         rest, _ = process.communicate(timeout=90)
         assert process.returncode == 137, rest
     run_id = gpuctl.json("--lab", "ps")[0]["run_id"]

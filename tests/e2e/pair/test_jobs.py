@@ -1,4 +1,4 @@
-"""Jobs that end in other ways than well, on one cluster that stays until the last test."""
+"""Jobs that end in other ways than well; the last test removes the cluster."""
 
 import json
 import re
@@ -20,15 +20,6 @@ from tests.e2e.region import what_bills
 from tests.engine.webhooks import webhook
 
 pytestmark = pytest.mark.lab
-
-
-@pytest.fixture(scope="module")
-def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    file = cluster_file(tmp_path_factory.mktemp("jobs"), "jobs")
-    gpuctl("--lab", "up", str(file), "--yes")
-    yield "jobs"
-    if "jobs" in gpuctl("--lab", "status"):
-        gpuctl("--lab", "down", "jobs", "--yes")
 
 
 def units(gpuctl: Gpuctl, cluster: str) -> str:

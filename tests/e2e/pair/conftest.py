@@ -1,0 +1,19 @@
+"""One cluster of two nodes, on which all tests of this folder run jobs.
+
+They stay on one worker (`TOGETHER` in tests/conftest.py). The last one removes the cluster.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.conftest import Gpuctl, cluster_file
+
+
+@pytest.fixture(scope="package")
+def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = cluster_file(tmp_path_factory.mktemp("jobs"), "jobs")
+    gpuctl("--lab", "up", str(file), "--yes")
+    yield "jobs"
+    if "jobs" in gpuctl("--lab", "status"):
+        gpuctl("--lab", "down", "jobs", "--yes")
