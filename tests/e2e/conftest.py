@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +20,9 @@ from tests.labs import lab_for
 
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = Path(sys.executable).with_name("gpuctl")
+DIRECT = {"access": "elastic-ip"}
+"""The network of a test to which the bastion does not matter: one machine less boots."""
+ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
 READ_LEASE_END = "sed -n 's/^OnCalendar=//p' /etc/systemd/system/gpuctl-lifetime.timer"
 
 
@@ -137,6 +140,18 @@ def _no_cluster_of_a_failed_test(request: pytest.FixtureRequest) -> Iterator[Non
     if request.session.testsfailed > failures:
         for name in gpuctl.clusters() - before:
             gpuctl("--lab", "down", name, "--yes")
+
+
+@pytest.fixture
+def room(gpuctl: Gpuctl) -> Iterator[Callable[..., None]]:
+    """`room(0, 3, 4)` limits `ZONES` to so many p4d.24xlarge until the test ends."""
+
+    def limit(*counts: int) -> None:
+        table = {zone: {"p4d.24xlarge": count} for zone, count in zip(ZONES, counts, strict=True)}
+        gpuctl.lab.capacity.write_text(json.dumps(table))
+
+    yield limit
+    gpuctl.lab.capacity.unlink(missing_ok=True)
 
 
 def cluster_file(folder: Path, name: str, **fields: Any) -> Path:

@@ -1,54 +1,17 @@
-"""Capacity is had whole, in another zone, or not at all: the installed command in the lab."""
+"""Capacity that no zone has whole, and what there is: the installed command in the lab.
 
-import json
+`test_main_job.py` gets its nodes in the third zone.
+"""
+
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until
+from tests.e2e.conftest import ZONES, Gpuctl, cluster_file
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
-
-P4D = "p4d.24xlarge"
-ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]
-
-
-@pytest.fixture
-def room(gpuctl: Gpuctl) -> Iterator[Callable[..., None]]:
-    """`room(0, 3, 4)` limits the zones to so many instances until the test ends."""
-
-    def limit(*counts: int) -> None:
-        table = {zone: {P4D: count} for zone, count in zip(ZONES, counts, strict=True)}
-        gpuctl.lab.capacity.write_text(json.dumps(table))
-
-    yield limit
-    gpuctl.lab.capacity.unlink(missing_ok=True)
-
-
-def test_four_nodes_come_whole_in_the_third_zone(
-    gpuctl: Gpuctl, room: Callable[..., None], tmp_path: Path
-) -> None:
-    room(0, 3, 4)
-    file = cluster_file(tmp_path, "moved", nodes=4, capacity={"zones": ZONES})
-    with gpuctl.running("--lab", "up", str(file), "--yes") as up:
-        read_until(up, "capacity: us-east-1a: start")
-        began = time.monotonic()
-        tried = read_until(up, "capacity: us-east-1c: done")
-        lost = time.monotonic() - began
-        read_until(up, "Cluster moved is ready")
-    assert lost < 10
-    assert [line.split(" in ")[0].strip() for line in tried if "failed" in line] == [
-        "capacity: us-east-1a: failed (InsufficientInstanceCapacity)",
-        "capacity: us-east-1b: failed (InsufficientInstanceCapacity)",
-    ]
-    (cluster,) = gpuctl.json("--lab", "status", "moved")
-    assert [node["state"] for node in cluster["nodes"]] == ["running"] * 4
-    assert not [other for other in cluster["others"] if other.startswith("capacity reservation")]
-    assert "No changes" in gpuctl("--lab", "plan", str(file))
-    gpuctl("--lab", "down", "moved", "--yes")
 
 
 def test_room_for_three_of_four_launches_nothing_and_says_so(

@@ -1,19 +1,24 @@
 """The main job: a cluster comes up, dstack's task file runs as written, the fleet goes away."""
 
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file
+from tests.e2e.conftest import ZONES, Gpuctl, cluster_file, read_until
 from tests.e2e.region import what_bills
 
 pytestmark = pytest.mark.lab
 
 
-def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, "main")
-    first = gpuctl("--lab", "up", str(file), "--yes")
+def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(
+    gpuctl: Gpuctl, room: Callable[..., None], tmp_path: Path
+) -> None:
+    room(0, 1, 2)
+    file = cluster_file(tmp_path, "main", capacity={"zones": ZONES})
+    first = the_nodes_come_whole_in_the_third_zone(gpuctl, file)
     assert "0 to change, 0 to replace, 0 to delete." in first
     assert "Network of node0 … node1, each: 4 EFA interfaces, 4 network cards" in first
 
@@ -25,6 +30,7 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
     assert status["name"] == "main"
     nodes = [node for node in status["nodes"] if node["name"] != "bastion"]
     assert [node["state"] for node in nodes] == ["running", "running"]
+    assert not [other for other in status["others"] if other.startswith("capacity reservation")]
 
     answers = gpuctl("--lab", "exec", "main", "--", "nproc")
     assert answers.startswith("--- node[0-1]\n")  # equal answers are folded
@@ -37,6 +43,23 @@ def test_the_seeds_job_on_two_nodes_from_up_to_destroyed(gpuctl: Gpuctl, tmp_pat
     assert "Cluster main is gone" in output
     assert what_bills(gpuctl, "main") == {}
     assert_results_are_kept(gpuctl, gpuctl.json("--lab", "ps")[0]["run_id"])
+
+
+def the_nodes_come_whole_in_the_third_zone(gpuctl: Gpuctl, file: Path) -> str:
+    """Return what `up` prints; the first zone has room for none, the second for one."""
+    with gpuctl.running("--lab", "up", str(file), "--yes") as up:
+        lines = read_until(up, "capacity: us-east-1a: start")
+        began = time.monotonic()
+        tried = read_until(up, "capacity: us-east-1c: done")
+        lost = time.monotonic() - began
+        lines += tried + read_until(up, "Cluster main is ready")
+        assert up.wait(60) == 0
+    assert lost < 10
+    assert [line.split(" in ")[0].strip() for line in tried if "failed" in line] == [
+        "capacity: us-east-1a: failed (InsufficientInstanceCapacity)",
+        "capacity: us-east-1b: failed (InsufficientInstanceCapacity)",
+    ]
+    return "".join(lines)
 
 
 def assert_eight_ranks_on_each(output: str, addresses: list[str]) -> None:
