@@ -241,13 +241,9 @@ def reboot(machine: Booted) -> None:
     machine.wait()
 
 
-def test_a_reboot_is_not_an_end(machine: Booted) -> None:
-    reboot(machine)
-    assert machine.output("cat /root/ran") == "user data ran\n"  # once per instance, not per boot
-    assert machine.exits == []
-
-
-def test_a_slow_network_is_slow_at_once_and_after_a_reboot(machine: Booted, places: Places) -> None:
+def test_a_reboot_is_not_an_end_and_a_slow_network_stays_slow(
+    machine: Booted, places: Places
+) -> None:
     def limits() -> list[str]:
         inside = ["ip", "netns", "exec", places.namespace, "tc", "qdisc", "show"]
         shown = subprocess.check_output(inside, text=True) + machine.output("tc qdisc show")
@@ -261,6 +257,8 @@ def test_a_slow_network_is_slow_at_once_and_after_a_reboot(machine: Booted, plac
 
     reboot(machine)
     assert limits() == ["20Mbit", "20Mbit"]
+    assert machine.output("cat /root/ran") == "user data ran\n"  # once per instance, not per boot
+    assert machine.exits == []
 
     fault_table.write(places.faults, {})
     slow_network.limit_all(places)
@@ -280,24 +278,18 @@ def test_a_machine_that_powers_off_itself_has_ended(boot: Boot, places: Places) 
     assert "i-00000000000000005" not in cgroups.machines(places)
 
 
-def test_it_boots_again_from_its_own_disk(boot: Boot) -> None:
+def test_power_off_shuts_down_in_order_and_it_boots_again_from_its_own_disk(boot: Boot) -> None:
     booted = boot("stock", "10.213.0.6")
     booted.wait()
     booted.output("touch /root/kept")
     booted.machine.power_off()
+    assert "Reached target" in booted.machine.console().rpartition("Started")[2]
+    assert booted.exits == ["i-00000000000000006"]
     booted.machine.boot(booted.on_exit)
     booted.wait()
     assert booted.output("ls /root") == "kept\nran\n"
     booted.machine.kill()
     assert booted.exits == ["i-00000000000000006"] * 2
-
-
-def test_power_off_shuts_down_in_order(boot: Boot) -> None:
-    booted = boot("stock", "10.213.0.7")
-    booted.wait()
-    booted.machine.power_off()
-    assert "Reached target" in booted.machine.console().rpartition("Started")[2]
-    assert booted.exits == ["i-00000000000000007"]
 
 
 def test_power_off_just_after_boot_is_quick(boot: Boot) -> None:
