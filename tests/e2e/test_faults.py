@@ -1,4 +1,7 @@
-"""What the lab is told to refuse: one clear line with AWS's code and a remedy, and nothing runs."""
+"""What the lab is told to refuse: one clear line with AWS's code and a remedy, and nothing runs.
+
+That throttling is outwaited, `test_network.py` shows.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -145,14 +148,3 @@ def test_told_at_the_launch_and_nothing_stays(
     (line,) = errors(gpuctl("--lab", "up", str(file), "--yes", code=1))
     assert re.fullmatch(f"gpuctl: error: {REFUSED_AT_LAUNCH[fault]}", line), line
     assert what_bills(gpuctl, "refused") == {}
-
-
-def test_throttling_is_outwaited(gpuctl: Gpuctl, tell: Tell, tmp_path: Path) -> None:
-    tell("throttle", "3")
-    file = cluster_file(tmp_path, "slow", nodes=1)
-    assert "Plan: " in gpuctl("--lab", "plan", str(file))
-    listed = gpuctl("lab", "fault", "list")
-    assert "now: throttle 3" in listed
-    assert "Cluster slow is ready" in gpuctl("--lab", "up", str(file), "--yes")
-    gpuctl("--lab", "down", "slow", "--yes")
-    assert what_bills(gpuctl, "slow") == {}

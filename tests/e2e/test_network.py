@@ -8,16 +8,42 @@ import pytest
 
 from lab.network import slots
 from nodes.keys import generate_pair
-from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
 from tests.e2e.region import ec2, what_bills
 from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.lab
 
 
-def test_nodes_with_public_addresses_of_their_own(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, "direct", network={"access": "elastic-ip"})
-    output = gpuctl("--lab", "up", str(file), "--yes")
+def test_nodes_with_public_addresses_of_their_own_while_the_api_throttles(
+    gpuctl: Gpuctl, tmp_path: Path
+) -> None:
+    file = cluster_file(tmp_path, "direct", network=DIRECT)
+    with throttling(gpuctl):
+        assert "Plan: " in gpuctl("--lab", "plan", str(file))
+        output = gpuctl("--lab", "up", str(file), "--yes")
+    reached_at_their_addresses(gpuctl, output)
+    assert "No changes: the cluster is what the file says." in gpuctl(
+        "--lab", "up", str(file), "--yes"
+    )
+    with throttling(gpuctl):
+        gpuctl("--lab", "down", "direct", "--yes")
+    assert what_bills(gpuctl, "direct") == {}
+
+
+@contextmanager
+def throttling(gpuctl: Gpuctl) -> Iterator[None]:
+    """Until the end the API throttles every third call to EC2."""
+    gpuctl("lab", "fault", "set", "throttle", "3")
+    try:
+        assert "now: throttle 3" in gpuctl("lab", "fault", "list")
+        yield
+    finally:
+        gpuctl("lab", "fault", "clear", "throttle")
+
+
+def reached_at_their_addresses(gpuctl: Gpuctl, output: str) -> None:
+    """Check what `up` printed, and that ssh takes no detour."""
     assert "aws:ec2/natGateway" not in output
     assert "Cluster direct is ready\n  rank 0  node0  10.213." in output
 
@@ -32,12 +58,6 @@ def test_nodes_with_public_addresses_of_their_own(gpuctl: Gpuctl, tmp_path: Path
     assert gpuctl("--lab", "exec", "direct", "--", "nproc").startswith("--- node[0-1]\n")
     refused = gpuctl("--lab", "ssh", "direct", "bastion", code=2)
     assert "cluster direct has no 'bastion'; it has node0, node1" in refused
-
-    assert "No changes: the cluster is what the file says." in gpuctl(
-        "--lab", "up", str(file), "--yes"
-    )
-    gpuctl("--lab", "down", "direct", "--yes")
-    assert what_bills(gpuctl, "direct") == {}
 
 
 def test_a_network_that_exists_and_a_bastion_in_another_zone(
