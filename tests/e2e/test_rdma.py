@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
 from tests.e2e.region import what_bills
 
 pytestmark = pytest.mark.lab
@@ -25,7 +25,7 @@ LOOK = "check `fi_info -p efa` and `ls /dev/infiniband` there, in the job's cont
 
 @pytest.fixture(scope="module")
 def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    file = cluster_file(tmp_path_factory.mktemp("rdma"), "rdma", nodes=3)
+    file = cluster_file(tmp_path_factory.mktemp("rdma"), "rdma", nodes=3, network=DIRECT)
     gpuctl("--lab", "up", str(file), "--yes")
     yield "rdma"
     gpuctl("--lab", "down", "rdma", "--yes")
