@@ -11,7 +11,7 @@ import pytest
 from engine.nccl_tests import Table
 from tests.cli.chromium import open_page
 from tests.cli.test_report import figures
-from tests.e2e.conftest import Gpuctl, cluster_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file
 
 pytestmark = pytest.mark.lab
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.lab
 @pytest.fixture(scope="module")
 def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("fleet")
-    file = cluster_file(folder, "fleet", nodes=4, instance_type="c6i.large")
+    file = cluster_file(folder, "fleet", nodes=4, instance_type="c6i.large", network=DIRECT)
     gpuctl("--lab", "up", str(file), "--yes")
     yield "fleet"
     gpuctl("lab", "fault", "clear")

@@ -10,7 +10,7 @@ import pytest
 
 from nodes.keys import generate_pair
 from provision.setup.lease.units import request_end
-from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, lease_end, read_until, run_file
 from tests.e2e.region import ec2, what_bills
 
 pytestmark = pytest.mark.lab
@@ -130,7 +130,7 @@ def test_up_leaves_nothing_when_the_new_machine_fails_too(gpuctl: Gpuctl, tmp_pa
         nodes=1,
         instance_type="c5.large",
         capacity={"spare_attempts": 1},
-        network={"access": "elastic-ip"},
+        network=DIRECT,
         setup={"commands": ["echo no licence; false"]},
     )  # fmt: skip
     refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
