@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
 from tests.engine.machines import wait_for
 
@@ -43,7 +43,7 @@ def test_ctrl_c_in_the_middle_of_up(gpuctl: Gpuctl, tmp_path: Path) -> None:
 def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
     gpuctl: Gpuctl, tmp_path: Path
 ) -> None:
-    file = cluster_file(tmp_path, "both", nodes=1)
+    file = cluster_file(tmp_path, "both", nodes=1, network=DIRECT)
     gpuctl("--lab", "up", str(file), "--yes")
     job = run_file(tmp_path, "both", ["echo up; sleep infinity"], nodes=1)
     with gpuctl.running("--lab", "run", str(job), "--cluster", "both") as process:
@@ -73,7 +73,7 @@ def left_here(gpuctl: Gpuctl, cluster: str) -> list[str]:
 
 
 def test_kill_9_in_the_middle_of_down(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, "half", nodes=1)
+    file = cluster_file(tmp_path, "half", nodes=1, network=DIRECT)
     gpuctl("--lab", "up", str(file), "--yes")
     with gpuctl.running("--lab", "down", "half", "--yes") as process:
         read_until(process, "destroy: aws:ec2/instance")
