@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.prerequisites import missing
-from tests.e2e.conftest import ROOT, cluster_file, run_file
+from tests.e2e.conftest import DIRECT, ROOT, cluster_file, run_file
 from tests.evidence import note
 from tests.labs import lab_for
 
@@ -21,7 +21,7 @@ def test_the_requests_of_up_run_and_down_are_recorded(tmp_path: Path) -> None:
         pytest.skip(f"the lab cannot start here: {lacking[0]}")
     lab, folder = lab_for("rec"), tmp_path / "requests"
     files = {
-        "--cluster": cluster_file(tmp_path, "asked", nodes=1),
+        "--cluster": cluster_file(tmp_path, "asked", nodes=1, network=DIRECT),
         "--run": run_file(tmp_path, "hello", ["echo hello"], nodes=1),
     }
     options = [word for name, file in files.items() for word in (name, str(file))]
