@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import ec2, what_bills
 
 pytestmark = [pytest.mark.lab, pytest.mark.engine]
@@ -19,7 +19,7 @@ SECONDS = 25
 
 @pytest.fixture
 def cluster(gpuctl: Gpuctl, tmp_path: Path) -> Iterator[str]:
-    file = cluster_file(tmp_path, "fleeting", capacity={"type": "spot"})
+    file = cluster_file(tmp_path, "fleeting", capacity={"type": "spot"}, network=DIRECT)
     gpuctl("--lab", "up", str(file), "--yes")
     yield "fleeting"
     gpuctl("lab", "fault", "clear")
@@ -116,7 +116,9 @@ def assert_reservation_elsewhere_is_refused(
     zone = found["Instances"][0]["Placement"]["AvailabilityZone"]
     told = gpuctl("lab", "fault", "set", "reservation", "wrong-zone", "p4d.24xlarge", "2", zone)
     reservation = told.split("id: ")[1].split("}")[0]
-    other = cluster_file(tmp_path, cluster, capacity={"type": "reservation", "id": reservation})
+    other = cluster_file(
+        tmp_path, cluster, network=DIRECT, capacity={"type": "reservation", "id": reservation}
+    )
     output = gpuctl("--lab", "up", str(other), "--yes", code=2)
     (error,) = [line for line in output.splitlines() if line.startswith("gpuctl: error:")]
     elsewhere = "us-east-1b" if zone == "us-east-1a" else "us-east-1a"
