@@ -18,7 +18,7 @@ def reboot(gpuctl: Gpuctl, name: str) -> None:
     """The cluster's nodes have booted again, and their cloud-init is done."""
     before = boots(gpuctl, name)
     gpuctl("--lab", "exec", name, "--", "systemctl reboot --no-block")
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         with suppress(AssertionError):  # they do not answer yet
             after = boots(gpuctl, name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Gpuctl, cluster_file, run_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
 from tests.e2e.region import ec2
 from tests.interleaving import NAMES, NOBODYS_ID, PEOPLE, Step, carry_out
 from tests.labs import lab_for
@@ -31,7 +31,9 @@ class Booted:
         self.of = {who: Gpuctl(folder / who, lab) for who in PEOPLE}
         small = {"nodes": 1, "instance_type": "c6i.large"}
         self._clusters = {
-            name: cluster_file(folder, name, **small, network={"cidr": f"10.{213 + place}.0.0/16"})
+            name: cluster_file(
+                folder, name, **small, network=DIRECT | {"cidr": f"10.{213 + place}.0.0/16"}
+            )
             for place, name in enumerate(NAMES)
         }
         self._run = run_file(folder, "hello", ["echo hello from $GPUCTL_CLUSTER"], nodes=1)
