@@ -35,6 +35,7 @@ DRIVER = "595.91.07"
 """NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
 
 _REBOOT = 133
+_PUBLIC = "etc/systemd/network/10-cloud-init-host0.network.d/%s.conf"
 """systemd-nspawn's exit code when the machine wants to boot again."""
 
 _POWER_OFF = signal.SIGRTMIN + 3
@@ -152,12 +153,14 @@ class Machine:
             return ""
 
     def add_public_ip(self, address: str) -> None:
-        """Add a public address to the running machine."""
+        """Add a public address to the running machine, which keeps it when it boots again."""
         self._ip_inside("address", "replace", f"{IPv4Address(address)}/32", "dev", "host0")
+        self._put(_PUBLIC % address, f"[Network]\nAddress={address}/32\n".encode())
 
     def remove_public_ip(self, address: str) -> None:
         """Remove a public address from the running machine."""
         self._ip_inside("address", "delete", f"{IPv4Address(address)}/32", "dev", "host0")
+        (self._folder / "root" / (_PUBLIC % address)).unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Remove everything of the machine; kill it first if it still runs."""

@@ -241,8 +241,8 @@ def reboot(machine: Booted) -> None:
     machine.wait()
 
 
-def test_a_reboot_is_not_an_end_and_a_slow_network_stays_slow(
-    machine: Booted, places: Places
+def test_a_reboot_is_not_an_end_and_the_network_stays_slow_and_public(
+    machine: Booted, places: Places, lab_network: LabNetwork
 ) -> None:
     def limits() -> list[str]:
         inside = ["ip", "netns", "exec", places.namespace, "tc", "qdisc", "show"]
@@ -254,8 +254,12 @@ def test_a_reboot_is_not_an_end_and_a_slow_network_stays_slow(
     fault_table.write(places.faults, {"slow-network": (instance_id, "20mbit")})
     slow_network.limit_all(places)
     assert limits() == ["20Mbit", "20Mbit"]
+    address = str(lab_network.slot.public_range[772])
+    machine.machine.add_public_ip(address)
 
     reboot(machine)
+    assert f"{address}/32" in machine.output("ip -4 -oneline address show dev host0")
+    machine.machine.remove_public_ip(address)
     assert limits() == ["20Mbit", "20Mbit"]
     assert machine.output("cat /root/ran") == "user data ran\n"  # once per instance, not per boot
     assert machine.exits == []
