@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,10 +177,15 @@ def target_of(state: Path, url: str, port: str) -> Target:
 
 def client(target: Target) -> "EC2Client":
     """A boto3 client of the region, of somebody whom the policy of its credentials leaves alone."""
-    return boto3.client(
+    return _client(target.endpoint, target.region)
+
+
+@lru_cache(maxsize=8)
+def _client(endpoint: str | None, region: str) -> "EC2Client":
+    return boto3.client(  # tests ask many times, and making one takes 20 ms of a processor
         "ec2",
-        endpoint_url=target.endpoint,
-        region_name=target.region,
+        endpoint_url=endpoint,
+        region_name=region,
         aws_access_key_id=KEY.key_id,
         aws_secret_access_key=KEY.secret,
         aws_session_token=ADMINISTRATOR,

@@ -1,6 +1,7 @@
 """What exists in the account, asked of the API and not of gpuctl, so that it can contradict it."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import boto3
@@ -59,10 +60,16 @@ def _existing(aws: Any, request: str, items: str, identity: str) -> Iterator[str
 
 
 def _client(service: str, region: str, endpoint: str, environment: Mapping[str, str]) -> Any:
+    key = environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]
+    return _made_client(service, region, endpoint, *key)
+
+
+@lru_cache(maxsize=8)
+def _made_client(service: str, region: str, endpoint: str, key_id: str, secret: str) -> Any:
     return boto3.client(
         service,  # type: ignore[call-overload]
         region_name=region,
         endpoint_url=endpoint,
-        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+        aws_access_key_id=key_id,
+        aws_secret_access_key=secret,
     )
