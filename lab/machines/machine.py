@@ -35,8 +35,10 @@ DRIVER = "595.91.07"
 """NVIDIA's driver on the DLAMI of October 2026 (release notes, read 2026-11-20)."""
 
 _REBOOT = 133
-_PUBLIC = "etc/systemd/network/10-cloud-init-host0.network.d/%s.conf"
 """systemd-nspawn's exit code when the machine wants to boot again."""
+
+_PUBLIC = "etc/systemd/network/10-cloud-init-host0.network.d/%s.conf"
+"""A public address in the settings of the network that cloud-init has written."""
 
 _POWER_OFF = signal.SIGRTMIN + 3
 """What systemd-nspawn sends to a machine's systemd, which takes it by signalfd (systemd(1))."""
