@@ -3,14 +3,16 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from lab.images import container_files
 
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _HOST_CERTIFICATES = Path("/usr/local/share/ca-certificates")
+_RELEASE = "bookworm"
 _PUBLIC_SOURCES = (
-    ("http://deb.debian.org/debian/", "bookworm"),
+    ("http://deb.debian.org/debian/", _RELEASE),
     ("http://deb.debian.org/debian/", "bookworm-updates"),
     ("http://deb.debian.org/debian-security/", "bookworm-security"),
 )
@@ -118,6 +120,11 @@ def write_mmdebstrap_files(folder: Path) -> tuple[Path, Path]:
     return sources, settings
 
 
+def source_of(release: str) -> str:
+    """Return `release` at the mirror from which the machines have theirs (deb822)."""
+    return _deb822((uri, release) for uri, suite in _host_mirrors() if suite == _RELEASE)
+
+
 def install(root: Path) -> None:
     """Write the stock image's settings and the host's certificate authorities to `root`."""
     _write(root, _FILES)
@@ -155,6 +162,11 @@ def _host_certificates() -> list[Path]:
 
 def _host_sources() -> str:
     """Return the host's mirror of Debian 12 if it has one, else the public one (deb822)."""
+    return _deb822(_host_mirrors())
+
+
+def _host_mirrors() -> Iterable[tuple[str, str]]:
+    """Return the address and the suite of each source of packages."""
     # The sources alone are asked for. With the lists of packages apt would read 60000 of them.
     options = ("--no-release-info", "--option=Dir::State::lists=/dev/null")
     wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
@@ -162,10 +174,13 @@ def _host_sources() -> str:
     suites = {suite for _, suite in _PUBLIC_SOURCES}
     words = [line.split() for line in shown.splitlines()]
     found = {(w[0], w[1]) for w in words if len(w) == 3 and w[1] in suites and w[2] == "main"}
-    entries = sorted(found) if any(suite == "bookworm" for _, suite in found) else _PUBLIC_SOURCES
+    return sorted(found) if any(suite == _RELEASE for _, suite in found) else _PUBLIC_SOURCES
+
+
+def _deb822(sources: Iterable[tuple[str, str]]) -> str:
     return "\n".join(
         f"Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: main\nSigned-By: {_KEYRING}\n"
-        for uri, suite in entries
+        for uri, suite in sources
     )
 
 

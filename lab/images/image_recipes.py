@@ -17,9 +17,19 @@ from lab.images import container_files, image_files
 from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scratch
 
 _RELEASE = "bookworm"
-_STOCK_PACKAGES = (
-    "systemd-sysv,dbus,openssh-server,cloud-init,iproute2,python3,kmod,ca-certificates,procps"
-)
+_STOCK_PACKAGES = "systemd-sysv,dbus,openssh-server,iproute2,python3,kmod,ca-certificates,procps"
+_CLOUD_INIT_RELEASE = "trixie"
+"""The release whose cloud-init the machines have (docs/decisions/351)."""
+_CLOUD_INIT_ONLY = f"""\
+Package: *
+Pin: release n={_CLOUD_INIT_RELEASE}
+Pin-Priority: -1
+
+Package: cloud-init
+Pin: release n={_CLOUD_INIT_RELEASE}
+Pin-Priority: 990
+"""
+"""apt's preferences (apt_preferences(5)): only cloud-init comes from the newer release."""
 # crun, podman's other runtime, refuses a host with both kinds of cgroups.
 _SOFTWARE_PACKAGES = ("openmpi-bin", "podman", "runc")
 _COMPILER = ("gcc", "libc6-dev")
@@ -66,7 +76,7 @@ all:
 
 def stock_parts() -> tuple[str, ...]:
     """Return all that determines a stock image."""
-    packages = (_RELEASE, _STOCK_PACKAGES, *_UNITS_ENABLED, *_UNITS_MASKED)
+    packages = (_RELEASE, _STOCK_PACKAGES, _CLOUD_INIT_ONLY, *_UNITS_ENABLED, *_UNITS_MASKED)
     sources = (SOURCE.read_text(), _MAKEFILE, _YIELD_SOURCE.read_text(), _COMPILE_YIELD)
     return (*packages, *image_files.stock_parts(), *sources)
 
@@ -102,21 +112,34 @@ def make_stock(build: Build) -> None:
     source.mkdir(parents=True)
     shutil.copyfile(SOURCE, source / SOURCE.name)
     (source / "Makefile").write_text(_MAKEFILE)
+    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
+    _install_cloud_init(build)
     _replace_sched_yield(build)
+    shutil.rmtree(root / "var/lib/apt/lists")
     call("chroot", root, "update-ca-certificates")
     call("chroot", root, "systemctl", "enable", *_UNITS_ENABLED)
     call("chroot", root, "systemctl", "mask", *_UNITS_MASKED)
     _forget_identity(root)
 
 
+def _install_cloud_init(build: Build) -> None:
+    """Install cloud-init of the newer release; the machines' apt does not know that release."""
+    apt = build.root / "etc/apt"
+    source, only = apt / "sources.list.d/newer.sources", apt / "preferences.d/newer"
+    build.step("installing cloud-init")
+    source.write_text(image_files.source_of(_CLOUD_INIT_RELEASE))
+    only.write_text(_CLOUD_INIT_ONLY)
+    call("chroot", build.root, "apt-get", "-qq", "update")
+    call("chroot", build.root, *INSTALL, "cloud-init", hint=NETWORK_HINT)
+    source.unlink()
+    only.unlink()
+
+
 def _replace_sched_yield(build: Build) -> None:
     """Make programs of the image sleep instead of yielding the processor (see the source)."""
     root = build.root
     build.step("building sched_yield")
-    shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
-    call("chroot", root, "apt-get", "-qq", "update")
     library = build_in_scratch(root, _COMPILER, _COMPILE_YIELD, _YIELD_SOURCE.read_bytes())
-    shutil.rmtree(root / "var/lib/apt/lists")
     (root / _YIELD).parent.mkdir(parents=True)
     (root / _YIELD).write_bytes(library)
     (root / "etc/ld.so.preload").write_text(f"/{_YIELD}\n")

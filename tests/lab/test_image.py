@@ -116,6 +116,9 @@ def test_the_hosts_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         "Types: deb\nURIs: http://mirror.example/debian/\nSuites: bookworm\nComponents: main\n"
         "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
     )
+    assert image_files.source_of("trixie") == image_files._host_sources().replace(
+        "bookworm", "trixie"
+    )
     # every command of the lab asks: reading all lists of packages would take half a second
     assert "--option=Dir::State::lists=/dev/null" in asked
 
@@ -144,6 +147,11 @@ def test_an_image_has_no_identity_and_what_its_flavour_promises(flavour: image.F
     assert list((root / "etc/ssh").glob("ssh_host_*")) == []
     assert not (root / "etc/hostname").exists()
     assert (root / "usr/bin/cloud-init").exists()
+    # one process for all stages, of a release that the machine's apt does not know
+    unit = root / "lib/systemd/system/cloud-init-main.service"
+    assert "ExecStart=/usr/bin/cloud-init --all-stages\n" in unit.read_text()
+    apt = [path for path in (root / "etc/apt").rglob("*") if path.is_file()]
+    assert [path.name for path in apt if "trixie" in path.read_text(errors="replace")] == []
     assert not (root / "usr/bin/gcc").exists()
     assert list((root / "usr/lib/python3/dist-packages/cloudinit").glob("__pycache__/stages.*"))
     assert (root / "usr/src/nccl-tests/Makefile").exists()
