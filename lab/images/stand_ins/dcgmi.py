@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -IS
 """A stand-in for dcgmi: `discovery -l` and `diag -r 3 -j`.
 
 The form of the first is that of DCGM 3 and 4, from memory. That of the second is what DCGM 4.2
@@ -6,10 +6,10 @@ prints: `test_categories` with results for each entity (NVIDIA/DCGM, testing/pyt
 """
 
 import json
+import os
 import sys
-from pathlib import Path
 
-LAB = Path("/etc/gpuctl-lab")
+LAB = "/etc/gpuctl-lab"
 LINE = "+--------+----------------------------------------------------------------------+\n"
 
 
@@ -51,9 +51,11 @@ def diag(count: int, failing: object) -> int:
 
 def main() -> int:
     """The tool's exit code; its output is written."""
-    faults = LAB / "faults.json"
-    shown = json.loads((LAB / "instance-type.json").read_text())
-    shown |= json.loads(faults.read_text()) if faults.exists() else {}
+    with open(f"{LAB}/instance-type.json") as file:
+        shown = json.load(file)
+    if os.path.exists(f"{LAB}/faults.json"):
+        with open(f"{LAB}/faults.json") as file:
+            shown |= json.load(file)
     if sys.argv[1:] not in (["discovery", "-l"], ["diag", "-r", "3", "-j"]):
         sys.stderr.write("the lab's dcgmi knows `discovery -l` and `diag -r 3 -j` alone\n")
         return 1

@@ -1,14 +1,14 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -IS
 """A stand-in for libfabric's fi_info: `-p efa [-t FI_EP_RDM] [-c FI_HMEM]`.
 
 A device is shown by two fabrics, as since libfabric 2: `efa` and `efa-direct`.
 """
 
 import json
+import os
 import sys
-from pathlib import Path
 
-LAB = Path("/etc/gpuctl-lab")
+LAB = "/etc/gpuctl-lab"
 ENTRY = """\
 provider: efa
     fabric: {fabric}
@@ -21,9 +21,11 @@ provider: efa
 
 def main() -> int:
     """The tool's exit code; its output is written."""
-    faults = LAB / "faults.json"
-    shown = json.loads((LAB / "instance-type.json").read_text())
-    shown |= json.loads(faults.read_text()) if faults.exists() else {}
+    with open(f"{LAB}/instance-type.json") as file:
+        shown = json.load(file)
+    if os.path.exists(f"{LAB}/faults.json"):
+        with open(f"{LAB}/faults.json") as file:
+            shown |= json.load(file)
     if not shown["efa"] or ("FI_HMEM" in sys.argv and shown.get("gpudirect") == "no"):
         sys.stderr.write("fi_getinfo: -61 (No data available)\n")
         return 61

@@ -1,19 +1,21 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -IS
 """A stand-in for NVIDIA's fabric manager: `--version`, and a service that stays."""
 
 import json
+import os
 import signal
 import sys
-from pathlib import Path
 
-LAB = Path("/etc/gpuctl-lab")
+LAB = "/etc/gpuctl-lab"
 
 
 def main() -> int:
     """The tool's exit code; its output is written."""
-    faults = LAB / "faults.json"
-    shown = json.loads((LAB / "instance-type.json").read_text())
-    shown |= json.loads(faults.read_text()) if faults.exists() else {}
+    with open(f"{LAB}/instance-type.json") as file:
+        shown = json.load(file)
+    if os.path.exists(f"{LAB}/faults.json"):
+        with open(f"{LAB}/faults.json") as file:
+            shown |= json.load(file)
     if "--version" in sys.argv:
         sys.stdout.write(f"Fabric Manager version is : {shown['fabricmanager']}\n")
         return 0

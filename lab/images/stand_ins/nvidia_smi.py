@@ -1,20 +1,19 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -IS
 """A stand-in for nvidia-smi: `-L`, `--query-gpu=… --format=csv,noheader[,nounits] [--loop=S]`,
 `--version`, `--query-remapped-rows=…`, `nvlink --status`, `nvlink --getthroughput d`.
 
 The forms are those of driver 5xx, from memory, from outputs in public issues, and from
 nvidia-smi(1) (https://manpages.ubuntu.com/manpages/plucky/man1/nvidia-smi.1.html, 2026-11-23).
-The GPUs have no work.
+The GPUs have no work. It is started often, so it imports little.
 """
 
 import json
-import platform
+import os
 import sys
 import time
-import uuid
-from pathlib import Path
+import zlib
 
-LAB = Path("/etc/gpuctl-lab")
+LAB = "/etc/gpuctl-lab"
 NAMES = {
     "A100": "NVIDIA A100-SXM4-40GB",
     "H100": "NVIDIA H100 80GB HBM3",
@@ -45,20 +44,29 @@ def faulty(name: str, index: int, shown: dict[str, object]) -> object:
 
 def machine() -> dict[str, object]:
     """What the machine shows of its type."""
-    faults = LAB / "faults.json"
-    shown: dict[str, object] = json.loads((LAB / "instance-type.json").read_text())
-    return shown | (json.loads(faults.read_text()) if faults.exists() else {})
+    with open(f"{LAB}/instance-type.json") as file:
+        shown: dict[str, object] = json.load(file)
+    if os.path.exists(f"{LAB}/faults.json"):
+        with open(f"{LAB}/faults.json") as file:
+            shown |= json.load(file)
+    return shown
+
+
+def identity(index: int) -> str:
+    """A GPU's name in the world: always the same for a machine."""
+    names = (f"{os.uname().nodename} {index} {part}" for part in range(4))
+    digits = "".join(f"{zlib.crc32(name.encode()):08x}" for name in names)
+    return "-".join(("GPU", digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
     """One GPU's fields, as --query-gpu names them."""
-    name = f"{platform.node()} {index}"
     bus = f"00000000:{0x53 + index * 0x11:02X}:00.0"
     return {
         "index": str(index),
         "name": model(shown),
         "gpu_name": model(shown),
-        "uuid": f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, name)}",
+        "uuid": identity(index),
         "driver_version": str(shown["driver"]),
         "memory.total": str(shown["gpu_memory_mib"]),
         "memory.used": "0",
