@@ -123,7 +123,7 @@ def test_files_of_the_user_are_written_by_cloud_init() -> None:
 @pytest.mark.lab
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_cloud_init_finds_no_fault(name: str, tmp_path: Path) -> None:
-    """Asked of the cloud-init of the lab's image, which is Debian 12's."""
+    """Asked of the cloud-init of the lab's image, which is Debian 13's."""
     image = ensure_image("stock", silent)
     config = tmp_path / "config"
     config.write_text(parts(DOCUMENTS[name])[0][1])
@@ -137,7 +137,7 @@ def test_cloud_init_finds_no_fault(name: str, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "Valid cloud-config: /run/user-data\n")
+    assert (done.returncode, done.stdout) == (0, "Valid schema /run/user-data\n")
 
 
 def titles(image: str, machine: Hardware = P4D, **changes: Any) -> list[str]:
