@@ -60,7 +60,7 @@ def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
     gpuctl("--lab", "down", "both", "--yes")
     assert what_bills(gpuctl, "both") == {}
     assert gpuctl.json("--lab", "ps")[0]["status"] == "failed"  # its cluster was removed
-    wait_for(lambda: not left_here(gpuctl, "both"), 10)  # the process has been told to end
+    wait_for(lambda: not left_here(gpuctl, "both"), 60)  # the process has been told to end
 
 
 def left_here(gpuctl: Gpuctl, cluster: str) -> list[str]:

@@ -53,7 +53,7 @@ def calls() -> list[str]:
 
 def output(box: Container, environment: dict[str, str], *argv: str) -> bytes:
     process = box.spawn(list(argv), environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    told, _ = process.communicate(timeout=10)
+    told, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     return told
 
@@ -148,7 +148,7 @@ def test_the_jobs_libraries_are_not_those_of_the_way_in(box: Container, tmp_path
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    told, complaints = process.communicate(timeout=10)
+    told, complaints = process.communicate(timeout=60)
     assert told == b"/image/lib/libfast.so\n"
     # one from the job's bash itself; none from nsenter
     assert complaints.count(b"cannot be preloaded") == 1
@@ -171,14 +171,14 @@ def test_streams_status_and_signals_are_the_programs_own(box: Container) -> None
     plain = {"PATH": "/usr/bin:/bin", "HOME": "/"}
     argv = ["bash", "-c", "cat; exit 7"]
     with box.spawn(argv, plain, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.communicate(b"through", timeout=10)[0] == b"through"
+        assert process.communicate(b"through", timeout=60)[0] == b"through"
         assert process.returncode == 7
     argv = ["bash", "-c", "sleep 60 & echo up; wait"]
     with box.spawn(argv, plain, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM
         assert process.stdout.read() == b""  # the sleep of its group has ended too
 
 

@@ -138,7 +138,7 @@ def test_a_client_destroys_the_cluster_after_the_last_notification(tmp_path: Pat
 
     async def follow() -> RunResult:
         one = Following(head, plan.run_id, tmp_path, lambda _: None)
-        return await asyncio.wait_for(one.follow(), 10)
+        return await asyncio.wait_for(one.follow(), 60)
 
     with History(tmp_path) as history:
         history.begin(plan, None)

@@ -207,7 +207,7 @@ def test_stop_while_ranks_run_on_both_nodes(inventory: Inventory, tmp_path: Path
         return await running
 
     assert asyncio.run(stop()).status == "stopped"
-    wait_for(lambda: on(inventory, 1, "pgrep -f 'orted|all_reduce'") == "", 5)
+    wait_for(lambda: on(inventory, 1, "pgrep -f 'orted|all_reduce'") == "", 60)
     assert_nothing_left(inventory)
 
 

@@ -182,7 +182,7 @@ async def raw(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 60)
     except ConnectionResetError:  # it did not read the whole request
         return b""
     finally:

@@ -217,7 +217,7 @@ def test_workers_end_when_the_supervisor_does_not_come_back(
             assert process.stdin is not None
             process.stdin.close()
         await running
-        return [await asyncio.wait_for(process.wait(), 10) for process in processes]
+        return [await asyncio.wait_for(process.wait(), 60) for process in processes]
 
     plan = make_plan(commands=("echo pid $$; sleep 1000",))
     assert asyncio.run(abandon()) == [0, 0]
@@ -258,7 +258,7 @@ def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None
         assert ("run_finished", None) not in cluster.kinds()
     finally:
         supervisor.kill()
-        supervisor.join(10)
+        supervisor.join(60)
         supervisor.close()
     wait_for_agents(cluster.folder)
 

@@ -56,7 +56,7 @@ def test_the_engine_that_made_the_lock_is_stopped(
     holder = holder_of(process, datetime.now(UTC))
     assert holder.is_alive
     holder.stop()
-    assert process.wait(10) == -signal.SIGINT
+    assert process.wait(60) == -signal.SIGINT
     assert not holder.is_alive
 
 

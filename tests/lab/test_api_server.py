@@ -84,7 +84,7 @@ def test_the_api_alone_as_a_process() -> None:
         url = process.stdout.readline().strip()
         assert World(url).run()
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_the_api_alone_wants_a_key_too() -> None:

@@ -301,7 +301,7 @@ def test_power_off_just_after_boot_is_quick(boot: Boot) -> None:
     began = time.monotonic()
     booted.machine.power_off()
     assert time.monotonic() - began < 30, "it was not killed"
-    assert booted.ended.wait(1)
+    assert booted.ended.wait(60)
 
 
 def test_a_removed_machine_leaves_nothing(boot: Boot, places: Places) -> None:

@@ -47,7 +47,7 @@ class Server:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 def free_port() -> int:

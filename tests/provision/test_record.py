@@ -147,7 +147,7 @@ def holder(tmp_path: Path) -> Iterator[SpawnProcess]:
         yield process
     finally:
         process.kill()
-        process.join(10)
+        process.join(60)
 
 
 def test_a_second_command_is_told_who_changes_the_cluster(
@@ -163,7 +163,7 @@ def test_a_second_command_is_told_who_changes_the_cluster(
         f"cluster 'demo' is being changed by `gpuctl up` (process {holder.pid})"
     )
     holder.kill()
-    holder.join(10)
+    holder.join(60)
     assert not is_locked("demo", target(tmp_path))
     with cluster_lock("demo", "gpuctl down", target(tmp_path)):
         assert is_locked("demo", target(tmp_path))
