@@ -55,12 +55,18 @@ def inline_program(
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel the tasks that are left in an event loop, and close it."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
+    """Cancel the tasks that are left in an event loop, and close it.
+
+    The SDK stops the loop, now or when it runs next, at the error of a task that nobody awaits. So
+    the loop runs one round at a time.
+    """
+    for task in asyncio.all_tasks(loop):
         task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=_LOOP_ENDS_S))
+    end = time.monotonic() + _LOOP_ENDS_S
+    while asyncio.all_tasks(loop) and time.monotonic() < end:
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        time.sleep(0.001)
     loop.close()
 
 

@@ -112,7 +112,12 @@ def test_a_line_that_mpirun_brought_is_about_the_node_that_wrote_it(
     gpuctl: Gpuctl, cluster: str, tmp_path: Path
 ) -> None:
     there = ON_WORKER.replace("GPUCTL_NODE_RANK", "OMPI_COMM_WORLD_RANK").format(SOCKETS)
-    commands = [SAY, there, "sleep infinity"]
+    started = "/tmp/$GPUCTL_RUN_ID"  # rank 1 ends the run: not before rank 0 has started
+    meet = (
+        f"if [ $OMPI_COMM_WORLD_RANK = 0 ]; then touch {started};"
+        f" else until ssh node0 test -e {started}; do sleep 0.2; done; fi"
+    )
+    commands = [SAY, meet, there, "sleep infinity"]
     output = run(gpuctl, tmp_path, commands, type="mpi", procs_per_node=1, code=1)
     ((rank, level, text),) = seen(gpuctl)
     assert (rank, level) == (1, "fault")

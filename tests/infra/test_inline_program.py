@@ -94,11 +94,14 @@ def test_garbage_is_collected_again_after_a_program_that_failed() -> None:
 
 def test_no_task_is_left_of_a_program_whose_engine_ended_before_it() -> None:
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: loop.stop())  # as the SDK's does for errors of gRPC
     started: list[str] = []
     tasks: list[asyncio.Task[None]] = []
     with inline_program(lambda: tasks.append(loop.create_task(_wait(started)))) as run:
         loop.run_until_complete(run())
         tasks.append(loop.create_task(_wait(started)))
+        loop.stop()
+        loop.call_soon(loop.call_exception_handler, {"message": "nobody awaited it"})
     assert started == ["started"]
     assert [task.cancelled() for task in tasks] == [True, True]
     assert loop.is_closed()
