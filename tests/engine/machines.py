@@ -120,6 +120,8 @@ def _consoles_kept(there: Inventory, machines: Path) -> Iterator[None]:
     try:
         yield
     except NodeError:
+        limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text()
+        note(f"the host's limit of inotify instances, without which nothing boots: {limit}")
         for node in there.nodes:
             console = machines / node.instance_id / "console"
             note(f"{console}:\n{console.read_text(errors='replace')[-8000:]}")
