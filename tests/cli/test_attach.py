@@ -327,7 +327,8 @@ def test_ctrl_c_on_a_terminal_asks(
 
 def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: F811
     file = tmp_path / "run.yaml"
-    file.write_text("type: task\nname: job\nnodes: 2\ncommands: [echo up; sleep 1000]\n")
+    slow = "trap 'sleep 4' TERM; echo up; sleep 1000 & wait"  # it still stops when gpuctl ends
+    file.write_text(f"type: task\nname: job\nnodes: 2\ncommands: [{json.dumps(slow)}]\n")
     with terminal() as (_, program), client("run", str(file), stdin=program) as it:
         it.read_until("[1] up")
         it.interrupt()

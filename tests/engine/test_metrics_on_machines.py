@@ -62,7 +62,7 @@ def test_a_run_is_seen_and_its_metrics_are_kept(inventory: Inventory, tmp_path: 
     assert [run.nodes[one.rank] for one in run.usages] == ["node0", "node1"]
     for one in run.usages:
         assert one.job_cpu is not None
-        assert 0.1 < one.job_cpu < 1.5  # the loop of this node, and not that of the other
+        assert 0.02 < one.job_cpu < 1.5  # the loop of this node, and not that of the other
         assert [(gpu.percent, gpu.watts) for gpu in one.gpus] == [(97, 640.12), (0, 70.5)]
         assert one.memory_bytes
     assert len(families(text)["gpuctl_job_cpu_seconds"]) == 2
