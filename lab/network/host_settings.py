@@ -7,6 +7,7 @@ others on the host may have come to need it.
 
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
@@ -87,7 +88,7 @@ def give_back(places: Places) -> None:
             # A limit that no lab of ours raised is not ours to lower: machines of labs in another
             # /run (a container's) may need it.
             if former["inotify"]:
-                _INOTIFY.write_text(former["inotify"] + "\n")
+                _give_back_inotify(former["inotify"])
             is_ours = is_mounted(NAMESPACES) and not former["namespaces"]
             if is_ours and not any(NAMESPACES.iterdir()):
                 call("umount", NAMESPACES)
@@ -100,6 +101,24 @@ def _give_back_forwarding(former: str) -> None:
         log.info("net.ipv4.ip_forward stays 1: %s may need it", ", ".join(others))
     else:
         _FORWARD.write_text(former + "\n")
+
+
+def _give_back_inotify(former: str) -> None:
+    """Write the earlier limit, unless so many instances are open that machines would fail by it."""
+    used = _inotify_instances()
+    if used > int(former) // 2:
+        log.info("fs.inotify.max_user_instances stays raised: %d instances are open", used)
+    else:
+        _INOTIFY.write_text(former + "\n")
+
+
+def _inotify_instances() -> int:
+    """Return how many inotify instances are open on this machine."""
+    count = 0
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # closed, or its process has ended
+            count += descriptor.readlink().name == "anon_inode:inotify"
+    return count
 
 
 def _links_of_others() -> tuple[str, ...]:

@@ -1,3 +1,4 @@
+import ctypes
 import json
 import subprocess
 import sys
@@ -106,6 +107,8 @@ def test_forwarding_stays_on_for_others_who_came_while_the_lab_was_up() -> None:
 def test_only_a_limit_that_a_lab_raised_is_lowered_and_by_the_last_one() -> None:
     limit = Path("/run/max_user_instances")  # the kernel's own is every namespace's
     host_settings._INOTIFY = limit
+    count = host_settings._inotify_instances
+    host_settings._inotify_instances = lambda: 64
     first, second, third = (Places(name) for name in (DEFAULT, "b", "c"))
     for places in (first, second, third):
         host_settings.remember(places)
@@ -124,6 +127,16 @@ def test_only_a_limit_that_a_lab_raised_is_lowered_and_by_the_last_one() -> None
     host_settings.allow_machines(third)
     host_settings.give_back(third)
     assert limit.read_text() == "8192\n"
+
+    limit.write_text("128\n")
+    host_settings.remember(first)
+    host_settings.allow_machines(first)
+    host_settings._inotify_instances = lambda: 65  # those of machines that no lab of ours knows
+    host_settings.give_back(first)
+    assert limit.read_text() == "8192\n"
+    watching = [ctypes.CDLL(None).inotify_init1(0) for _ in range(9)]
+    assert min(watching) > 0
+    assert count() >= 9
 
 
 @pytest.mark.lab
