@@ -178,9 +178,9 @@ def test_a_stop_does_not_wait_for_what_has_left_the_process_group(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets no SIGTERM before the unit ends, and it keeps the job's output open."""
-    monkeypatch.setattr(work_order, "STOP_GRACE_S", 60)
+    monkeypatch.setattr(work_order, "STOP_GRACE_S", 200)
     ready = f"{cluster.folder}/ready"
-    leaves = f"setsid sleep 25 & echo $!; touch {ready}; sleep 1000"
+    leaves = f"setsid sh -c 'echo $$; touch {ready}; exec sleep 150' & sleep 1000"
     command = f"if [ $DSTACK_NODE_RANK = 0 ]; then {when(ready)}; else {leaves}; fi"
     plan = make_plan(stop_criteria="master-done", commands=(command,))
     assert cluster.execute(plan).status == "done"
