@@ -21,12 +21,10 @@ def login_options(inventory: Inventory, private_key: str = "") -> dict[str, Any]
     `private_key` in OpenSSH's format is used instead of this machine's keys. Raises NodeError if
     this machine has no key at all.
     """
-    if private_key:
-        keys = [asyncssh.import_private_key(private_key)]
-        return {"agent_path": None, "client_keys": keys, "client_certs": ()}
     folder = inventory.folder
-    if has_cluster_key(folder):
-        return {"agent_path": None, "client_keys": [str(cluster_key(folder))], "client_certs": ()}
+    if private_key or has_cluster_key(folder):
+        one = asyncssh.import_private_key(private_key) if private_key else str(cluster_key(folder))
+        return {"agent_path": None, "client_keys": [one], "client_certs": ()}
     if not (users_keys() or os.environ.get("SSH_AUTH_SOCK")):
         raise NodeError(
             f"there is no key for cluster {inventory.cluster} on this machine: neither gpuctl's own"

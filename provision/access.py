@@ -116,7 +116,7 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     return record
 
 
-def check_new_machines(name: str, target: Target, ending: Collection[str] = ()) -> None:
+def check_new_machines(name: str, target: Target, ending: Collection[str]) -> None:
     """Raise InputError if this machine could not log in to new machines of the cluster.
 
     Those have gpuctl's own key in their user data, and nodes also the key of the nodes, which a

@@ -10,9 +10,11 @@ from lab.images import container_files
 
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _HOST_CERTIFICATES = Path("/usr/local/share/ca-certificates")
-_RELEASE = "bookworm"
+RELEASE = "bookworm"
+"""The Debian of the machines."""
+
 _PUBLIC_SOURCES = (
-    ("http://deb.debian.org/debian/", _RELEASE),
+    ("http://deb.debian.org/debian/", RELEASE),
     ("http://deb.debian.org/debian/", "bookworm-updates"),
     ("http://deb.debian.org/debian-security/", "bookworm-security"),
 )
@@ -122,7 +124,7 @@ def write_mmdebstrap_files(folder: Path) -> tuple[Path, Path]:
 
 def source_of(release: str) -> str:
     """Return `release` at the mirror from which the machines have theirs (deb822)."""
-    return _deb822((uri, release) for uri, suite in _host_mirrors() if suite == _RELEASE)
+    return _deb822((uri, release) for uri, suite in _host_mirrors() if suite == RELEASE)
 
 
 def install(root: Path) -> None:
@@ -174,7 +176,7 @@ def _host_mirrors() -> Iterable[tuple[str, str]]:
     suites = {suite for _, suite in _PUBLIC_SOURCES}
     words = [line.split() for line in shown.splitlines()]
     found = {(w[0], w[1]) for w in words if len(w) == 3 and w[1] in suites and w[2] == "main"}
-    return sorted(found) if any(suite == _RELEASE for _, suite in found) else _PUBLIC_SOURCES
+    return sorted(found) if any(suite == RELEASE for _, suite in found) else _PUBLIC_SOURCES
 
 
 def _deb822(sources: Iterable[tuple[str, str]]) -> str:

@@ -16,7 +16,6 @@ from lab.host_commands import ENVIRONMENT, call
 from lab.images import container_files, image_files
 from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scratch
 
-_RELEASE = "bookworm"
 _STOCK_PACKAGES = "systemd-sysv,dbus,openssh-server,iproute2,python3,kmod,ca-certificates,procps"
 _CLOUD_INIT_RELEASE = "trixie"
 """The release whose cloud-init the machines have (docs/decisions/351)."""
@@ -76,7 +75,13 @@ all:
 
 def stock_parts() -> tuple[str, ...]:
     """Return all that determines a stock image."""
-    packages = (_RELEASE, _STOCK_PACKAGES, _CLOUD_INIT_ONLY, *_UNITS_ENABLED, *_UNITS_MASKED)
+    packages = (
+        image_files.RELEASE,
+        _STOCK_PACKAGES,
+        _CLOUD_INIT_ONLY,
+        *_UNITS_ENABLED,
+        *_UNITS_MASKED,
+    )
     sources = (SOURCE.read_text(), _MAKEFILE, _YIELD_SOURCE.read_text(), _COMPILE_YIELD)
     return (*packages, *image_files.stock_parts(), *sources)
 
@@ -102,7 +107,7 @@ def make_stock(build: Build) -> None:
         "--dpkgopt=force-unsafe-io",
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/doc/*",
-        _RELEASE,
+        image_files.RELEASE,
         str(root),
         str(sources),
     )

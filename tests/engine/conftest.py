@@ -252,24 +252,25 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
 
 def end_jobs(folder: Path) -> None:
     """End the jobs whose worker was killed, as its unit would have."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended
-            if (process / "cmdline").read_bytes().startswith(b"bash\0%b/" % os.fsencode(folder)):
-                os.killpg(int(process.name), signal.SIGKILL)
+    for pid, line in command_lines():
+        if line.startswith(b"bash\0%b/" % os.fsencode(folder)):
+            with suppress(ProcessLookupError):  # it has ended, or is not the job's first process
+                os.killpg(pid, signal.SIGKILL)
 
 
 def wait_for_agents(folder: Path) -> None:
     """Wait until no agent of the folder runs: one that was left alone clears it up as it ends."""
     deadline = time.monotonic() + 60
-    while left := [line for line in command_lines() if str(folder).encode() in line]:
+    while left := [line for _, line in command_lines() if str(folder).encode() in line]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 
 
-def command_lines() -> Iterator[bytes]:
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    """The id and the command line of each process of this machine."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
-            yield (process / "cmdline").read_bytes()
+            yield int(process.name), (process / "cmdline").read_bytes()
 
 
 @pytest.fixture(scope="package")
