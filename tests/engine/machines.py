@@ -16,6 +16,7 @@ from engine.events import Event
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
 from engine.output_events import Output
 from engine.result import RunResult
+from lab.places import Places
 from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node, save
 from nodes.keys import ensure_key, generate_pair
@@ -103,7 +104,7 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
         network.add_subnet(SUBNET)
         for machine in machines:
             machine.boot(lambda _: None)
-        with _consoles_kept(there, places.machines):
+        with _evidence_kept(there, places):
             asyncio.run(booted(there))
         yield there
     finally:
@@ -115,16 +116,18 @@ def two_machines(folder: Path) -> Iterator[Inventory]:
 
 
 @contextmanager
-def _consoles_kept(there: Inventory, machines: Path) -> Iterator[None]:
-    """Note the consoles of machines that do not boot: they go before evidence is collected."""
+def _evidence_kept(there: Inventory, places: Places) -> Iterator[None]:
+    """Note what machines that do not boot show: they go before evidence is collected."""
+    from lab.machines.machine_evidence import evidence
+
     try:
         yield
     except NodeError:
         limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text()
         note(f"the host's limit of inotify instances, without which nothing boots: {limit}")
         for node in there.nodes:
-            console = machines / node.instance_id / "console"
-            note(f"{console}:\n{console.read_text(errors='replace')[-8000:]}")
+            for source, text in evidence(places, node.instance_id).items():
+                note(f"{node.name}, {source}:\n{text[-16000:]}")
         raise
 
 
