@@ -36,7 +36,8 @@ def attach(
 
     It shows the run from its beginning, forwards its ports, fetches its outputs, removes the
     cluster if the run says so, and ends with the job's exit code. The run may be of another
-    machine, if this one has a record of its cluster. Without a terminal Ctrl-C detaches.
+    machine, if this one has a record of its cluster. A run that is over is shown again. Without a
+    terminal Ctrl-C detaches.
 
     $ gpuctl attach train
     $ gpuctl attach train-4f2a1c --since 10m
@@ -124,16 +125,21 @@ def _recorded(entry: "RunRecord", runs: Path) -> "FirstEvent | None":
 def _show_again(
     here: "ChosenTarget", entry: "RunRecord", out: "Output", begin: float, *, folds: bool
 ) -> int:
-    """Show a run that a client of this machine has followed to its end; return its exit code.
+    """Show a run that is over; return its exit code.
 
-    Nothing is removed: the cluster may be in use again.
+    The journal is this machine's copy, or that of a colleague's run as its cluster has it. Nothing
+    is removed: the cluster may be in use again.
     """
+    from cli.followed_journal import follow_journal, where_it_ran
     from cli.run_view import RunView
     from config.errors import RunError
     from engine.journal_copy import evidence_folder, recorded_events
     from engine.result import ResultCollector
 
     runs = here.state / "runs"
+    there = None if _recorded(entry, runs) else where_it_ran(here, entry)
+    if there is not None:
+        follow_journal(here, entry, there, lambda _: None, out)
     started = _recorded(entry, runs)
     if started is None:
         raise InputError(

@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cli.chosen_target import ChosenTarget
     from cli.log_filter import Wanted
     from cli.output import Output
     from engine.events import Event
     from engine.history import RunRecord
     from engine.lines import Line
-    from nodes.inventory import Inventory
 
 
 def logs(
@@ -49,6 +47,7 @@ def logs(
     $ gpuctl logs nccl-tests --rank 1 -f
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
+    from cli.followed_journal import follow_journal, where_it_ran
     from cli.log_filter import wanted
     from config.errors import GpuctlError, InputError
     from engine.journal_copy import recorded_events
@@ -58,7 +57,7 @@ def logs(
     runs = here.state / "runs"
     entry = chosen_run(run, runs, out)
     is_kept = (runs / entry.run_id / "journal.jsonl").exists()
-    there = None if is_kept or not entry.is_over else _where_it_ran(here, entry)
+    there = None if is_kept or not entry.is_over else where_it_ran(here, entry)
     if entry.is_over and not is_kept and there is None:
         raise InputError(
             f"the logs of run {entry.run_id} are not kept any more",
@@ -71,7 +70,7 @@ def logs(
             for event in recorded_events(runs, entry.run_id):
                 view.event(event)
         else:
-            _follow(here, entry, there, view, out)
+            follow_journal(here, entry, there, view.event, out)
     except GpuctlError as error:
         problem = error
     view.end()
@@ -79,36 +78,6 @@ def logs(
         out.complain(f"gpuctl: {_what_is_missing(entry.run_id, runs)}")
     if problem is not None:
         raise problem
-
-
-def _follow(
-    here: "ChosenTarget",
-    entry: "RunRecord",
-    there: "Inventory | None",
-    view: "_LogView",
-    out: "Output",
-) -> None:
-    """Follow the run on its cluster to its end, or until AWS says that its head is gone."""
-    import asyncio
-
-    from cli.lost_head import head_watch
-    from engine.session import follow as follow_run
-    from provision.records.record import load_inventory
-
-    inventory = there or load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-    watch = head_watch(here, inventory, entry)
-    is_silent = False
-
-    def see(event: "Event") -> None:
-        nonlocal is_silent
-        if event.kind == "head_unreachable" and not is_silent:
-            silence = f"the head has not answered for {event.seconds:.0f} s"
-            out.complain(f"gpuctl: {silence}: {event.reason}")
-        is_silent = event.kind == "head_unreachable"
-        watch(event)
-        view.event(event)
-
-    asyncio.run(follow_run(entry.run_id, inventory, here.state / "runs", see))
 
 
 def _what_is_missing(run: str, runs: "Path") -> str:
@@ -123,20 +92,6 @@ def _what_is_missing(run: str, runs: "Path") -> str:
         f"run {run} is not over, and its newest output may be missing:"
         f" `gpuctl logs {run} -f` fetches it"
     )
-
-
-def _where_it_ran(here: "ChosenTarget", entry: "RunRecord") -> "Inventory | None":
-    """Return the team's cluster on which a colleague's run was; None if it does not exist."""
-    from config.bucket import bucket_of
-    from config.errors import InputError
-    from provision.records.record import load_inventory
-
-    if bucket_of(here.backend) is None:
-        return None
-    try:
-        return load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-    except InputError:
-        return None
 
 
 class _LogView:

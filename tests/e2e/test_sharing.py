@@ -1,6 +1,7 @@
 """Two people, two state folders, one bucket: a cluster from both sides."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +51,10 @@ def test_a_colleague_heals_runs_and_removes_what_another_made(
     runs = gpuctl.json("--lab", *team, "ps")  # other tests' too
     (run,) = [run for run in runs if run["cluster"] == "shared"]
     assert (run["name"], run["status"]) == ("hello", "done")
+    # The run is over, and its journal is on the cluster and on the colleague's machine alone.
+    shown = gpuctl("--lab", *team, "attach", run["run_id"])
+    assert shown.count("from ip-10-") == 2
+    shutil.rmtree(gpuctl.state / "runs" / run["run_id"])
     assert "from ip-10-" in gpuctl("--lab", *team, "logs", run["run_id"])
     # Each of the two logs in to the new machine with a key of his or her own.
     assert gpuctl("--lab", *team, "exec", "shared", "--", "whoami") == "--- node[0-1]\nroot\n"
