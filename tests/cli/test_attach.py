@@ -327,7 +327,9 @@ def test_ctrl_c_on_a_terminal_asks(
 
 def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: F811
     file = tmp_path / "run.yaml"
-    slow = "trap 'sleep 4' TERM; echo up; sleep 1000 & wait"  # it still stops when gpuctl ends
+    ended = tmp_path / "ended"
+    until = f"until test -e {ended}; do sleep 0.1; done"  # it still stops when gpuctl ends
+    slow = f"trap '{until}' TERM; echo up; sleep 1000 & wait"
     file.write_text(f"type: task\nname: job\nnodes: 2\ncommands: [{json.dumps(slow)}]\n")
     with terminal() as (_, program), client("run", str(file), stdin=program) as it:
         it.read_until("[1] up")
@@ -335,6 +337,7 @@ def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: 
         it.read_until("[stop/detach]: ")
         it.interrupt()
         assert it.end() == 130, it.text
+    ended.touch()
     assert "was asked to stop, and gpuctl does not wait for its end; `gpuctl wait job-" in it.text
     assert gpuctl("wait", "job").exit_code == 130
 

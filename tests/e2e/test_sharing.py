@@ -8,49 +8,58 @@ from pathlib import Path
 import pytest
 
 from nodes.keys import ensure_key
-from tests.e2e.conftest import Gpuctl
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.ssh_agents import ssh_agent
 
 pytestmark = pytest.mark.lab
 
-CLUSTER = """\
-name: shared
-nodes: 2
-instance_type: c6i.large
-lifetime: {max: 1h}
-network: {access: elastic-ip}
-"""
-RUN = "type: task\nname: hello\nnodes: 2\ncommands: [echo from $(hostname)]\n"
+
+SMALL = {
+    "instance_type": "c6i.large",
+    "lifetime": {"max": "1h"},
+    "network": {"access": "elastic-ip"},
+}
 
 
 def test_a_colleague_heals_runs_and_removes_what_another_made(
     gpuctl: Gpuctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, job = tmp_path / "cluster.yaml", tmp_path / "job.yaml"
-    file.write_text(CLUSTER)
-    job.write_text(RUN)
+    file = cluster_file(tmp_path, "shared", **SMALL)
+    job = run_file(tmp_path, "hello", ["echo from $(hostname)"])
     colleague = replace(gpuctl, home=tmp_path / "home")
     team = ("--backend", "s3://team")
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
     ensure_key(tmp_path / "key", "ann@laptop")
 
     gpuctl("--lab", *team, "up", str(file), "--yes")
-    (seen,) = colleague.json("--lab", *team, "status")
-    assert (seen["name"], seen["state"]) == ("shared", "ready")
+    (seen,) = colleague.json("--lab", *team, "status", "shared")
+    assert seen["state"] == "ready"
     gpuctl("--lab", *team, "grant", "shared", str(tmp_path / "key.pub"))
 
     with ssh_agent(tmp_path / "agent", tmp_path / "key"):
         before = instances(gpuctl)
         colleague("--lab", *team, "heal", "shared", "node1", "--yes")
         after = instances(colleague)
-        assert after[0] == before[0]
-        assert after[1] != before[1]
+        assert (after[0] == before[0], after[1] == before[1]) == (True, False)
+        moved = colleague.json("--lab", *team, "extend", "shared", "2h")
+        assert moved["machines"] == ["node0", "node1"]
+        (seen,) = gpuctl.json("--lab", *team, "status", "shared")
+        assert seen["ends"] == moved["end"]
+
+        gpuctl("--lab", *team, "run", waiting_run(tmp_path), "--cluster", "shared", "--detach")
+        with colleague.running("--lab", *team, "attach", "waiting") as attached:
+            read_until(attached, "] waits")
+            colleague("--lab", *team, "exec", "shared", "--", "touch /tmp/go")
+            assert attached.communicate(timeout=60)[0].count("] went") == 2
+        assert attached.returncode == 0
+
         printed = colleague("--lab", *team, "run", str(job), "--cluster", "shared")
     assert printed.count("from ip-10-") == 2
     assert not list((colleague.state / "clusters/shared").glob("*ed25519"))
     runs = gpuctl.json("--lab", *team, "ps")  # other tests' too
-    (run,) = [run for run in runs if run["cluster"] == "shared"]
-    assert (run["name"], run["status"]) == ("hello", "done")
+    run, earlier = (run for run in runs if run["cluster"] == "shared")
+    ended = [f"{one['name']} {one['status']}" for one in (run, earlier)]
+    assert ended == ["hello done", "waiting done"]
     # The run is over, and its journal is on the cluster and on the colleague's machine alone.
     shown = gpuctl("--lab", *team, "attach", run["run_id"])
     assert shown.count("from ip-10-") == 2
@@ -62,6 +71,12 @@ def test_a_colleague_heals_runs_and_removes_what_another_made(
     colleague("--lab", *team, "down", "shared", "--yes")
     assert gpuctl.json("--lab", *team, "status") == []
     assert "shared" not in gpuctl.clusters()
+
+
+def waiting_run(folder: Path) -> str:
+    """The file of a run whose jobs wait for a file on their machine."""
+    commands = ["echo waits", "until test -e /tmp/go; do sleep 0.2; done", "echo went"]
+    return str(run_file(folder, "waiting", commands))
 
 
 def instances(gpuctl: Gpuctl) -> list[str]:

@@ -66,7 +66,9 @@ def test_a_client_detaches_and_another_sees_every_line_once(tmp_path: Path) -> N
 
 
 def test_abort_stops_the_run_and_does_not_wait(tmp_path: Path) -> None:
-    plan = job("echo runs; sleep 1000")
+    ended = tmp_path / "ended"
+    until = f"until test -e {ended}; do sleep 0.1; done"  # the job outlives the client
+    plan = job(f"trap '{until}' TERM; echo runs; sleep 1000 & wait")
     with pytest.raises(Interrupted) as left:
         asyncio.run(interrupted(plan, tmp_path, "abort"))
     assert str(left.value) == (
@@ -74,6 +76,7 @@ def test_abort_stops_the_run_and_does_not_wait(tmp_path: Path) -> None:
         f" `gpuctl wait {plan.run_id}` does"
     )
     assert status(tmp_path, plan) == "running"
+    ended.touch()
     result = asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, lambda _: None))
     assert (result.status, result.exit_code) == ("stopped", 130)
 
