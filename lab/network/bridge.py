@@ -32,6 +32,7 @@ METADATA_ADDRESS = "169.254.169.254"
 
 BRIDGE = "br0"
 
+_BRIDGE_ADDRESS = "02:67:70:75:63:74"  # locally administered
 _INSIDE_LINK = "uplink"
 _GUARDED = "guarded"
 _EVERY_LINK = "gpuctl-lab*"
@@ -188,7 +189,9 @@ class LabNetwork:
             self._sysctl_inside(f"net.bridge.bridge-nf-call-{packets}=0")
         self._ip_inside("link", "set", "lo", "up")
         self._ip_inside("address", "add", f"{METADATA_ADDRESS}/32", "dev", "lo")
-        self._ip_inside("link", "add", BRIDGE, "type", "bridge")
+        # A bridge without a given address takes the lowest one of its ports. That changes as
+        # machines come and go, and their packets to the gateway are lost until they ask anew.
+        self._ip_inside("link", "add", BRIDGE, "address", _BRIDGE_ADDRESS, "type", "bridge")
         self._ip_inside("link", "set", BRIDGE, "up")
 
     def _make_link(self) -> None:

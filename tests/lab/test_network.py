@@ -69,6 +69,20 @@ def test_down_puts_the_host_back() -> None:
 
 @pytest.mark.lab
 @on_its_own_host
+def test_the_gateway_keeps_its_hardware_address_while_machines_come_and_go() -> None:
+    """Machines remember it for up to 45 s; what they send to a former one is lost."""
+    made = LabNetwork.claim(PLACES)
+    made.up()
+    inside = ("ip", "-n", PLACES.namespace, "link")
+    before = call(*inside, "show", "br0").split("link/ether ")[1].split()[0]
+    call(*inside, "add", "port", "address", "02:00:00:00:00:01", "type", "veth")
+    call(*inside, "set", "port", "master", "br0")
+    assert f"link/ether {before} " in call(*inside, "show", "br0")
+    made.down()
+
+
+@pytest.mark.lab
+@on_its_own_host
 def test_the_last_lab_puts_the_host_back() -> None:
     FORWARD.write_text("0\n")
     before = _host()
