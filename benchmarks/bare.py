@@ -38,11 +38,14 @@ def stack(resolved: Resolved, target: Target, engine: "Engine", state: Path) -> 
     The engine and the provider are gpuctl's; the rest is as Pulumi has it by default.
     """
     port = (target.provider_address or "").rpartition(":")[2]
+    folder = state / "program"
+    folder.mkdir(parents=True)
     made = automation.create_stack(
         "bare",
         project_name="bare",
         program=program(resolved),
         opts=automation.LocalWorkspaceOptions(
+            work_dir=str(folder),
             pulumi_command=EngineCommand(engine),
             pulumi_home=str(state / "home"),
             env_vars={
