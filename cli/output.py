@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from cli import terminal
-from cli.terminal import json_text, shown
+from cli.terminal import json_text, print_line, shown
 from config.errors import InputError
 
 TYPE_CHECKING = False  # as typing's; the quick form of `exec` imports this file
@@ -33,7 +33,7 @@ class Output:
         """Print a result on stdout: the document with `as_json`, else the lines."""
         if self.as_json:
             text = json.dumps(document, indent=2, default=str, ensure_ascii=False)
-            print(json_text(text), flush=True)
+            print_line(json_text(text))
         else:
             text = "\n".join(lines)
             if text:
@@ -42,7 +42,7 @@ class Output:
     def say(self, text: str) -> None:
         """Print a part of a result on stdout; nothing with `as_json`."""
         if not self.as_json:
-            print(self.visible(text), flush=True)
+            print_line(self.visible(text))
 
     def rewrite(self, text: str) -> None:
         """Show the text in the terminal's last row, in place of the text of the last call.
@@ -76,11 +76,11 @@ class Output:
 
     def complain(self, text: str) -> None:
         """Print the text on stderr, in every form of output."""
-        print(self.visible(text), file=sys.stderr, flush=True)
+        print_line(self.visible(text), sys.stderr)
 
     def record(self, value: str, to: TextIO | None = None) -> None:
         """Print a JSON text as one line, on stdout or `to`."""
-        print(json_text(value), file=to, flush=True)
+        print_line(json_text(value), to)
 
     def confirm(self, question: str, yes: bool = False, option: str = "--yes") -> None:
         """Ask the person on stderr, unless `yes`.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from cli.terminal import elapsed
+from cli.terminal import elapsed, print_line
 from config.progress import Progress
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ProgressView:
         if progress.state in {"done", "failed"}:
             line += f" in {elapsed(self._seconds(progress, started))}"
         with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
-            print(self._visible(line), file=self._to, flush=True)
+            print_line(self._visible(line), self._to)
 
     def _line(self, progress: Progress, started: float) -> str:
         detail = f"  {progress.detail}" if progress.detail else ""

@@ -6,6 +6,7 @@ reader's terminal: they are shown, not obeyed.
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 # Colours pass (SGR). C0 but for tab and newline, DEL and C1; and what turns the direction of text.
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -39,6 +40,14 @@ def _visible_plain(found: "re.Match[str]") -> str:
 def json_text(text: str) -> str:
     """Return the JSON text with all that could act on a terminal escaped; its values are equal."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def print_line(text: str, to: TextIO | None = None) -> None:
+    """Print the text and its newline on `to`, or on stdout, in one write.
+
+    Lines that several threads print then stay whole. `print` alone writes its newline by itself.
+    """
+    print(f"{text}\n", end="", file=to, flush=True)
 
 
 def table(

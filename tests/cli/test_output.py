@@ -36,6 +36,31 @@ def test_a_document_is_all_of_stdout(capsys: pytest.CaptureFixture[str]) -> None
     assert seen.err == "up: node0: running\ngpuctl: warning: odd\n"
 
 
+class OtherThread(io.StringIO):
+    """A stream on which another thread prints after each write."""
+
+    def write(self, text: str) -> int:
+        return super().write(text) + super().write("other\n" if text else "")
+
+
+def test_a_line_stays_whole_beside_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the line of an attempt that starts beside that of the nodes which are ready again."""
+    said, warned = OtherThread(), OtherThread()
+    monkeypatch.setattr(sys, "stdout", said)
+    monkeypatch.setattr(sys, "stderr", warned)
+    out = Output()
+    out.note("-- attempt 2 starts")
+    out.record("{}")
+    out.show({}, ["a", "b"])
+    with out.progress() as view:
+        view.report(Progress("up", "node0", "running"))
+    Output(as_json=True).show({}, [])
+    out.warn("odd")
+    lines = ("-- attempt 2 starts", "{}", "a\nb", "up: node0: running", "{}")
+    assert said.getvalue() == "".join(f"{line}\nother\n" for line in lines)
+    assert warned.getvalue() == "gpuctl: warning: odd\nother\n"
+
+
 def test_quiet_leaves_out_progress_alone(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output(is_quiet=True)
     with out.progress() as view:

@@ -82,6 +82,6 @@ def test_nothing_of_the_command_line_prints_by_another_way() -> None:
     ]
     assert others == [
         "progress.py: self._live.console.print(self._line(progress, started), markup=False)",
-        "progress.py: print(self._visible(line), file=self._to, flush=True)",
+        'terminal.py: print(f"{text}\\n", end="", file=to, flush=True)',
         "terminal.py: console.print(drawn)",
     ]
