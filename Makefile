@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak images test check lint install lab-clean setup test-tools docs golden mutate uninstall
+.PHONY: aws-smoke demo soak engine images test check lint install lab-clean setup test-tools docs golden mutate uninstall
 
 SHELL := /bin/bash
 VENV := .venv
@@ -33,8 +33,12 @@ aws-smoke: install
 images: install
 	@scripts/images
 
+# Pulumi's engine; minutes the first time.
+engine: install
+	@scripts/engine
+
 # Everything: lint, and all tests on several workers, each with labs of its own.
-test: test-tools install images
+test: test-tools install images engine
 	@WORKERS=$${WORKERS:-4} scripts/test
 
 # Lint, and the tests that need neither a lab nor Pulumi's engine.
