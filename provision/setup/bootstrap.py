@@ -24,7 +24,8 @@ from provision.health.model import Expected
 from provision.machines import BASTION
 from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.setup.lease.units import idle_files, list_nodes
-from provision.setup.node_hardware import probe_node
+from provision.setup.node_hardware import read as read_hardware
+from provision.setup.node_hardware import script as probe
 from provision.setup.node_health import expectation, folders
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
 from provision.setup.nodes_key import NodesKey, nodes_key
@@ -43,14 +44,6 @@ SSH_PATIENCE_S = 90
 
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 """Prints an id that changes with each boot of the machine."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """The files, by path, content and mode, and the script that let nodes reach each other."""
-
-    files: tuple[tuple[str, bytes, int], ...]
-    script: str
 
 
 @dataclass(frozen=True)
@@ -244,13 +237,12 @@ async def _wait_for_node(
     await watch.wait_for_host_key(node.name)
     if boots.agents is not None:
         await boots.agents.wait_until_online(node)
-    await _wait_for_ssh(connections, node, "true", SSH_PATIENCE_S)
+    boot = await _wait_for_ssh(connections, node, BOOT_ID, SSH_PATIENCE_S)
     try:
         try:
-            boot = await connections.run(node, BOOT_ID, timeout=30)
             await wait_for_cloud_init(connections, node, report)
         except Rebooting:
-            another = f'[ "$({BOOT_ID})" != {shlex.quote(boot.stdout.strip())} ]'
+            another = f'[ "$({BOOT_ID})" != {shlex.quote(boot.strip())} ]'
             await _wait_for_ssh(connections, node, another, REBOOT_PATIENCE_S)
             await wait_for_cloud_init(connections, node, report)
     except Unreachable:
@@ -263,13 +255,14 @@ async def _wait_for_node(
 
 async def _wait_for_ssh(
     connections: Connections, node: Node, condition: str, patience_s: float
-) -> None:
-    """Wait until the node answers and the command succeeds on it."""
+) -> str:
+    """Wait until the node answers and the command succeeds on it; return the command's output."""
     deadline = asyncio.get_running_loop().time() + patience_s
     while True:
         try:
-            if (await connections.run(node, condition, timeout=30)).exit_status == 0:
-                return
+            done = await connections.run(node, condition, timeout=30)
+            if done.exit_status == 0:
+                return done.stdout
         except NodeError:
             if asyncio.get_running_loop().time() > deadline:
                 raise
@@ -282,23 +275,23 @@ async def _wait_for_ssh(
         await asyncio.sleep(1)
 
 
-async def _hand_out(connections: Connections, node: Node, share: Share, report: Reporter) -> Node:
+async def _hand_out(connections: Connections, node: Node, share: str, report: Reporter) -> Node:
     """Let the node reach all others by name and address, and check that it has Open MPI.
 
-    Return the node with its hardware and software.
+    `share` is the script for that. Return the node with its hardware and software.
     """
     report(Progress("keys", node.name, "running"))
-    for path, data, mode in share.files:
-        await connections.put(node, data, path, mode)
-    done = await connections.run(node, "bash -s", stdin=share.script, timeout=120)
+    asked = f"echo '{_HARDWARE_FOLLOWS}'\nbash -l -c {shlex.quote(probe(node))} || true\n"
+    done = await connections.run(node, "bash -s", stdin=share + asked, timeout=180)
+    shared, _, answer = done.stdout.partition(f"{_HARDWARE_FOLLOWS}\n")
     if done.exit_status != 0:
         complaint = done.complaint
         report(Progress("keys", node.name, "failed", complaint))
         raise NodeError(
             f"{node.name} ({node.private_ip}): {complaint}", "inspect the node with `gpuctl ssh`"
         )
-    report(Progress("keys", node.name, "done", done.stdout.strip().rpartition("\n")[2]))
-    return await probe_node(connections, node)
+    report(Progress("keys", node.name, "done", shared.strip().rpartition("\n")[2]))
+    return read_hardware(node, answer)
 
 
 def booting_machines(inventory: Inventory) -> tuple[BootingMachine, ...]:
@@ -315,27 +308,41 @@ def booting_node(node: Node) -> BootingMachine:
     return BootingMachine(node.name, node.instance_id, node.address, node.port)
 
 
+_HARDWARE_FOLLOWS = "=== hardware ==="
+
+# A function runs only when all of it has arrived. The files' texts are in no argument list.
 _SCRIPT = """\
+give() {{
+    [ -d "${{2%/*}}" ] || mkdir -p "${{2%/*}}"
+    printf %s "$3" > "$2.gpuctl" && chmod "$1" "$2.gpuctl" && mv -f "$2.gpuctl" "$2" && return
+    rm -f "$2.gpuctl" || true
+    echo "$2 cannot be written: see whether its disk is full or read-only" >&2
+    exit 1
+}}
+share() {{
 set -e
 umask 077
+{files}
 touch ~/.ssh/authorized_keys
 for key in {keys}; do
     grep -qxF "$key" ~/.ssh/authorized_keys || echo "$key" >> ~/.ssh/authorized_keys
 done
 touch /etc/hosts
 others=$(sed '/^# gpuctl: nodes$/,/^# gpuctl: end$/d' /etc/hosts)
-# A node's own name must not resolve to its loopback in a job: our lines come first and win.
-printf '%s\\n' {hosts} "$others" > /etc/hosts.gpuctl
-chmod 644 /etc/hosts.gpuctl
-mv /etc/hosts.gpuctl /etc/hosts  # never incomplete: a run may use it now
+# A node's own name must not resolve to its loopback in a job: our lines come first and win. The
+# file is never incomplete: a run may use it now.
+printf -v hosts '%s\\n' {hosts} "$others"
+give 644 /etc/hosts "$hosts"
 [ ! -f /etc/host.conf ] || sed -i 's/^multi on/multi off/' /etc/host.conf
 command -v mpirun > /dev/null || {{ echo 'mpirun is not on the PATH of ssh' >&2; exit 1; }}
 mpirun --version | head -n 1
+}}
+share < /dev/null
 """
 
 
-def share_of(inventory: Inventory, known: KnownHosts, key: NodesKey) -> Share:
-    """Return the files and the script with which nodes reach each other by ssh."""
+def share_of(inventory: Inventory, known: KnownHosts, key: NodesKey) -> str:
+    """Return the bash script for standard input with which nodes reach each other by ssh."""
     hosts = "# gpuctl: nodes\n"
     hosts += "".join(f"{n.private_ip} {n.name} {_host_name(n)}\n" for n in inventory.nodes)
     hosts += "# gpuctl: end"
@@ -344,15 +351,15 @@ def share_of(inventory: Inventory, known: KnownHosts, key: NodesKey) -> Share:
         "  IdentityFile ~/.ssh/id_ed25519\n  BatchMode yes\n  StrictHostKeyChecking yes\n"
         "  GlobalKnownHostsFile /etc/ssh/ssh_known_hosts\n  LogLevel ERROR\n"
     )
-    return Share(
-        files=(
-            ("/root/.ssh/id_ed25519", key.private.encode(), 0o600),
-            ("/etc/ssh/ssh_known_hosts", _known_hosts(inventory.nodes, known), 0o644),
-            ("/etc/ssh/ssh_config.d/50-gpuctl.conf", config.encode(), 0o644),
-        ),
-        script=_SCRIPT.format(
-            keys=shlex.join((key.public, *key.granted)), hosts=shlex.quote(hosts)
-        ),
+    files = (
+        ("600", "/root/.ssh/id_ed25519", key.private),
+        ("644", "/etc/ssh/ssh_known_hosts", _known_hosts(inventory.nodes, known)),
+        ("644", "/etc/ssh/ssh_config.d/50-gpuctl.conf", config),
+    )
+    return _SCRIPT.format(
+        files="\n".join(shlex.join(("give", *file)) for file in files),
+        keys=shlex.join((key.public, *key.granted)),
+        hosts=shlex.quote(hosts),
     )
 
 
@@ -367,9 +374,9 @@ def _host_name(node: Node) -> str:
     return f"ip-{node.private_ip.replace('.', '-')}"
 
 
-def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> bytes:
+def _known_hosts(nodes: Sequence[Node], known: KnownHosts) -> str:
     keys = ((n, known.key(booting_node(n))) for n in nodes)
-    return "".join(f"{n.name},{n.private_ip} {key}\n" for n, key in keys if key).encode()
+    return "".join(f"{n.name},{n.private_ip} {key}\n" for n, key in keys if key)
 
 
 def _first_error(errors: BaseExceptionGroup[GpuctlError]) -> GpuctlError:

@@ -10,7 +10,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-RESULT = "/run/cloud-init/result.json"
+STATE = "/run/cloud-init"
+"""The folder of the files with cloud-init's result."""
+
+RESULT = f"{STATE}/result.json"
 
 
 @dataclass(frozen=True)

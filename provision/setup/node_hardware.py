@@ -7,9 +7,6 @@ the image which launchers exist.
 import re
 
 from nodes.inventory import Node
-from nodes.ssh import Connections
-
-LIMIT_S = 60
 
 _SCRIPT = r"""
 exec 2> /dev/null
@@ -56,22 +53,17 @@ _LAUNCHERS = (
 2021.19, MPICH 5.0.2."""
 
 
-async def probe_node(connections: Connections, node: Node) -> Node:
-    """Return the node with `efa`, `hcas`, `interface` and `software` read from the node itself.
-
-    Of several launchers of one MPI implementation the first counts; PATH comes first.
-    """
-    done = await connections.run(node, "bash -l -s", stdin=script(node), timeout=LIMIT_S)
-    return read(node, done.stdout)
-
-
 def script(node: Node) -> str:
-    """Return the bash script; it prints each property on a line that begins with `gpuctl: `."""
+    """Return the script for a login shell, which prints each property after `gpuctl: `."""
     return _SCRIPT.replace("ADDRESS", node.private_ip)
 
 
 def read(node: Node, answer: str) -> Node:
-    """Return the node with the properties in the script's output; skip lines of login profiles."""
+    """Return the node with the properties in the script's output; skip lines of login profiles.
+
+    The properties are `efa`, `hcas`, `interface` and `software`. Of several launchers of one MPI
+    implementation the first counts; PATH comes first.
+    """
     efa, interface = 0, ""
     hcas: list[str] = []
     software: dict[str, str] = {}

@@ -1,6 +1,8 @@
 """The wait for cloud-init on a node, with its output if it fails."""
 
 import re
+import shlex
+from pathlib import Path
 
 from config.errors import NodeError
 from config.progress import Progress, Reporter
@@ -8,7 +10,7 @@ from nodes.answers import Unreachable
 from nodes.inventory import Node
 from nodes.ssh import Connections
 from provision.setup.cloud_init import MARK, REBOOTING, STEPS
-from provision.setup.cloud_init_result import CloudInitResult, read_result
+from provision.setup.cloud_init_result import STATE, CloudInitResult, read_result
 from provision.setup.software.script import DONE
 
 SETUP_LIMIT_S = 3 * 3600
@@ -19,27 +21,29 @@ _STATUS_FOLLOWS = "=== cloud-init status ==="
 _RESULT_FOLLOWS = "=== result.json ==="
 _STAGES_FOLLOW = "=== status.json ==="
 
-WAIT = f"""\
-mkdir -p {STEPS.rpartition("/")[0]}
-tail -n +1 -F --pid=$$ {STEPS} 2>/dev/null &
-follower=$!
-status=$(timeout {SETUP_LIMIT_S} cloud-init status --wait 2>/dev/null)
-kill $follower 2>/dev/null
-echo
-echo '{_STEPS_FOLLOW}'
-cat {STEPS}
-echo '{_STATUS_FOLLOWS}'
-printf '%s\\n' "$status"
-echo '{_RESULT_FOLLOWS}'
-cat /run/cloud-init/result.json
-echo
-echo '{_STAGES_FOLLOW}'
-cat /run/cloud-init/status.json
-"""
-"""A script that waits on the node until cloud-init has ended. It prints each step as it begins, and
-at the end all steps, cloud-init's status, and the files with its result.
 
-`status` has no option: Amazon Linux 2023 has cloud-init 22.2.2, which knows no `--format`
+def _wait() -> str:
+    """Return the bash script with its variables."""
+    values = {
+        "steps": STEPS,
+        "state": STATE,
+        "limit": str(SETUP_LIMIT_S),
+        "steps_follow": _STEPS_FOLLOW,
+        "status_follows": _STATUS_FOLLOWS,
+        "result_follows": _RESULT_FOLLOWS,
+        "stages_follow": _STAGES_FOLLOW,
+    }
+    set_all = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    return set_all + Path(__file__).with_name("wait.sh").read_text()
+
+
+WAIT = _wait()
+"""A bash script that waits on the node until cloud-init has ended. It prints each step as it
+begins, and at the end all steps, cloud-init's status, and the files with its result.
+
+It asks cloud-init only if the files with its result leave something open
+(docs/decisions/370-files-say-that-cloud-init-is-done.md). `status` has no option: Amazon Linux 2023
+has cloud-init 22.2.2, which knows no `--format`
 (https://github.com/canonical/cloud-init/blob/22.2.2/cloudinit/cmd/status.py, and the packages of
 https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.8.20250818.html, 2026-11-22).
 """
@@ -94,7 +98,7 @@ async def _follow(
     parts: dict[str, list[str]] = {marker: [] for marker in follow}
     steps, into = parts[_STEPS_FOLLOW], seen
     try:
-        async for line in connections.lines(node, WAIT):
+        async for line in connections.lines(node, shlex.join(["exec", "bash", "-c", WAIT])):
             if line in parts:
                 into = parts[line]
             elif line:

@@ -10,8 +10,7 @@ StartLimitBurst=60
 Restart=on-failure
 RestartSec=10
 END
-  systemctl daemon-reload
-  systemctl enable nvidia-fabricmanager
+  systemctl enable nvidia-fabricmanager # it reloads systemd's units, and so the file above
   if ! systemctl -q is-active nvidia-fabricmanager; then
     systemctl reset-failed nvidia-fabricmanager || true
     systemctl start --no-block nvidia-fabricmanager

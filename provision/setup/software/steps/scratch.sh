@@ -55,8 +55,8 @@ ExecStart=/opt/gpuctl/scratch $gpuctl_scratch
 [Install]
 WantedBy=multi-user.target
 END
-systemctl daemon-reload
-systemctl enable gpuctl-scratch.service
+# It is for the next boots: systemd need not read all its units again now.
+systemctl --no-reload enable gpuctl-scratch.service
 if lsblk -dno MODEL | grep -q 'Amazon EC2 NVMe Instance Storage' &&
   ! { command -v mdadm && command -v mkfs.xfs; }; then
   gpuctl_install mdadm xfsprogs
