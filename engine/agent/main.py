@@ -82,6 +82,7 @@ def start(folder: Path) -> int:
     Return 0, or BUSY with `{"busy": [RUN, …]}` on stdout if other runs have its nodes. A run with
     `queue` in its plan waits for them in its unit.
     """
+    from engine.agent.budget import mark_used
     from engine.agent.handover import remove_handover, write_handover
     from engine.agent.queue import Queue
 
@@ -90,6 +91,7 @@ def start(folder: Path) -> int:
     busy = () if plan["queue"] else queue.runs_in_the_way(_node_names(plan))
     if not busy:
         folder.mkdir(mode=0o755, parents=True)
+        mark_used(folder)
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
         write_handover(folder, run)
@@ -109,7 +111,7 @@ def supervise(folder: Path) -> int:
 
     If an earlier supervisor of the run was killed, take the run up.
     """
-    from engine.agent.budget import protect_folder
+    from engine.agent.budget import mark_used, protect_folder
     from engine.agent.handover import handover_path, remove_handover
     from engine.agent.queue import Queue
     from engine.agent.supervising import supervise_run
@@ -123,6 +125,7 @@ def supervise(folder: Path) -> int:
     if not Queue(folder.parent).enter(folder.name, _node_names(plan), may_wait=plan["queue"]):
         return BUSY
     supervise_run(folder, run, _this_file())
+    mark_used(folder)
     remove_handover(folder)
     return 0
 
