@@ -1,5 +1,5 @@
 """The agent's commands. The client calls start, follow, send, move, drop, hold, receive, outputs;
-the agent calls supervise, work, attach, notify and metrics, and receive on other nodes.
+the agent calls supervise, work, attach, save, notify and metrics, and receive on other nodes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ PROGRAM = "__main__.py"
 def main() -> int:
     """Run one command and return its exit status.
 
-    start FOLDER | supervise FOLDER | work FOLDER | attach FOLDER | follow FOLDER --from BYTE |
-    send FOLDER WORD | move FOLDER PLACE | drop FOLDER | hold FOLDER LOCK
+    start FOLDER | supervise FOLDER | work FOLDER | attach FOLDER | save FOLDER |
+    follow FOLDER --from BYTE | send FOLDER WORD | move FOLDER PLACE | drop FOLDER |
+    hold FOLDER LOCK
     where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, outputs WORKING_FOLDER, notify -,
     metrics /run/gpuctl.
     """
@@ -71,9 +72,11 @@ def _serve(command: str, folder: Path) -> int:
         from engine.agent.trees import receive
 
         return receive(folder, _this_file())
-    from engine.agent.outputs import send
-
-    return send(folder)
+    if command == "save":
+        from engine.agent.saving import save as leave
+    else:
+        from engine.agent.outputs import send as leave
+    return leave(folder)
 
 
 def start(folder: Path) -> int:

@@ -156,9 +156,9 @@ def test_what_was_used_before_the_boot_is_as_old_as_the_boot(
         for days, name in ((190, "a"), (0, "b")):
             earlier(runs, name, 4, days)
     earlier(runs, "c", 4, 1)
-    days = AGE_S / 86400
-    for up, left in ((days - 1, ["a", "b", "c"]), (days + 1, ["c"])):
-        monkeypatch.setattr(budget, "steady", lambda up=up: up * 86400)
+    limit = AGE_S / 86400
+    for up, left in ((limit - 1, ["a", "b", "c"]), (limit + 1, ["c"])):
+        monkeypatch.setattr(budget, "steady", lambda now=up * 86400: now)
         use(runs / "c", UP_DAYS - up)
         remove_old_runs(runs / "new")
         assert names(runs) == left
