@@ -196,11 +196,7 @@ def launch_plan(
         ports=run.ports,
         programs=tuple(case.program for case in launch.cases) or _programs(run),
         sweep=sweep,
-        warnings=(
-            *warnings(preset, _own_names(run)),
-            *unknown,
-            *unchecked(run, inventory),
-        ),
+        warnings=(*warnings(preset, _own_names(run)), *unknown, *unchecked(run, inventory)),
     )
 
 
