@@ -79,6 +79,9 @@ class Sockets:
     def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
         raise AssertionError("the plan has no retry")
 
+    async def save(self, rank: int | None) -> Process:
+        raise AssertionError("the plan says keep")
+
     async def power_off(self) -> None:
         raise AssertionError("the plan says keep")
 

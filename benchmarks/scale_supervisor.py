@@ -58,6 +58,10 @@ class SimulatedNodes:
         """Use other addresses from now on; nobody makes simulated nodes again."""
         return  # a supervisor says its own at the start of each attempt
 
+    async def save(self, rank: int | None) -> Process:
+        """Fail: no run of these ends unattended."""
+        raise AssertionError("the plan says keep")
+
     async def power_off(self) -> None:
         """Power the nodes off."""
         raise AssertionError("the plan says keep")

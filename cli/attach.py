@@ -106,12 +106,24 @@ def _started(here: "ChosenTarget", entry: "RunRecord", there: "Inventory") -> "F
                 history.mark_lost(entry.run_id, lost.reason)
             raise lost from error
         if entry.on_stop == "destroy":
-            over = "if the run is over, its nodes have powered off"
-            error.hint = f"{over}: `gpuctl down {entry.cluster}` removes the rest"
+            error.hint = after_power_off(entry.run_id, there)
         elif not error.hint:
             error.hint = f"`gpuctl logs {entry.run_id}` prints what this machine has of its output"
         raise
     return found or asyncio.run(first_event(entry.run_id, there, here.state / "runs"))
+
+
+def after_power_off(run_id: str, there: "Inventory") -> str:
+    """Return what to do about a run with `on_stop: destroy` whose head does not answer."""
+    from engine.known_run import way_to_saved
+    from engine.places import saved_folder
+
+    over = "if the run is over, its nodes have powered off"
+    saved = saved_folder(run_id, there.shared)
+    if not saved:
+        return f"{over}: `gpuctl down {there.cluster}` removes the rest"
+    left = f"have left its log, metrics and outputs in {saved}"
+    return f"{over}, and {left}: {way_to_saved(saved, there.cluster)}"
 
 
 def _recorded(entry: "RunRecord", runs: Path) -> "FirstEvent | None":
@@ -179,4 +191,7 @@ def _late_outputs(here: "ChosenTarget", started: "FirstEvent", out: "Output") ->
         there = load_inventory(started.cluster, here.cluster_target(started.cluster))
     except InputError:  # the cluster is gone
         return None
-    return fetch(started, there, runs, out)
+    fetched = fetch(started, there, runs, out)
+    if fetched is None and started.saved:
+        out.note(f"-- {after_power_off(started.run_id, there)}")
+    return fetched

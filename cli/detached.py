@@ -15,7 +15,7 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
 
     A team's bucket then has the run, so that a colleague can come back to it.
     """
-    from engine.known_run import LOST_THEN, unfetched
+    from engine.known_run import unattended_end, way_to_saved
 
     share_runs(here, out)
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
@@ -31,8 +31,10 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
             "If no client is attached at its end, the nodes power off a minute later;"
             f" `{words} down {cluster}` removes the rest."
         ]
-        left = unfetched(run)
-        lines.append(f"{left[0].upper()}{left[1:]} {LOST_THEN}.")
+        left = unattended_end(run)
+        lines.append(f"{left[0].upper()}{left[1:]}.")
+        if run.saved:
+            lines.append(f"Later {way_to_saved(run.saved, cluster, words)}.")
     elif run.outputs:
         lines.append(f"Its outputs ({', '.join(run.outputs)}) come back with attach.")
     if run.ports:

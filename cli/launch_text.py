@@ -23,7 +23,7 @@ def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
 
 
 def _head(plan: "LaunchPlan") -> list[str]:
-    from engine.known_run import LOST_THEN, unfetched
+    from engine.known_run import unattended_end
 
     lines = [
         f"Run {plan.run_id} of type {plan.type} on cluster {plan.cluster}: {len(plan.nodes)} nodes,"
@@ -33,7 +33,7 @@ def _head(plan: "LaunchPlan") -> list[str]:
     if plan.on_stop == "destroy":
         lines.append(
             "if no client is attached at its end, the nodes power off a minute later:"
-            f" {unfetched(plan)} {LOST_THEN}"
+            f" {unattended_end(plan)}"
         )
     if plan.sizes:
         lines.append(

@@ -37,17 +37,24 @@ def lost_head(
     AWS has ASK_S to answer.
     """
     from config.errors import CloudError
-    from provision.aws.instance_end import instance_end
+    from provision.aws.instance_end import are_ended, instance_end
 
     found: list[str] = []
+    saved, others = _saved(there, run), [node.instance_id for node in there.nodes[1:]]
 
     def ask() -> None:
         with contextlib.suppress(CloudError):  # this machine may have no network either
-            head = there.nodes[0].instance_id
-            found.append(instance_end(here.cluster_target(there.cluster), head))
+            target = here.cluster_target(there.cluster)
+            end = instance_end(target, there.nodes[0].instance_id)
+            is_off = bool(end and saved) and are_ended(target, others)
+            found.extend((end, saved if is_off else ""))
 
     _ask_in_time(ask)
-    return _lost(there, run, found[0]) if any(found) else None
+    if not any(found):
+        return None
+    lost = _lost(there, run, found[0])
+    lost.saved = found[1]
+    return lost
 
 
 def _ask_in_time(ask: "Callable[[], None]") -> None:
@@ -59,13 +66,31 @@ def _ask_in_time(ask: "Callable[[], None]") -> None:
 
 def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost":
     """Return the error for a run; `end` is how the machine of its head ended."""
-    from engine.known_run import RunLost
+    from engine.known_run import RunLost, way_to_saved
 
-    head = there.nodes[0]
+    head, saved = there.nodes[0], _saved(there, run)
     reason = f"{head.name} was lost: its machine {head.instance_id} {end}"
-    if run.on_stop == "destroy":  # nodes power off at the end of such a run
-        reason += "; the run may have ended before"
-    return RunLost.of(run.run_id, reason, "`gpuctl up` replaces it")
+    return RunLost.of(
+        run.run_id,
+        reason + _may_be_over(there, run),
+        way_to_saved(saved, there.cluster) if saved else "`gpuctl up` replaces it",
+    )
+
+
+def _may_be_over(there: "Inventory", run: "KnownRun | RunRecord") -> str:
+    """Return the end of a sentence about a lost head, because nodes power off at a run's end."""
+    if run.on_stop != "destroy":
+        return ""
+    saved = _saved(there, run)
+    left = f", and have left its log, metrics and outputs in {saved}" if saved else ""
+    return f"; the run may have ended before{left}"
+
+
+def _saved(there: "Inventory", run: "KnownRun | RunRecord") -> str:
+    """Return the folder of the shared storage with what the run has left, empty without one."""
+    from engine.places import saved_folder
+
+    return saved_folder(run.run_id, there.shared) if run.on_stop == "destroy" else ""
 
 
 def mark_lost(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
@@ -114,10 +139,12 @@ def _replacement(here: "ChosenTarget", run: "RunRecord") -> str:
         return "its cluster was removed"
     if record.created > run.started:
         return f"its cluster was removed, and made again at {record.created:%Y-%m-%d %H:%M} UTC"
-    head = load_inventory(run.cluster, target).nodes[0]
+    there = load_inventory(run.cluster, target)
+    head = there.nodes[0]
     if run.head_id in ("", head.instance_id):
         return ""
-    return f"{head.name} was lost: its machine {run.head_id} was replaced by {head.instance_id}"
+    reason = f"{head.name} was lost: its machine {run.head_id} was replaced by {head.instance_id}"
+    return reason + _may_be_over(there, run)
 
 
 def _mark(here: "ChosenTarget", lost: "list[RunLost]") -> "list[RunLost]":

@@ -126,6 +126,12 @@ class RunClient:
         from cli.run_end import destroy, removable, report_teardown
         from engine.known_run import RunLost
 
+        if isinstance(error, RunLost) and error.saved:
+            self._out.note(
+                f"-- cluster {self._there.cluster} is not removed: its nodes have ended, and"
+                f" {error.saved} may have what the run left"
+            )
+            return
         place = (self._here, self._run.run_id, self._there, self._out)
         with removable(*place, is_lost=isinstance(error, RunLost)) as may_remove:
             if may_remove:

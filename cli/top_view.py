@@ -230,7 +230,9 @@ def record_table(
     rows = []
     for one in nodes:
         gpus = one.gpus
-        peak = max((g.memory_peak_bytes for g in gpus if g.memory_peak_bytes), default=None)
+        peak = max(
+            (g.memory_peak_bytes for g in gpus if g.memory_peak_bytes is not None), default=None
+        )
         hottest = max((g.celsius_peak for g in gpus if g.celsius_peak is not None), default=None)
         used = _mean(gpu.percent for gpu in gpus)
         errors = _sum(gpu.ecc_uncorrected for gpu in gpus)

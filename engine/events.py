@@ -41,7 +41,8 @@ class RunStarted(Value):
     """The supervisor has the plan. `nodes` are in rank order.
 
     It has what a client that did not start the run needs to end it: `on_stop`, and `outputs`, the
-    patterns of files to fetch. `notifies`: the journal ends with `notifications_ended`.
+    patterns of files to fetch. `saved` is as in LaunchPlan. `notifies`: the journal ends with
+    `notifications_ended`.
     """
 
     kind: Literal["run_started"] = "run_started"
@@ -55,6 +56,7 @@ class RunStarted(Value):
     programs: tuple[str, ...] = ()
     sweep: Sweep | None = None
     outputs: tuple[str, ...] = ()
+    saved: str = ""
     notifies: bool = False
     ports: tuple[str, ...] = ()
     nodes: tuple[RunNode, ...]

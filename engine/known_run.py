@@ -7,13 +7,28 @@ from engine.launch_plan import LaunchPlan
 KnownRun = LaunchPlan | FirstEvent
 """A run by its plan, or by the first event of its journal."""
 
-LOST_THEN = "are lost then if no client has fetched them"
+_LOST = "are lost then if no client has fetched them"
 
 
 def unfetched(known: KnownRun) -> str:
     """Return what a run leaves on its nodes until a client fetches it, in words."""
     outputs = f" and outputs ({', '.join(known.outputs)})" if known.outputs else ""
     return f"its log{',' if outputs else ' and'} metrics{outputs}"
+
+
+def unattended_end(known: KnownRun) -> str:
+    """Return where log, metrics and outputs are after nodes have powered off without a client."""
+    if known.saved:
+        return f"{unfetched(known)} are copied to {known.saved} before"
+    return f"{unfetched(known)} {_LOST}"
+
+
+def way_to_saved(saved: str, cluster: str, gpuctl: str = "gpuctl") -> str:
+    """Return how to get what a run has left in the shared storage; `gpuctl` is the command."""
+    return (
+        f"`{gpuctl} up FILE` and `{gpuctl} cp {cluster} node0:{saved} .` get them,"
+        f" `{gpuctl} down {cluster}` deletes them"
+    )
 
 
 class RunGoesOn(RunError):
@@ -23,10 +38,11 @@ class RunGoesOn(RunError):
         run, cluster = known.run_id, known.cluster
         hint = f"`gpuctl attach {run}` follows it, `gpuctl stop {run}` ends it"
         if known.on_stop == "destroy":
-            hint += (
-                f"; at its end the nodes power off: {unfetched(known)} {LOST_THEN}, and"
-                f" `gpuctl down {cluster}` removes the rest"
-            )
+            hint += f"; at its end the nodes power off: {unattended_end(known)}"
+            if known.saved:
+                hint += f"; {way_to_saved(known.saved, cluster)}"
+            else:
+                hint += f", and `gpuctl down {cluster}` removes the rest"
         super().__init__(f"run {run} goes on without this client: {why}", hint)
 
 
@@ -38,10 +54,15 @@ class Detached(RunGoesOn):
 
 
 class RunLost(RunError):
-    """A run that has no result, because its supervisor or its head is gone; `reason` says which."""
+    """A run that has no result, because its supervisor or its head is gone; `reason` says which.
+
+    `saved` is the folder of the shared storage that may have what the run left, if all nodes of the
+    cluster have ended: the cluster costs little, and its removal deletes the folder.
+    """
 
     run_id = ""
     reason = ""
+    saved = ""
 
     @classmethod
     def of(cls, run_id: str, reason: str, hint: str) -> "RunLost":

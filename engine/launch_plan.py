@@ -25,7 +25,7 @@ from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
 from engine.node_choice import choose_nodes
 from engine.notify_plan import NotifyPlan, notify_plan
-from engine.places import run_folder
+from engine.places import run_folder, saved_folder
 from engine.requirement_check import unchecked
 from engine.rules import Situation, check
 from engine.sizes import CommonTexts, Size, SizedNode, common, stand_ins, without
@@ -89,6 +89,8 @@ class LaunchPlan(Value):
     that this run does not use: they power off if `on_stop` is `destroy` and no client destroys the
     cluster. `head` is the node of the supervisor; another run may have it.
     With `queue` the run waits on the head while other runs have its nodes; else it is refused.
+    `saved` is the folder of the shared storage to which the head copies what the run leaves on its
+    nodes, before they power off; empty without shared storage, and if the cluster stays.
     `code` is the run's working folder; without it jobs start in the home.
     `least_nodes` is the number of nodes with which the run may go on after it has lost some, and
     `sizes` are its plans on fewer nodes (engine/sizes.py), if the run file has a range and `retry`.
@@ -114,6 +116,7 @@ class LaunchPlan(Value):
     retry: RetryPlan | None = None
     notify: tuple[NotifyPlan, ...] = ()
     on_stop: Literal["keep", "destroy"]
+    saved: str = ""
     queue: bool = False
     ready: ReadyPlan | None
     image: ImagePlan | None = None
@@ -179,6 +182,7 @@ def launch_plan(
         retry=_retry(run),
         notify=tuple(notify_plan(target) for target in run.notify),
         on_stop=run.on_stop,
+        saved=saved_folder(run_id, inventory.shared) if run.on_stop == "destroy" else "",
         ready=launch.ready,
         image=_image(run),
         code=_code(run, tree),
@@ -192,11 +196,7 @@ def launch_plan(
         ports=run.ports,
         programs=tuple(case.program for case in launch.cases) or _programs(run),
         sweep=sweep,
-        warnings=(
-            *warnings(preset, _own_names(run)),
-            *unknown,
-            *unchecked(run, inventory),
-        ),
+        warnings=(*warnings(preset, _own_names(run)), *unknown, *unchecked(run, inventory)),
     )
 
 

@@ -30,6 +30,14 @@ def checkpoint_folder(run_id: str, shared: str) -> str:
     return f"{shared}/gpuctl/{run_id}" if shared else f"{run_folder(run_id)}/checkpoints"
 
 
+def saved_folder(run_id: str, shared: str) -> str:
+    """Return the folder in the shared storage, mounted at `shared`, with what a run left behind.
+
+    It is empty without shared storage. No run is called `saved`: ids end with six digits.
+    """
+    return f"{shared}/gpuctl/saved/{run_id}" if shared else ""
+
+
 def hostfile_path(run_id: str) -> str:
     """Return the path of the run's hostfile on every node."""
     return f"{run_folder(run_id)}/hostfile"

@@ -28,6 +28,7 @@ class RunQueued(Value):
     cluster: str
     on_stop: Literal["keep", "destroy"]
     outputs: tuple[str, ...] = ()
+    saved: str = ""
     notifies: bool = False
     ports: tuple[str, ...] = ()
     nodes: tuple[RunNode, ...]

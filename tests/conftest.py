@@ -46,6 +46,7 @@ SPREAD = {
 TOGETHER = {
     "tests/e2e/pair/test_containers.py": "the cluster of two nodes",
     "tests/e2e/pair/test_foreign_files.py": "the cluster of two nodes",
+    "tests/e2e/pair/test_gpus.py": "the cluster of two nodes",
     "tests/e2e/pair/test_jobs.py": "the cluster of two nodes",
     "tests/engine/test_disks_on_machines.py": "the engine's two machines",
     "tests/engine/test_enter_machines.py": "the engine's two machines",

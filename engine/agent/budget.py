@@ -2,6 +2,10 @@
 
 When a new run begins, nodes remove folders of earlier runs that are over it, and the client removes
 copies of journals. Active runs, and runs with an end that no client has read, are never removed.
+
+A node does not count ages by the time of day, which somebody may set. Each folder has a mark with
+the time of its last use since the machine's start. What was last used before that start is as old
+as the start.
 """
 
 from __future__ import annotations
@@ -14,18 +18,26 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.agent.clock import steady
 from engine.agent.control import JOURNAL, READ
+from engine.agent.handover import boot_id
 
 AGE_S = 30 * 24 * 3600
 TREE = "tree-"
 """The beginning of the names of trees of code, which lie next to the runs (trees.py)."""
 FRESH_S = 600
 """A tree that was used in the last seconds is not removed: a run may be about to copy it."""
+USED = "used-"
+"""The beginning of the name of the mark in a folder. The rest is the id of a boot, and the file's
+time is in seconds since that boot."""
 NODE_SHARE = 10  # runs may take a tenth of a node's disk
 
 
 class StoredRun(NamedTuple):  # dataclasses would cost every `receive` a sixth more
-    """A run's folder: its size in bytes, the time of its end, and whether it may be removed."""
+    """A run's folder: its size in bytes, the time of its end, and whether it may be removed.
+
+    On a node that time is in seconds since the machine's start.
+    """
 
     folder: Path
     size: int
@@ -63,6 +75,18 @@ def protect_folder(folder: Path) -> None:
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
 
 
+def mark_used(folder: Path) -> None:
+    """Mark the folder as used now."""
+    with contextlib.suppress(OSError):  # the disk has no inode left
+        now, mark = steady(), _mark(folder)
+        mark.touch()
+        os.utime(mark, (now, now))
+
+
+def _mark(folder: Path) -> Path:
+    return folder / f"{USED}{boot_id()}"
+
+
 def remove_old_runs(own: Path) -> None:
     """Remove earlier runs that are over the budget from this node's disk.
 
@@ -70,19 +94,31 @@ def remove_old_runs(own: Path) -> None:
     """
     with contextlib.suppress(OSError):  # removed by another worker at the same time
         share = shutil.disk_usage(own.parent).total // NODE_SHARE
-        kept = [_kept(path) for path in own.parent.iterdir() if path.is_dir() and path != own]
-        for run in runs_to_remove(kept, share, AGE_S, time.time()):
+        found = [path for path in own.parent.iterdir() if path.is_dir() and path != own]
+        # The time of day only orders those of which the mark says nothing.
+        kept = [_kept(path) for path in sorted(found, key=lambda path: path.lstat().st_mtime)]
+        for run in runs_to_remove(kept, share, AGE_S, steady()):
             shutil.rmtree(run.folder, ignore_errors=True)  # the next run tries again
 
 
 def _kept(folder: Path) -> StoredRun:
-    is_tree = folder.name.lstrip(".").startswith(TREE)
-    changed = folder.lstat().st_mtime
-    if not is_tree:  # a tree's time is that of its last use
-        changed = max((changed, *(path.lstat().st_mtime for path in folder.iterdir())))
+    used = _last_use(folder)
     is_read = (folder / READ).exists() or not (folder / JOURNAL).exists()
-    is_used = is_held(folder) or (is_tree and time.time() - changed < FRESH_S)
-    return StoredRun(folder, folder_size(folder), changed, is_read and not is_used)
+    is_tree = folder.name.startswith(TREE)
+    is_used = is_held(folder) or (is_tree and steady() - used < FRESH_S)
+    return StoredRun(folder, folder_size(folder), used, is_read and not is_used)
+
+
+def _last_use(folder: Path) -> float:
+    """Return when the folder was used last, in seconds since this machine's start; 0 if before."""
+    try:
+        return _mark(folder).stat().st_mtime
+    except FileNotFoundError:
+        if any(folder.glob(f"{USED}*")):  # of an earlier boot
+            return 0.0
+    # Not marked yet, or of an earlier gpuctl.
+    age = max(0.0, time.time() - folder.lstat().st_mtime)
+    return max(0.0, steady() - age)
 
 
 def is_held(folder: Path) -> bool:

@@ -80,6 +80,8 @@ def follow(folder: Path, offset: int) -> int:
     Wait for a supervisor that was killed and may come back. At the end, mark the run as read. If
     the supervisor ended before the run, or never ran, the last line is `supervisor_lost`.
     """
+    from engine.agent.budget import mark_used  # which imports this module
+
     path = folder / JOURNAL
     with contextlib.closing(JournalReader(path, offset)) as journal:
         last = _copy(journal, folder)
@@ -89,6 +91,7 @@ def follow(folder: Path, offset: int) -> int:
     sys.stdout.flush()
     with contextlib.suppress(OSError):  # the disk is full, or the run does not exist
         (folder / READ).touch()
+    mark_used(folder)
     return 0
 
 

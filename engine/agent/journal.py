@@ -100,6 +100,10 @@ class Journal:
         """Stop waking `follower`."""
         self._followers.discard(follower)
 
+    def finish(self) -> None:
+        """Wait until its complete pieces are compressed: their files stay as they are then."""
+        self._file.finish()
+
     def close(self) -> None:
         """Close the file and free the reserve."""
         self._file.close()

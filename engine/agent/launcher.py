@@ -74,6 +74,9 @@ class Launcher(Protocol):
     def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
         """Use other addresses of the nodes from now on."""
 
+    async def save(self, rank: int | None) -> Process:
+        """Start saving.save on the node with this rank, on the head without one."""
+
     async def power_off(self) -> None:
         """Power off every node of the cluster, this one last."""
 
@@ -159,6 +162,14 @@ class Units:
     def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
         """Use other addresses of the nodes from now on."""
         self._ips, self._cluster_ips = ips, cluster_ips
+
+    async def save(self, rank: int | None) -> Process:
+        """Start saving.save on the node with this rank, on this one without a rank."""
+        program, folder = str(self._agent / "__main__.py"), str(self._folder)
+        if rank is None or self._ips[rank] == self.address:
+            return await self._spawn([sys.executable, "-IS", program, "save", folder])
+        ip, words = self._ips[rank], ["python3", "-IS", program, "save", folder]
+        return await self._spawn(master_command(ip, ssh_to(ip, shlex.join(words))))
 
     async def power_off(self) -> None:
         """Power off the other nodes, then this one after their last answer or after 20 s."""

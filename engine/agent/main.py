@@ -1,5 +1,5 @@
 """The agent's commands. The client calls start, follow, send, move, drop, hold, receive, outputs;
-the agent calls supervise, work, attach, notify and metrics, and receive on other nodes.
+the agent calls supervise, work, attach, save, notify and metrics, and receive on other nodes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ PROGRAM = "__main__.py"
 def main() -> int:
     """Run one command and return its exit status.
 
-    start FOLDER | supervise FOLDER | work FOLDER | attach FOLDER | follow FOLDER --from BYTE |
-    send FOLDER WORD | move FOLDER PLACE | drop FOLDER | hold FOLDER LOCK
+    start FOLDER | supervise FOLDER | work FOLDER | attach FOLDER | save FOLDER |
+    follow FOLDER --from BYTE | send FOLDER WORD | move FOLDER PLACE | drop FOLDER |
+    hold FOLDER LOCK
     where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, outputs WORKING_FOLDER, notify -,
     metrics /run/gpuctl.
     """
@@ -71,9 +72,11 @@ def _serve(command: str, folder: Path) -> int:
         from engine.agent.trees import receive
 
         return receive(folder, _this_file())
-    from engine.agent.outputs import send
-
-    return send(folder)
+    if command == "save":
+        from engine.agent.saving import save as leave
+    else:
+        from engine.agent.outputs import send as leave
+    return leave(folder)
 
 
 def start(folder: Path) -> int:
@@ -82,6 +85,7 @@ def start(folder: Path) -> int:
     Return 0, or BUSY with `{"busy": [RUN, …]}` on stdout if other runs have its nodes. A run with
     `queue` in its plan waits for them in its unit.
     """
+    from engine.agent.budget import mark_used
     from engine.agent.handover import remove_handover, write_handover
     from engine.agent.queue import Queue
 
@@ -90,6 +94,7 @@ def start(folder: Path) -> int:
     busy = () if plan["queue"] else queue.runs_in_the_way(_node_names(plan))
     if not busy:
         folder.mkdir(mode=0o755, parents=True)
+        mark_used(folder)
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
         write_handover(folder, run)
@@ -109,7 +114,7 @@ def supervise(folder: Path) -> int:
 
     If an earlier supervisor of the run was killed, take the run up.
     """
-    from engine.agent.budget import protect_folder
+    from engine.agent.budget import mark_used, protect_folder
     from engine.agent.handover import handover_path, remove_handover
     from engine.agent.queue import Queue
     from engine.agent.supervising import supervise_run
@@ -123,6 +128,7 @@ def supervise(folder: Path) -> int:
     if not Queue(folder.parent).enter(folder.name, _node_names(plan), may_wait=plan["queue"]):
         return BUSY
     supervise_run(folder, run, _this_file())
+    mark_used(folder)
     remove_handover(folder)
     return 0
 

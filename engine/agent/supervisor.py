@@ -20,6 +20,7 @@ from engine.agent.launcher import Launcher
 from engine.agent.output_reader import OutputReader
 from engine.agent.resuming import Recorded
 from engine.agent.samples import Samples
+from engine.agent.saving import save_run
 from engine.agent.states import NODE_FAILED, Verdict
 from engine.agent.turn import begin_fields
 
@@ -160,12 +161,24 @@ class Supervisor:
         return replace(verdict, reason=f"{verdict.reason}; {lost}")
 
     async def power_off_unattended(self) -> None:
-        """Power the nodes off if `on_stop` is `destroy` and no client destroys them."""
+        """Power the nodes off if `on_stop` is `destroy` and no client destroys them.
+
+        Save first what the run leaves on them, if the plan says where.
+        """
         if self._plan["on_stop"] != "destroy":
             return
         loop = asyncio.get_running_loop()
         self._power_off_at = max(self._power_off_at, loop.time() + ACKNOWLEDGE_S)
-        while (left := self._power_off_at - loop.time()) > 0:  # noqa: ASYNC110  `acknowledge` moves it
-            await asyncio.sleep(left)
+        await self._wait_for_clients()
+        if self._plan.get("saved"):
+            await asyncio.to_thread(self._journal.finish)
+            await save_run(self._attempts.plan, self._journal.folder, self._launcher)
+            await self._wait_for_clients()  # one may have come meanwhile
         self._journal.append("powering_off")
         await self._launcher.power_off()
+
+    async def _wait_for_clients(self) -> None:
+        """Wait as long as a client may destroy the cluster, or says that it does."""
+        loop = asyncio.get_running_loop()
+        while (left := self._power_off_at - loop.time()) > 0:  # noqa: ASYNC110  `acknowledge` moves it
+            await asyncio.sleep(left)

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engine.agent.budget import TREE, protect_folder
+from engine.agent.budget import TREE, mark_used, protect_folder
 from engine.agent.launcher import receive_agent, ssh_to
 
 ENTRIES = "entries.json"
@@ -78,6 +78,7 @@ def lay_out(tree: Path, folder: Path) -> None:
     They are copies and not links: a job that writes to a file must not change the tree.
     """
     protect_folder(tree)
+    mark_used(tree)
     folders = []
     for path, kind, mode, blob, _ in json.loads((tree / ENTRIES).read_text(encoding="utf-8")):
         place = str(folder / path)
@@ -102,11 +103,12 @@ def _take(runs: Path, header: Message, stream: BinaryIO) -> None:
     """Create the tree, if it does not exist, from earlier trees and the stream."""
     tree = runs / f"{TREE}{header['tree']}"
     if tree.is_dir():
-        os.utime(tree)  # the budget keeps what was used a short time ago
+        mark_used(tree)  # the budget keeps what was used a short time ago
         _answer({"kind": "missing", "blobs": []})
         return
     sizes = blobs(header["entries"])
     part = Path(tempfile.mkdtemp(prefix=f".{tree.name[:20]}-", dir=runs))
+    protect_folder(part)  # to this process's end, however long the sender takes
     try:
         missing = _link_known(runs, part, sizes)
         _answer({"kind": "missing", "blobs": missing})
@@ -114,6 +116,7 @@ def _take(runs: Path, header: Message, stream: BinaryIO) -> None:
             _write(part / blob, stream, blob, sizes[blob])
         (part / ENTRIES).write_text(json.dumps(header["entries"]), encoding="utf-8")
         part.chmod(0o755)
+        mark_used(part)
         try:
             part.rename(tree)
         except OSError:

@@ -28,6 +28,7 @@ def begin_fields(plan: Message, journal: Journal) -> dict[str, Any]:
         "boot_id": boot_id(),
         "clock": journal.clock.offset,
         "outputs": (plan["code"] or {}).get("outputs", ()),
+        "saved": plan.get("saved", ""),
         "notifies": bool(plan.get("notify")),
         "ports": plan.get("ports", ()),
         "nodes": nodes,

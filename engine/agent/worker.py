@@ -21,7 +21,7 @@ from pathlib import Path
 
 from engine.agent import table_json
 from engine.agent.attachment import Attachment
-from engine.agent.budget import TREE, protect_folder, remove_old_runs
+from engine.agent.budget import TREE, mark_used, protect_folder, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.event_stream import EventStream, Message
@@ -185,6 +185,7 @@ class Worker:
         self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._attachment.listen()
         protect_folder(self._folder)
+        mark_used(self._folder)
         Path(self._node["environment"][CHECKPOINTS]).mkdir(parents=True, exist_ok=True)
         files = {**self._node["files"], str(self._script): self._node["script"]}
         for path, text in files.items():
@@ -226,6 +227,7 @@ class Worker:
         for path in self._folder.glob("*"):
             if path.is_fifo():  # created by the job's script
                 path.unlink(missing_ok=True)
+        mark_used(self._folder)
 
     def _wait_for(self, words: set[str]) -> str:
         """Wait for one of `words` and return it; without a supervisor it is `stop`."""

@@ -1,5 +1,8 @@
 """Whether AWS says that a machine does not run any more."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from config.target import Target
 from provision.aws.clients import aws_errors, client
 from provision.aws.resources import ALIVE
@@ -10,13 +13,25 @@ def instance_end(target: Target, instance_id: str) -> str:
 
     Raises CloudError if AWS cannot be asked.
     """
-    with aws_errors():
-        wanted = [{"Name": "instance-id", "Values": [instance_id]}]
-        answer = client(target, "ec2", 1).describe_instances(Filters=wanted)  # type: ignore[arg-type]
-    for reservation in answer["Reservations"]:
-        for one in reservation["Instances"]:
-            state, reason = str(one["State"]["Name"]), one.get("StateReason", {}).get("Message", "")
-            if state in ALIVE:
-                return ""
-            return f"is {state}: {reason}" if reason else f"is {state}"
+    for one in _described(target, [instance_id]):
+        state, reason = str(one["State"]["Name"]), one.get("StateReason", {}).get("Message", "")
+        if state in ALIVE:
+            return ""
+        return f"is {state}: {reason}" if reason else f"is {state}"
     return "does not exist any more"  # EC2 lists an ended instance for about an hour
+
+
+def are_ended(target: Target, instance_ids: Sequence[str]) -> bool:
+    """Return whether none of the instances runs. Raises CloudError if AWS cannot be asked."""
+    found = _described(target, instance_ids) if instance_ids else []
+    return not any(one["State"]["Name"] in ALIVE for one in found)
+
+
+def _described(target: Target, instance_ids: Sequence[str]) -> list[Any]:
+    """Return what EC2 knows of the instances; it leaves out what it has forgotten."""
+    with aws_errors():
+        wanted = [{"Name": "instance-id", "Values": list(instance_ids)}]
+        pages = client(target, "ec2", 1).get_paginator("describe_instances")
+        answers = pages.paginate(Filters=wanted)  # type: ignore[arg-type]
+        groups = [group for answer in answers for group in answer["Reservations"]]
+    return [one for group in groups for one in group["Instances"]]

@@ -15,16 +15,19 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.attach import _late_outputs, _started, after_power_off
 from cli.chosen_target import ChosenTarget
 from cli.detached import show_detached
 from cli.main import app, main
 from cli.output import Output
 from cli.run_end import ending
-from config.errors import InputError, RunError
+from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine import following, session
 from engine.events import RunStarted
@@ -39,7 +42,7 @@ from tests.cli.test_run import (
     gpuctl_run,  # noqa: F401
     removed,  # noqa: F401
 )
-from tests.engine.conftest import make_plan
+from tests.engine.conftest import make_inventory, make_plan
 from tests.engine.test_session import INVENTORY, LocalConnections, connections  # noqa: F401
 
 Call = Callable[..., Result]
@@ -167,6 +170,69 @@ def test_who_detaches_from_a_run_that_ends_its_cluster_hears_what_is_lost(
         " `gpuctl down demo` removes the rest.",
         "Its log and metrics are lost then if no client has fetched them.",
     ]
+
+
+def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = make_plan(on_stop="destroy").model_copy(update={"saved": "/s/gpuctl/saved/job-000001"})
+    show_detached(ChosenTarget(), plan, Output())
+    assert capsys.readouterr().out.splitlines()[4:] == [
+        "If no client is attached at its end, the nodes power off a minute later;"
+        " `gpuctl down demo` removes the rest.",
+        "Its log and metrics are copied to /s/gpuctl/saved/job-000001 before.",
+        "Later `gpuctl up FILE` and `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them,"
+        " `gpuctl down demo` deletes them.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shared", "then"),
+    [
+        ("", ": `gpuctl down demo` removes the rest"),
+        (
+            "/s",
+            ", and have left its log, metrics and outputs in /s/gpuctl/saved/job-000001:"
+            " `gpuctl up FILE` and `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them,"
+            " `gpuctl down demo` deletes them",
+        ),
+    ],
+)
+def test_who_attaches_to_a_head_that_powered_off_hears_what_is_left(
+    shared: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: object) -> None:
+        raise NodeError("node0 does not answer", "")
+
+    monkeypatch.setattr("engine.head.find_run", silent)
+    plan = make_plan(on_stop="destroy")
+    with History(tmp_path) as history:
+        history.begin(plan)
+        entry = history.find(plan.run_id)
+    there = make_inventory(2).model_copy(update={"shared": shared})
+    with pytest.raises(NodeError) as error:
+        _started(ChosenTarget(), entry, there)
+    assert error.value.hint == f"if the run is over, its nodes have powered off{then}"
+
+
+@pytest.mark.parametrize("saved", ["", "/s/gpuctl/saved/job-000001"])
+def test_outputs_that_do_not_come_back_later_may_be_in_the_shared_storage(
+    saved: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = make_inventory(2).model_copy(update={"shared": "/s"})
+    monkeypatch.setattr("provision.records.record.load_inventory", lambda *_: there)
+    monkeypatch.setattr("cli.code.fetch", lambda *_: None)
+    plan = make_plan(on_stop="destroy", outputs=("out/",)).model_copy(update={"saved": saved})
+    here: Any = SimpleNamespace(
+        state=tmp_path, is_lab_down=lambda: False, cluster_target=lambda _: None
+    )
+    started: Any = plan  # it has what is read of a first event
+    assert _late_outputs(here, started, Output()) is None
+    shown = capsys.readouterr().out
+    assert shown == (f"-- {after_power_off('job-000001', there)}\n" if saved else "")
 
 
 def test_detached_attached_killed_and_attached_again_every_line_is_there_once(

@@ -84,6 +84,15 @@ def test_what_is_lost_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixt
     )
 
 
+def test_what_is_saved_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    code, saved = CodePlan(outputs=("out/",)), "/shared/gpuctl/saved/nccl-000001"
+    show(PLAN.model_copy(update={"on_stop": "destroy", "code": code, "saved": saved}), Output())
+    assert capsys.readouterr().out.splitlines()[2] == (
+        "if no client is attached at its end, the nodes power off a minute later: its log, metrics"
+        " and outputs (out/) are copied to /shared/gpuctl/saved/nccl-000001 before"
+    )
+
+
 def test_targets_of_notifications_and_what_they_get_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -58,8 +58,8 @@ def earlier(target: Target, name: str, days: float, lines: int = 1) -> str:
     return run_id
 
 
-def alive(target: Target, head_id: str = "") -> str:
-    plan = launch_plan(make_run(name="alive"), make_inventory(2), "alive-000001")
+def alive(target: Target, head_id: str = "", on_stop: str = "keep") -> str:
+    plan = launch_plan(make_run(name="alive", on_stop=on_stop), make_inventory(2), "alive-000001")
     with History(target.runs) as history:
         history.begin(plan, head_id=head_id)
     JournalCopy(target.runs, plan.run_id).close()
@@ -156,18 +156,35 @@ def with_another_head(target: Target) -> str:
     return "node0 was lost: its machine i-1 was replaced by i-new"
 
 
-@pytest.mark.parametrize("change", [made_again, removed, with_another_head])
+def with_another_head_and_shared_storage(target: Target) -> str:
+    reason = with_another_head(target)
+    remember(record.load_inventory("demo", target).model_copy(update={"shared": "/s"}), target)
+    saved = "/s/gpuctl/saved/alive-000001"
+    left = f"have left its log, metrics and outputs in {saved}"
+    return f"{reason}; the run may have ended before, and {left}"
+
+
+@pytest.mark.parametrize(
+    ("change", "on_stop"),
+    [
+        (made_again, "keep"),
+        (removed, "keep"),
+        (with_another_head, "keep"),
+        (with_another_head_and_shared_storage, "destroy"),
+    ],
+)
 @pytest.mark.parametrize("command", ["ps", "wait"])
 def test_a_run_whose_machines_are_not_its_clusters_any_more_is_lost(
     remembered: Target,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Target], str],
+    on_stop: str,
     command: str,
 ) -> None:
     """By whatever machine: the records may be shared. Nobody is asked."""
     heads = Heads(monkeypatch)
     remember(make_inventory(2), remembered)
-    lives = alive(remembered, head_id="i-1")
+    lives = alive(remembered, head_id="i-1", on_stop=on_stop)
     reason = change(remembered)
     done = CliRunner().invoke(app, [command, *([lives] if command == "wait" else ["--json"])])
     if command == "ps":

@@ -339,6 +339,27 @@ def test_a_run_that_is_lost_does_not(
     assert removed == ["demo"]
 
 
+def test_a_run_that_may_have_left_its_results_in_shared_storage_keeps_it(
+    cluster: Target,
+    gpuctl_run: Callable[..., Result],
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose(plan: LaunchPlan) -> RunResult:
+        error = RunLost("node0 was lost", "")
+        error.saved = "/shared/gpuctl/saved/job-000001"
+        raise error
+
+    running(monkeypatch, lose)
+    done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
+    assert isinstance(done.exception, RunLost)
+    assert removed == []
+    assert (
+        "-- cluster demo is not removed: its nodes have ended, and"
+        " /shared/gpuctl/saved/job-000001 may have what the run left\n"
+    ) in done.output
+
+
 def test_a_removal_that_fails_is_told_behind_the_result(
     cluster: Target,
     gpuctl_run: Callable[..., Result],

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
 from tests.e2e.region import what_bills
 from tests.e2e.test_software import reboot
+from tests.engine.machines import wait_for
 
 pytestmark = pytest.mark.lab
+NO_CHANGE = "0 to create, 0 to change, 0 to replace, 0 to delete"
 
 
 def test_a_file_system_and_own_disks_are_mounted_and_keep_their_files_over_a_reboot(
@@ -27,7 +29,8 @@ def test_a_file_system_and_own_disks_are_mounted_and_keep_their_files_over_a_reb
         "mountpoint -q /fast && mountpoint -q /shared && cat /fast/mine /shared/ours",
     )
     assert after == "--- node[0-1]\nkept\nkept\n"
-    it_goes_with_the_cluster(gpuctl, file)
+    assert NO_CHANGE in gpuctl("--lab", "up", str(file), "--yes")
+    its_file_system_goes_with_the_cluster(gpuctl)
 
 
 def test_a_lustre_is_seen_by_all_nodes_and_goes_with_the_cluster(
@@ -37,7 +40,38 @@ def test_a_lustre_is_seen_by_all_nodes_and_goes_with_the_cluster(
     file = cluster_file(tmp_path, "shared", storage=storage, network=DIRECT)
     gpuctl("--lab", "up", str(file), "--yes")
     all_nodes_see_the_shared_file_system(gpuctl, "/data", "FSx")
-    it_goes_with_the_cluster(gpuctl, file)
+    assert NO_CHANGE in gpuctl("--lab", "up", str(file), "--yes")
+    a_run_that_nobody_follows_leaves_everything_there(gpuctl, tmp_path)
+    its_file_system_goes_with_the_cluster(gpuctl)
+
+
+def a_run_that_nobody_follows_leaves_everything_there(gpuctl: Gpuctl, tmp_path: Path) -> None:
+    """Check what the nodes have saved before they powered off, and what is said about it."""
+    commands = ["mkdir out && hostname > out/model; echo said by $GPUCTL_NODE_NAME"]
+    file = run_file(tmp_path, "left", commands, on_stop="destroy", outputs=["out/"])
+    started = gpuctl.json("--lab", "run", str(file), "--cluster", "shared", "--detach")
+    run_id = started["run_id"]
+    (storage,) = gpuctl.lab.file_systems.iterdir()
+    saved = storage / "gpuctl" / "saved" / run_id
+    wait_for((saved / "journal.jsonl").exists, 300)
+    kept = {str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file()}
+    assert kept == {
+        *("journal.jsonl", "metrics.jsonl", "rank-0.log", "rank-1.log"),
+        *("outputs/rank-0/out/model", "outputs/rank-1/out/model"),
+    }
+    assert (saved / "rank-1.log").read_text() == "said by node1\n"
+
+    def states() -> set[str]:
+        (cluster,) = gpuctl.json("--lab", "status", "shared")
+        return {node["state"] for node in cluster["nodes"]}
+
+    wait_for(lambda: states() == {"terminated"}, 300)
+    path = f"/data/gpuctl/saved/{run_id}"
+    assert gpuctl("--lab", "attach", run_id, code=125).endswith(
+        f"if the run is over, its nodes have powered off, and have left its log, metrics and"
+        f" outputs in {path}: `gpuctl up FILE` and `gpuctl cp shared node0:{path} .` get them,"
+        " `gpuctl down shared` deletes them\n"
+    )
 
 
 def all_nodes_see_the_shared_file_system(gpuctl: Gpuctl, path: str, service: str) -> None:
@@ -50,10 +84,7 @@ def all_nodes_see_the_shared_file_system(gpuctl: Gpuctl, path: str, service: str
     assert f"{service} file system fs-" in status
 
 
-def it_goes_with_the_cluster(gpuctl: Gpuctl, file: Path) -> None:
-    assert "0 to create, 0 to change, 0 to replace, 0 to delete" in gpuctl(
-        "--lab", "up", str(file), "--yes"
-    )
+def its_file_system_goes_with_the_cluster(gpuctl: Gpuctl) -> None:
     gpuctl("--lab", "down", "shared", "--yes")
     assert what_bills(gpuctl, "shared") == {}
     assert list(gpuctl.lab.file_systems.iterdir()) == []

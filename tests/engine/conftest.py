@@ -113,18 +113,21 @@ class LocalLauncher:
         self._homes = {f"10.213.1.{rank + 10}": rank for rank in range(16)}
 
     async def open(self, rank: int) -> Process:
-        folder = self.home(rank)
-        argv = [sys.executable, str(self._agent), "work", str(folder)]
-        self.processes[rank] = await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
-        )
+        self.processes[rank] = await self._spawn("work", self.home(rank))
         return self.processes[rank]
 
     async def attach(self, rank: int) -> Process:
-        argv = [sys.executable, str(self._agent), "attach", str(self.home(rank))]
+        return await self._spawn("attach", self.home(rank))
+
+    async def _spawn(self, command: str, folder: Path) -> Process:
+        argv = [sys.executable, str(self._agent), command, str(folder)]
         return await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )
+
+    async def save(self, rank: int | None) -> Process:
+        folder = self._folder if rank is None else self.home(rank)
+        return await self._spawn("save", folder)
 
     async def is_back(self, address: str) -> bool:
         return self._homes.get(address) in self.back

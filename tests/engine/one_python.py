@@ -44,6 +44,10 @@ class Processes:
     def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
         """Do nothing: workers are processes of this machine."""
 
+    async def save(self, rank: int | None) -> Process:
+        """Fail: no run of these ends unattended."""
+        raise AssertionError
+
     async def power_off(self) -> None:
         """Do nothing: this machine stays on."""
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -11,9 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.budget import AGE_S, StoredRun, folder_size, remove_old_runs, runs_to_remove
+from engine.agent import budget
+from engine.agent.budget import (
+    AGE_S,
+    USED,
+    StoredRun,
+    folder_size,
+    mark_used,
+    remove_old_runs,
+    runs_to_remove,
+)
 from engine.agent.control import JOURNAL, READ, follow
 
+UP_DAYS = 200
 NOW = 1_000_000_000.0
 Disk = namedtuple("Disk", "total")
 RUNS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 100), st.booleans()), max_size=12)
@@ -45,7 +56,8 @@ def test_the_oldest_go_and_no_more_than_need_to(
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A node's folder of runs, on a disk of 10 MiB."""
+    """A node's folder of runs, on a disk of 10 MiB; the node is up for UP_DAYS."""
+    monkeypatch.setattr(budget, "steady", lambda: UP_DAYS * 86400.0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(10 << 20))
     return tmp_path
 
@@ -56,10 +68,16 @@ def earlier(runs: Path, name: str, kib: int, days: float, *files: str) -> Path:
     (folder / "rank-1.log").write_bytes(os.urandom(kib << 10))
     for file in files:
         (folder / file).touch()
-    for path in (*folder.iterdir(), folder):
-        before = path.stat().st_mtime - days * 86400
-        os.utime(path, (before, before))
+    use(folder, days)
     return folder
+
+
+def use(folder: Path, days: float) -> None:
+    """Make the last use of the folder so many days ago, of a machine that is up for UP_DAYS."""
+    mark_used(folder)
+    (mark,) = folder.glob(f"{USED}*")
+    used = (UP_DAYS - days) * 86400
+    os.utime(mark, (used, used))
 
 
 def names(runs: Path) -> list[str]:
@@ -105,6 +123,47 @@ def test_a_run_that_lives_and_the_one_that_begins_stay(runs: Path) -> None:
     assert names(runs) == ["own"]
 
 
+@pytest.mark.parametrize("years", [-60, -1, 0, 1, 60])
+def test_a_clock_that_is_set_changes_no_age(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, years: float
+) -> None:
+    old, young = AGE_S / 86400 + 1, AGE_S / 86400 - 1
+    for days, name in ((old, "old"), (young, "young"), (0.0, "tree-fresh"), (1.0, "tree-unused")):
+        earlier(runs, name, 4, days)
+    now = time.time
+    if years:
+        monkeypatch.setattr(time, "time", lambda: now() + years * 365.25 * 86400)
+    remove_old_runs(runs / "new")
+    assert names(runs) == ["tree-fresh", "tree-unused", "young"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
+    remove_old_runs(runs / "new")
+    assert names(runs) == ["tree-fresh"]
+
+
+def test_a_run_that_begins_at_this_moment_is_the_newest(runs: Path) -> None:
+    earlier(runs, "old", 1023, 1)
+    (runs / "unmarked").mkdir()
+    (runs / "unmarked" / "hostfile").write_bytes(os.urandom(4096))
+    remove_old_runs(runs / "new")
+    assert names(runs) == ["unmarked"]
+
+
+def test_what_was_used_before_the_boot_is_as_old_as_the_boot(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(budget, "boot_id", lambda: "11111111-before")
+        for days, name in ((190, "a"), (0, "b")):
+            earlier(runs, name, 4, days)
+    earlier(runs, "c", 4, 1)
+    limit = AGE_S / 86400
+    for up, left in ((limit - 1, ["a", "b", "c"]), (limit + 1, ["c"])):
+        monkeypatch.setattr(budget, "steady", lambda now=up * 86400: now)
+        use(runs / "c", UP_DAYS - up)
+        remove_old_runs(runs / "new")
+        assert names(runs) == left
+
+
 def test_a_node_without_earlier_runs_has_nothing_to_remove(tmp_path: Path) -> None:
     remove_old_runs(tmp_path / "missing" / "new")
     assert names(tmp_path) == []
@@ -122,4 +181,5 @@ def test_a_journal_that_was_followed_to_its_end_is_read(
     (tmp_path / JOURNAL).write_text('{"kind": "run_finished"}\n')
     follow(tmp_path, 0)
     assert (tmp_path / READ).exists()
+    assert len(list(tmp_path.glob(f"{USED}*"))) == 1  # its outputs have another 30 days
     assert capfdbinary.readouterr().out == b'{"kind": "run_finished"}\n'

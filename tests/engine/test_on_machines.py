@@ -13,6 +13,7 @@ import pytest
 
 from config.errors import RunError
 from engine import session
+from engine.agent.budget import USED
 from engine.events import Event, NodeStarted, RunStarted, SupervisorResumed
 from engine.history import History
 from engine.output_events import Output
@@ -47,7 +48,9 @@ def test_seed_job(inventory: Inventory, tmp_path: Path) -> None:
     assert {half and half.wrong for row in table.rows for half in (row.out_of_place,)} == {0}
     assert_nothing_left(inventory)
     folder = f"/var/lib/gpuctl/runs/{result.run_id}"
-    assert on(inventory, 0, f"ls {folder}").split() == [
+    *files, mark = on(inventory, 0, f"ls {folder}").split()
+    assert mark.startswith(USED)
+    assert files == [
         "agent.pyz",
         "hostfile",
         "journal.jsonl",

@@ -7,10 +7,12 @@ import pytest
 from cli.top_view import STALE_S as TOP_STALE_S
 from engine.agent import endpoint, heartbeat, idle_gpus, interruption, output, sampler, samples
 from engine.agent.attempt import STOP_BOUND_S
+from engine.agent.budget import AGE_S
 from engine.agent.handover import LOST_SUPERVISOR_S
 from engine.agent.launcher import STOP_GRACE_S
 from engine.agent.openmetrics import STALE_S
-from engine.agent.supervisor import ACKNOWLEDGE_S
+from engine.agent.saving import SAVE_S
+from engine.agent.supervisor import ACKNOWLEDGE_S, LEASE_S
 from engine.following import RECONNECT_S
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,6 +32,9 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("A node without a heartbeat for {} seconds is lost", 15, heartbeat.SILENCE_S),
         ("An unfinished line is sent after a second.", 1, output.PARTIAL_S),
         ("the client reconnects, for five minutes", 5 * 60, RECONNECT_S),
+        ("Three minutes after the last renewal the nodes power off", 3 * 60, LEASE_S),
+        ("All nodes have 15 minutes to copy, and then the head as long", 15 * 60, SAVE_S),
+        ("30 days after the last use | a tenth of the disk", 30 * 86400, AGE_S),
     ],
 )
 def test_times_of_runs(promise: str, seconds: int, actual: float) -> None:

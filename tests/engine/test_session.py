@@ -16,6 +16,7 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine import following, session
+from engine.agent.budget import AGE_S, USED, mark_used
 from engine.agent.clock import steady
 from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
 from engine.agent.queue import QUEUE
@@ -160,8 +161,11 @@ def test_a_new_run_removes_old_ones_that_were_read(
     unread = Path(run_folder("unread"))
     unread.mkdir()
     (unread / "journal.jsonl").touch()
-    for path in (*folder.iterdir(), folder, *unread.iterdir(), unread):
-        os.utime(path, (0, 0), follow_symlinks=False)
+    mark_used(unread)
+    long_ago = steady() - AGE_S - 60
+    for folder_with_mark in (folder, unread):
+        (mark,) = folder_with_mark.glob(f"{USED}*")
+        os.utime(mark, (long_ago, long_ago))
     second = job("echo second")
     asyncio.run(session.run(second, INVENTORY, tmp_path, lambda _: None))
     kept = {path.name for path in folder.parent.iterdir() if path.is_dir()}
@@ -299,6 +303,13 @@ def test_who_is_left_alone_is_told_what_ends_the_bill() -> None:
     assert RunGoesOn(plan, "x").hint.endswith(
         "; at its end the nodes power off: its log and metrics are lost then if no client has"
         " fetched them, and `gpuctl down demo` removes the rest"
+    )
+    saved = plan.model_copy(update={"saved": "/s/gpuctl/saved/job-000001"})
+    assert RunGoesOn(saved, "x").hint.endswith(
+        "; at its end the nodes power off: its log and metrics are copied to"
+        " /s/gpuctl/saved/job-000001 before; `gpuctl up FILE` and"
+        " `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them, `gpuctl down demo` deletes"
+        " them"
     )
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from engine.agent import attempt, heartbeat, work_order
 from engine.agent import supervisor as supervising
+from engine.agent.budget import USED
+from engine.agent.handover import boot_id
 from engine.events import NodeExited, NodeLost, NodeStopped, RunFinished
 from engine.launch_plan import LaunchPlan
 from engine.output_events import Output
@@ -328,6 +330,7 @@ def test_script_and_environment_leave_no_file(cluster: LocalCluster) -> None:
     assert sorted(path.name for path in (cluster.folder / "node0").iterdir()) == [
         "hostfile",
         "rank-0.log",
+        f"{USED}{boot_id()}",
     ]
     everything = b"".join(p.read_bytes() for p in cluster.folder.rglob("*") if p.is_file())
     assert b"geheim" not in everything

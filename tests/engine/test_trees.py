@@ -6,7 +6,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ import pytest
 
 from config.errors import InputError
 from config.run.sources import folder_sources
-from engine.agent.budget import AGE_S, remove_old_runs
+from engine.agent.budget import AGE_S, USED, remove_old_runs
+from engine.agent.clock import steady
 from engine.agent.trees import lay_out
 from engine.bundle import agent_bundle
 from engine.code import Tree, tree_of
@@ -194,6 +194,13 @@ def test_a_node_out_of_reach_is_named_with_the_last_words_of_ssh(
     }
 
 
+def not_used(tree: Path, seconds: float) -> None:
+    """Make the tree's last use so long ago."""
+    (mark,) = tree.glob(f"{USED}*")
+    then = steady() - seconds
+    os.utime(mark, (then, then))
+
+
 def test_the_budget_removes_trees_by_their_last_use(
     code: Path, agent: Path, tmp_path: Path
 ) -> None:
@@ -201,12 +208,11 @@ def test_the_budget_removes_trees_by_their_last_use(
     send(tmp_path, agent, tree)
     held = runs(tmp_path, 0) / f"tree-{tree.digest}"
     own = runs(tmp_path, 0) / "job-000001"
-    old = time.time() - AGE_S - 60
-    os.utime(held, (old, old))
+    not_used(held, AGE_S + 60)
     send(tmp_path, agent, tree)  # it is used again
     remove_old_runs(own)
     assert held.exists()
-    os.utime(held, (old, old))
+    not_used(held, AGE_S + 60)
     remove_old_runs(own)
     assert not held.exists()
 
@@ -221,8 +227,7 @@ def test_a_tree_that_was_just_used_stays_on_a_small_disk(
     held = runs(tmp_path, 0) / f"tree-{tree.digest}"
     remove_old_runs(runs(tmp_path, 0) / "job-000001")
     assert held.exists()
-    long_ago = time.time() - 700
-    os.utime(held, (long_ago, long_ago))
+    not_used(held, 700)
     remove_old_runs(runs(tmp_path, 0) / "job-000001")
     assert not held.exists()
 

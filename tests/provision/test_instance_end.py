@@ -19,6 +19,11 @@ from tests.provision.test_interruptions import spot_nodes
 SILENT = HeadUnreachable(time=1.0, seconds=11.0, reason="node0: no answer")
 
 
+def await_end(ec2: Any, instance: str) -> None:
+    waits = {"Delay": 1, "MaxAttempts": 60}
+    ec2.get_waiter("instance_terminated").wait(InstanceIds=[instance], WaiterConfig=waits)
+
+
 def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
     tmp_path: Path, worlds: Worlds
 ) -> None:
@@ -26,10 +31,10 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
         here: Any = SimpleNamespace(cluster_target=lambda _: there)
         ec2 = client(there, "ec2")
-        head, _ = spot_nodes(there, ec2)
-        inventory = make_inventory(2)
-        first = inventory.nodes[0].model_copy(update={"instance_id": head})
-        inventory = inventory.model_copy(update={"nodes": (first, *inventory.nodes[1:])})
+        head, other = spot_nodes(there, ec2)
+        nodes = zip(make_inventory(2).nodes, (head, other), strict=True)
+        machines = tuple(node.model_copy(update={"instance_id": one}) for node, one in nodes)
+        inventory = make_inventory(2).model_copy(update={"nodes": machines})
         watch = head_watch(here, inventory, make_plan())
 
         ec2.get_waiter("instance_running").wait(InstanceIds=[head])
@@ -37,9 +42,7 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
         watch(SILENT)
 
         ec2.terminate_instances(InstanceIds=[head])
-        ec2.get_waiter("instance_terminated").wait(
-            InstanceIds=[head], WaiterConfig={"Delay": 1, "MaxAttempts": 60}
-        )
+        await_end(ec2, head)
         watch(StopAsked(time=1.0, reason="stopped on request"))
         with pytest.raises(RunLost) as lost:
             watch(SILENT)
@@ -49,6 +52,23 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
         may_be_over = lost_head(here, inventory, make_plan(on_stop="destroy"))
         assert may_be_over is not None
         assert may_be_over.reason.endswith("; the run may have ended before")
+        assert may_be_over.saved == ""
+        shares = inventory.model_copy(update={"shared": "/s"})
+        for is_off in (False, True):
+            if is_off:
+                ec2.terminate_instances(InstanceIds=[other])
+                await_end(ec2, other)
+            saves = lost_head(here, shares, make_plan(on_stop="destroy"))
+            assert saves is not None
+            assert saves.saved == ("/s/gpuctl/saved/job-000001" if is_off else "")
+            assert saves.reason == (
+                f"node0 was lost: its machine {head} {end}; the run may have ended before, and have"
+                " left its log, metrics and outputs in /s/gpuctl/saved/job-000001"
+            )
+            assert saves.hint == (
+                "`gpuctl up FILE` and `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them,"
+                " `gpuctl down demo` deletes them"
+            )
         assert instance_end(there, "i-0123456789abcdef0") == "does not exist any more"
 
         nowhere = Target("test", "us-east-1", tmp_path, endpoint="http://127.0.0.1:9")

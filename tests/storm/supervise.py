@@ -84,6 +84,9 @@ class Processes:
             self._names.setdefault(after, self._names[before])
         self._ips = list(ips)
 
+    async def save(self, rank: int | None) -> Process:
+        raise AssertionError
+
     async def power_off(self) -> None:
         raise AssertionError
 
