@@ -32,7 +32,11 @@ SAVE_S = 900.0
 _KILL_S = 5.0
 NOT_SAVED = "not-saved.txt"
 """The file with a line for each node that did not copy everything; absent if all did."""
-_OF_HEAD = ("journal.jsonl", "journal-*", "metrics.jsonl", "metrics-*", "evidence", NOT_SAVED)
+_OF_HEAD = (
+    ("metrics.jsonl", "metrics-*", "evidence", NOT_SAVED),
+    ("journal.jsonl", "journal-*"),
+)
+"""Patterns of the head's files, in the order in which they are copied."""
 
 Copy = tuple[str, list[str], str]
 """A folder in the run's folder, patterns of files in it, and the folder to copy them to."""
@@ -57,8 +61,7 @@ async def save_run(plan: dict[str, Any], folder: Path, launcher: Launcher) -> No
         (folder / NOT_SAVED).unlink(missing_ok=True)
         if any(failures):
             (folder / NOT_SAVED).write_text("".join(failures), encoding="utf-8")
-    for patterns in (_OF_HEAD[2:], _OF_HEAD[:2]):
-        await _save_at(launcher, None, [("", list(patterns), saved)])
+    await _save_at(launcher, None, [("", list(patterns), saved) for patterns in _OF_HEAD])
 
 
 async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy]) -> str:
