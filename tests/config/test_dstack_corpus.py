@@ -16,7 +16,7 @@ from config.errors import InputError, InvalidFiles
 from nodes.inventory import save
 from tests.engine.conftest import make_inventory
 
-FACTS = yaml.safe_load((Path(__file__).parent / "dstack_facts.yaml").read_text())
+FACTS = yaml.load((Path(__file__).parent / "dstack_facts.yaml").read_text(), yaml.CSafeLoader)
 FITTING = [fact for fact in FACTS if "on" in fact and "misfit" not in fact]
 MISFITS = [fact for fact in FACTS if "misfit" in fact]
 REFUSED = [fact for fact in FACTS if "refused" in fact]

@@ -1,6 +1,7 @@
 """A cluster of processes on this machine: real agents, without units and ssh."""
 
 import asyncio
+import atexit
 import functools
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+import zipfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -98,6 +100,19 @@ class Reader(BytesIO):
         return events
 
 
+@functools.cache
+def unpacked_agent() -> Path:
+    """The agent's folder for all tests of this process, as nodes have it.
+
+    Python would compile the modules of an archive at every start.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="gpuctl-agent-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with zipfile.ZipFile(BytesIO(agent_bundle().data)) as archive:
+        archive.extractall(folder)
+    return folder
+
+
 class LocalLauncher:
     """Workers as plain processes, each with a folder of its own."""
 
@@ -153,7 +168,7 @@ class LocalCluster:
         self.folder = folder
         agent = folder / "agent.pyz"
         if not agent.exists():
-            agent.write_bytes(agent_bundle().data)
+            agent.symlink_to(unpacked_agent())
         self.launcher = LocalLauncher(folder, agent)
         self.journal = Journal(folder / JOURNAL)
 

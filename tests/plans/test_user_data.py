@@ -5,6 +5,7 @@ Types of like hardware have the same scripts: each text is looked at once.
 """
 
 import base64
+import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -92,8 +93,10 @@ def test_it_fits_into_what_ec2_takes() -> None:
 
 
 def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
+    # To shellcheck one number that is assigned is like any other.
+    alike = {re.sub(r"^(\w+)=\d+$", r"\1=1", each, flags=re.MULTILINE): each for each in scripts()}
     files = []
-    for number, script in enumerate(scripts()):
+    for number, script in enumerate(alike.values()):
         files.append(tmp_path / f"{number}.sh")
         files[-1].write_text(script)
     done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)

@@ -22,9 +22,8 @@ from typing import Any
 from config.run.run_file import Task
 from engine.agent.control import JOURNAL, call
 from engine.agent.handover import remove_handover, write_handover
-from engine.bundle import agent_bundle
 from engine.launch_plan import launch_plan
-from tests.engine.conftest import make_inventory
+from tests.engine.conftest import make_inventory, unpacked_agent
 from tests.storm.supervise import GONE, PLAN, heartbeats_of, workers_of
 
 STEPS = """
@@ -74,7 +73,7 @@ class Storm:
             node["files"] = {str(own / Path(at).name): text for at, text in node["files"].items()}
             node["environment"]["GPUCTL_CHECKPOINT_DIR"] = str(self.folder / "checkpoints")
         (self.folder / PLAN).write_text(json.dumps(plan))
-        (self.folder / "agent.pyz").write_bytes(agent_bundle().data)
+        (self.folder / "agent.pyz").symlink_to(unpacked_agent())
         self.names = [node["name"] for node in plan["nodes"]]
         self._addresses = 100
         write_handover(self.folder, b"{}")
