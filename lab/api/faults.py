@@ -1,11 +1,12 @@
 """The faults that the lab injects, with AWS's codes and texts: `gpuctl lab fault`.
 
 The faults are in a JSON file in the lab's runtime folder, which maps each fault's name to its
-arguments: `{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. Each request reads the file.
+arguments: `{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. Each request checks the file.
 Without the file there is no fault. Texts are AWS's where they are public (see lab.api.errors).
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -46,7 +47,7 @@ class Faults:
 
     def __init__(self, table: Path | None = None) -> None:
         self._table = table
-        self._counted_for: dict[str, tuple[str, ...]] = {}
+        self._counted_for: Mapping[str, tuple[str, ...]] = {}
         self._calls: Counter[str] = Counter()
 
     def arguments(self, name: str) -> tuple[str, ...] | None:
@@ -85,7 +86,7 @@ class Faults:
         at = datetime.fromisoformat(since) + timedelta(seconds=int(seconds))
         return Notice(tuple(instances), at)
 
-    def _now(self) -> dict[str, tuple[str, ...]]:
+    def _now(self) -> Mapping[str, tuple[str, ...]]:
         if self._table is None:
             return {}
         try:
