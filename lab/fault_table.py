@@ -34,7 +34,7 @@ _SETTLED_NS = 1_000_000_000
 which file systems keep to some milliseconds."""
 
 
-def read(table: Path) -> Mapping[str, tuple[str, ...]]:
+def read(table: Path) -> dict[str, tuple[str, ...]]:
     """Return the faults that are set, none without a file; ValueError if it is not valid.
 
     Each request asks several times, so a file that has not changed is read once.
@@ -43,7 +43,8 @@ def read(table: Path) -> Mapping[str, tuple[str, ...]]:
         file = table.stat()
         if abs(time.time_ns() - file.st_mtime_ns) < _SETTLED_NS:
             return _read(table)
-        return _read_once(table, (file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns))
+        change = (file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns)
+        return dict(_read_once(table, change))
     except FileNotFoundError:
         return {}
 
@@ -55,7 +56,7 @@ def _read_once(table: Path, change: tuple[int, ...]) -> Mapping[str, tuple[str, 
     return _read(table)
 
 
-def _read(table: Path) -> Mapping[str, tuple[str, ...]]:
+def _read(table: Path) -> dict[str, tuple[str, ...]]:
     found = json.loads(table.read_text())
     return {name: tuple(arguments) for name, arguments in found.items()}
 

@@ -6,7 +6,6 @@ Without the file there is no fault. Texts are AWS's where they are public (see l
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -47,7 +46,7 @@ class Faults:
 
     def __init__(self, table: Path | None = None) -> None:
         self._table = table
-        self._counted_for: Mapping[str, tuple[str, ...]] = {}
+        self._counted_for: dict[str, tuple[str, ...]] = {}
         self._calls: Counter[str] = Counter()
 
     def arguments(self, name: str) -> tuple[str, ...] | None:
@@ -86,7 +85,7 @@ class Faults:
         at = datetime.fromisoformat(since) + timedelta(seconds=int(seconds))
         return Notice(tuple(instances), at)
 
-    def _now(self) -> Mapping[str, tuple[str, ...]]:
+    def _now(self) -> dict[str, tuple[str, ...]]:
         if self._table is None:
             return {}
         try:

@@ -15,7 +15,7 @@ client(_nobody, "ec2")
 client(_nobody, "sts")
 client(_nobody, "ssm")
 for _service in ("iam", "efs", "fsx", "service-quotas", "pricing"):
-    client(_nobody, _service)  # type: ignore[call-overload]
+    client(_nobody, _service)
 forget_clients()
 
 # A child's garbage collection would search, and so copy, all of this.
