@@ -4,7 +4,9 @@
 """
 
 import json
+import time
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 POLICY = "policy"
@@ -27,13 +29,36 @@ OF_MACHINES = frozenset((SLOW_NETWORK, HARDWARE, CLOUD_INIT, ROOT_LOGIN, FABRIC_
 """Faults that the API never shows."""
 
 
+_SETTLED_NS = 1_000_000_000
+"""A file that changed within this time is read again: another change may have left the same time,
+which file systems keep to some milliseconds."""
+
+
 def read(table: Path) -> dict[str, tuple[str, ...]]:
-    """Return the faults that are set, none without a file; ValueError if it is not valid."""
+    """Return the faults that are set, none without a file; ValueError if it is not valid.
+
+    Each request asks several times, so a file that has not changed is read once.
+    """
     try:
-        text = table.read_text()
+        file = table.stat()
+        if abs(time.time_ns() - file.st_mtime_ns) < _SETTLED_NS:
+            return _read(table)
+        change = (file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns)
+        return dict(_read_once(table, change))
     except FileNotFoundError:
         return {}
-    return {name: tuple(arguments) for name, arguments in json.loads(text).items()}
+
+
+@lru_cache(maxsize=8)
+def _read_once(table: Path, change: tuple[int, ...]) -> Mapping[str, tuple[str, ...]]:
+    """Return the faults of the file, as it is since `change`."""
+    del change
+    return _read(table)
+
+
+def _read(table: Path) -> dict[str, tuple[str, ...]]:
+    found = json.loads(table.read_text())
+    return {name: tuple(arguments) for name, arguments in found.items()}
 
 
 def write(table: Path, faults: Mapping[str, tuple[str, ...]]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from moto.ec2 import utils as moto_utils
 from moto.ec2.models import EC2Backend
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ec2.models.instances import Reservation
 from moto.ec2.models.subnets import Subnet as MotoSubnet
 
@@ -91,8 +92,19 @@ class LabBackend(
     def describe_instance_type_offerings(
         self, location_type: str | None = None, filters: dict[str, Any] | None = None
     ) -> list[dict[str, str]]:
-        """Return moto's offerings without those that a fault removes."""
-        found = super().describe_instance_type_offerings(location_type, filters)
+        """Return moto's offerings without those that a fault removes.
+
+        moto applies the filters to each of thousands of offerings; those of other types are
+        skipped before.
+        """
+        kind, filters = location_type or "region", filters or {}
+        types = filters.get("instance-type")
+        found = [
+            one
+            for one in INSTANCE_TYPE_OFFERINGS[kind].get(self.region_name, ())
+            if (types is None or one["InstanceType"] in types)
+            and self.matches_filters(one, filters, kind)
+        ]
         withheld = self.lab.faults.withheld()
         return [one for one in found if (one["Location"], one["InstanceType"]) not in withheld]
 

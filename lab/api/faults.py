@@ -1,7 +1,7 @@
 """The faults that the lab injects, with AWS's codes and texts: `gpuctl lab fault`.
 
 The faults are in a JSON file in the lab's runtime folder, which maps each fault's name to its
-arguments: `{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. Each request reads the file.
+arguments: `{"no-capacity": ["us-east-1a"], "throttle": ["3"]}`. Each request checks the file.
 Without the file there is no fault. Texts are AWS's where they are public (see lab.api.errors).
 """
 

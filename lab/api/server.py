@@ -32,7 +32,6 @@ from moto.moto_server.werkzeug_app import (
     create_backend_app,
 )
 from moto.ssm.models import ssm_backends
-from werkzeug.serving import BaseWSGIServer, make_server
 
 from config.errors import LabError
 from lab.access_key import AccessKey
@@ -49,6 +48,7 @@ from lab.api.region import CapacityTable, Lab, PublicAddresses
 from lab.api.responses import LabResponse
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
+from lab.api.worker_threads import WorkerServer
 from lab.network.slots import Slot
 from lab.requests.recorder import Recorder
 from lab.requests.refusals import refusal
@@ -178,7 +178,12 @@ def _scope(environ: dict[str, Any]) -> tuple[str, str]:
 
 
 class _QuietHandler(MotoRequestHandler):  # type: ignore[misc]  # moto is untyped here
-    """A request handler without a log: a client that polls would fill it."""
+    """A request handler without a log: a client that polls would fill it.
+
+    It sends headers and body in one write.
+    """
+
+    wbufsize = -1  # buffered; werkzeug flushes
 
     def log_request(self, *_: Any) -> None:
         """Log nothing."""
@@ -214,13 +219,7 @@ class ApiServer:
         self.metadata = Metadata(_instances)
         self._services = _Services(key, injected)
         try:
-            self._server: BaseWSGIServer = make_server(
-                _LOOPBACK,
-                port,
-                self._services,
-                threaded=True,
-                request_handler=_QuietHandler,
-            )
+            self._server = WorkerServer(_LOOPBACK, port, self._services, _QuietHandler)
         except (OSError, SystemExit) as error:
             raise LabError(
                 f"the lab's API cannot listen on {_LOOPBACK}:{port}: {error}",

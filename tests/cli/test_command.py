@@ -355,3 +355,17 @@ def test_ctrl_c_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path)
                 process.kill()
     assert output == "gpuctl: interrupted; `gpuctl status` shows what exists\n"
     assert process.returncode == 130
+
+
+def test_garbage_is_collected_seldom() -> None:
+    program = (
+        "import atexit, gc, sys, gpuctl\n"
+        "atexit.register(lambda: print(gc.isenabled(), *gc.get_threshold()))\n"
+        "sys.argv = ['gpuctl', '--version']\n"
+        "gpuctl.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "True 20000 10 10"

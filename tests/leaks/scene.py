@@ -22,7 +22,7 @@ ENDS_S = 20.0
 """A process that nobody waits for has this long to notice that it is not needed."""
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["tests.leaks.client"])
+_PROCESSES.set_forkserver_preload(["tests.leaks.preloaded"])
 
 KEPT = ("passphrase", "costs.jsonl", "pulumi/.pulumi/meta.yaml", "runs/runs.sqlite")
 """What is kept on purpose when no cluster exists (docs/state.md): relative to the state folder."""
