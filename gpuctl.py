@@ -55,10 +55,8 @@ def _prepare_imports() -> None:
     Compiling takes half a second of every command. The compiled modules are in gpuctl's cache, not
     next to the sources. The path repeats `cache_home` of config/folders.py, because that module
     would be imported too early. gpuctl uses no pydantic plugins; without the setting pydantic
-    searches the metadata of every package for them. Python's garbage collector would search what is
-    imported, which stays, dozens of times: a sixth of the imports' time.
+    searches the metadata of every package for them.
     """
-    gc.set_threshold(10_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if sys.dont_write_bytecode and not sys.flags.ignore_environment:
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
