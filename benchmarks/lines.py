@@ -32,6 +32,7 @@ from benchmarks.endless_line import peak_of
 from cli.output import Output as Out
 from cli.run_view import RunView
 from engine import head, session
+from engine.bundle import agent_bundle
 from engine.history import History
 from engine.journal_copy import recorded_events
 from engine.launch_plan import LaunchPlan
@@ -148,6 +149,8 @@ def measure(lines: int, kills: int) -> dict[str, float]:
         folder, peaks = Path(name), Peaks()
         runs = folder / "client"
         plan = the_plan(each)
+        # the client's agent reads on when the supervisor's process has ended
+        (folder / "agent.pyz").write_bytes(agent_bundle().data)
         with History(runs) as history:
             history.begin(plan)
         started = time.monotonic()
