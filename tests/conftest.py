@@ -21,7 +21,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import evidence
+from tests import evidence, regions
 
 # A shell starts what runs in the background with SIGINT ignored, and the tests' commands would
 # inherit that: Ctrl-C would not end them.
@@ -78,6 +78,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(evidence)
+    config.pluginmanager.register(regions)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,9 +27,7 @@ from provision.records import record
 from provision.removal import verification
 from provision.spending.ledger import cluster_costs
 from tests.engine.conftest import make_inventory, make_plan
-from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
-from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
 from tests.provision.test_record import a_record
 from tests.provision.test_sweep import make_cluster, tagged
 
@@ -51,7 +49,7 @@ class NoStack:
 
 @pytest.fixture
 def old_cluster(
-    empty_region: Target,  # noqa: F811
+    empty_region: Target,
     remembered: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
@@ -185,7 +183,7 @@ def test_the_end_is_proved_by_asking(old_cluster: str, rounds: list[float]) -> N
 
 
 def test_what_appears_late_is_no_proof(
-    empty_region: Target,  # noqa: F811
+    empty_region: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     vpcs: list[str] = []
@@ -206,7 +204,7 @@ def test_what_appears_late_is_no_proof(
 
 
 def test_what_may_not_be_listed_is_no_proof(
-    empty_region: Target,  # noqa: F811
+    empty_region: Target,
     rounds: list[float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,9 +19,7 @@ from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock
-from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
-from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
 from tests.provision.test_ownership import ANN, vpc, with_id
 
 NODE, GROUP = "aws:ec2/instance:Instance", "aws:ec2/placementGroup:PlacementGroup"
@@ -41,7 +39,7 @@ class Engine:
 
 @pytest.fixture
 def known(
-    empty_region: Target,  # noqa: F811
+    empty_region: Target,
     remembered: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
@@ -69,7 +67,7 @@ def test_without_a_difference_the_exit_code_is_zero(known: str) -> None:
 
 def test_differences_are_printed_and_the_exit_code_is_two(
     known: str,
-    empty_region: Target,  # noqa: F811
+    empty_region: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changes = (

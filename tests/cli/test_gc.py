@@ -18,10 +18,8 @@ from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.records import record
-from tests.infra.conftest import worlds  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
 from tests.provision import test_sweep
-from tests.provision.conftest import empty_region  # noqa: F401  a fixture is found by import
 from tests.provision.test_ownership import BEN, with_id
 from tests.provision.test_sweep import make_cluster, make_identity
 
@@ -33,7 +31,7 @@ WEST = "us-west-2"
 
 @pytest.fixture
 def there(
-    empty_region: Target,  # noqa: F811
+    empty_region: Target,
     remembered: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Target]:

@@ -13,7 +13,6 @@ from engine.history import History
 from lab.buckets import make_bucket
 from tests.engine.conftest import make_plan
 from tests.labs import KEY
-from tests.provision.conftest import asked_only, target  # noqa: F401  fixtures are found by import
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def runs(here: ChosenTarget) -> dict[str, str]:
 
 
 def test_a_colleague_sees_a_run_and_its_end(
-    target: Target,  # noqa: F811
+    target: Target,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert target.endpoint is not None
@@ -65,7 +64,7 @@ def test_a_colleague_sees_a_run_and_its_end(
 
 
 def test_a_bucket_that_cannot_be_read_is_a_warning(
-    target: Target,  # noqa: F811
+    target: Target,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     away = replace(target, endpoint="http://127.0.0.1:9")

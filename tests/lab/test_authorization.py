@@ -13,7 +13,6 @@ from config.errors import InputError
 from config.target import Target
 from lab import fault_kinds, fault_table
 from lab.authorization.policy import read_policy
-from tests.infra.conftest import worlds  # noqa: F401  fixtures are found by import
 from tests.infra.region import CREDENTIALS, Worlds, client
 
 OURS = {"StringLike": {"aws:ResourceTag/gpuctl:cluster": "*"}}
@@ -125,7 +124,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, worlds: Worlds) -> Iterator[Place]:  # noqa: F811
+def place(tmp_path: Path, worlds: Worlds) -> Iterator[Place]:
     with worlds.api(tmp_path) as (url, _):
         yield Place(url, tmp_path)
 

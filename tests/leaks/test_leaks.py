@@ -8,7 +8,6 @@ import pytest
 
 from infra.pulumi_engine.installation import Engine
 from provision.aws.resources import KINDS
-from tests.infra.conftest import engine, worlds  # noqa: F401  fixtures are found by import
 from tests.infra.region import REGION, Worlds, client
 from tests.leaks.account import LISTS
 from tests.leaks.points import CALLS, point
@@ -44,7 +43,7 @@ def test_the_account_is_asked_for_every_kind_that_gpuctl_removes() -> None:
 
 @pytest.mark.engine
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_left(engine: Engine, worlds: Worlds, tmp_path: Path, seed: int) -> None:  # noqa: F811
+def test_nothing_is_left(engine: Engine, worlds: Worlds, tmp_path: Path, seed: int) -> None:
     del engine  # it exists
     assert leaks_of(point(seed), worlds, tmp_path) == [], point(seed)
 
@@ -78,7 +77,7 @@ def _group(here: Scene, folder: Path) -> str:
 
 @pytest.mark.parametrize("plant", [_scratch, _lock, _volume, _group])
 def test_a_planted_leak_is_found(
-    worlds: Worlds,  # noqa: F811
+    worlds: Worlds,
     tmp_path: Path,
     plant: Callable[[Scene, Path], str],
 ) -> None:

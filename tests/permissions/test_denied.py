@@ -4,7 +4,6 @@ import pytest
 
 from infra.pulumi_engine.installation import Engine
 from provision.permissions.actions import needed
-from tests.infra.conftest import engine, here, worlds  # noqa: F401  fixtures are found by import
 from tests.infra.region import Region
 from tests.permissions.denied import Denied, feature_of
 
@@ -12,8 +11,8 @@ from tests.permissions.denied import Denied, feature_of
 @pytest.mark.engine
 @pytest.mark.parametrize("action", ["ec2:DescribeSubnets", "ec2:DeleteVpc"])
 def test_the_command_that_needs_an_action_names_it(
-    engine: Engine,  # noqa: F811
-    here: Region,  # noqa: F811
+    engine: Engine,
+    here: Region,
     action: str,
 ) -> None:
     del engine  # it exists

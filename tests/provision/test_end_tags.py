@@ -16,7 +16,6 @@ from provision import up as life
 from provision.drift import drift
 from provision.gc import survey
 from provision.status import clusters
-from tests.infra.conftest import engine, here, worlds  # noqa: F401  fixtures are found by import
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
 
@@ -27,8 +26,8 @@ FILE: dict[str, Any] = {"name": "demo", "nodes": 1, "instance_type": "c6i.large"
 
 @pytest.fixture
 def cluster(
-    here: Region,  # noqa: F811
-    engine: Engine,  # noqa: F811
+    here: Region,
+    engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Cluster:
     """A cluster that ends after 8 hours; its machines answer nobody."""
@@ -46,7 +45,7 @@ def cluster(
     return made
 
 
-def ends(here: Region) -> dict[str, str]:  # noqa: F811
+def ends(here: Region) -> dict[str, str]:
     """The tag of each machine, by its name."""
     found = client(here.target).describe_instances()["Reservations"]
     tags = [{t["Key"]: t["Value"] for t in m["Tags"]} for r in found for m in r["Instances"]]
@@ -54,7 +53,7 @@ def ends(here: Region) -> dict[str, str]:  # noqa: F811
 
 
 def test_a_machine_without_the_record_knows_the_end(
-    here: Region,  # noqa: F811
+    here: Region,
     cluster: Cluster,
 ) -> None:
     tags = ends(here)
