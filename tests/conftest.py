@@ -114,6 +114,10 @@ def from_own_place(found: list[Found]) -> list[Found]:
     return [*found[first:], *found[:first]]
 
 
+def pytest_runtest_setup() -> None:
+    os.umask(0o022)  # commands that an earlier test ran in this process have set theirs
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sizes = Counter(group(item.nodeid) for item in items)
     turns = {group(item.nodeid): 3 for item in items}
