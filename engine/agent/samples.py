@@ -78,7 +78,9 @@ class Samples:
         is_last = event.pop("is_last", False)
         sample: Message = {"rank": rank, **event}
         self._newest[rank] = [*self._newest.get(rank, [])[-1:], sample]
-        if became := self._idle.add(rank, sample):
+        became = self._idle.add(rank, sample)
+        if became:
+            self._write()  # whoever reads the warning finds these GPUs in `gpuctl top`
             since = min(self._idle.of(rank, sample["time"])[gpu] for gpu in became)
             seconds = round(sample["time"] - since)
             self._record("gpus_idle", rank=rank, gpus=became, seconds=seconds)
@@ -87,18 +89,22 @@ class Samples:
         if is_last or sample["time"] >= due - _LEAST_S / 2:  # ticks are not exact
             self._recorded[rank] = sample["time"]
             self._append(sample)
-        if self._writing is None:
+        if self._writing is None and not became:
             self._writing = asyncio.get_running_loop().call_later(_WRITE_S, self._write)
 
     def close(self) -> None:
         """Close the record, and remove the newest samples."""
-        if self._writing is not None:
-            self._writing.cancel()
+        self._cancel_writing()
         with contextlib.suppress(OSError):  # it was never written
             newest_path(self._folder).unlink()
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _cancel_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def _append(self, sample: Message) -> None:
         line = json.dumps(sample, separators=(",", ":")).encode() + b"\n"
@@ -111,7 +117,7 @@ class Samples:
 
     def _write(self) -> None:
         """Write the newest samples for those who watch the run (`gpuctl top`, Prometheus)."""
-        self._writing = None
+        self._cancel_writing()
         idle = {
             rank: self._idle.of(rank, samples[-1]["time"]) for rank, samples in self._newest.items()
         }

@@ -144,6 +144,22 @@ def test_gpus_that_stand_idle_are_reported_once(tmp_path: Path) -> None:
     head.samples.close()
 
 
+def test_whoever_reads_of_idle_gpus_finds_them_in_the_newest_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = Head(tmp_path)
+    seen: list[tuple[list[int], Any, float]] = []
+
+    def record(*_: Any, **fields: Any) -> None:
+        newest = json.loads(newest_path(head.folder).read_text())
+        seen.append((fields["gpus"], newest["idle"], newest["samples"]["0"][-1]["time"]))
+
+    monkeypatch.setattr(head.samples, "_record", record)
+    asyncio.run(ticks(head, 600, step=10, gpus=[gpu(0, 0), gpu(1, 95)]))
+    assert seen == [([0], {"0": {"0": 1000.0}}, 1600.0)]
+    head.samples.close()
+
+
 def test_work_ends_an_idle_stretch() -> None:
     idle = IdleGpus()
     for at in range(0, 596, 5):
