@@ -95,7 +95,7 @@ class Gpus:
         self._tools: set[subprocess.Popen[str]] = set()
         self._ended = threading.Event()
         self.sources: list[str] = []
-        """The tools that have reported something: nvidia-smi, nvidia-smi nvlink, dcgm."""
+        """The tools that have reported something, sorted: dcgm, nvidia-smi, nvidia-smi nvlink."""
 
     def start(self) -> None:
         """Start the tools; do nothing on a node without them."""
@@ -157,8 +157,9 @@ class Gpus:
                     ]
 
     def _name(self, source: str) -> None:
-        if source not in self.sources:
-            self.sources.append(source)
+        with self._lock:
+            if source not in self.sources:
+                self.sources = sorted([*self.sources, source])
 
     def _call(self, command: tuple[str, ...]) -> str:
         """Return what the command prints; nothing if it hangs."""

@@ -93,7 +93,7 @@ def test_the_tools_are_kept_open(tools: Path) -> None:
             [0, 90, 10, 80, 300.5, 50, 0, 0, 12350 << 10, 2049 << 10],
             [1, 0, 1, 80, 60, 30, 1, 0, 7 << 10, 9 << 10],
         ]
-        assert sorted(gpus.sources) == ["nvidia-smi", "nvidia-smi nvlink"]
+        assert gpus.sources == ["nvidia-smi", "nvidia-smi nvlink"]
         assert (tools / "asked").read_text() == (
             "--query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,"
             "ecc.errors.corrected.volatile.total,ecc.errors.uncorrected.volatile.total"
@@ -123,7 +123,7 @@ def test_dcgm_counts_where_nvidia_smi_does_not(tools: Path) -> None:
         while [row[8:] for row in gpus.read()] != [[1500, 300]]:  # rates of 5 seconds each
             assert time.monotonic() < deadline, gpus.read()
             time.sleep(0.02)
-        assert sorted(gpus.sources) == ["dcgm", "nvidia-smi"]
+        assert gpus.sources == ["dcgm", "nvidia-smi"]
     finally:
         gpus.stop()
 
@@ -179,6 +179,6 @@ def test_the_labs_nvidia_smi_answers_as_the_real_one(tools: Path) -> None:
     try:
         idle = [0, 0, 40960, 68.25, 31, 0, 0, 0, 0]
         assert rows_of(gpus, 2) == [[0, *idle], [1, *idle]]
-        assert sorted(gpus.sources) == ["nvidia-smi", "nvidia-smi nvlink"]
+        assert gpus.sources == ["nvidia-smi", "nvidia-smi nvlink"]
     finally:
         gpus.stop()
