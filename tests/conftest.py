@@ -5,12 +5,17 @@ tests share nothing are listed: each of their tests goes to whoever is free. Wha
 begins first.
 """
 
+import atexit
 import gc
 import os
 import re
+import shutil
 import signal
+import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 from typing import TypeVar
 
 # Pulumi's gRPC would otherwise start its threads again in every process that a test forks, and
@@ -27,6 +32,15 @@ from tests import evidence, regions
 # inherit that: Ctrl-C would not end them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Without the tester's own HOME, his shell's profile and his settings take no part in a test: jobs
+# of process tests begin with a login. `python3` is the interpreter of the tests, and no wrapper of
+# it that chooses a version. Workers inherit both.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # images, the engine
+    os.environ["HOME"] = tempfile.mkdtemp(prefix="gpuctl-home-")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
 # No test asserts on time, and a machine may have load.
 hypothesis.settings.register_profile("gpuctl", deadline=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+from pathlib import Path
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ONE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}  # of the shell that printed them, not of the login
@@ -18,7 +19,7 @@ def login_environment() -> dict[str, str]:
     """Return the variables of a login shell; if the profile fails, those of a plain system."""
     user = pwd.getpwuid(os.getuid())
     plain = {
-        "HOME": user.pw_dir,
+        "HOME": str(Path.home()),  # of whoever started the agent, else the user's
         "USER": user.pw_name,
         "LOGNAME": user.pw_name,
         "SHELL": "/bin/bash",
