@@ -125,9 +125,9 @@ class Healing:
             )
             return True
         if not fleet_plan.plan.is_empty:
-            check_new_machines(cluster, target, fleet_plan.plan.new_machines)
+            key = check_new_machines(cluster, target, fleet_plan.plan.new_machines)
             self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
-            join(up(fleet_plan, target, lambda _: None), names, record, target)
+            join(up(fleet_plan, target, lambda _: None, key), names, record, target)
         self.inventory = there = load_inventory(cluster, target)
         addresses = _new_nodes(there, names, self._run_id)
         if not addresses:

@@ -36,7 +36,7 @@ from provision.records.record import (
     records,
     write,
 )
-from provision.setup.nodes_key import GRANTED, nodes_key
+from provision.setup.nodes_key import GRANTED, NodesKey, nodes_key
 
 _SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
 
@@ -116,15 +116,16 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     return record
 
 
-def check_new_machines(name: str, target: Target, ending: Collection[str]) -> None:
+def check_new_machines(name: str, target: Target, ending: Collection[str]) -> NodesKey | None:
     """Raise InputError if this machine could not log in to new machines of the cluster.
 
     Those have gpuctl's own key in their user data, and nodes also the key of the nodes, which a
     node gives to a colleague's machine. `ending` are the nodes that the new ones replace, or also
-    `bastion` if it will be made anew.
+    `bastion` if it will be made anew. Returns the key that a node gave, for `up`: later no node may
+    give it. None if gpuctl's own key is here.
     """
     if has_cluster_key(folder(name, target)):
-        return
+        return None
     public = known_record(name, target).resolved.nodes_public_key
     if not public or BASTION in ending:
         raise InputError(
@@ -134,7 +135,7 @@ def check_new_machines(name: str, target: Target, ending: Collection[str]) -> No
         )
     inventory = load_inventory(name, target)
     staying = tuple(node for node in inventory.nodes if node.name not in ending)
-    nodes_key(inventory.model_copy(update={"nodes": staying}), public)
+    return nodes_key(inventory.model_copy(update={"nodes": staying}), public)
 
 
 def with_grants(

@@ -25,7 +25,7 @@ def replace(name: str, nodes: Sequence[Node], target: Target, report: Reporter) 
     record = read(name, target)
     if record is None:
         raise unknown_cluster(name, ())
-    check_new_machines(name, target, [node.name for node in nodes])
+    key = check_new_machines(name, target, [node.name for node in nodes])
     cluster = record.resolved.cluster
     if not plan(cluster, target, report).plan.only_adds:
         raise InputError(
@@ -44,6 +44,6 @@ def replace(name: str, nodes: Sequence[Node], target: Target, report: Reporter) 
             f"cluster {name} was changed meanwhile, so that other nodes would change too",
             "run `gpuctl up` with its file: it makes the ended machines again",
         )
-    inventory = up(anew, target, report)
+    inventory = up(anew, target, report, key)
     join(inventory, [node.name for node in nodes], record, target)
     return inventory

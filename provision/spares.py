@@ -15,7 +15,8 @@ from provision.aws.clients import client
 from provision.aws.termination import terminate
 from provision.launch.launch import FleetLaunch
 from provision.records.record import folder
-from provision.setup.bootstrap import bootstrap
+from provision.setup.bootstrap import bootstrap, inventory_of
+from provision.setup.nodes_key import NodesKey, nodes_key
 
 STAGE = "spare"
 
@@ -51,11 +52,15 @@ def choose(causes: Mapping[str, str], nodes: Sequence[str], attempts: int, used:
 
 @dataclass(frozen=True)
 class Spares:
-    """The way from a launched fleet to nodes that are ready; `resolved` has its zone."""
+    """The way from a launched fleet to nodes that are ready; `resolved` has its zone.
+
+    `key` is that of the nodes, if a node has given it before others ended.
+    """
 
     resolved: Resolved
     stack: Stack
     target: Target
+    key: NodesKey | None = None
 
     def make_ready(self, fleet: Fleet, report: Reporter) -> Inventory:
         """Bootstrap the fleet; replace nodes that fail, and bootstrap again.
@@ -63,12 +68,14 @@ class Spares:
         Raises BrokenNodes if the attempts do not suffice, and the errors of a launch.
         """
         attempts = self.resolved.cluster.capacity.spare_attempts
-        place = folder(self.resolved.cluster.name, self.target)
+        there = self._inventory(fleet)
+        # Before a machine ends: it may be the only one that gives the key.
+        key = self.key or nodes_key(there, self.resolved.nodes_public_key)
         replaced: tuple[Replaced, ...] = ()
         while True:
             try:
                 inventory = bootstrap(
-                    self.resolved, fleet, place, self.target, report, is_patient=attempts > 0
+                    self.resolved, there, key, self.target, report, is_patient=attempts > 0
                 )
             except BrokenNodes as error:
                 if not attempts:
@@ -78,15 +85,22 @@ class Spares:
                 if not choice.nodes:
                     error.hint = f"{error.hint}\n{choice.refusal}"
                     raise
-                ids = {node.name: node.instance_id for node in fleet.nodes}
+                ids = {node.name: node.instance_id for node in there.nodes}
                 broken = tuple(
                     Replaced(name=name, instance_id=ids[name], cause=error.causes[name])
                     for name in choice.nodes
                 )
-                fleet = self._launch_again(broken, report)
+                there = self._inventory(self._launch_again(broken, report))
                 replaced += broken
             else:
                 return inventory.model_copy(update={"replaced": replaced})
+
+    def _inventory(self, fleet: Fleet) -> Inventory:
+        place = folder(self.resolved.cluster.name, self.target)
+        inventory = inventory_of(self.resolved, fleet, place)
+        if self.resolved.cluster.network.uses_session_manager:
+            return inventory.model_copy(update={"proxy": self.target.session_proxy})
+        return inventory
 
     def _launch_again(self, broken: Sequence[Replaced], report: Reporter) -> Fleet:
         """Terminate the machines, and launch new ones in their place; return the new fleet."""

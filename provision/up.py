@@ -37,6 +37,7 @@ from provision.records.record import (
     share_host_keys,
     write,
 )
+from provision.setup.nodes_key import NodesKey
 from provision.spares import Spares
 
 
@@ -96,17 +97,20 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
         return FleetPlan(resolved, changes, hourly_usd(resolved), why, unasked)
 
 
-def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
+def up(
+    fleet_plan: FleetPlan, target: Target, report: Reporter, key: NodesKey | None = None
+) -> Inventory:
     """Carry out the plan, wait until every node is ready for a job, and return the inventory.
 
     The cluster's record is on disk before anything is created, and keeps the outcome. After a
-    failure the resources are kept for inspection; the error says how to remove them.
+    failure the resources are kept for inspection; the error says how to remove them. `key` is what
+    `check_new_machines` returned to the caller.
     """
     target = resolve_credentials(target)
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
-    if fleet_plan.plan.new_machines:
-        check_new_machines(name, target, fleet_plan.plan.new_machines)
+    if fleet_plan.plan.new_machines and key is None:
+        key = check_new_machines(name, target, fleet_plan.plan.new_machines)
     with cluster_lock(name, "gpuctl up", target):
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))
@@ -128,7 +132,9 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
                 note_launches(record, target)
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
-                inventory = _make_ready(record, fleet, stack, target, report)
+                inventory = _make_ready(
+                    record, fleet, Spares(record.resolved, stack, target, key), report
+                )
                 note_ends(inventory, record, target)
             save_inventory(inventory, target)
             refresh_hosts(inventory)
@@ -136,17 +142,15 @@ def up(fleet_plan: FleetPlan, target: Target, report: Reporter) -> Inventory:
         return inventory
 
 
-def _make_ready(
-    record: ClusterRecord, fleet: Fleet, stack: Stack, target: Target, report: Reporter
-) -> Inventory:
+def _make_ready(record: ClusterRecord, fleet: Fleet, spares: Spares, report: Reporter) -> Inventory:
     """Make the nodes ready; the host keys that were pinned are shared, also after a failure."""
     try:
-        inventory = Spares(record.resolved, stack, target).make_ready(fleet, report)
+        inventory = spares.make_ready(fleet, report)
     except GpuctlError:
         with suppress(StateError, CloudError):  # the first error matters
-            share_host_keys(record.name, target)
+            share_host_keys(record.name, spares.target)
         raise
-    share_host_keys(record.name, target)
+    share_host_keys(record.name, spares.target)
     return inventory
 
 

@@ -135,6 +135,11 @@ AWS_CODES: dict[str, AwsCode] = {
         "later",
         "remove what others made in the cluster's VPC, then repeat",
     ),
+    "InvalidPlacementGroup.InUse": AwsCode(
+        "Instances are still in the placement group, also of others.",
+        "later",
+        "end the instances that others launched in the placement group, then repeat",
+    ),
     "PendingVerification": AwsCode(
         "AWS still verifies the account for this region.",
         "no",

@@ -28,7 +28,7 @@ from provision.setup.node_hardware import read as read_hardware
 from provision.setup.node_hardware import script as probe
 from provision.setup.node_health import expectation, folders
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
-from provision.setup.nodes_key import NodesKey, nodes_key
+from provision.setup.nodes_key import NodesKey
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
 from provision.setup.verdict import broken, judge
@@ -65,8 +65,8 @@ class Boot:
 
 def bootstrap(
     resolved: Resolved,
-    fleet: Fleet,
-    folder: Path,
+    inventory: Inventory,
+    key: NodesKey,
     target: Target,
     report: Reporter,
     *,
@@ -74,23 +74,19 @@ def bootstrap(
 ) -> Inventory:
     """Wait until every node is ready for a job, and return the inventory.
 
-    Each node is then set up, has passed the checks of its type, has the cluster's node-to-node key,
-    and is reached by the head. The inventory has each node's RDMA devices, launchers and position
-    in EC2's network. A second call verifies all of this again.
+    Each node is then set up, has passed the checks of its type, has `key`, with which nodes reach
+    each other, and is reached by the head. The inventory has each node's RDMA devices, launchers
+    and position in EC2's network. A second call verifies all of this again.
 
     Raises BrokenNodes with a node's output as soon as its set-up fails, without waiting for the
     other nodes; with `is_patient` once all nodes have ended their set-up, with each that failed.
     Raises BrokenNodes with a line for each failed check, of all nodes.
     """
-    inventory = inventory_of(resolved, fleet, folder)
     expected = expectation(resolved, inventory)
     questions = script(expected, "full", folders(resolved))
-    if resolved.cluster.network.uses_session_manager:
-        inventory = inventory.model_copy(update={"proxy": target.session_proxy})
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     ec2 = client(target, "ec2")
     try:
-        key = nodes_key(inventory, resolved.nodes_public_key)
         parts = (agents, expected, questions, is_patient, key)
         nodes = asyncio.run(_bootstrap(inventory, ec2, parts, report))
     except BaseExceptionGroup as errors:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import READ_LEASE_END, Gpuctl, cluster_file, run_file
+from tests.e2e.links import cut
 from tests.e2e.region import ec2
 
 pytestmark = pytest.mark.lab
@@ -25,7 +26,10 @@ systemctl restart --no-block gpuctl-lifetime.timer
 def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
     gpuctl: Gpuctl, tmp_path: Path
 ) -> None:
-    """node0 has a run; node1 has none, and its `max` is over before the run."""
+    """node0 has a run; node1 has none, and its `max` is over before the run.
+
+    Then the network of node0 is cut: it ends all the same, and not before its run.
+    """
     file = cluster_file(tmp_path, "leased", lifetime={"max": "30m", "idle": "20s"})
     gpuctl("--lab", "up", str(file), "--yes")
     # From here on gpuctl's own connections keep the cluster.
@@ -57,6 +61,8 @@ def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
         waiter = ec2(gpuctl).get_waiter("instance_terminated")
         waiter.wait(InstanceIds=[wanted], WaiterConfig={"Delay": 1, "MaxAttempts": 180})
         took[name] = time.monotonic() - begun
+        if name == "node1":
+            cut(gpuctl, ids["node0"])  # neither bastion nor AWS hears of its run any more
     assert took["node1"] > 30  # the run on node0 kept it, until its own end
     assert took["node0"] > 60
     gpuctl("--lab", "down", "leased", "--yes")

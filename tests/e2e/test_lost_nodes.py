@@ -3,7 +3,6 @@
 One cluster of two nodes for the whole file; the tests go on where the one before left it.
 """
 
-import json
 import os
 import re
 import signal
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from lab.host_commands import call
-from lab.machines import cgroups
+from tests.e2e import links
 from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
 
 pytestmark = pytest.mark.lab
@@ -53,13 +52,7 @@ class Cluster:
     @property
     def link(self) -> str:
         """The end in the lab's bridge of node1's link."""
-        inside = json.loads(self.inside("ip", "-json", "link", "show", "host0"))
-        links = json.loads(call("ip", "-n", self.namespace, "-json", "link", "show"))
-        return str(next(k["ifname"] for k in links if k["ifindex"] == inside[0]["link_index"]))
-
-    def inside(self, *words: str) -> str:
-        """What a command of the host prints in node1's network."""
-        return call("nsenter", f"--net=/proc/{self.leader}/ns/net", *words)
+        return links.link(self.gpuctl, self.instance)
 
     @property
     def leader(self) -> int:
@@ -68,11 +61,7 @@ class Cluster:
 
     def leader_of(self, name: str) -> int:
         """The node's process 1, as the host numbers it."""
-        for pid in cgroups.processes(self.gpuctl.lab, self.instance_of(name)):
-            status = Path(f"/proc/{pid}/status").read_text()
-            if re.search(r"^NSpid:\t\d+\t1$", status, re.MULTILINE):
-                return pid
-        raise AssertionError(f"{name} does not run")
+        return links.leader(self.gpuctl, self.instance_of(name))
 
     def pull_the_plug(self, name: str = "node1") -> None:
         """The node's systemd-nspawn is killed, as a host that fails."""

@@ -9,9 +9,8 @@ from typing import Any, Literal
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.errors import GpuctlError
-from config.progress import Progress, Reporter, silent
+from config.progress import Progress, silent
 from config.target import Target
-from infra.fleet import Fleet
 from nodes.inventory import Inventory
 from provision import spares
 from provision import up as life
@@ -19,6 +18,7 @@ from provision.down import down
 from provision.gc import collect, survey
 from provision.healing import replace
 from provision.records.record import load_inventory
+from provision.setup.nodes_key import NodesKey
 from tests.leaks.points import Command, Shape
 from tests.leaks.run_end import end_run
 from tests.provision.unbooted import nothing_boots
@@ -73,14 +73,14 @@ def _do(does: Does, shape: Shape, target: Target) -> None:
 
 
 def nothing_answers(
-    resolved: Resolved, fleet: Fleet, folder: Path, target: Target, report: Reporter, **_: bool
+    resolved: Resolved, inventory: Inventory, key: NodesKey, *others: Any, **_: bool
 ) -> Inventory:
     """Return the inventory at once, with a bastion that nobody has to wait for.
 
     It stands for `provision.spares.bootstrap`. ssh is refused on this machine, where an address of
     the region would let it wait for half a minute.
     """
-    there = nothing_boots(resolved, fleet, folder, target, report)
+    there = nothing_boots(resolved, inventory, key, *others)
     assert there.bastion is not None
     nobody = there.bastion.model_copy(update={"address": "127.0.0.1", "port": 1})
     return there.model_copy(update={"bastion": nobody})

@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from config.cluster.cluster_file import Cluster
-from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, StateError
 from config.progress import silent
 from config.target import Target
-from infra.fleet import Fleet
 from infra.pulumi_engine.installation import Engine
 from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.setup.bootstrap import inventory_of
 from tests.infra.region import Region
 from tests.provision.unbooted import nothing_boots
 from tests.small_disks import fill, small_disk
@@ -102,11 +99,9 @@ def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(
 ) -> None:
     filled: list[Path] = []
 
-    def fill_then_ready(
-        resolved: Resolved, fleet: Fleet, folder: Path, *_: object, **__: object
-    ) -> Inventory:
+    def fill_then_ready(_: object, inventory: Inventory, *__: object, **___: object) -> Inventory:
         filled.append(fill(disk, 0))
-        return inventory_of(resolved, fleet, folder)
+        return inventory
 
     monkeypatch.setattr("provision.spares.bootstrap", fill_then_ready)
     with pytest.raises(StateError) as refused:

@@ -11,9 +11,11 @@ from config.errors import CloudError, InputError
 from config.progress import silent
 from config.target import Target
 from provision import healing
+from provision.setup.nodes_key import NodesKey
 from tests.engine.conftest import make_inventory
 
 THERE = make_inventory(3)
+KEY = NodesKey("the private key", "the public key", is_from_node=True)
 TARGET = Target("aws", "us-east-1", Path("/nonexistent"))
 
 
@@ -23,6 +25,7 @@ class Cloud:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plans = [True, True]  # whether each preview only adds
         self.unknown: list[str] = []
+        self.refusal: InputError | None = None
         self.calls: list[str] = []
         record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
         for name, value in {
@@ -31,7 +34,7 @@ class Cloud:
             "up": self._up,
             "join": self._join,
             "client": lambda *_: self,
-            "check_new_machines": lambda *_: None,
+            "check_new_machines": self._read_key,
         }.items():
             monkeypatch.setattr(healing, name, value)
 
@@ -40,7 +43,14 @@ class Cloud:
         self.calls.append("plan")
         return SimpleNamespace(plan=SimpleNamespace(only_adds=self.plans.pop(0)))
 
-    def _up(self, *_: object) -> Any:
+    def _read_key(self, name: str, target: Target, ending: list[str]) -> NodesKey:
+        assert "terminate" not in " ".join(self.calls)
+        if self.refusal:
+            raise self.refusal
+        return KEY
+
+    def _up(self, _: object, __: object, ___: object, key: NodesKey) -> Any:
+        assert key is KEY, "nobody asks for it again: the node that gave it may not answer"
         self.calls.append("up")
         return THERE
 
@@ -102,6 +112,16 @@ def test_a_change_after_the_end_stops_it(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(InputError, match="cluster demo was changed meanwhile"):
         replace("node1")
     assert cloud.calls[-1] == "plan"
+
+
+def test_no_machine_ends_before_the_key_of_new_ones_is_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud = Cloud(monkeypatch)
+    cloud.refusal = InputError("no node gives it", "run it there")
+    with pytest.raises(InputError, match="no node gives it"):
+        replace("node1")
+    assert cloud.calls == []
 
 
 def test_a_refusal_of_aws_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:

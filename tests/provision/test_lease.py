@@ -1,7 +1,9 @@
 """The lease on a machine: its scripts, and the program that notices an idle cluster."""
 
 import subprocess
+import sys
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.status import lines
+from nodes.keys import generate_pair
 from provision.records.record import ClusterRecord, Lease, lease_end
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.lease.idle_watch import Idleness, gpus_work, has_login, peers
@@ -22,9 +25,11 @@ from provision.setup.lease.units import (
     set_end,
 )
 from provision.status import ClusterStatus
+from tests.nodes.conftest import free_port, start_sshd
 from tests.provision.test_cloud_init import KEY, P4D, cluster
 from tests.provision.test_record import a_record
 
+REPOSITORY = Path(__file__).parents[2]
 HOURS = st.integers(0, 10_000)
 SCRIPTS = {
     "set_end": set_end(60),
@@ -197,6 +202,62 @@ def test_a_login_is_a_connection_to_sshd(line: str, expected: bool) -> None:
 )  # fmt: skip
 def test_a_gpu_at_work(output: str, expected: bool) -> None:
     assert gpus_work(output) is expected
+
+
+WATCH = """
+import sys
+from provision.setup.lease import idle_watch as program
+
+ports, hosts = sys.argv[1:3], sys.argv[3]
+program.SSH_PORT, program.PORT = map(int, ports)
+program.SET_UP = program.HOSTS = hosts
+asked = program.is_at_work
+
+def tell(nodes):
+    answer = asked(nodes)
+    print(answer, flush=True)
+    return answer
+
+program.is_at_work = tell
+program.watch("demo", 2, None)
+print("idle")
+"""
+
+
+def test_a_login_alone_keeps_a_machine_and_its_end_does_not(tmp_path: Path) -> None:
+    """A real sshd, an open session without a job, and no network in which a peer could be told."""
+    private, public = generate_pair("ann")
+    (tmp_path / "key").touch(0o600)
+    (tmp_path / "key").write_text(private)
+    (tmp_path / "authorized_keys").write_text(f"{public}\n")
+    hosts = tmp_path / "hosts"  # to a broadcast address nothing may be sent
+    hosts.write_text("# gpuctl: nodes\n255.255.255.255 node1\n# gpuctl: end\n")
+    server = start_sshd(tmp_path / "sshd", tmp_path / "authorized_keys")
+    options = ["-F", "none", "-i", str(tmp_path / "key"), "-o", "StrictHostKeyChecking=no"]
+    options += ["-o", "UserKnownHostsFile=/dev/null", "-p", str(server.port)]
+    with ExitStack() as stack:
+        stack.callback(server.stop)
+        session = stack.enter_context(
+            subprocess.Popen(
+                ["ssh", *options, "127.0.0.1", "echo in; exec cat"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        assert session.stdout is not None
+        assert session.stdout.readline() == "in\n"
+        words = [sys.executable, "-c", WATCH, str(server.port), str(free_port()), str(hosts)]
+        watch = stack.enter_context(
+            subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        )
+        stack.callback(watch.kill)
+        assert watch.stdout is not None
+        # It looks once a second: more than its limit of two has passed.
+        assert [watch.stdout.readline() for _ in range(5)] == ["True\n"] * 5
+        session.communicate("", timeout=60)
+        rest = watch.communicate(timeout=60)[0].splitlines()
+    assert rest[-2:] == ["False", "idle"]
 
 
 def test_only_machines_with_a_limit_have_the_program() -> None:

@@ -1,7 +1,6 @@
 """`capacity.spare_attempts`: `up` replaces a machine that fails, alone, or leaves nothing."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +9,12 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.errors import BrokenNodes
 from config.progress import Progress
-from infra.fleet import Fleet
 from infra.pulumi_engine.installation import Engine
 from nodes.inventory import Inventory, Replaced
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
 from provision.records.record import read
-from provision.setup.bootstrap import inventory_of
 from provision.spares import Choice, choose
 from tests.infra.region import Region
 
@@ -68,16 +65,17 @@ class Machines:
     """Stands for the bootstrap: node1's first machines lack a GPU, `bad` of them."""
 
     def __init__(self, bad: int) -> None:
-        self.bad, self.fleets = bad, list[Fleet]()
+        self.bad, self.fleets, self.keys = bad, list[Inventory](), list[object]()
 
     def bootstrap(
-        self, resolved: Resolved, fleet: Fleet, folder: Path, *_: object, is_patient: bool
+        self, resolved: Resolved, there: Inventory, key: object, *_: object, is_patient: bool
     ) -> Inventory:
         assert is_patient == (resolved.cluster.capacity.spare_attempts > 0)
-        self.fleets.append(fleet)
+        self.fleets.append(there)
+        self.keys.append(key)
         if len(self.fleets) <= self.bad:
             raise BrokenNodes("node1 (10.0.0.2): GPUs: 7", "see", {"node1": "GPUs: 7"})
-        return inventory_of(resolved, fleet, folder)
+        return there
 
     def ids(self, name: str) -> list[str]:
         return [one.instance_id for fleet in self.fleets for one in fleet.nodes if one.name == name]
@@ -106,6 +104,7 @@ def test_one_machine_is_replaced_and_then_everything_is_removed(
     assert ready.replaced == (Replaced(name="node1", instance_id=first, cause="GPUs: 7"),)
     assert [node.instance_id for node in ready.nodes] == [machines.ids("node0")[0], second]
     assert len(set(machines.ids("node0"))) == 1
+    assert machines.keys[0] is machines.keys[1], "the node that gave it may have ended"
     assert [(one.state, one.detail) for one in told if one.stage == "spare"] == [
         ("running", f"replaces {first}: GPUs: 7"),
         ("done", f"replaces {first}"),

@@ -1,6 +1,7 @@
 """`up` from the plan to the inventory; what makes machines, and makes them ready, is elsewhere."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.changes import Change, Op, Plan
 from nodes.identity import cluster_key
-from nodes.inventory import save
+from nodes.inventory import Inventory, save
 from nodes.ssh_hosts import write_hosts
 from provision.launch.launch import FleetLaunch
 from provision.records import record
+from provision.setup.nodes_key import NodesKey
 from provision.up import FleetPlan, up
 from tests.engine.conftest import make_inventory
 from tests.infra.region import CREDENTIALS
@@ -67,3 +69,28 @@ def test_new_machines_are_refused_where_gpuctls_own_key_is_not(tmp_path: Path, o
         " is not on this machine; run this command on the machine that created the cluster"
     )
     assert record.read("demo", target) == before
+
+
+def test_the_key_that_a_node_gave_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for `heal`, which has ended machines meanwhile: no node of this inventory answers."""
+    target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
+    resolved = a_record().resolved
+    resolved = resolved.model_copy(update={"nodes_public_key": "ssh-ed25519 A"})
+    record.write(a_record().model_copy(update={"resolved": resolved}).now("ready"), target)
+    given = NodesKey("the private key", "ssh-ed25519 A", is_from_node=True)
+    keys: list[object] = []
+
+    def bootstrap(_: object, there: Inventory, key: NodesKey, *__: object, **___: object) -> Any:
+        keys.append(key)
+        return make_inventory(2)
+
+    monkeypatch.setattr(FleetLaunch, "carry_out", lambda *_: FLEET)
+    monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
+    monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
+    monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
+    monkeypatch.setattr("provision.spares.bootstrap", bootstrap)
+    plan = Plan((Change("same", NODE, "node0"), Change("create", NODE, "node1")))
+    up(FleetPlan(resolved, plan, None), target, silent, given)
+    assert keys == [given]
