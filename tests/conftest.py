@@ -60,6 +60,7 @@ SPREAD = {
 """Files whose tests share no cluster and no machine."""
 
 TOGETHER = {
+    "tests/e2e/pair/test_clocks.py": "the cluster of two nodes",
     "tests/e2e/pair/test_containers.py": "the cluster of two nodes",
     "tests/e2e/pair/test_foreign_files.py": "the cluster of two nodes",
     "tests/e2e/pair/test_gpus.py": "the cluster of two nodes",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import READ_LEASE_END, Gpuctl, cluster_file, run_file
-from tests.e2e.links import cut
+from tests.e2e.machines import Machines
 from tests.e2e.region import ec2
 
 pytestmark = pytest.mark.lab
@@ -32,6 +32,8 @@ def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
     """
     file = cluster_file(tmp_path, "leased", lifetime={"max": "30m", "idle": "20s"})
     gpuctl("--lab", "up", str(file), "--yes")
+    nodes = Machines(gpuctl, "leased")
+    link = nodes.link_of("node0")
     # From here on gpuctl's own connections keep the cluster.
     assert gpuctl("--lab", "exec", "leased", "--", "systemctl is-active gpuctl-idle") == (
         "--- node[0-1]\nactive\n"
@@ -62,7 +64,7 @@ def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
         waiter.wait(InstanceIds=[wanted], WaiterConfig={"Delay": 1, "MaxAttempts": 180})
         took[name] = time.monotonic() - begun
         if name == "node1":
-            cut(gpuctl, ids["node0"])  # neither bastion nor AWS hears of its run any more
+            nodes.set_link(link, "down")  # neither bastion nor AWS hears of its run any more
     assert took["node1"] > 30  # the run on node0 kept it, until its own end
     assert took["node0"] > 60
     gpuctl("--lab", "down", "leased", "--yes")

@@ -3,9 +3,7 @@
 One cluster of two nodes for the whole file; the tests go on where the one before left it.
 """
 
-import os
 import re
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from lab.host_commands import call
-from tests.e2e import links
 from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
+from tests.e2e.machines import Machines
 
 pytestmark = pytest.mark.lab
 
@@ -27,53 +24,15 @@ HEAD_SOURCES = {"connect", "heartbeats", "kernel", "load", "neighbours", "ping",
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """The cluster of this file, its last node as the lab runs it."""
+class Cluster(Machines):
+    """The cluster of this file."""
 
-    gpuctl: Gpuctl
-    file: Path
     folder: Path
-
-    @property
-    def instance(self) -> str:
-        """The instance of node1."""
-        return self.instance_of("node1")
-
-    def instance_of(self, name: str) -> str:
-        """The instance of the node."""
-        nodes = self.gpuctl.json("--lab", "status")[0]["nodes"]
-        return str(next(n["instance_id"] for n in nodes if n["name"] == name))
-
-    @property
-    def namespace(self) -> str:
-        """The network namespace that the lab's bridge is in."""
-        return self.gpuctl.lab.namespace
-
-    @property
-    def link(self) -> str:
-        """The end in the lab's bridge of node1's link."""
-        return links.link(self.gpuctl, self.instance)
-
-    @property
-    def leader(self) -> int:
-        """Node1's process 1, as the host numbers it."""
-        return self.leader_of("node1")
-
-    def leader_of(self, name: str) -> int:
-        """The node's process 1, as the host numbers it."""
-        return links.leader(self.gpuctl, self.instance_of(name))
-
-    def pull_the_plug(self, name: str = "node1") -> None:
-        """The node's systemd-nspawn is killed, as a host that fails."""
-        status = Path(f"/proc/{self.leader_of(name)}/status").read_text()
-        nspawn = re.search(r"^PPid:\t(\d+)$", status, re.MULTILINE)
-        assert nspawn
-        os.kill(int(nspawn[1]), signal.SIGKILL)
 
     def run(self, name: str, commands: list[str], **fields: Any) -> tuple[str, ...]:
         """The arguments of gpuctl for a run on this cluster."""
         file = run_file(self.folder, name, commands, **fields)
-        return ("--lab", "run", str(file), "--cluster", "lost")
+        return ("--lab", "run", str(file), "--cluster", self.cluster)
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +41,17 @@ def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     file = cluster_file(folder, "lost", lifetime={"max": "3h"})
     output = gpuctl("--lab", "up", str(file), "--yes")
     assert re.search(r"^reach: node1: done", output, re.MULTILINE), output
-    yield Cluster(gpuctl, file, folder)
+    yield Cluster(gpuctl, "lost", folder)
     gpuctl("--lab", "down", "lost", "--yes")
 
 
 def test_a_link_cut_for_8_seconds_loses_and_doubles_nothing(cluster: Cluster) -> None:
-    link = cluster.link
+    link = cluster.link_of("node1")
     with cluster.gpuctl.running(*cluster.run("short", TICKS)) as process:
         lines = read_until(process, "[1] tick 8\n")
-        call("ip", "-n", cluster.namespace, "link", "set", link, "down")
+        cluster.set_link(link, "down")
         time.sleep(8)  # the disturbance
-        call("ip", "-n", cluster.namespace, "link", "set", link, "up")
+        cluster.set_link(link, "up")
         assert process.stdout is not None
         lines += process.stdout
         assert process.wait() == 0, "".join(lines)
@@ -104,17 +63,17 @@ def test_a_link_cut_for_8_seconds_loses_and_doubles_nothing(cluster: Cluster) ->
 
 
 def test_a_link_that_stays_cut_is_noticed_and_evidence_is_kept(cluster: Cluster) -> None:
-    link = cluster.link
+    link = cluster.link_of("node1")
     with cluster.gpuctl.running(*cluster.run("cut", ["echo runs; sleep 1000"])) as process:
         read_until(process, "[1] runs")
         cut = time.monotonic()
-        call("ip", "-n", cluster.namespace, "link", "set", link, "down")
+        cluster.set_link(link, "down")
         lines = read_until(process, "-- rank 1 lost: ")
         noticed = time.monotonic() - cut
         assert process.stdout is not None
         lines += process.stdout
         assert process.wait() == 125
-    call("ip", "-n", cluster.namespace, "link", "set", link, "up")
+    cluster.set_link(link, "up")
     seen = r"has not answered for 15 s \(last heard \d\d:\d\d:\d\d UTC\)"
     assert re.fullmatch(f"-- rank 1 lost: {seen}\n", next(x for x in lines if "lost" in x))
     assert re.search(f"exit code 125: node1 {seen}$", "".join(lines), re.MULTILINE)
@@ -146,16 +105,16 @@ done
 
 def test_a_node_that_died_is_made_again_and_the_run_goes_on(cluster: Cluster) -> None:
     """Its address is the one before, so the head's neighbour table has the dead machine's."""
-    gpuctl, dead = cluster.gpuctl, cluster.instance
+    gpuctl, dead = cluster.gpuctl, cluster.instance_of("node1")
     gpuctl("--lab", "exec", "lost", "--", "ssh -o BatchMode=yes node1 true")
     fields = {"retry": {"attempts": 2, "on": ["node-lost"]}, "stop_criteria": "master-done"}
     with gpuctl.running(*cluster.run("heals", [STEPS], **fields)) as process:
         lines = read_until(process, "step 8 of 0\n")
-        cluster.pull_the_plug()
+        cluster.pull_the_plug("node1")
         assert process.stdout is not None
         lines += process.stdout
         assert process.wait() == 0, "".join(lines)
-    assert cluster.instance != dead
+    assert cluster.instance_of("node1") != dead
     old, new = (lease_end(gpuctl, "lost", node) for node in ("node0", "node1"))
     assert abs(old - new) < timedelta(seconds=20)  # it was launched much later
     ended = [line for line in lines if line.startswith("-- attempt")]

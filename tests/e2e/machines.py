@@ -1,0 +1,58 @@
+"""Machines of a cluster, and what their host does to them: links cut, power lost."""
+
+import json
+import os
+import re
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.host_commands import call
+from lab.machines import cgroups
+from tests.e2e.conftest import Gpuctl
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The nodes of a cluster, as the lab runs them and its host can hurt them."""
+
+    gpuctl: Gpuctl
+    cluster: str
+
+    def instance_of(self, name: str) -> str:
+        """The instance of the node."""
+        (cluster,) = self.gpuctl.json("--lab", "status", self.cluster)
+        return str(next(n["instance_id"] for n in cluster["nodes"] if n["name"] == name))
+
+    @property
+    def namespace(self) -> str:
+        """The network namespace that the lab's bridge is in."""
+        return self.gpuctl.lab.namespace
+
+    def link_of(self, name: str) -> str:
+        """The end in the lab's bridge of the node's link."""
+        network = f"--net=/proc/{self.leader_of(name)}/ns/net"
+        inside = json.loads(call("nsenter", network, "ip", "-json", "link", "show", "host0"))
+        links = json.loads(call("ip", "-n", self.namespace, "-json", "link", "show"))
+        return str(next(k["ifname"] for k in links if k["ifindex"] == inside[0]["link_index"]))
+
+    def set_link(self, link: str, state: str) -> None:
+        """Cut the link (`down`), or mend it (`up`)."""
+        call("ip", "-n", self.namespace, "link", "set", link, state)
+
+    def leader_of(self, name: str) -> int:
+        """The node's process 1, as the host numbers it."""
+        for pid in cgroups.processes(self.gpuctl.lab, self.instance_of(name)):
+            with suppress(OSError):  # it has ended
+                status = Path(f"/proc/{pid}/status").read_text()
+                if re.search(r"^NSpid:\t\d+\t1$", status, re.MULTILINE):
+                    return pid
+        raise AssertionError(f"{name} does not run")
+
+    def pull_the_plug(self, name: str) -> None:
+        """The node's systemd-nspawn is killed, as a host that fails."""
+        status = Path(f"/proc/{self.leader_of(name)}/status").read_text()
+        nspawn = re.search(r"^PPid:\t(\d+)$", status, re.MULTILINE)
+        assert nspawn
+        os.kill(int(nspawn[1]), signal.SIGKILL)
