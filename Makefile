@@ -9,7 +9,7 @@ RUN := $(VENV)/bin
 setup:
 	@scripts/setup
 
-# Also what only tests and lint need: shellcheck; an sshd, a browser and a PyPy that are not installed.
+# Also what only tests and lint need: shellcheck, gcc; an sshd, a browser and a PyPy that are not installed.
 test-tools:
 	@scripts/setup tests
 
