@@ -36,6 +36,7 @@ def settable_clocks(gpuctl: Gpuctl, cluster: str, folder: Path) -> Iterator[None
         for root, preloaded in zip(roots, before, strict=True):
             (root / "etc/ld.so.preload").write_text(preloaded)
             (root / LIBRARY).unlink()
+        gpuctl("--lab", "exec", cluster, "--", f"rm -f {ERROR}")
 
 
 def test_nodes_whose_clocks_are_set_are_named_and_the_run_goes_on(
