@@ -139,19 +139,17 @@ def _show_again(
 ) -> int:
     """Show a run that is over; return its exit code.
 
-    The journal is this machine's copy, or that of a colleague's run as its cluster has it. Nothing
-    is removed: the cluster may be in use again.
+    The journal is this machine's copy, or that of a colleague's run from the team's bucket.
+    Nothing is removed: the cluster may be in use again.
     """
-    from cli.followed_journal import follow_journal, where_it_ran
     from cli.run_view import RunView
+    from cli.shared_journals import fetch_journal
     from config.errors import RunError
     from engine.journal_copy import evidence_folder, recorded_events
     from engine.result import ResultCollector
 
+    fetch_journal(here, entry, out)
     runs = here.state / "runs"
-    there = None if _recorded(entry, runs) else where_it_ran(here, entry)
-    if there is not None:
-        follow_journal(here, entry, there, lambda _: None, out)
     started = _recorded(entry, runs)
     if started is None:
         raise InputError(

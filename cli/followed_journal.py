@@ -1,4 +1,4 @@
-"""Follow a run's journal on its cluster, also a colleague's that is over."""
+"""Follow a run's journal on its cluster."""
 
 from typing import TYPE_CHECKING
 
@@ -8,34 +8,15 @@ if TYPE_CHECKING:
     from engine.events import Event
     from engine.following import OnEvent
     from engine.history import RunRecord
-    from nodes.inventory import Inventory
-
-
-def where_it_ran(here: "ChosenTarget", entry: "RunRecord") -> "Inventory | None":
-    """Return the team's cluster on which a colleague's run was; None if it does not exist."""
-    from config.bucket import bucket_of
-    from config.errors import InputError
-    from provision.records.record import load_inventory
-
-    if bucket_of(here.backend) is None:
-        return None
-    try:
-        return load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-    except InputError:
-        return None
 
 
 def follow_journal(
-    here: "ChosenTarget",
-    entry: "RunRecord",
-    there: "Inventory | None",
-    on_event: "OnEvent",
-    out: "Output",
+    here: "ChosenTarget", entry: "RunRecord", on_event: "OnEvent", out: "Output"
 ) -> None:
     """Follow the run on its cluster to its end, or until AWS says that its head is gone.
 
     `on_event` gets every event. Afterwards this machine has the whole journal. A head that does
-    not answer is a warning. Without `there` the cluster is the one of this machine's record.
+    not answer is a warning.
     """
     import asyncio
 
@@ -43,7 +24,7 @@ def follow_journal(
     from engine.session import follow
     from provision.records.record import load_inventory
 
-    inventory = there or load_inventory(entry.cluster, here.cluster_target(entry.cluster))
+    inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
     watch = head_watch(here, inventory, entry)
     is_silent = False
 

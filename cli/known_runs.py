@@ -1,4 +1,4 @@
-"""Find a run that a command names: one of this machine's, or one that a cluster's head knows."""
+"""Find a run that a command names: in this machine's history, a team's bucket, or on a head."""
 
 from typing import TYPE_CHECKING
 
@@ -12,28 +12,74 @@ if TYPE_CHECKING:
     from nodes.inventory import Inventory
 
 
+def chosen_run(here: "ChosenTarget", name: str | None, out: "Output") -> "RunRecord":
+    """Return the run of this id or name; without one the newest, and say on stderr which it is.
+
+    If the run is over and only the team's bucket has its journal, this machine has it afterwards.
+    """
+    from cli.shared_journals import fetch_journal
+    from engine.history import History
+
+    if name is None:
+        with History(here.state / "runs") as history:
+            newest = history.runs()[:1]
+        if not newest:
+            raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
+        name = newest[0].run_id
+        out.complain(f"gpuctl: run {name}, the newest")
+    entry = _find(here, name, out)
+    fetch_journal(here, entry, out)
+    return entry
+
+
+def _find(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
+    """Return the run with this id, else the newest with this name; InputError for an unknown one.
+
+    The team's bucket is asked about a run that this machine does not know, or not as over.
+    """
+    from cli.shared_runs import share_runs
+    from config.bucket import bucket_of
+    from engine.history import History
+
+    def find() -> "RunRecord":
+        with History(here.state / "runs") as history:
+            return history.find(name)
+
+    try:
+        entry = find()
+    except InputError:
+        if bucket_of(here.backend) is None:
+            raise
+    else:
+        if entry.is_over or bucket_of(here.backend) is None:
+            return entry
+    share_runs(here, out)
+    return find()
+
+
 def known_run(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
     """Return the run with this id, else the newest with this name.
 
-    A run has failed if its cluster has other machines now (`mark_replaced`). If this machine's
-    history does not have the run, ask the heads of the clusters that this machine has a record of,
-    and add the run to the history. Raises InputError if nobody knows it.
+    A run has failed if its cluster has other machines now (`mark_replaced`). If neither this
+    machine's history nor the team's bucket has the run, ask the heads of the clusters that this
+    machine has a record of, and add the run to the history. Raises InputError if nobody knows it.
     """
     from cli.lost_head import mark_replaced
     from engine.history import History
     from provision.records.record import load_inventory
 
     runs = here.state / "runs"
-    with History(runs) as history:
-        try:
-            entry = history.find(name)
-        except InputError:
-            found = _ask_heads(here, name, out)
-            if found is None:
-                raise
-            head = load_inventory(found.cluster, here.cluster_target(found.cluster)).nodes[0]
+    try:
+        entry = _find(here, name, out)
+    except InputError:
+        found = _ask_heads(here, name, out)
+        if found is None:
+            raise
+        head = load_inventory(found.cluster, here.cluster_target(found.cluster)).nodes[0]
+        with History(runs) as history:
             history.begin(found, head_id=head.instance_id)
             return history.find(found.run_id)
+    with History(runs) as history:
         return history.find(entry.run_id) if mark_replaced(here, [entry]) else entry
 
 

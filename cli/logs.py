@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cli.log_filter import Wanted
     from cli.output import Output
     from engine.events import Event
-    from engine.history import RunRecord
     from engine.lines import Line
 
 
@@ -40,14 +39,16 @@ def logs(
     """Print the output of a run by rank, also when it is over.
 
     It is what a client of this machine has received: --follow receives the rest. It is there after
-    the cluster is gone. With --json every line of output is one JSON object: time, rank, stream,
+    the cluster is gone; with a team's bucket (`backend`) also that of a colleague's run. With
+    --json every line of output is one JSON object: time, rank, stream,
     text.
 
     $ gpuctl logs
     $ gpuctl logs nccl-tests --rank 1 -f
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
-    from cli.followed_journal import follow_journal, where_it_ran
+    from cli.followed_journal import follow_journal
+    from cli.known_runs import chosen_run
     from cli.log_filter import wanted
     from config.errors import GpuctlError, InputError
     from engine.journal_copy import recorded_events
@@ -55,10 +56,9 @@ def logs(
     here, out = chosen_target(context), output(context)
     lines = wanted(rank, since, grep)
     runs = here.state / "runs"
-    entry = chosen_run(run, runs, out)
+    entry = chosen_run(here, run, out)
     is_kept = (runs / entry.run_id / "journal.jsonl").exists()
-    there = None if is_kept or not entry.is_over else where_it_ran(here, entry)
-    if entry.is_over and not is_kept and there is None:
+    if entry.is_over and not is_kept:
         raise InputError(
             f"the logs of run {entry.run_id} are not kept any more",
             f"30 days and 10 GiB are kept; `gpuctl results {entry.run_id}` shows its results",
@@ -66,11 +66,11 @@ def logs(
     view = _LogView(lines, out, entry.nodes, folds, tail)
     problem = None
     try:
-        if there is None and (entry.is_over or not follow):
+        if entry.is_over or not follow:
             for event in recorded_events(runs, entry.run_id):
                 view.event(event)
         else:
-            follow_journal(here, entry, there, view.event, out)
+            follow_journal(here, entry, view.event, out)
     except GpuctlError as error:
         problem = error
     view.end()
@@ -144,18 +144,3 @@ class _LogView:
     def _record(self, lines: "Sequence[Line]") -> None:
         for line in lines:
             self._out.record(json.dumps(line._asdict(), ensure_ascii=False))
-
-
-def chosen_run(name: str | None, runs: "Path", out: "Output") -> "RunRecord":
-    """Return the run of this id or name; without one the newest, and say on stderr which it is."""
-    from config.errors import InputError
-    from engine.history import History
-
-    with History(runs) as history:
-        if name is not None:
-            return history.find(name)
-        newest = history.runs()[:1]
-    if not newest:
-        raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
-    out.complain(f"gpuctl: run {newest[0].run_id}, the newest")
-    return newest[0]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.complete import runs as run_names
-from cli.logs import chosen_run
+from cli.known_runs import chosen_run
 from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
@@ -46,9 +46,10 @@ def report(
 
     from cli.report_page import page
 
-    runs, out = chosen_target(context).state / "runs", output(context)
+    here, out = chosen_target(context), output(context)
+    runs = here.state / "runs"
     names: list[str | None] = [*dict.fromkeys(run or [])] or [None]
-    entries = [chosen_run(name, runs, out) for name in names]
+    entries = [chosen_run(here, name, out) for name in names]
     reports = [_report(entry, runs) for entry in entries]
     pictures = {} if png is None else {png: _picture(reports)}
     library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import LatestRunArgument
-from cli.logs import chosen_run
+from cli.known_runs import chosen_run
 from cli.options import chosen_target, output
 from config.errors import InputError
 
@@ -45,16 +45,18 @@ def results(
     $ gpuctl results nccl-tests --json
     $ gpuctl results --compare nccl-tests-4f2a1c nccl-tests-e54e00
     """
-    runs, out = chosen_target(context).state / "runs", output(context)
+    here, out = chosen_target(context), output(context)
+    runs = here.state / "runs"
     _require_one(
         {"--compare": compare, "--baseline": baseline, "--keep-baseline": keep_baseline}
         | {"--csv": csv, "--plot": plot, "--json": (csv or plot) and out.as_json}
     )
     if compare and run is not None:
         raise InputError("--compare names both runs", f"leave {run} out")
-    entry = chosen_run(compare[1] if compare else run, runs, out)
+    entry = chosen_run(here, compare[1] if compare else run, out)
     if compare or baseline is not None:
-        _compare(_before(compare, baseline or "", runs), entry, runs, out)
+        before = chosen_run(here, compare[0], out) if compare else _baseline(baseline or "", runs)
+        _compare(before, entry, runs, out)
     elif keep_baseline is not None:
         _keep(keep_baseline, entry, runs, out)
     elif csv:
@@ -83,11 +85,11 @@ def _tables(entry: "RunRecord", runs: "Path") -> "tuple[Table, ...]":
         return history.tables(entry.run_id)
 
 
-def _before(compare: tuple[str, str] | None, baseline: str, runs: "Path") -> "RunRecord":
+def _baseline(name: str, runs: "Path") -> "RunRecord":
     from engine.history import History
 
     with History(runs) as history:
-        return history.find(compare[0]) if compare else history.baseline(baseline)
+        return history.baseline(name)
 
 
 def _compare(before: "RunRecord", after: "RunRecord", runs: "Path", out: "Output") -> None:

@@ -150,7 +150,7 @@ class RunClient:
         """Fetch outputs, remove the cluster if the run says so, and print the result."""
         from cli.code import fetch
         from cli.kept_metrics import keep_metrics
-        from cli.run_end import destroy_if_asked, ending, report_removal
+        from cli.run_end import destroy_if_asked, ending, record_cost, report_removal
 
         run, out = self._run, self._out
         with ending(self._there, run.run_id, out):
@@ -162,10 +162,11 @@ class RunClient:
             finally:
                 # Before the result is printed: printing fails if the reader has gone.
                 gone = destroy_if_asked(self._here, run, self._there, out)
+        record_cost(gone, self._runs, run.run_id)
         share_runs(self._here, out)
         evidence = self._evidence if self._evidence.exists() else None
         self._view.end(result, evidence)
-        cost = report_removal(gone, self._runs, run.run_id, out)
+        cost = report_removal(gone, out)
         if out.as_json:
             self._view.end_json(result, cost, evidence, outputs)
         return result.exit_code

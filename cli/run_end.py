@@ -121,16 +121,13 @@ def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output"
         raise
 
 
-def report_removal(
-    gone: "Teardown | GpuctlError | None", runs: Path, run_id: str, out: "Output"
-) -> float | None:
-    """Print and record the removal of the cluster; return its cost, or raise its error."""
+def report_removal(gone: "Teardown | GpuctlError | None", out: "Output") -> float | None:
+    """Print the removal of the cluster; return its cost, or raise its error."""
     if isinstance(gone, GpuctlError):
         raise gone
     if gone is None:
         return None
     report_teardown(gone, out)
-    _record_cost(runs, run_id, gone.cost_usd)
     return gone.cost_usd
 
 
@@ -142,9 +139,11 @@ def report_teardown(teardown: "Teardown", out: "Output") -> None:
         show(teardown, out)
 
 
-def _record_cost(runs: Path, run_id: str, cost: float | None) -> None:
+def record_cost(gone: "Teardown | GpuctlError | None", runs: Path, run_id: str) -> None:
+    """Store what the removed cluster has cost as the run's cost, if both are known."""
     from engine.history import History
 
+    cost = None if gone is None or isinstance(gone, GpuctlError) else gone.cost_usd
     if cost is not None:
         with History(runs) as history:
             history.set_cost(run_id, cost)

@@ -1,4 +1,7 @@
-"""The histories of a team: each machine's runs are in the bucket, for `gpuctl ps` of all."""
+"""The histories of a team: each machine's runs are in the bucket, for `gpuctl ps` of all.
+
+A run's end is written after its journal (`cli/shared_journals.py`).
+"""
 
 from typing import TYPE_CHECKING
 
@@ -14,20 +17,22 @@ if TYPE_CHECKING:
 def share_runs(here: "ChosenTarget", out: "Output") -> None:
     """Add this machine's runs to the bucket and those in it to the history; nothing without one.
 
-    An error is a warning: the runs of this machine are known anyway.
+    Of runs that are over the bucket gets the journals, too. An error is a warning: the runs of this
+    machine are known anyway.
     """
     from config.bucket import bucket_of
 
     if bucket_of(here.backend) is None or here.is_lab_down():
         return
     try:
-        _exchange(here.remembered())
+        _exchange(here.remembered(), out)
     except GpuctlError as error:
         out.warn(f"the runs of others are not known: {error}")
 
 
-def _exchange(target: "Target") -> None:
+def _exchange(target: "Target", out: "Output") -> None:
     """Exchange runs. Each has up to two objects, which never change: its begin and its end."""
+    from cli.shared_journals import share_journals
     from config.bucket import Changed
     from engine.history import History, RunRecord
     from provision.records.shared import objects
@@ -45,6 +50,7 @@ def _exchange(target: "Target") -> None:
             stored = None if is_superseded else there.read(prefix + name)
             if stored is not None:
                 history.adopt(RunRecord.model_validate_json(stored.text))
+        share_journals(there, history, target.runs, out)
         for name in ours.keys() - known:
             try:
                 there.write(prefix + name, ours[name].model_dump_json(), None)

@@ -76,6 +76,7 @@ def _wanted(
 ) -> "tuple[list[Watched], str | None]":
     """Return the clusters to watch, and the run if `name` is one; no cluster for a run's record."""
     from cli.known_runs import known_run
+    from cli.shared_journals import fetch_journal
     from cli.top_view import watched
     from config.errors import InputError
     from provision.records.record import read, records
@@ -94,6 +95,7 @@ def _wanted(
         return [one], None
     entry = known_run(here, name, out)
     if entry.is_over:
+        fetch_journal(here, entry, out)
         return [], entry.run_id
     one = watched(here, entry.cluster)
     if one is None:

@@ -52,6 +52,11 @@ class RunRecord(Value):
         """Return whether a client has seen the run's end."""
         return self.status not in ("queued", "running")
 
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the run has no result, so that no journal has its end (`mark_lost`)."""
+        return self.exit_code == 125 and self.first_failed_rank is None
+
 
 class KeptFinding(Value):
     """A finding about the network (`network_seen`), the numbers (`output_judged`), or a node."""
@@ -114,8 +119,7 @@ class History:
             ],
         )
         if setting is not None:
-            values = (known.run_id, setting.model_dump_json())
-            self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
+            self.keep_setting(known.run_id, setting)
 
     def adopt(self, run: RunRecord) -> None:
         """Add a run of another machine, or its end to one that is not over here."""
@@ -196,6 +200,11 @@ class History:
         """Store the run's finding with this number; leave one that exists unchanged."""
         values = (run_id, number, finding.kind, finding.level, finding.rank, finding.text)
         self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", [values])
+
+    def keep_setting(self, run_id: str, setting: Setting) -> None:
+        """Store the run's setting; leave one that exists unchanged."""
+        values = (run_id, setting.model_dump_json())
+        self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
 
     def setting(self, run_id: str) -> Setting | None:
         """Return the run's setting; None for a run of an earlier gpuctl."""

@@ -5,6 +5,7 @@ pieces (engine/agent/journal_file.py). So its `offset` is the one from which to 
 clients of the same run write the same bytes to the same places.
 """
 
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,12 @@ from pathlib import Path
 from config.errors import RunError
 from engine.agent.control import JOURNAL
 from engine.agent.journal_file import JournalFile, JournalReader
-from engine.agent.piece_file import budget_on
+from engine.agent.piece_file import budget_on, open_piece, pieces
+from engine.agent.samples import RECORD
 from engine.events import Event, parse_event
+
+_END = re.compile(rb'"kind": ?"run_finished"')
+"""What the line of a run's end has; in the text of another event the quotes have backslashes."""
 
 
 class JournalCopy:
@@ -70,6 +75,23 @@ def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
         reader.close()
 
 
+def has_end(runs: Path, run_id: str) -> bool:
+    """Return whether the copy has the run's end, after which only notifications come."""
+    found = pieces(runs / run_id / JOURNAL)[-2:]
+    for piece in reversed(found):
+        with open_piece(piece.path) as file:
+            if _END.search(file.read()):
+                return True
+    return False
+
+
+def kept_files(runs: Path, run_id: str) -> list[Path]:
+    """Return the run's files but for its outputs: the journal's first piece is the last."""
+    others = [samples_path(runs, run_id), *sorted(evidence_folder(runs, run_id).rglob("*.txt"))]
+    journal = [piece.path for piece in reversed(pieces(runs / run_id / JOURNAL))]
+    return [*(path for path in others if path.exists()), *journal]
+
+
 def evidence_folder(runs: Path, run_id: str) -> Path:
     """Return the folder with the evidence about lost nodes; it exists only if a node was lost."""
     return runs / run_id / "evidence"
@@ -82,6 +104,11 @@ OUTPUTS = "outputs"
 def outputs_folder(runs: Path, run_id: str) -> Path:
     """Return the folder with the run's outputs; it exists only if some came back."""
     return runs / run_id / OUTPUTS
+
+
+def samples_path(runs: Path, run_id: str) -> Path:
+    """Return the path of the run's samples; it exists once a client has fetched them."""
+    return runs / run_id / f"{RECORD}.gz"
 
 
 def write_evidence(folder: Path, node: str, source: str, text: str) -> None:

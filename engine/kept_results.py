@@ -1,9 +1,12 @@
 """Results of a run's output, stored in the history while the run goes on: tables and findings."""
 
+from pathlib import Path
+
 from engine.attempt_events import AttemptStarted
 from engine.clock_event import ClockSet
 from engine.events import Event
 from engine.history import History, KeptFinding
+from engine.journal_copy import recorded_events
 from engine.nccl_tests import TableParser
 from engine.notification_events import Notified
 from engine.output_events import GateJudged, NetworkSeen, Output, OutputJudged
@@ -41,3 +44,10 @@ class KeptResults:
     def _keep(self, finding: KeptFinding, history: History) -> None:
         history.keep_finding(self._run_id, self._findings, finding)
         self._findings += 1
+
+
+def keep_results(run_id: str, runs: Path, history: History) -> None:
+    """Store the results of a run of which this machine has the whole journal."""
+    results = KeptResults(run_id)
+    for event in recorded_events(runs, run_id):
+        results.see(event, history)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from config.errors import RunError
 from engine.agent.samples import RECORD
+from engine.journal_copy import samples_path
 from engine.metrics.sample import Sample, parse_samples
 from engine.places import run_folder
 from nodes.inventory import Inventory
@@ -21,17 +22,12 @@ LARGEST = 512 << 20
 """The most bytes of a record, not compressed: a job is root on the head, and could send more."""
 
 
-def copy_path(runs: Path, run_id: str) -> Path:
-    """Return the path of the copy; it exists once a client of this machine has fetched it."""
-    return runs / run_id / f"{RECORD}.gz"
-
-
 async def fetch_record(inventory: Inventory, run_id: str, runs: Path) -> Path | None:
     """Copy the run's samples to this machine; None if the head has none.
 
     Raises NodeError if the head does not answer, and RunError if the copy cannot be written.
     """
-    path = copy_path(runs, run_id)
+    path = samples_path(runs, run_id)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     size = 0
     try:
@@ -69,7 +65,7 @@ def _question(run_id: str) -> str:
 
 def recorded_samples(runs: Path, run_id: str) -> Iterator[Sample]:
     """Yield the samples of the copy; none without a copy. Raise RunError if it is damaged."""
-    path = copy_path(runs, run_id)
+    path = samples_path(runs, run_id)
     if not path.exists():
         return
     try:

@@ -5,11 +5,13 @@ the others get 412 or, while two requests overlap, 409 ("Conditional writes", Am
 2026-11-23).
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -84,6 +86,18 @@ class Objects:
         if now is None or now.text != text:
             raise Changed(key)
         return now.etag
+
+    def read_file(self, key: str, path: Path) -> None:
+        """Write the object, which exists, to the file; its folder is made."""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _explain(self.bucket), path.open("wb") as file:
+            body = self._s3.get_object(Bucket=self.bucket.name, Key=key)["Body"]
+            shutil.copyfileobj(body, file, 1 << 20)
+
+    def write_file(self, key: str, path: Path) -> None:
+        """Write the file to the object, in the place of an earlier one."""
+        with path.open("rb") as file, _explain(self.bucket):
+            self._s3.put_object(Bucket=self.bucket.name, Key=key, Body=file)
 
     def remove(self, key: str) -> None:
         """Remove the object, if there is one."""

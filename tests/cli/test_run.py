@@ -237,7 +237,6 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("cli.down.remove", remove)
     monkeypatch.setattr("engine.head.prevent_power_off", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr("engine.head.hold", lambda *_: contextlib.nullcontext("held"))
-    monkeypatch.setattr("cli.run_end._record_cost", lambda *_: None)
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
     monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)
     return names

@@ -13,8 +13,8 @@ from cli.output import Output
 from cli.top_view import bar, rate
 from config.errors import InputError, NodeError
 from config.target import Target
+from engine.journal_copy import samples_path
 from engine.metrics.live import LiveRun
-from engine.metrics.record import copy_path
 from engine.metrics.sample import Sample
 from engine.metrics.usage import usage
 from nodes.inventory import Inventory
@@ -144,7 +144,7 @@ def test_a_run_that_is_over_has_means_and_peaks(heads: list[Answer], remembered:
     import gzip
 
     run_id = earlier(remembered, "over", 1)
-    with gzip.open(copy_path(remembered.runs, run_id), "wt") as file:
+    with gzip.open(samples_path(remembered.runs, run_id), "wt") as file:
         for one in (BEFORE, LAST, Sample(time=100, rank=1), Sample(time=160, rank=1)):
             file.write(one.model_dump_json() + "\n")
     assert gpuctl("over").stdout.splitlines() == [

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from config.errors import NodeError, RunError
+from engine.journal_copy import samples_path
 from engine.metrics.curves import CurvePoint, course
 from engine.metrics.idle import IdleCost, idle_cost
 from engine.metrics.live import live_runs, parse_live
-from engine.metrics.record import copy_path, fetch_record, recorded_samples
+from engine.metrics.record import fetch_record, recorded_samples
 from engine.metrics.sample import Sample, parse_samples
 from engine.metrics.summary import idle_seconds, increase, summaries
 from engine.metrics.usage import usage
@@ -197,7 +198,7 @@ def test_a_record_in_pieces_comes_back_whole(
     (head / "metrics-000000000000068.jsonl").write_text("".join(lines[4:]))
     (head / "metrics-000000000000034.jsonl.gz.7.tmp").write_text("left by a killed writer")
     path = asyncio.run(fetch_record(make_inventory(1), "job-1", tmp_path))
-    assert path == copy_path(tmp_path, "job-1") == tmp_path / "job-1/metrics.jsonl.gz"
+    assert path == samples_path(tmp_path, "job-1") == tmp_path / "job-1/metrics.jsonl.gz"
     assert [one.time for one in recorded_samples(tmp_path, "job-1")] == list(range(6))
     assert [one.name for one in path.parent.iterdir()] == [path.name]
     assert asyncio.run(fetch_record(make_inventory(1), "other-1", tmp_path)) is None
@@ -218,7 +219,7 @@ def test_a_copy_that_breaks_off_is_none(
 
 
 def test_a_damaged_copy_is_named(tmp_path: Path) -> None:
-    path = copy_path(tmp_path, "job-1")
+    path = samples_path(tmp_path, "job-1")
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b'{"rank":0,"time":1}\n' * 900)[:-9])
     with pytest.raises(RunError) as refused:

@@ -1,0 +1,131 @@
+"""The journals of a team's runs that are over, in its bucket: what they printed, used and found.
+
+The objects of a run are the files that its client keeps (`engine/journal_copy.py`), and its
+setting. The journal's first piece is written last: with it a run's files are whole.
+"""
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from config.bucket import Changed, bucket_of
+from config.errors import GpuctlError, RunError
+from engine.agent.control import JOURNAL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli.chosen_target import ChosenTarget
+    from cli.output import Output
+    from engine.history import History, RunRecord
+    from provision.aws.objects import Objects
+
+FOLDER = "journals"
+"""The folder of all journals, apart from the rest, so that a rule of the bucket can age them."""
+_SETTING = "setting.json"
+_LARGE = 8 << 20
+"""The bytes above which it is said that they are written, because that may take a while."""
+_FILE = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+"""The names that are taken from the bucket: they become paths of this machine."""
+
+
+def share_journals(there: "Objects", history: "History", runs: "Path", out: "Output") -> None:
+    """Write the journals of this machine that the bucket does not have.
+
+    Those are of runs that are over, and end with the run's end. A lost run has no end.
+    """
+    prefix = there.bucket.key(FOLDER, "")
+    known = set(there.keys(prefix))
+    for run in history.runs():
+        if run.is_over and f"{prefix}{run.run_id}/{JOURNAL}" not in known and _is_kept(run, runs):
+            _share(run, there, history, runs, out)
+
+
+def fetch_journal(here: "ChosenTarget", run: "RunRecord", out: "Output") -> None:
+    """Copy the journal of a run that is over to this machine, if only the bucket has it.
+
+    The history then also has the run's tables, findings and setting. An error is a warning.
+    """
+    runs = here.state / "runs"
+    if bucket_of(here.backend) is None or here.is_lab_down() or not run.is_over:
+        return
+    if _is_kept(run, runs):
+        return
+    from provision.records.shared import objects
+
+    try:
+        there = objects(here.remembered())
+        assert there is not None
+        keys = there.keys(there.bucket.key(FOLDER, run.run_id, ""))
+        if there.bucket.key(FOLDER, run.run_id, JOURNAL) in keys:
+            out.complain(f"gpuctl: fetching the log of run {run.run_id} from {there.bucket.url}")
+            _fetch(run.run_id, keys, there, runs)
+    except GpuctlError as error:
+        out.warn(f"the log of run {run.run_id} did not come from the bucket: {error}")
+
+
+def _is_kept(run: "RunRecord", runs: "Path") -> bool:
+    """Return whether this machine has all that anybody has of the run's journal."""
+    from engine.journal_copy import has_end
+
+    return (run.is_lost and (runs / run.run_id / JOURNAL).exists()) or has_end(runs, run.run_id)
+
+
+def _share(
+    run: "RunRecord", there: "Objects", history: "History", runs: "Path", out: "Output"
+) -> None:
+    from cli.terminal import size
+    from engine.journal_copy import kept_files
+
+    files = kept_files(runs, run.run_id)
+    total = sum(path.stat().st_size for path in files if path.exists())
+    if total > _LARGE:
+        out.complain(f"gpuctl: writing {size(total)} of run {run.run_id} to {there.bucket.url}")
+    folder, setting = runs / run.run_id, history.setting(run.run_id)
+    if setting is not None:
+        key = there.bucket.key(FOLDER, run.run_id, _SETTING)
+        with suppress(Changed):  # an earlier try, which was interrupted, has written it
+            there.write(key, setting.model_dump_json(), None)
+    for path in files:
+        name = path.relative_to(folder).as_posix()
+        try:
+            there.write_file(there.bucket.key(FOLDER, run.run_id, name), path)
+        except FileNotFoundError:
+            continue  # another gpuctl has compressed or removed it
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error.strerror}", "") from error
+
+
+def _fetch(run_id: str, keys: "list[str]", there: "Objects", runs: "Path") -> None:
+    """Put the run's files into its folder, the journal's first piece last, and its results too."""
+    from tempfile import TemporaryDirectory
+
+    from engine.history import History
+    from engine.journal_copy import kept_files
+    from engine.kept_results import keep_results
+    from engine.setting import Setting
+
+    prefix = there.bucket.key(FOLDER, run_id, "")
+    names = [key.removeprefix(prefix) for key in keys]
+    names = sorted(filter(_FILE.fullmatch, names), key=lambda name: name == JOURNAL)
+    try:
+        runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with TemporaryDirectory(dir=runs, prefix=f".{run_id}-") as part, History(runs) as history:
+            for name in names:
+                there.read_file(prefix + name, runs / part / name)
+            setting = runs / part / _SETTING
+            if setting.exists():
+                history.keep_setting(run_id, Setting.model_validate_json(setting.read_bytes()))
+                names.remove(_SETTING)
+            for path in kept_files(runs, run_id):
+                path.unlink(missing_ok=True)  # of a client that did not see the run's end
+            for name in names:
+                place = runs / run_id / name
+                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                (runs / part / name).replace(place)
+            keep_results(run_id, runs, history)
+    except OSError as error:
+        where = error.filename or runs
+        raise RunError(f"{where} cannot be written: {error.strerror}", "") from error
+    except ValueError as error:
+        raise RunError(f"{there.bucket.url} does not hold it whole: {error}", "") from error
