@@ -22,6 +22,7 @@ app = typer.Typer(
     "$ gpuctl lab start\n$ gpuctl lab status --lab=b",
     epilog="lab.md",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

@@ -7,47 +7,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cli import (
-    attach,
-    bisect,
-    capacity,
-    config_,
-    cost,
-    cp,
-    doctor,
-    down,
-    drift,
-    exec_,
-    extend,
-    gc,
-    grant,
-    heal,
-    health,
-    iam_policy,
-    lab,
-    logs,
-    plan,
-    ps,
-    queue,
-    report,
-    results,
-    revoke,
-    run,
-    schema,
-    ssh,
-    ssh_config,
-    ssm_proxy,
-    status,
-    stop,
-    templates,
-    top,
-    up,
-    validate,
-    wait,
-)
+from cli.commands import Root
 from cli.options import Options
 from cli.output import Output
-from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
 from config.errors import GpuctlError, InputError, InvalidFiles
 from config.files import full_disks
 from config.settings import export_state
@@ -60,7 +22,7 @@ _DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots ne
 
 app = typer.Typer(
     name="gpuctl",
-    cls=CommandGroup,
+    cls=Root,
     epilog="getting-started.md",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -174,49 +136,6 @@ def options(
         export_state()
     if command != "lab":  # its images and machines set their files' modes
         os.umask(0o077)  # only its owner can read what gpuctl and Pulumi's engine write
-
-
-_CLUSTERS, _RUNS, _FILES, _MACHINE = "Clusters", "Runs", "Files", "This machine"
-
-for _name, _function, _group, _page, _class in (
-    ("plan", plan.plan, _CLUSTERS, "clusters.md", Command),
-    ("up", up.up, _CLUSTERS, "clusters.md", Command),
-    ("status", status.status, _CLUSTERS, "clusters.md", Command),
-    ("health", health.health, _CLUSTERS, "health.md", Command),
-    ("heal", heal.heal, _CLUSTERS, "health.md", Command),
-    ("ssh", ssh.ssh, _CLUSTERS, "clusters.md", CommandForNode),
-    ("ssh-config", ssh_config.ssh_config, _CLUSTERS, "clusters.md", Command),
-    ("exec", exec_.exec_, _CLUSTERS, "clusters.md", CommandForNodes),
-    ("cp", cp.cp, _CLUSTERS, "code.md", Command),
-    ("grant", grant.grant, _CLUSTERS, "sharing-access.md", Command),
-    ("revoke", revoke.revoke, _CLUSTERS, "sharing-access.md", Command),
-    ("extend", extend.extend, _CLUSTERS, "lease.md", Command),
-    ("down", down.down, _CLUSTERS, "clusters.md", Command),
-    ("drift", drift.drift, _CLUSTERS, "drift.md", Command),
-    ("cost", cost.cost, _CLUSTERS, "cost.md", Command),
-    ("gc", gc.gc, _CLUSTERS, "gc.md", Command),
-    ("capacity", capacity.capacity, _CLUSTERS, "capacity.md", Command),
-    ("run", run.run, _RUNS, "runs.md", Command),
-    ("attach", attach.attach, _RUNS, "runs.md", Command),
-    ("wait", wait.wait, _RUNS, "runs.md", Command),
-    ("logs", logs.logs, _RUNS, "logs.md", Command),
-    ("ps", ps.ps, _RUNS, "runs.md", Command),
-    ("stop", stop.stop, _RUNS, "runs.md", Command),
-    ("top", top.top, _RUNS, "metrics.md", Command),
-    ("results", results.results, _RUNS, "nccl-tests.md", Command),
-    ("report", report.report, _RUNS, "report.md", Command),
-    ("bisect", bisect.bisect, _RUNS, "bisect.md", Command),
-    ("validate", validate.validate, _FILES, "diagnostics.md", Command),
-    ("templates", templates.templates, _FILES, "templates.md", Command),
-    ("schema", schema.schema, _FILES, "run-file.md", Command),
-    ("doctor", doctor.doctor, _MACHINE, "errors.md", Command),
-    ("config", config_.config, _MACHINE, "config.md", Command),
-    ("iam-policy", iam_policy.iam_policy, _MACHINE, "permissions.md", Command),
-):
-    app.command(_name, cls=_class, rich_help_panel=_group, epilog=_page)(_function)
-app.add_typer(queue.app, name="queue", rich_help_panel=_RUNS)
-app.add_typer(lab.app, name="lab", rich_help_panel=_MACHINE)
-app.command("ssm-proxy", cls=Command, hidden=True)(ssm_proxy.ssm_proxy)
 
 
 def _debug_file() -> str:

@@ -36,6 +36,7 @@ app = typer.Typer(
     "$ gpuctl queue demo\n$ gpuctl queue move nccl-tests first\n$ gpuctl queue drop nccl-tests",
     epilog="runs.md",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import boto3
+import botocore.session
 from botocore.exceptions import NoCredentialsError
 from botocore.utils import JSONFileCache, SSOTokenLoader, parse_timestamp
 
@@ -54,12 +54,12 @@ def check_account(name: str, account: str, ours: str) -> None:
 
 
 def resolve_credentials(target: Target) -> Target:
-    """Return a target with which the Pulumi engine gets the credentials that boto3 has.
+    """Return a target with which the Pulumi engine gets the credentials that botocore has.
 
-    boto3 finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine gets
-    them as they are then, because those of SSO and roles end after an hour; boto3's own clients
-    renew them. A target that has credentials is returned unchanged. Raises CloudError if there are
-    none.
+    botocore finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine
+    gets them as they are then, because those of SSO and roles end after an hour; botocore's own
+    clients renew them. A target that has credentials is returned unchanged. Raises CloudError if
+    there are none.
     """
     if "AWS_ACCESS_KEY_ID" in target.environment or target.credentials is not None:
         return target
@@ -88,7 +88,7 @@ def credentials_end(target: Target) -> datetime | None:
 
     It is known of AWS_CREDENTIAL_EXPIRATION, which `aws configure export-credentials` prints, and
     of a sign-in with `aws sso login` that has no refresh token. Roles and credential processes are
-    asked again by boto3.
+    asked again by botocore.
     """
     with aws_errors():
         opened = session(target)
@@ -105,12 +105,11 @@ SIGN_INS = Path("~/.aws/sso/cache")
 """The folder in which the AWS CLI keeps the tokens of `aws sso login`, as botocore knows it."""
 
 
-def _sign_in_end(opened: boto3.Session) -> datetime | None:
+def _sign_in_end(opened: botocore.session.Session) -> datetime | None:
     """Return the end of the sign-in of the session's profile, from the AWS CLI's cache."""
-    inner = opened._session
-    profile = inner.get_scoped_config()
+    profile = opened.get_scoped_config()
     name = profile.get("sso_session")
-    known = inner.full_config.get("sso_sessions", {}).get(name, profile)
+    known = opened.full_config.get("sso_sessions", {}).get(name, profile)
     cache = JSONFileCache(str(SIGN_INS.expanduser()))
     with aws_errors():
         token = SSOTokenLoader(cache=cache)(known["sso_start_url"], session_name=name)
@@ -138,7 +137,7 @@ def expiry_warning(target: Target, wait: timedelta) -> str:
 
 
 def credentials_source(target: Target) -> str:
-    """Return where boto3 found the credentials: `env`, `sso`, `assume-role`, a file."""
+    """Return where botocore found the credentials: `env`, `sso`, `assume-role`, a file."""
     with aws_errors():
         found = session(target).get_credentials()
     return str(found.method) if found else "none"
@@ -147,4 +146,5 @@ def credentials_source(target: Target) -> str:
 def profile_region(profile: str | None) -> str | None:
     """Return the region of the user's AWS configuration (of `profile`, if given), or None."""
     with aws_errors():
-        return boto3.Session(profile_name=profile).region_name
+        found = botocore.session.Session(profile=profile).get_config_variable("region")
+    return None if found is None else str(found)

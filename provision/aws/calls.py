@@ -1,7 +1,7 @@
 """A record of this process's calls to AWS, with which the lab is compared (docs/first-day.md).
 
-If GPUCTL_CALLS names a file, every call that boto3 makes for gpuctl appends one line of JSON to it:
-the operation, its time, the names of the answer's fields, the states of resources, and AWS's
+If GPUCTL_CALLS names a file, every call that botocore makes for gpuctl appends one line of JSON to
+it: the operation, its time, the names of the answer's fields, the states of resources, and AWS's
 refusal. Other values of requests and answers are not written: they may be secrets. The calls of
 Pulumi's provider, a separate program, are not recorded.
 """

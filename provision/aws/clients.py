@@ -1,4 +1,4 @@
-"""boto3 clients for a Target, and the conversion of AWS's errors to gpuctl's."""
+"""botocore clients for a Target, and the conversion of AWS's errors to gpuctl's."""
 
 import gzip
 import json
@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import (
@@ -68,14 +67,14 @@ def client(
 ) -> Any:
     """Return a client of `service` in the target's region, at the target's endpoint if it has one.
 
-    If `target.environment` has credentials, only they are used: boto3 reads neither the user's AWS
-    files nor the metadata service. Otherwise boto3 searches in its usual order, with the target's
+    If `target.environment` has credentials, only they are used: botocore reads neither the user's
+    AWS files nor the metadata service. Otherwise it searches in its usual order, with the target's
     AWS_PROFILE if it names one, and renews those of SSO and roles before they end. Throttling and
     AWS's own failures are retried with jitter, at most `attempts` tries in all; a launch keeps the
     ClientToken of its first try. A client may be used by many threads. It is cached for the same
     credentials, region and endpoint, because creating one takes 20 ms of CPU time.
     """
-    with aws_errors(), _CREATING:  # boto3 cannot create clients in several threads at once
+    with aws_errors(), _CREATING:  # botocore cannot create clients in several threads at once
         return _cached_client(_Account.of(target), service, target.endpoint, attempts)
 
 
@@ -105,7 +104,7 @@ _FILES = {
 
 
 def _surroundings() -> Iterator[tuple[str, str]]:
-    """Yield what boto3 searches for credentials, as far as it is known without asking anybody."""
+    """Yield what botocore searches for credentials, as far as known without asking anybody."""
     yield from ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
     for variable, default in _FILES.items():
         path = Path(os.environ.get(variable, default)).expanduser()
@@ -122,7 +121,7 @@ def _cached_client(account: _Account, service: str, endpoint: str | None, attemp
 
 
 @lru_cache(maxsize=8)
-def _cached_session(account: _Account) -> boto3.Session:
+def _cached_session(account: _Account) -> botocore.session.Session:
     return _session(account.region, dict(account.settings))
 
 
@@ -132,10 +131,12 @@ def forget_clients() -> None:
     _cached_session.cache_clear()
 
 
-def _client(opened: boto3.Session, service: str, endpoint: str | None, attempts: int) -> Any:
+def _client(
+    opened: botocore.session.Session, service: str, endpoint: str | None, attempts: int
+) -> Any:
     needed = service not in _ADVICE
-    return opened.client(
-        service,  # type: ignore[call-overload]
+    return opened.create_client(
+        service,
         # The Pricing API exists in few regions, and has the prices of all.
         region_name=PRICING_REGION if service == "pricing" else None,
         endpoint_url=endpoint,
@@ -160,8 +161,8 @@ _NO_FILES: dict[str, Any] = {
 }
 
 
-def session(target: Target) -> boto3.Session:
-    """Return a boto3 session with the target's credentials alone, its profile, or the user's.
+def session(target: Target) -> botocore.session.Session:
+    """Return a session with the target's credentials alone, its profile, or the user's.
 
     It is the one of the target's clients: a role is assumed once, and renewed in one place.
     """
@@ -169,21 +170,21 @@ def session(target: Target) -> boto3.Session:
         return _cached_session(_Account.of(target))
 
 
-def _session(region: str, settings: Mapping[str, str]) -> boto3.Session:
+def _session(region: str, settings: Mapping[str, str]) -> botocore.session.Session:
     has_keys = "AWS_ACCESS_KEY_ID" in settings
-    inner = botocore.session.Session(session_vars=_NO_FILES if has_keys else None)
-    inner.register_component("data_loader", _models())
-    record_calls(inner)
-    if not has_keys:
-        profile = settings.get("AWS_PROFILE") or None
-        return boto3.Session(botocore_session=inner, profile_name=profile, region_name=region)
-    return boto3.Session(
-        botocore_session=inner,
-        aws_access_key_id=settings["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=settings.get("AWS_SECRET_ACCESS_KEY"),
-        aws_session_token=settings.get("AWS_SESSION_TOKEN"),
-        region_name=region,
-    )
+    made = botocore.session.Session(session_vars=_NO_FILES if has_keys else None)
+    made.register_component("data_loader", _models())
+    record_calls(made)
+    made.set_config_variable("region", region)
+    if has_keys:
+        made.set_credentials(
+            settings["AWS_ACCESS_KEY_ID"],
+            settings.get("AWS_SECRET_ACCESS_KEY", ""),
+            settings.get("AWS_SESSION_TOKEN"),
+        )
+    elif profile := settings.get("AWS_PROFILE"):
+        made.set_config_variable("profile", profile)
+    return made
 
 
 class _DescriptionFiles(JSONFileLoader):
@@ -244,7 +245,7 @@ UNIVERSAL = frozenset(
 
 @contextmanager
 def aws_errors(zone: str = "") -> Iterator[None]:
-    """Convert boto3's errors to a CloudError with AWS's code, the zone if given, and a remedy."""
+    """Convert botocore's errors to CloudErrors with AWS's code, the zone if given, and a remedy."""
     try:
         yield
     except ClientError as error:

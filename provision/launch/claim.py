@@ -90,7 +90,7 @@ def claim_capacity(
     that run in it keep running. Raises NoCapacity with each zone's refusal when `capacity.wait` is
     over.
     """
-    # boto3 must not retry: AWS answers HTTP 500 when the zone is full.
+    # botocore must not retry: AWS answers HTTP 500 when the zone is full.
     once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
     group = _await_group(ec2, resolved) if has_group else _group(ec2, resolved)
 

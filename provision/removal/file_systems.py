@@ -16,7 +16,7 @@ _BUSY = frozenset(
 
 PAUSE_S = 3.0
 WAIT_S = 20 * 60
-"""boto3 has no waiter for these services; FSx takes minutes to delete a file system."""
+"""botocore has no waiter for these services; FSx takes minutes to delete a file system."""
 
 
 def delete_file_systems(target: Target, resources: list[Resource]) -> None:

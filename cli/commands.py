@@ -1,0 +1,113 @@
+"""The commands of `gpuctl`; a line imports and makes only the command that it names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
+
+_CLUSTERS, _RUNS, _FILES, _MACHINE = "Clusters", "Runs", "Files", "This machine"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A command: its module in `cli` and the name there, its group in help, and its page.
+
+    What the name stands for is a function, or the typer of a group of commands.
+    """
+
+    module: str
+    name: str
+    panel: str
+    page: str
+    kind: type[Command] = Command
+    hidden: bool = False
+
+
+_ENTRIES = {
+    "plan": _Entry("plan", "plan", _CLUSTERS, "clusters.md"),
+    "up": _Entry("up", "up", _CLUSTERS, "clusters.md"),
+    "status": _Entry("status", "status", _CLUSTERS, "clusters.md"),
+    "health": _Entry("health", "health", _CLUSTERS, "health.md"),
+    "heal": _Entry("heal", "heal", _CLUSTERS, "health.md"),
+    "ssh": _Entry("ssh", "ssh", _CLUSTERS, "clusters.md", CommandForNode),
+    "ssh-config": _Entry("ssh_config", "ssh_config", _CLUSTERS, "clusters.md"),
+    "exec": _Entry("exec_", "exec_", _CLUSTERS, "clusters.md", CommandForNodes),
+    "cp": _Entry("cp", "cp", _CLUSTERS, "code.md"),
+    "grant": _Entry("grant", "grant", _CLUSTERS, "sharing-access.md"),
+    "revoke": _Entry("revoke", "revoke", _CLUSTERS, "sharing-access.md"),
+    "extend": _Entry("extend", "extend", _CLUSTERS, "lease.md"),
+    "down": _Entry("down", "down", _CLUSTERS, "clusters.md"),
+    "drift": _Entry("drift", "drift", _CLUSTERS, "drift.md"),
+    "cost": _Entry("cost", "cost", _CLUSTERS, "cost.md"),
+    "gc": _Entry("gc", "gc", _CLUSTERS, "gc.md"),
+    "capacity": _Entry("capacity", "capacity", _CLUSTERS, "capacity.md"),
+    "run": _Entry("run", "run", _RUNS, "runs.md"),
+    "attach": _Entry("attach", "attach", _RUNS, "runs.md"),
+    "wait": _Entry("wait", "wait", _RUNS, "runs.md"),
+    "logs": _Entry("logs", "logs", _RUNS, "logs.md"),
+    "ps": _Entry("ps", "ps", _RUNS, "runs.md"),
+    "stop": _Entry("stop", "stop", _RUNS, "runs.md"),
+    "top": _Entry("top", "top", _RUNS, "metrics.md"),
+    "results": _Entry("results", "results", _RUNS, "nccl-tests.md"),
+    "report": _Entry("report", "report", _RUNS, "report.md"),
+    "bisect": _Entry("bisect", "bisect", _RUNS, "bisect.md"),
+    "validate": _Entry("validate", "validate", _FILES, "diagnostics.md"),
+    "templates": _Entry("templates", "templates", _FILES, "templates.md"),
+    "schema": _Entry("schema", "schema", _FILES, "run-file.md"),
+    "doctor": _Entry("doctor", "doctor", _MACHINE, "errors.md"),
+    "config": _Entry("config_", "config", _MACHINE, "config.md"),
+    "iam-policy": _Entry("iam_policy", "iam_policy", _MACHINE, "permissions.md"),
+    "ssm-proxy": _Entry("ssm_proxy", "ssm_proxy", _MACHINE, "", hidden=True),
+    "queue": _Entry("queue", "app", _RUNS, ""),
+    "lab": _Entry("lab", "app", _MACHINE, ""),
+}
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by their names; each is imported and made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _made(name, _ENTRIES[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in _ENTRIES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ENTRIES)
+
+    def __len__(self) -> int:
+        return len(_ENTRIES)
+
+
+class Root(CommandGroup):
+    """The group `gpuctl`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": Commands()})
+
+
+def _made(name: str, entry: _Entry) -> Any:
+    """Return the command, as typer makes it of its function, or the group of its typer."""
+    found = getattr(import_module(f"cli.{entry.module}"), entry.name)
+    if isinstance(found, typer.Typer):
+        group: Any = typer.main.get_command(found)
+        group.name, group.rich_help_panel = name, entry.panel
+        return group
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(
+        name,
+        cls=entry.kind,
+        rich_help_panel=entry.panel,
+        epilog=entry.page or None,
+        hidden=entry.hidden,
+    )(found)
+    return typer.main.get_command(alone)
