@@ -16,7 +16,7 @@ _CLUSTERS, _RUNS, _FILES, _MACHINE = "Clusters", "Runs", "Files", "This machine"
 class _Entry:
     """A command: its module in `cli` and the name there, its group in help, and its page.
 
-    What the name stands for is a function, or the typer of a group of commands.
+    The name is that of a function, or the typer of a group of commands.
     """
 
     module: str
