@@ -123,7 +123,7 @@ def after_power_off(run_id: str, there: "Inventory") -> str:
     if not saved:
         return f"{over}: `gpuctl down {there.cluster}` removes the rest"
     left = f"have left its log, metrics and outputs in {saved}"
-    return f"{over}, and {left}: {way_to_saved(saved, there.cluster)}"
+    return f"{over}, and {left}: {way_to_saved(run_id, there.cluster)}"
 
 
 def _recorded(entry: "RunRecord", runs: Path) -> "FirstEvent | None":
@@ -149,6 +149,8 @@ def _show_again(
     from engine.result import ResultCollector
 
     fetch_journal(here, entry, out)
+    if entry.is_lost:
+        _fetch_saved(here, entry, out)
     runs = here.state / "runs"
     started = _recorded(entry, runs)
     if started is None:
@@ -170,6 +172,33 @@ def _show_again(
     if out.as_json:
         view.end_json(result, entry.cost_usd, evidence, outputs)
     return result.exit_code
+
+
+def _fetch_saved(here: "ChosenTarget", entry: "RunRecord", out: "Output") -> None:
+    """Take what a lost run left from the shared storage of its cluster, which `up` made again.
+
+    An error is a warning: this machine may have a part of the run's journal.
+    """
+    from config.errors import GpuctlError
+    from engine.places import saved_folder
+    from engine.saved_run import fetch_saved
+    from provision.records.record import load_inventory
+
+    if here.is_lab_down():
+        return
+    try:
+        there = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
+    except InputError:  # the cluster is gone
+        return
+    try:
+        missing = fetch_saved(entry.run_id, there, here.state / "runs")
+    except GpuctlError as error:
+        out.warn(f"what run {entry.run_id} has saved did not come: {error}")
+        return
+    if missing is not None:
+        out.note(f"-- fetched from {saved_folder(entry.run_id, there.shared)} of {there.cluster}")
+    for line in missing or ():
+        out.warn(f"not everything was saved: {line}")
 
 
 def _late_outputs(here: "ChosenTarget", started: "FirstEvent", out: "Output") -> Path | None:

@@ -34,7 +34,7 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
         left = unattended_end(run)
         lines.append(f"{left[0].upper()}{left[1:]}.")
         if run.saved:
-            lines.append(f"Later {way_to_saved(run.saved, cluster, words)}.")
+            lines.append(f"Later {way_to_saved(name, cluster, words)}.")
     elif run.outputs:
         lines.append(f"Its outputs ({', '.join(run.outputs)}) come back with attach.")
     if run.ports:

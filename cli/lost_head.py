@@ -73,7 +73,7 @@ def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost
     return RunLost.of(
         run.run_id,
         reason + _may_be_over(there, run),
-        way_to_saved(saved, there.cluster) if saved else "`gpuctl up` replaces it",
+        way_to_saved(run.run_id, there.cluster) if saved else "`gpuctl up` replaces it",
     )
 
 

@@ -23,10 +23,10 @@ def unattended_end(known: KnownRun) -> str:
     return f"{unfetched(known)} {_LOST}"
 
 
-def way_to_saved(saved: str, cluster: str, gpuctl: str = "gpuctl") -> str:
+def way_to_saved(run_id: str, cluster: str, gpuctl: str = "gpuctl") -> str:
     """Return how to get what a run has left in the shared storage; `gpuctl` is the command."""
     return (
-        f"`{gpuctl} up FILE` and `{gpuctl} cp {cluster} node0:{saved} .` get them,"
+        f"`{gpuctl} up FILE` and `{gpuctl} attach {run_id}` get them,"
         f" `{gpuctl} down {cluster}` deletes them"
     )
 
@@ -40,7 +40,7 @@ class RunGoesOn(RunError):
         if known.on_stop == "destroy":
             hint += f"; at its end the nodes power off: {unattended_end(known)}"
             if known.saved:
-                hint += f"; {way_to_saved(known.saved, cluster)}"
+                hint += f"; {way_to_saved(run, cluster)}"
             else:
                 hint += f", and `gpuctl down {cluster}` removes the rest"
         super().__init__(f"run {run} goes on without this client: {why}", hint)

@@ -181,7 +181,7 @@ def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are
         "If no client is attached at its end, the nodes power off a minute later;"
         " `gpuctl down demo` removes the rest.",
         "Its log and metrics are copied to /s/gpuctl/saved/job-000001 before.",
-        "Later `gpuctl up FILE` and `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them,"
+        "Later `gpuctl up FILE` and `gpuctl attach job-000001` get them,"
         " `gpuctl down demo` deletes them.",
     ]
 
@@ -193,7 +193,7 @@ def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are
         (
             "/s",
             ", and have left its log, metrics and outputs in /s/gpuctl/saved/job-000001:"
-            " `gpuctl up FILE` and `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them,"
+            " `gpuctl up FILE` and `gpuctl attach job-000001` get them,"
             " `gpuctl down demo` deletes them",
         ),
     ],

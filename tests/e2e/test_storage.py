@@ -41,12 +41,14 @@ def test_a_lustre_is_seen_by_all_nodes_and_goes_with_the_cluster(
     gpuctl("--lab", "up", str(file), "--yes")
     all_nodes_see_the_shared_file_system(gpuctl, "/data", "FSx")
     assert NO_CHANGE in gpuctl("--lab", "up", str(file), "--yes")
-    a_run_that_nobody_follows_leaves_everything_there(gpuctl, tmp_path)
+    a_run_that_nobody_follows_leaves_everything_there(gpuctl, tmp_path, file)
     its_file_system_goes_with_the_cluster(gpuctl)
 
 
-def a_run_that_nobody_follows_leaves_everything_there(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    """Check what the nodes have saved before they powered off, and what is said about it."""
+def a_run_that_nobody_follows_leaves_everything_there(
+    gpuctl: Gpuctl, tmp_path: Path, cluster: Path
+) -> None:
+    """Check what the nodes save before they power off, what is said about it, and who gets it."""
     commands = ["mkdir out && hostname > out/model; echo said by $GPUCTL_NODE_NAME"]
     file = run_file(tmp_path, "left", commands, on_stop="destroy", outputs=["out/"])
     started = gpuctl.json("--lab", "run", str(file), "--cluster", "shared", "--detach")
@@ -69,9 +71,18 @@ def a_run_that_nobody_follows_leaves_everything_there(gpuctl: Gpuctl, tmp_path: 
     path = f"/data/gpuctl/saved/{run_id}"
     assert gpuctl("--lab", "attach", run_id, code=125).endswith(
         f"if the run is over, its nodes have powered off, and have left its log, metrics and"
-        f" outputs in {path}: `gpuctl up FILE` and `gpuctl cp shared node0:{path} .` get them,"
+        f" outputs in {path}: `gpuctl up FILE` and `gpuctl attach {run_id}` get them,"
         " `gpuctl down shared` deletes them\n"
     )
+    gpuctl("--lab", "up", str(cluster), "--yes")
+    shown = gpuctl("--lab", "attach", run_id)
+    assert f"-- fetched from {path} of shared\n" in shown
+    assert "[1] said by node1\n" in shown
+    outputs = gpuctl.state / "runs" / run_id / "outputs"
+    assert (outputs / "rank-1/out/model").read_text().startswith("ip-10-")
+    (run,) = gpuctl.json("--lab", "ps", "-n", "1")
+    assert (run["run_id"], run["status"], run["exit_code"]) == (run_id, "done", 0)
+    assert gpuctl.json("--lab", "top", run_id)["nodes"]
 
 
 def all_nodes_see_the_shared_file_system(gpuctl: Gpuctl, path: str, service: str) -> None:

@@ -304,12 +304,12 @@ def test_who_is_left_alone_is_told_what_ends_the_bill() -> None:
         "; at its end the nodes power off: its log and metrics are lost then if no client has"
         " fetched them, and `gpuctl down demo` removes the rest"
     )
-    saved = plan.model_copy(update={"saved": "/s/gpuctl/saved/job-000001"})
+    update = {"saved": "/s/gpuctl/saved/job-000001", "run_id": "job-000001"}
+    saved = plan.model_copy(update=update)
     assert RunGoesOn(saved, "x").hint.endswith(
         "; at its end the nodes power off: its log and metrics are copied to"
-        " /s/gpuctl/saved/job-000001 before; `gpuctl up FILE` and"
-        " `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them, `gpuctl down demo` deletes"
-        " them"
+        " /s/gpuctl/saved/job-000001 before; `gpuctl up FILE` and `gpuctl attach job-000001` get"
+        " them, `gpuctl down demo` deletes them"
     )
 
 

@@ -66,7 +66,7 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
                 " left its log, metrics and outputs in /s/gpuctl/saved/job-000001"
             )
             assert saves.hint == (
-                "`gpuctl up FILE` and `gpuctl cp demo node0:/s/gpuctl/saved/job-000001 .` get them,"
+                "`gpuctl up FILE` and `gpuctl attach job-000001` get them,"
                 " `gpuctl down demo` deletes them"
             )
         assert instance_end(there, "i-0123456789abcdef0") == "does not exist any more"

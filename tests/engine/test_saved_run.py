@@ -1,0 +1,100 @@
+"""What a run has saved in shared storage, as a client takes it (copied in e2e/test_storage.py)."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from engine.events import RunFinished, RunStarted
+from engine.history import History
+from engine.journal_copy import JournalCopy, outputs_folder, recorded_events, samples_path
+from engine.output_events import Output
+from engine.saved_run import take_saved
+from tests.engine.conftest import make_plan
+
+RUN = make_plan().run_id
+STARTED = RunStarted(
+    time=0,
+    run_id=RUN,
+    name="job",
+    cluster="demo",
+    startup_order="any",
+    stop_criteria="all-done",
+    on_stop="destroy",
+    nodes=(),
+)
+SAID = Output(time=1, rank=0, stream="stdout", text="said", ends_line=True)
+ENDED = RunFinished(time=2, status="done", exit_code=0, first_failed_rank=None, reason="")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """The runs of a machine on which the run is lost; it has a part of the journal."""
+    folder = tmp_path / "runs"
+    with History(folder) as history:
+        history.begin(make_plan())
+        history.mark_lost(RUN, "its head is gone")
+    copy = JournalCopy(folder, RUN)
+    copy.append('{"kind": "node_ready", "time": 0, "rank": 0}')
+    copy.close()
+    return folder
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """What nodes have saved, as it came here."""
+    folder = tmp_path / "saved"
+    (folder / "outputs/rank-1/out").mkdir(parents=True)
+    (folder / "outputs/rank-1/out/model").write_text("1")
+    (folder / "outputs/rank-1/newest").symlink_to("out")
+    (folder / "metrics.jsonl").write_text("first\n")
+    with gzip.open(folder / f"metrics-{6:015}.jsonl.gz", "wt") as file:
+        file.write("second\n")
+    lines = (one.model_dump_json() + "\n" for one in (STARTED, SAID, ENDED))
+    (folder / "journal.jsonl").write_text("".join(lines))
+    return folder
+
+
+def test_it_becomes_this_machines_copy_and_the_run_is_done(saved: Path, runs: Path) -> None:
+    assert take_saved(saved, RUN, runs) == ()
+    assert list(recorded_events(runs, RUN)) == [STARTED, SAID, ENDED]
+    with gzip.open(samples_path(runs, RUN), "rt") as file:
+        assert file.read() == "first\nsecond\n"
+    outputs = outputs_folder(runs, RUN)
+    assert (outputs / "rank-1/newest/model").read_text() == "1"
+    with History(runs) as history:
+        run = history.find(RUN)
+    assert (run.status, run.exit_code, run.reason) == ("done", 0, "")
+
+
+def test_what_nodes_did_not_save_is_told(saved: Path, runs: Path) -> None:
+    (saved / "not-saved.txt").write_text("rank 1 (node1): no answer\n")
+    assert take_saved(saved, RUN, runs) == ("rank 1 (node1): no answer",)
+
+
+def test_without_a_journal_nothing_is_taken(saved: Path, runs: Path) -> None:
+    (saved / "journal.jsonl").unlink()
+    assert take_saved(saved, RUN, runs) is None
+    assert len(list(recorded_events(runs, RUN))) == 1
+    assert not outputs_folder(runs, RUN).exists()
+
+
+def test_a_link_is_not_taken_for_a_file_of_this_machine(saved: Path, runs: Path) -> None:
+    secret = saved.parent / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("key")
+    for name in ("metrics.jsonl", "outputs"):
+        (saved / name).rename(saved / f"{name}.away")
+        (saved / name).symlink_to(secret / "key" if name == "metrics.jsonl" else secret)
+    take_saved(saved, RUN, runs)
+    with gzip.open(samples_path(runs, RUN), "rt") as file:
+        assert file.read() == "second\n"
+    assert not outputs_folder(runs, RUN).exists()
+
+
+def test_a_run_whose_journal_has_no_end_stays_lost(saved: Path, runs: Path) -> None:
+    (saved / "journal.jsonl").write_text(STARTED.model_dump_json() + "\n")
+    assert take_saved(saved, RUN, runs) == ()
+    assert list(recorded_events(runs, RUN)) == [STARTED]
+    with History(runs) as history:
+        assert history.find(RUN).is_lost
