@@ -21,9 +21,11 @@ demo: install
 
 # Cold demos in a row beside a load, each of which must end well: `make soak DEMOS=40`.
 # `make soak POINTS=200`: commands killed at random moments instead, each of which may leave nothing.
+# `make soak STORMS=3`: runs on machines that random failures hit (root), 5 to 15 minutes each.
 DEMOS := 20
+SOAK = $(if $(POINTS),tests.leaks --points $(POINTS),tests.soak --demos $(DEMOS))
 soak: install
-	@$(RUN)/python -m $(if $(POINTS),tests.leaks --points $(POINTS),tests.soak --demos $(DEMOS))
+	@$(RUN)/python -m $(if $(STORMS),tests.storm --machines --storms $(STORMS),$(SOAK))
 
 # A REAL account, step by step; asks before each, with its price (docs/first-day.md).
 aws-smoke: install

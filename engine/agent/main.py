@@ -159,6 +159,7 @@ def _start_unit(folder: Path) -> int:
         # Stopped before the network is: it stops other nodes' jobs and sends notifications
         # (https://systemd.io/NETWORK_ONLINE/, 2026-11-23).
         "After=network.target",
+        *(f"After={scope}" for scope in _login_scopes()),
         CPU_SHARE,
         "TimeoutStopSec=45",  # the longest time that a shutdown waits for the jobs to end
     )
@@ -170,6 +171,21 @@ def _start_unit(folder: Path) -> int:
         ],
         check=False,
     ).returncode
+
+
+def _login_scopes() -> list[str]:
+    """Return the unit of the ssh session that this process is in; none without pam_systemd.
+
+    A shutdown begins with the end of all sessions. One that follows the run shall read its end,
+    so it stays until the supervisor has ended.
+    """
+    import re
+
+    try:
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    except OSError:  # no /proc
+        return []
+    return sorted(set(re.findall(r"/(session-\w+\.scope)$", groups, re.MULTILINE)))
 
 
 def _this_file() -> Path:

@@ -3,6 +3,9 @@
 A new connection takes more CPU time, at both ends, than the worker that it starts. OpenSSH's
 multiplexing (ssh_config(5), ControlMaster) keeps one to each node for some minutes, in a systemd
 scope, so that it outlives the run. Without such a connection ssh opens a new one.
+
+When the head shuts down, the scope ends after the supervisors, which stop other nodes' jobs: they
+are after network.target, it is before. systemd stops units in the opposite order (systemd.unit(5)).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ alive() {{ [ -S "$socket" ] && timeout {CHECK_S} {_SSH} -S "$socket" -o ProxyCom
 if ! alive < /dev/null > /dev/null 2>&1; then
   timeout {CHECK_S} ssh -S "$socket" -O exit "root@$address" < /dev/null > /dev/null 2>&1
   rm -f "$socket"
-  systemd-run --quiet --scope --collect {_SSH} -fNM -S "$socket" \
+  systemd-run --quiet --scope --collect --property=Before=network.target {_SSH} -fNM -S "$socket" \
     -o ControlPersist={PERSIST_S} "root@$address" < /dev/null > /dev/null 2> "$socket.err"
   if [ $? -eq 255 ]; then cat "$socket.err" >&2; exit 255; fi
 fi

@@ -12,6 +12,12 @@ from lab.host_commands import call
 from lab.machines import cgroups
 from tests.e2e.conftest import Gpuctl
 
+_ENTER_SCOPE = (
+    "busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1"
+    " org.freedesktop.systemd1.Manager StartTransientUnit 'ssa(sv)a(sa(sv))'"
+    " session-7.scope fail 1 PIDs au 1 $PPID 0 > /dev/null"
+)
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -49,6 +55,14 @@ class Machines:
                 if re.search(r"^NSpid:\t\d+\t1$", status, re.MULTILINE):
                     return pid
         raise AssertionError(f"{name} does not run")
+
+    def put_logins_into_scopes(self) -> None:
+        """Put gpuctl's connections to the nodes into units that end when a shutdown begins.
+
+        pam_systemd does so, which AWS's images have (README.Debian of openssh-server 9.2) and the
+        lab's have not.
+        """
+        self.gpuctl("--lab", "exec", self.cluster, "--", _ENTER_SCOPE)
 
     def pull_the_plug(self, name: str) -> None:
         """The node's systemd-nspawn is killed, as a host that fails."""

@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
 from tests.e2e.machines import Machines
+from tests.e2e.region import ec2
 
 pytestmark = pytest.mark.lab
 
@@ -126,6 +127,33 @@ def test_a_node_that_died_is_made_again_and_the_run_goes_on(cluster: Cluster) ->
     assert re.search(
         r"^Run heals-.*: done in .* and 2 attempts, exit code 0$", "".join(lines), re.M
     )
+
+
+LEFT = "systemctl list-units --no-legend 'gpuctl-run-*'; pgrep -ax sleep; true"
+
+
+def test_a_run_is_stopped_when_the_head_shuts_down(cluster: Cluster) -> None:
+    """The client follows it to its end, through a login that a shutdown ends."""
+    gpuctl, head = cluster.gpuctl, cluster.instance_of("node0")
+    cluster.put_logins_into_scopes()
+    commands = ["setsid sleep 1234 & echo runs; sleep 1000"]
+    with gpuctl.running(*cluster.run("orderly", commands)) as process:
+        name = read_until(process, "-- run ")[-1].split()[2]
+        read_until(process, "[1] runs")
+        gpuctl("--lab", "ssh", "lost", "node0", "--", "systemctl --no-block poweroff")
+        assert process.stdout is not None
+        lines = list(process.stdout)
+        assert process.wait() == 130, "".join(lines)
+    reason = "the supervisor got SIGTERM"
+    assert re.fullmatch(rf"Run {name}: stopped in .*, exit code 130: {reason}\n", lines[-1]), lines
+    (run,) = [one for one in gpuctl.json("--lab", "ps") if one["run_id"] == name]
+    assert (run["status"], run["exit_code"], run["reason"]) == ("stopped", 130, reason)
+    assert gpuctl("--lab", "ssh", "lost", "node1", "--", LEFT) == ""
+    ec2(gpuctl).get_waiter("instance_terminated").wait(
+        InstanceIds=[head], WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+    output = gpuctl("--lab", "up", str(cluster.folder / "lost.yaml"), "--yes")
+    assert "Plan: 1 to create, 0 to change, 0 to replace, 0 to delete." in output
 
 
 def test_a_run_ends_for_its_client_when_the_head_is_powered_off(cluster: Cluster) -> None:

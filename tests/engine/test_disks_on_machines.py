@@ -78,6 +78,26 @@ def test_a_nodes_full_disk_ends_its_log_and_nothing_else(
     assert_nothing_left(inventory)
 
 
+def test_a_job_that_fills_its_nodes_disk_fails_and_says_so(
+    inventory: Inventory, tmp_path: Path
+) -> None:
+    """The run's folder is on that disk: its log ends, and what the job said arrives."""
+    fills = f"setsid sleep 1234 & head -c 8M /dev/zero > {RUNS}/data || exit 3"
+    plan = job(inventory, f"if [ $DSTACK_NODE_RANK = 1 ]; then {fills}; fi; sleep 1000")
+    with small_disk(inventory, 1, 4):
+        result, events = execute(inventory, plan, tmp_path)
+        assert_nothing_left(inventory)
+    said = f"head: error writing 'standard output': {FULL}"
+    assert result.reason == (
+        f"rank 1 (node1): exited with 3: the disk of {RUNS}/{plan.run_id} is full (0 B of 4.0 MiB"
+        f' are free); it had no space left: "{said}"'
+    )
+    assert (result.status, result.exit_code, result.first_failed_node) == ("failed", 3, "node1")
+    assert output(events, 1) == said
+    (full,) = [event for event in events if event.kind == "disk_full"]
+    assert getattr(full, "text", None) == f"rank-1.log ends here: {FULL}"
+
+
 def test_the_clients_full_disk_leaves_the_run_alone(inventory: Inventory, tmp_path: Path) -> None:
     state, rest = tmp_path / "state", tmp_path / "more"
     state.mkdir()

@@ -7,6 +7,7 @@ ends a run (docs/failures.md).
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -223,4 +224,5 @@ def weather(seed: int, failures: int, ranks: int, nodes: int) -> Storm:
         gpuctl("--lab", "down", NAME, "--yes")
     finally:
         gpuctl("lab", "stop")
+    shutil.rmtree(folder)
     return found
