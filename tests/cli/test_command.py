@@ -62,6 +62,27 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr == "[]\n"
 
 
+def test_a_command_imports_itself_alone_and_asks_aws_without_boto3(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.argv = ['gpuctl', 'ps']\n"
+        "import gpuctl, provision.aws.clients\n"
+        "try: gpuctl.main()\n"
+        "except SystemExit: pass\n"
+        "others = {'cli.up', 'cli.run', 'cli.lab', 'cli.bisect', 'boto3'}\n"
+        "print(sorted((others | {'cli.ps'}) & set(sys.modules)), file=sys.stderr)\n"
+    )
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=home,
+        check=True,
+    )
+    assert done.stderr == "['cli.ps']\n"
+
+
 def test_to_ask_for_a_lab_imports_nothing_heavy() -> None:
     """Every `gpuctl --lab` asks whether the lab runs."""
     program = "import sys, lab.lifecycle; print({'pydantic', 'yaml', 'moto'} & set(sys.modules))"
