@@ -5,13 +5,14 @@ record says is changed first, then the machines: a key that is on a machine is a
 """
 
 import asyncio
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from config.errors import InputError, Interrupted, NodeError
+from config.errors import GpuctlError, InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed
 from nodes.identity import has_cluster_key
@@ -43,11 +44,16 @@ _SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
 
 @dataclass(frozen=True)
 class Access:
-    """The keys that were given or taken away, on which machines, and the connections that ended."""
+    """The keys that were given or taken away, on which machines, and the connections that ended.
+
+    On `unchecked` machines other connections of the keys may still be open: sshd's log, which shows
+    the key of each connection, cannot be read there.
+    """
 
     keys: tuple[PublicKey, ...]
     machines: tuple[str, ...]
     ended: int = 0
+    unchecked: tuple[str, ...] = ()
 
 
 def members(name: str, target: Target) -> tuple[PublicKey, tuple[Grant, ...]]:
@@ -97,8 +103,9 @@ def revoke(name: str, text: str, target: Target) -> Access:
         _, answers = _change(record, changed, inventory, target)
         again = _repeat("revoke", name, keys, answers)
         raise_failures(answers, f"{_names(keys)} may still have access there", again)
-    counts = [one.stdout.strip() for one in answers.values() if isinstance(one, Completed)]
-    return Access(keys, tuple(machines), sum(int(text) for text in counts if text.isdigit()))
+    ended = {name: _ended(one) for name, one in answers.items()}
+    unchecked = tuple(name for name, (_, is_complete) in ended.items() if not is_complete)
+    return Access(keys, tuple(machines), sum(count for count, _ in ended.values()), unchecked)
 
 
 def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) -> ClusterRecord:
@@ -215,6 +222,13 @@ async def _ask_all(inventory: Inventory, script: str) -> Answers:
             f"interrupted: not all machines of {inventory.cluster} have confirmed the change",
             f"repeat it; `gpuctl grant {inventory.cluster}` shows which ones have not",
         ) from None
+
+
+def _ended(answer: Completed | GpuctlError) -> tuple[int, bool]:
+    """Return how many connections a machine has ended, and whether these are all."""
+    text = answer.stdout if isinstance(answer, Completed) else ""
+    found = re.search(r"^(\d+)( incomplete)?$", text, re.MULTILINE)
+    return (int(found[1]), not found[2]) if found else (0, False)
 
 
 def _revocable(record: ClusterRecord, text: str, target: Target) -> tuple[PublicKey, ...]:

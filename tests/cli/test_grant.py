@@ -123,6 +123,17 @@ def test_machines_out_of_reach_are_named_and_the_key_is_not_called_granted(
     assert grants(remembered) == [("ann@laptop", False, ())]
 
 
+def test_machines_that_do_not_show_their_connections_are_named(machines: Machines) -> None:
+    call("grant", "demo", ANN)
+    machines.answers["bastion"] = Completed(0, "0 incomplete\n", "")
+    done = call("revoke", "demo", "ann@laptop", "--json")
+    assert json.loads(done.stdout)["unchecked"] == ["bastion"]
+    assert done.stderr == (
+        "gpuctl: warning: bastion: connections that are open with the key may stay, because gpuctl"
+        " cannot read sshd's log there; a reboot of the machine ends them\n"
+    )
+
+
 def test_ctrl_c_leaves_a_grant_that_no_machine_has_confirmed(
     machines: Machines, remembered: Target
 ) -> None:
