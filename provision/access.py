@@ -17,6 +17,7 @@ from config.target import Target
 from nodes.answers import Completed
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
+from nodes.login import users_public_keys
 from nodes.names import fold
 from nodes.public_keys import (
     PublicKey,
@@ -123,23 +124,34 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     return record
 
 
-def check_new_machines(name: str, target: Target, ending: Collection[str]) -> NodesKey | None:
+def check_new_machines(
+    name: str, target: Target, ending: Collection[str], entrance: str = ""
+) -> NodesKey | None:
     """Raise InputError if this machine could not log in to new machines of the cluster.
 
-    Those have gpuctl's own key in their user data, and nodes also the key of the nodes, which a
-    node gives to a colleague's machine. `ending` are the nodes that the new ones replace, or also
-    `bastion` if it will be made anew. Returns the key that a node gave, for `up`: later no node may
-    give it. None if gpuctl's own key is here.
+    Those have gpuctl's own key in their user data. Nodes also have the key of the nodes, which a
+    node gives to a colleague's machine, and a bastion has those of colleagues. `ending` are the
+    nodes that the new ones replace, or also `bastion` if it will be made anew, and `entrance` is
+    its user data then. Returns the key that a node gave, for `up`: later no node may give it. None
+    if gpuctl's own key is here, or if no node is new.
     """
     if has_cluster_key(folder(name, target)):
         return None
     public = known_record(name, target).resolved.nodes_public_key
-    if not public or BASTION in ending:
+    if not public:
         raise InputError(
             f"cluster {name} would get new machines, which only gpuctl's own key of it opens, and"
             " that key is not on this machine",
             "run this command on the machine that created the cluster",
         )
+    if BASTION in ending and not any(key in entrance.split() for key in users_public_keys()):
+        raise InputError(
+            f"cluster {name} would get a new bastion, which accepts none of your ssh keys",
+            f"ask a member to run `gpuctl grant {name} yourkey.pub`, or run this command on the"
+            " machine that created the cluster",
+        )
+    if not set(ending) - {BASTION}:
+        return None
     inventory = load_inventory(name, target)
     staying = tuple(node for node in inventory.nodes if node.name not in ending)
     return nodes_key(inventory.model_copy(update={"nodes": staying}), public)
