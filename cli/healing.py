@@ -125,7 +125,8 @@ class Healing:
             )
             return True
         if not fleet_plan.plan.is_empty:
-            key = check_new_machines(cluster, target, fleet_plan.plan.new_machines)
+            entrance = fleet_plan.resolved.bastion_user_data
+            key = check_new_machines(cluster, target, fleet_plan.plan.new_machines, entrance)
             self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
             join(up(fleet_plan, target, lambda _: None, key), names, record, target)
         self.inventory = there = load_inventory(cluster, target)

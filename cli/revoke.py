@@ -20,7 +20,7 @@ def revoke(
 ) -> None:
     """Take a colleague's access to a cluster away.
 
-    Connections to nodes that are open with the key end at once. gpuctl's own key cannot be revoked.
+    Connections that are open with the key end at once. gpuctl's own key cannot be revoked.
 
     $ gpuctl revoke demo ann@laptop
     """
@@ -37,9 +37,16 @@ def revoke(
         "keys": [{"name": one.name, "fingerprint": one.fingerprint} for one in done.keys],
         "machines": list(done.machines),
         "ended_connections": done.ended,
+        "unchecked": list(done.unchecked),
     }
     lines = [
         f"{one.name} ({one.fingerprint}) has no access to {cluster}: {fold(done.machines)}{ended}"
         for one in done.keys
     ]
     out.show(document, lines)
+    if done.unchecked:
+        there = fold(done.unchecked)
+        out.warn(
+            f"{there}: connections that are open with the key may stay, because gpuctl cannot read"
+            " sshd's log there; a reboot of the machine ends them"
+        )

@@ -1,8 +1,10 @@
 """How a connection logs in to a machine of a cluster, and what is wrong when it cannot."""
 
+import asyncio
+import base64
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import asyncssh
@@ -32,6 +34,28 @@ def login_options(inventory: Inventory, private_key: str = "") -> dict[str, Any]
             f"make one with `ssh-keygen -t ed25519`, and {_ask(inventory.cluster)}",
         )
     return {}  # asyncssh then takes the user's agent and the usual files of ~/.ssh
+
+
+def users_public_keys() -> frozenset[str]:
+    """Return the public halves of the keys that log in where gpuctl's own key is missing.
+
+    They are in base64, without their type. Keys of files with a passphrase are left out: only an
+    agent uses those.
+    """
+    found = asyncio.run(_users_key_pairs())
+    return frozenset(base64.b64encode(one.public_data).decode() for one in found)
+
+
+async def _users_key_pairs() -> list[asyncssh.SSHKeyPair]:
+    found: list[asyncssh.SSHKeyPair] = []
+    for path in users_keys():
+        with suppress(OSError, asyncssh.KeyImportError):
+            found += asyncssh.load_keypairs(str(path), ignore_encrypted=True)
+    if os.environ.get("SSH_AUTH_SOCK"):
+        with suppress(OSError, ValueError):  # no agent is there, or one that hangs up
+            async with asyncssh.connect_agent() as agent:
+                found += await agent.get_keys()
+    return found
 
 
 @contextmanager

@@ -5,17 +5,19 @@ record says is changed first, then the machines: a key that is on a machine is a
 """
 
 import asyncio
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from config.errors import InputError, Interrupted, NodeError
+from config.errors import GpuctlError, InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
+from nodes.login import users_public_keys
 from nodes.names import fold
 from nodes.public_keys import (
     PublicKey,
@@ -43,11 +45,16 @@ _SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
 
 @dataclass(frozen=True)
 class Access:
-    """The keys that were given or taken away, on which machines, and the connections that ended."""
+    """The keys that were given or taken away, on which machines, and the connections that ended.
+
+    On `unchecked` machines other connections of the keys may still be open: sshd's log, which shows
+    the key of each connection, cannot be read there.
+    """
 
     keys: tuple[PublicKey, ...]
     machines: tuple[str, ...]
     ended: int = 0
+    unchecked: tuple[str, ...] = ()
 
 
 def members(name: str, target: Target) -> tuple[PublicKey, tuple[Grant, ...]]:
@@ -97,8 +104,9 @@ def revoke(name: str, text: str, target: Target) -> Access:
         _, answers = _change(record, changed, inventory, target)
         again = _repeat("revoke", name, keys, answers)
         raise_failures(answers, f"{_names(keys)} may still have access there", again)
-    counts = [one.stdout.strip() for one in answers.values() if isinstance(one, Completed)]
-    return Access(keys, tuple(machines), sum(int(text) for text in counts if text.isdigit()))
+    ended = {name: _ended(one) for name, one in answers.items()}
+    unchecked = tuple(name for name, (_, is_complete) in ended.items() if not is_complete)
+    return Access(keys, tuple(machines), sum(count for count, _ in ended.values()), unchecked)
 
 
 def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) -> ClusterRecord:
@@ -116,23 +124,34 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     return record
 
 
-def check_new_machines(name: str, target: Target, ending: Collection[str]) -> NodesKey | None:
+def check_new_machines(
+    name: str, target: Target, ending: Collection[str], entrance: str = ""
+) -> NodesKey | None:
     """Raise InputError if this machine could not log in to new machines of the cluster.
 
-    Those have gpuctl's own key in their user data, and nodes also the key of the nodes, which a
-    node gives to a colleague's machine. `ending` are the nodes that the new ones replace, or also
-    `bastion` if it will be made anew. Returns the key that a node gave, for `up`: later no node may
-    give it. None if gpuctl's own key is here.
+    Those have gpuctl's own key in their user data. Nodes also have the key of the nodes, which a
+    node gives to a colleague's machine, and a bastion has those of colleagues. `ending` are the
+    nodes that the new ones replace, or also `bastion` if it will be made anew, and `entrance` is
+    its user data then. Returns the key that a node gave, for `up`: later no node may give it. None
+    if gpuctl's own key is here, or if no node is new.
     """
     if has_cluster_key(folder(name, target)):
         return None
     public = known_record(name, target).resolved.nodes_public_key
-    if not public or BASTION in ending:
+    if not public:
         raise InputError(
             f"cluster {name} would get new machines, which only gpuctl's own key of it opens, and"
             " that key is not on this machine",
             "run this command on the machine that created the cluster",
         )
+    if BASTION in ending and not any(key in entrance.split() for key in users_public_keys()):
+        raise InputError(
+            f"cluster {name} would get a new bastion, which accepts none of your ssh keys",
+            f"ask a member to run `gpuctl grant {name} yourkey.pub`, or run this command on the"
+            " machine that created the cluster",
+        )
+    if not set(ending) - {BASTION}:
+        return None
     inventory = load_inventory(name, target)
     staying = tuple(node for node in inventory.nodes if node.name not in ending)
     return nodes_key(inventory.model_copy(update={"nodes": staying}), public)
@@ -215,6 +234,13 @@ async def _ask_all(inventory: Inventory, script: str) -> Answers:
             f"interrupted: not all machines of {inventory.cluster} have confirmed the change",
             f"repeat it; `gpuctl grant {inventory.cluster}` shows which ones have not",
         ) from None
+
+
+def _ended(answer: Completed | GpuctlError) -> tuple[int, bool]:
+    """Return how many connections a machine has ended, and whether these are all."""
+    text = answer.stdout if isinstance(answer, Completed) else ""
+    found = re.search(r"^(\d+)( incomplete)?$", text, re.MULTILINE)
+    return (int(found[1]), not found[2]) if found else (0, False)
 
 
 def _revocable(record: ClusterRecord, text: str, target: Target) -> tuple[PublicKey, ...]:

@@ -9,6 +9,7 @@ from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
 from infra.pulumi_engine.stack import Stack
+from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory, Replaced
 from nodes.names import fold
 from provision.aws.clients import client
@@ -54,13 +55,15 @@ def choose(causes: Mapping[str, str], nodes: Sequence[str], attempts: int, used:
 class Spares:
     """The way from a launched fleet to nodes that are ready; `resolved` has its zone.
 
-    `key` is that of the nodes, if a node has given it before others ended.
+    `key` is that of the nodes, if a node has given it before others ended. With `has_new_bastion`
+    no node is reached before that one is ready.
     """
 
     resolved: Resolved
     stack: Stack
     target: Target
     key: NodesKey | None = None
+    has_new_bastion: bool = False
 
     def make_ready(self, fleet: Fleet, report: Reporter) -> Inventory:
         """Bootstrap the fleet; replace nodes that fail, and bootstrap again.
@@ -69,8 +72,10 @@ class Spares:
         """
         attempts = self.resolved.cluster.capacity.spare_attempts
         there = self._inventory(fleet)
-        # Before a machine ends: it may be the only one that gives the key.
-        key = self.key or nodes_key(there, self.resolved.nodes_public_key)
+        public, key = self.resolved.nodes_public_key, self.key
+        if key is None and not (self.has_new_bastion and not has_cluster_key(there.folder)):
+            # Before a machine ends: it may be the only one that gives the key.
+            key = nodes_key(there, public)
         replaced: tuple[Replaced, ...] = ()
         while True:
             try:
@@ -90,6 +95,7 @@ class Spares:
                     Replaced(name=name, instance_id=ids[name], cause=error.causes[name])
                     for name in choice.nodes
                 )
+                key = key or nodes_key(there, public)
                 there = self._inventory(self._launch_again(broken, report))
                 replaced += broken
             else:

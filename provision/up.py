@@ -24,6 +24,7 @@ from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
 from provision.launch.launch import FleetLaunch
 from provision.lease import note_ends, note_launches
+from provision.machines import BASTION
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
@@ -109,8 +110,9 @@ def up(
     target = resolve_credentials(target)
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
-    if fleet_plan.plan.new_machines and key is None:
-        key = check_new_machines(name, target, fleet_plan.plan.new_machines)
+    new = fleet_plan.plan.new_machines
+    if new and key is None:
+        key = check_new_machines(name, target, new, resolved.bastion_user_data)
     with cluster_lock(name, "gpuctl up", target):
         record = _begin(resolved, target)
         stack = Stack(name, target, find_engine(report))
@@ -132,9 +134,8 @@ def up(
                 note_launches(record, target)
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
-                inventory = _make_ready(
-                    record, fleet, Spares(record.resolved, stack, target, key), report
-                )
+                spares = Spares(record.resolved, stack, target, key, BASTION in new)
+                inventory = _make_ready(record, fleet, spares, report)
                 note_ends(inventory, record, target)
             save_inventory(inventory, target)
             refresh_hosts(inventory)

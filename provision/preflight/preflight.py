@@ -38,6 +38,7 @@ from provision.preflight.launch_pins import (
     keep_launch_fields,
     machine_fields,
 )
+from provision.preflight.new_bastion import add_granted_keys
 from provision.preflight.problems import Problems
 from provision.preflight.public_keys import public_keys
 from provision.preflight.quotas import check_vcpus
@@ -96,7 +97,8 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     anew = draft.model_copy(update={**named, **fields})
     if before is None:
         return anew
-    return keep_launch_fields(anew, before, answers.launched, refresh=refresh)
+    kept = keep_launch_fields(anew, before, answers.launched, refresh=refresh)
+    return add_granted_keys(kept, before, target)
 
 
 def _draft(

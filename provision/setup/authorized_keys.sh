@@ -1,5 +1,6 @@
 # Gives the user of this machine the granted keys, and takes away those that are gone.
-# Lines of others stay as they are. Prints the number of connections that it ended.
+# Lines of others stay as they are. Prints the number of connections that it ended, and `incomplete`
+# after it if this machine's log does not show all of them.
 set -eu
 umask 077
 file=$HOME/.ssh/authorized_keys
@@ -16,20 +17,33 @@ awk -v gone="$gone" '
 [ -z "$granted" ] || printf '%s\n' "$granted" >> "$file.gpuctl"
 mv -f "$file.gpuctl" "$file"
 # sshd checks a key at login alone: connections that are open would stay. sshd's log says which
-# process serves which key; only root may read it, and the user of a bastion is not root.
+# process serves which key. The log of this script's own login is the last one that must be there.
 ended=0
-if [ -n "$fingerprints" ] && command -v journalctl > /dev/null; then
+incomplete=
+if [ -n "$fingerprints" ]; then
+    incomplete=' incomplete'
     own=" "
     pid=$$
     while [ "$pid" -gt 1 ]; do
         own="$own$pid "
-        pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status")
+        pid=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null || echo 1)
     done
-    served=$(journalctl -b -q --no-pager -o short -t sshd -t sshd-session 2> /dev/null |
-        sed -n 's/.* sshd[^[]*\[\([0-9]*\)\]: Accepted publickey for .* \(SHA256:[^ ]*\).*/\1 \2/p' |
-        awk -v gone=" $fingerprints " '
-            { last[$1] = $2 }
-            END { for (pid in last) if (index(gone, " " last[pid] " ")) print pid }')
+    login='s/.* sshd[^[]*\[\([0-9]*\)\]: Accepted publickey for .* \(SHA256:[^ ]*\).*/\1 \2/p'
+    for _ in $(seq 25); do
+        # Only what root's processes have logged: others can pretend to be sshd.
+        logins=$(journalctl -b -q --no-pager -o short _UID=0 -t sshd -t sshd-session 2> /dev/null |
+            sed -n "$login")
+        [ -n "$logins" ] || break
+        seen=$(printf '%s\n' "$logins" | awk -v own="$own" 'index(own, " " $1 " ")')
+        if [ -n "$seen" ]; then
+            incomplete=
+            break
+        fi
+        sleep 0.2
+    done
+    served=$(printf '%s\n' "$logins" | awk -v gone=" $fingerprints " '
+        { last[$1] = $2 }
+        END { for (pid in last) if (index(gone, " " last[pid] " ")) print pid }')
     for pid in $served; do
         case $(cat "/proc/$pid/comm" 2> /dev/null || true) in
             sshd*) ;;
@@ -38,7 +52,15 @@ if [ -n "$fingerprints" ] && command -v journalctl > /dev/null; then
         case $own in
             *" $pid "*) continue ;;
         esac
-        kill "$pid" && ended=$((ended + 1))
+        # Behind the login of another user than root is a process of root's, which only root ends,
+        # and a child of it that belongs to the user: without it the connection ends, too.
+        children=$(grep -lx "PPid:[[:space:]]*$pid" /proc/[0-9]*/status 2> /dev/null | cut -d/ -f3)
+        for one in $pid $children; do
+            if kill "$one" 2> /dev/null; then
+                ended=$((ended + 1))
+                break
+            fi
+        done
     done
 fi
-echo "$ended"
+echo "$ended$incomplete"

@@ -28,7 +28,7 @@ from provision.setup.node_hardware import read as read_hardware
 from provision.setup.node_hardware import script as probe
 from provision.setup.node_health import expectation, folders
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
-from provision.setup.nodes_key import NodesKey
+from provision.setup.nodes_key import NodesKey, ask_for_nodes_key
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
 from provision.setup.verdict import broken, judge
@@ -52,7 +52,8 @@ class Boot:
 
     `questions` is the script that asks a node for facts about its health, `expected` what they must
     be. With `is_patient` a node that fails its set-up does not end the wait for the others. `key`
-    is the key with which nodes reach each other.
+    is the key with which nodes reach each other; if it is None, a node gives the one of which
+    `public_key` is the public half.
     """
 
     watch: BootWatch
@@ -60,13 +61,14 @@ class Boot:
     expected: Expected
     questions: str
     is_patient: bool
-    key: NodesKey
+    key: NodesKey | None
+    public_key: str
 
 
 def bootstrap(
     resolved: Resolved,
     inventory: Inventory,
-    key: NodesKey,
+    key: NodesKey | None,
     target: Target,
     report: Reporter,
     *,
@@ -75,8 +77,9 @@ def bootstrap(
     """Wait until every node is ready for a job, and return the inventory.
 
     Each node is then set up, has passed the checks of its type, has `key`, with which nodes reach
-    each other, and is reached by the head. The inventory has each node's RDMA devices, launchers
-    and position in EC2's network. A second call verifies all of this again.
+    each other (None for the one that a node has), and is reached by the head. The inventory has
+    each node's RDMA devices, launchers and position in EC2's network. A second call verifies all of
+    this again.
 
     Raises BrokenNodes with a node's output as soon as its set-up fails, without waiting for the
     other nodes; with `is_patient` once all nodes have ended their set-up, with each that failed.
@@ -87,7 +90,7 @@ def bootstrap(
     agents = Agents(client(target, "ssm"), inventory.nodes) if inventory.proxy else None
     ec2 = client(target, "ec2")
     try:
-        parts = (agents, expected, questions, is_patient, key)
+        parts = (agents, expected, questions, is_patient, key, resolved.nodes_public_key)
         nodes = asyncio.run(_bootstrap(inventory, ec2, parts, report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
@@ -142,7 +145,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
 async def _bootstrap(
     inventory: Inventory,
     ec2: "EC2Client",
-    parts: tuple[Agents | None, Expected, str, bool, NodesKey],
+    parts: tuple[Agents | None, Expected, str, bool, NodesKey | None, str],
     report: Reporter,
 ) -> tuple[Node, ...]:
     machines = booting_machines(inventory)
@@ -173,7 +176,8 @@ async def _set_up(
             }
         judge(inventory, boot.expected, {n: task.result() for n, task in asked.items()}, report)
         # The files need the host keys of all nodes, which are known only now.
-        share = share_of(inventory, known, boot.key)
+        key = boot.key or await ask_for_nodes_key(connections, inventory, boot.public_key)
+        share = share_of(inventory, known, key)
         async with asyncio.TaskGroup() as group:
             shared = [
                 group.create_task(_hand_out(connections, node, share, report))
@@ -191,7 +195,7 @@ async def _patient_connections(inventory: Inventory, boot: Boot) -> AsyncIterato
     """
     if inventory.bastion is not None:
         await boot.watch.wait_for_host_key(BASTION)
-    login = boot.key.private if boot.key.is_from_node else ""
+    login = boot.key.private if boot.key and boot.key.is_from_node else ""
     deadline = asyncio.get_running_loop().time() + SSH_PATIENCE_S
     while True:
         connecting = connect(inventory, login)

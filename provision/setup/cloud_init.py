@@ -72,10 +72,11 @@ def node_user_data(cluster: Cluster, hardware: Hardware, *public_keys: str) -> s
     )
 
 
-def bastion_user_data(cluster: Cluster, public_key: str) -> str:
-    """Return a cloud-config with the user `gpuctl`, who logs in with `public_key` and is not root.
+def bastion_user_data(cluster: Cluster, *public_keys: str) -> str:
+    """Return a cloud-config with the user `gpuctl`, who logs in with these keys and is not root.
 
-    sshd accepts hundreds of connections at once; by default it drops connections if more than ten
+    The user reads the machine's log: it shows `gpuctl revoke` which connections are whose. sshd
+    accepts hundreds of connections at once; by default it drops connections if more than ten
     are not authenticated yet (sshd_config(5), MaxStartups).
     """
     sshd = "MaxStartups 500:30:1000\nPasswordAuthentication no\n"
@@ -87,9 +88,10 @@ def bastion_user_data(cluster: Cluster, public_key: str) -> str:
             "users": [
                 {
                     "name": "gpuctl",
+                    "groups": "systemd-journal",
                     "shell": "/bin/bash",
                     "lock_passwd": True,
-                    "ssh_authorized_keys": [public_key],
+                    "ssh_authorized_keys": list(public_keys),
                 }
             ],
             "write_files": [

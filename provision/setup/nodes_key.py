@@ -13,7 +13,7 @@ from config.errors import GpuctlError, InputError, NodeError
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory, Node
 from nodes.keys import ensure_key, public_of
-from nodes.ssh import connect
+from nodes.ssh import Connections, connect
 
 GRANTED = "(granted by gpuctl)"
 """The end of a granted key's line in authorized_keys, where its comment is."""
@@ -55,29 +55,44 @@ def nodes_key(inventory: Inventory, public: str) -> NodesKey:
 
 
 async def _read(inventory: Inventory, public: str) -> NodesKey:
-    """Ask all nodes, and return the first answer that has the key."""
-    why = "it has no other nodes"
-    async with connect(inventory) as connections:
+    if not inventory.nodes:
+        raise _refusal(inventory, "it has no other nodes")
+    try:
+        async with connect(inventory) as connections:
+            return await ask_for_nodes_key(connections, inventory, public)
+    except NodeError as error:  # the bastion does not answer
+        raise _refusal(inventory, error.message) from error
 
-        async def ask(node: Node) -> NodesKey:
-            asked = await connections.run(node, _ASK, timeout=_PATIENCE_S)
-            if asked.exit_status != 0:
-                raise NodeError(f"{node.name}: {asked.complaint}", "")
-            return _parsed(node, asked.stdout, public)
 
-        asking = [asyncio.create_task(ask(node)) for node in inventory.nodes]
-        try:
-            for answer in asyncio.as_completed(asking):
-                try:
-                    return await answer
-                except GpuctlError as error:
-                    why = error.message
-        finally:
-            for task in asking:
-                task.cancel()
-            # What the others answered, or could not, matters no more.
-            await asyncio.gather(*asking, return_exceptions=True)
-    raise InputError(
+async def ask_for_nodes_key(
+    connections: Connections, inventory: Inventory, public: str
+) -> NodesKey:
+    """Ask all nodes, and return the first answer that has the key; InputError if none has."""
+    why = ""
+
+    async def ask(node: Node) -> NodesKey:
+        asked = await connections.run(node, _ASK, timeout=_PATIENCE_S)
+        if asked.exit_status != 0:
+            raise NodeError(f"{node.name}: {asked.complaint}", "")
+        return _parsed(node, asked.stdout, public)
+
+    asking = [asyncio.create_task(ask(node)) for node in inventory.nodes]
+    try:
+        for answer in asyncio.as_completed(asking):
+            try:
+                return await answer
+            except GpuctlError as error:
+                why = error.message
+    finally:
+        for task in asking:
+            task.cancel()
+        # What the others answered, or could not, matters no more.
+        await asyncio.gather(*asking, return_exceptions=True)
+    raise _refusal(inventory, why)
+
+
+def _refusal(inventory: Inventory, why: str) -> InputError:
+    return InputError(
         f"new machines of cluster {inventory.cluster} cannot be opened from this machine: no node"
         f" gives it the nodes' key: {why}",
         "run this command on the machine that created the cluster",

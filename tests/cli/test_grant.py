@@ -123,6 +123,17 @@ def test_machines_out_of_reach_are_named_and_the_key_is_not_called_granted(
     assert grants(remembered) == [("ann@laptop", False, ())]
 
 
+def test_machines_that_do_not_show_their_connections_are_named(machines: Machines) -> None:
+    call("grant", "demo", ANN)
+    machines.answers["bastion"] = Completed(0, "0 incomplete\n", "")
+    done = call("revoke", "demo", "ann@laptop", "--json")
+    assert json.loads(done.stdout)["unchecked"] == ["bastion"]
+    assert done.stderr == (
+        "gpuctl: warning: bastion: connections that are open with the key may stay, because gpuctl"
+        " cannot read sshd's log there; a reboot of the machine ends them\n"
+    )
+
+
 def test_ctrl_c_leaves_a_grant_that_no_machine_has_confirmed(
     machines: Machines, remembered: Target
 ) -> None:
@@ -225,3 +236,34 @@ def test_new_machines_are_refused_without_gpuctls_own_key(
         "cluster demo would get new machines, which only gpuctl's own key of it opens, and that key"
         " is not on this machine; run this command on the machine that created the cluster"
     )
+
+
+def test_a_colleague_makes_the_bastion_anew_and_not_all_nodes(
+    machines: Machines, remembered: Target
+) -> None:
+    known = record.read("demo", remembered)
+    assert known is not None
+    later = known.resolved.model_copy(update={"nodes_public_key": generate_pair("nodes")[1]})
+    record.write(known.model_copy(update={"resolved": later}), remembered)
+
+    def check(*ending: str) -> Any:
+        return provision.access.check_new_machines("demo", remembered, ending, f"- {key} (granted)")
+
+    key = ANN
+    with pytest.raises(InputError) as refused:
+        check("bastion")
+    assert str(refused.value) == (
+        "cluster demo would get a new bastion, which accepts none of your ssh keys; ask a member to"
+        " run `gpuctl grant demo yourkey.pub`, or run this command on the machine that created the"
+        " cluster"
+    )
+    key = ensure_key(Path.home() / ".ssh" / "id_ed25519", "ann@desk")
+    assert check("bastion") is None
+    for ending in (("node0", "node1"), ("node0", "node1", "bastion")):
+        with pytest.raises(InputError) as refused:
+            check(*ending)
+        assert str(refused.value) == (
+            "new machines of cluster demo cannot be opened from this machine: no node gives it the"
+            " nodes' key: it has no other nodes; run this command on the machine that created the"
+            " cluster"
+        )

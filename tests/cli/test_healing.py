@@ -63,7 +63,7 @@ class Cloud:
         assert cluster == "the cluster file"
         made = {"is_empty": not self.is_gone, "new_machines": ("node1",)}
         plan = SimpleNamespace(only_adds=self.only_adds, **made)
-        return SimpleNamespace(plan=plan)
+        return SimpleNamespace(plan=plan, resolved=SimpleNamespace(bastion_user_data=""))
 
     def _check_key(self, *_: Any) -> None:
         if self.checks_without_key:

@@ -21,14 +21,17 @@ _ENTER_SCOPE = (
 
 @dataclass(frozen=True)
 class Machines:
-    """The nodes of a cluster, as the lab runs them and its host can hurt them."""
+    """The machines of a cluster, as the lab runs them and its host can hurt them."""
 
     gpuctl: Gpuctl
     cluster: str
 
     def instance_of(self, name: str) -> str:
-        """The instance of the node."""
+        """The instance of the node, or of the `bastion`."""
         (cluster,) = self.gpuctl.json("--lab", "status", self.cluster)
+        if name == "bastion":
+            others = [one for one in cluster["others"] if one.startswith("instance ")]
+            return str(others[0].removeprefix("instance "))
         return str(next(n["instance_id"] for n in cluster["nodes"] if n["name"] == name))
 
     @property
@@ -37,7 +40,7 @@ class Machines:
         return self.gpuctl.lab.namespace
 
     def link_of(self, name: str) -> str:
-        """The end in the lab's bridge of the node's link."""
+        """The end in the lab's bridge of the machine's link."""
         network = f"--net=/proc/{self.leader_of(name)}/ns/net"
         inside = json.loads(call("nsenter", network, "ip", "-json", "link", "show", "host0"))
         links = json.loads(call("ip", "-n", self.namespace, "-json", "link", "show"))
@@ -48,7 +51,7 @@ class Machines:
         call("ip", "-n", self.namespace, "link", "set", link, state)
 
     def leader_of(self, name: str) -> int:
-        """The node's process 1, as the host numbers it."""
+        """The machine's process 1, as the host numbers it."""
         for pid in cgroups.processes(self.gpuctl.lab, self.instance_of(name)):
             with suppress(OSError):  # it has ended
                 status = Path(f"/proc/{pid}/status").read_text()
@@ -63,6 +66,11 @@ class Machines:
         lab's have not.
         """
         self.gpuctl("--lab", "exec", self.cluster, "--", _ENTER_SCOPE)
+
+    def run_inside(self, name: str, script: str) -> None:
+        """Run the script as the machine's root, without its network."""
+        spaces = ("--user", "--mount", "--uts", "--net", "--pid", "--ipc")
+        call("nsenter", f"--target={self.leader_of(name)}", *spaces, "/bin/sh", "-c", script)
 
     def pull_the_plug(self, name: str) -> None:
         """The node's systemd-nspawn is killed, as a host that fails."""

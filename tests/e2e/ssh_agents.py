@@ -1,9 +1,23 @@
-"""Ssh agents of people who use a cluster from their own machines."""
+"""People who use a cluster from their own machines, with ssh agents."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.e2e.conftest import Gpuctl
+
+
+def a_colleague(gpuctl: Gpuctl, cluster: str, home: Path) -> Gpuctl:
+    """The command with another state folder, in which the cluster has no private key."""
+    known = gpuctl.state / "clusters" / cluster
+    colleague = Gpuctl(home, gpuctl.lab)
+    there = colleague.state / "clusters" / cluster
+    there.mkdir(parents=True)
+    for name in ("cluster.json", "inventory.json", "known_hosts"):
+        shutil.copy(known / name, there)
+    return colleague
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nodes.keys import generate_pair
-from provision.setup.lease.units import request_end
+from provision.setup.lease.units import request_end, set_end
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, lease_end, read_until, run_file
+from tests.e2e.machines import Machines
 from tests.e2e.region import ec2, what_bills
 
 pytestmark = pytest.mark.lab
@@ -70,15 +71,19 @@ def addresses(gpuctl: Gpuctl) -> dict[str, str]:
     return {node["name"]: node["instance_id"] for node in running}
 
 
-def the_bastion_ends_at_its_max(gpuctl: Gpuctl) -> None:
-    """Its own timer ends it, two seconds from now; the nodes stay."""
-    others = gpuctl.json("--lab", "status", "proven")[0]["others"]
-    (bastion,) = [one.removeprefix("instance ") for one in others if one.startswith("instance ")]
-    gpuctl("--lab", "ssh", "proven", "bastion", "--", request_end(2))
+def machines_end_at_their_max_with_no_client_and_no_network(gpuctl: Gpuctl) -> None:
+    """The bastion and node1 are cut off, then their `max` is over in two seconds; node0 stays."""
+    (gpuctl.state / "clusters/proven/broker.sock").unlink()
+    there = Machines(gpuctl, "proven")
+    ends = {"bastion": request_end(2), "node1": set_end(2)}
+    instances = [there.instance_of(name) for name in ends]
+    for name in ends:
+        there.set_link(there.link_of(name), "down")
+    for name, script in ends.items():
+        there.run_inside(name, script)
     waiter = ec2(gpuctl).get_waiter("instance_terminated")
-    waiter.wait(InstanceIds=[bastion], WaiterConfig={"Delay": 1, "MaxAttempts": 60})
-    nodes = gpuctl.json("--lab", "status", "proven")[0]["nodes"]
-    assert {node["state"] for node in nodes} == {"running"}
+    waiter.wait(InstanceIds=instances, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    assert list(addresses(gpuctl)) == ["node0"]
 
 
 def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_path: Path) -> None:
@@ -119,7 +124,7 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
 
     a_broken_machine_is_replaced_and_no_other(gpuctl)
     gpuctl("--lab", "run", str(job), "--cluster", "proven")
-    the_bastion_ends_at_its_max(gpuctl)
+    machines_end_at_their_max_with_no_client_and_no_network(gpuctl)
     gpuctl("--lab", "down", "proven", "--yes")
     assert what_bills(gpuctl, "proven") == {}
 

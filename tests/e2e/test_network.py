@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from lab.network import slots
-from nodes.keys import generate_pair
-from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
+from nodes.keys import ensure_key
+from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import ec2, what_bills
+from tests.e2e.ssh_agents import a_colleague, ssh_agent
 from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.lab
@@ -85,7 +86,10 @@ def test_a_network_that_exists_and_a_bastion_in_another_zone(
     assert theirs.all == before
 
 
-def test_session_manager_and_no_open_port(gpuctl: Gpuctl, tmp_path: Path) -> None:
+def test_session_manager_and_no_open_port(
+    gpuctl: Gpuctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
     file = cluster_file(tmp_path, "closed", network={"access": "ssm", "cidr": "10.215.0.0/16"})
     with least_permissions(gpuctl, file):
         closed_to_all(gpuctl, file)
@@ -113,8 +117,7 @@ def closed_to_all(gpuctl: Gpuctl, file: Path) -> None:
     came_from, *_ = gpuctl("--lab", "ssh", "closed", "node1", "echo $SSH_CONNECTION").split()
     assert came_from.startswith("10.215."), "from within the VPC"
     assert gpuctl("--lab", "exec", "closed", "--", "nproc").startswith("--- node[0-1]\n")
-    granted = gpuctl("--lab", "grant", "closed", generate_pair("ann@laptop")[1])
-    assert granted.endswith(") has access to closed: node[0-1]\n")
+    a_colleague_has_access_until_it_is_revoked(gpuctl, file.parent)
     groups = ec2(gpuctl).describe_security_groups()["SecurityGroups"]
     (ours,) = [group for group in groups if group["GroupName"] == "gpuctl-closed-nodes"]
     assert [rule["IpProtocol"] for rule in ours["IpPermissions"]] == ["-1"], "among themselves"
@@ -123,3 +126,20 @@ def closed_to_all(gpuctl: Gpuctl, file: Path) -> None:
     assert "-- rank 1 exited with code 0\n" in ran
     assert gpuctl.json("--lab", "status")[0]["state"] == "ready"
     gpuctl("--lab", "down", "closed", "--yes")
+
+
+def a_colleague_has_access_until_it_is_revoked(gpuctl: Gpuctl, folder: Path) -> None:
+    """The sessions are AWS's to allow, and the keys within them are the nodes'."""
+    ann = a_colleague(gpuctl, "closed", folder / "ann")
+    ensure_key(folder / "key", "ann@laptop")
+    with ssh_agent(folder / "agent", folder / "key"):
+        granted = gpuctl("--lab", "grant", "closed", str(folder / "key.pub"))
+        assert granted.endswith(") has access to closed: node[0-1]\n")
+        assert ann("--lab", "exec", "closed", "--", "whoami") == "--- node[0-1]\nroot\n"
+        with ann.running("--lab", "ssh", "closed", "node0", "echo in; sleep 600") as shell:
+            read_until(shell, "in\n")
+            revoked = gpuctl.json("--lab", "revoke", "closed", "ann@laptop")
+            assert shell.wait(60) == 255
+        assert (revoked["machines"], revoked["unchecked"]) == (["node0", "node1"], [])
+        refused = ann("--lab", "exec", "closed", "--", "whoami", code=255)
+        assert refused.count("refused your ssh keys; ask a member to run `gpuctl grant") == 2

@@ -9,16 +9,14 @@ import pytest
 
 from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.machines import Machines
+from tests.e2e.region import ec2
 from tests.e2e.ssh_agents import ssh_agent
 
 pytestmark = pytest.mark.lab
 
 
-SMALL = {
-    "instance_type": "c6i.large",
-    "lifetime": {"max": "1h"},
-    "network": {"access": "elastic-ip"},
-}
+SMALL = {"instance_type": "c6i.large", "lifetime": {"max": "1h"}}
 
 
 def test_a_colleague_heals_runs_and_removes_what_another_made(
@@ -42,7 +40,7 @@ def test_a_colleague_heals_runs_and_removes_what_another_made(
         after = instances(colleague)
         assert (after[0] == before[0], after[1] == before[1]) == (True, False)
         moved = colleague.json("--lab", *team, "extend", "shared", "2h")
-        assert moved["machines"] == ["node0", "node1"]
+        assert moved["machines"] == ["node0", "node1", "bastion"]
         (seen,) = gpuctl.json("--lab", *team, "status", "shared")
         assert seen["ends"] == moved["end"]
 
@@ -52,7 +50,7 @@ def test_a_colleague_heals_runs_and_removes_what_another_made(
             colleague("--lab", *team, "exec", "shared", "--", "touch /tmp/go")
             assert attached.communicate(timeout=60)[0].count("] went") == 2
         assert attached.returncode == 0
-
+        a_colleague_makes_the_bastion_anew_and_not_all_nodes(gpuctl, colleague, file)
         printed = colleague("--lab", *team, "run", str(job), "--cluster", "shared")
     assert printed.count("from ip-10-") == 2
     assert not list((colleague.state / "clusters/shared").glob("*ed25519"))
@@ -71,6 +69,28 @@ def test_a_colleague_heals_runs_and_removes_what_another_made(
     assert "shared" not in gpuctl.clusters()
     shutil.rmtree(gpuctl.state / "runs" / run["run_id"])
     assert gpuctl("--lab", *team, "logs", run["run_id"]).count("from ip-10-") == 2
+
+
+def a_colleague_makes_the_bastion_anew_and_not_all_nodes(
+    gpuctl: Gpuctl, colleague: Gpuctl, file: Path
+) -> None:
+    """The host of the bastion fails."""
+    team = ("--lab", "--backend", "s3://team")
+    refused = colleague(*team, "heal", "shared", "node0", "node1", "--yes", code=2)
+    assert refused.endswith(
+        "gpuctl: error: new machines of cluster shared cannot be opened from this machine: no node"
+        " gives it the nodes' key: it has no other nodes; run this command on the machine that"
+        " created the cluster\n"
+    )
+    machines = Machines(gpuctl, "shared")
+    bastion = machines.instance_of("bastion")
+    machines.pull_the_plug("bastion")
+    waiter = ec2(gpuctl).get_waiter("instance_terminated")
+    waiter.wait(InstanceIds=[bastion], WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    made = colleague(*team, "up", str(file), "--yes")
+    assert "Plan: 1 to create, 0 to change, 0 to replace, 0 to delete." in made
+    kept = colleague(*team, "ssh", "shared", "bastion", "--", "cat .ssh/authorized_keys")
+    assert [line.rpartition(" (")[0][-11:] for line in kept.splitlines()] == ["", " ann@laptop"]
 
 
 def waiting_run(folder: Path) -> str:

@@ -11,6 +11,7 @@ from config.errors import NodeError
 from nodes import dial, ssh_hosts
 from nodes.inventory import Inventory
 from nodes.keys import ensure_key
+from nodes.login import users_public_keys
 from nodes.openssh import write_openssh_config
 from nodes.ssh import connect
 from tests.nodes.conftest import Site
@@ -90,6 +91,19 @@ def test_a_key_of_the_ssh_agent_logs_in(theirs: Site, tmp_path: Path) -> None:
     assert answer(theirs.inventory) == "here\n"
     shell = ["ssh", "-F", str(write_openssh_config(theirs.inventory)), "node1", "echo here"]
     assert subprocess.run(shell, capture_output=True, check=False).stdout == b"here\n"
+
+
+@pytest.mark.usefixtures("agent")
+def test_the_users_public_keys_are_those_that_log_in(home: Path, tmp_path: Path) -> None:
+    assert users_public_keys() == frozenset()
+    file = ensure_key(home / ".ssh" / "id_ed25519", "ann@laptop")
+    locked = home / ".ssh" / "id_rsa"
+    words = ["ssh-keygen", "-q", "-t", "rsa", "-N", "a passphrase", "-f", str(locked)]
+    subprocess.run(words, check=True)
+    (home / ".ssh" / "id_ecdsa").write_text("nonsense")
+    held = ensure_key(tmp_path / "work", "ann@work")
+    subprocess.run(["ssh-add", "-q", str(tmp_path / "work")], check=True)
+    assert users_public_keys() == {file.split()[1], held.split()[1]}
 
 
 @pytest.mark.usefixtures("agent")

@@ -101,6 +101,32 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert file.read_text() == "ssh-ed25519 AAAAown gpuctl demo\n"
 
 
+def a_journalctl(folder: Path, server: int) -> Path:
+    """A program `bin/journalctl` for the log of the sshd; it shows the last login the second time.
+
+    That one is this test's own.
+    """
+    pids = subprocess.run(
+        ["pgrep", "-P", str(server)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    log = (folder / "sshd" / "log").read_text().splitlines()
+    accepted = [line for line in log if line.startswith("Accepted publickey")]
+    journal = "".join(
+        f"Nov 23 09:00:00 host sshd[{pid}]: {line}\n"
+        for pid, line in zip(pids, accepted, strict=True)
+    )
+    own = f"sshd-session[{os.getpid()}]: Accepted publickey for root SHA256:x"
+    (folder / "journal").write_text(f"{journal}Nov 23 09:00:01 host {own}\n")
+    (folder / "bin").mkdir()
+    tool = folder / "bin" / "journalctl"
+    tool.write_text(
+        f"#!/bin/sh\ncd {folder}\necho $* >> calls\n"
+        "if [ $(wc -l < calls) = 1 ]; then sed '$d' journal; else cat journal; fi\n"
+    )
+    tool.chmod(0o755)
+    return tool
+
+
 def test_connections_of_a_revoked_key_end_and_no_others(tmp_path: Path) -> None:
     """A real sshd serves both; journalctl is a stand-in that prints the sshd's log."""
     keys = {name: generate_pair(name) for name in ("ann", "bob")}
@@ -122,28 +148,18 @@ def test_connections_of_a_revoked_key_end_and_no_others(tmp_path: Path) -> None:
                 text=True,
             )
             assert shells[name].stdout.readline() == "in\n"  # type: ignore[union-attr]
-        pids = subprocess.run(
-            ["pgrep", "-P", str(server.process.pid)], capture_output=True, text=True, check=False
-        ).stdout.split()
-        accepted = [
-            line for line in (tmp_path / "sshd" / "log").read_text().splitlines()
-            if line.startswith("Accepted publickey")
-        ]  # fmt: skip
-        journal = "".join(
-            f"Nov 23 09:00:00 host sshd[{pid}]: {line}\n"
-            for pid, line in zip(pids, accepted, strict=True)
-        )
-        (tmp_path / "journal").write_text(journal)
-        (tmp_path / "bin").mkdir()
-        tool = tmp_path / "bin" / "journalctl"
-        tool.write_text(f"#!/bin/sh\ncat {tmp_path}/journal\n")
-        tool.chmod(0o755)
+        tool = a_journalctl(tmp_path, server.process.pid)
         ann = parse_public_key(keys["ann"][1], "ann")
         script = machine_script(with_revocations(granted(ann), [ann], MACHINES))
-        assert run(f"PATH={tmp_path}/bin:$PATH\n{script}", tmp_path) == "1\n"
+        script = f"PATH={tmp_path}/bin:$PATH\n{script}"
+        assert run(script, tmp_path) == "1\n"
+        asked = "-b -q --no-pager -o short _UID=0 -t sshd -t sshd-session\n"
+        assert (tmp_path / "calls").read_text() == asked * 2
         shells["ann"].communicate(timeout=60)
         assert shells["ann"].returncode == 255
         assert shells["bob"].communicate("still here\n", 60)[0] == "still here\n"
+        tool.write_text("#!/bin/sh\n")  # as for a user who may not read the log
+        assert run(script, tmp_path) == "0 incomplete\n"
     finally:
         for shell in shells.values():
             shell.kill()

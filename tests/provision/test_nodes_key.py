@@ -77,6 +77,19 @@ def test_without_a_node_that_has_the_key_new_machines_are_refused(
         assert re.fullmatch(re.escape(told) + why, refused.value.message)
 
 
+def test_a_bastion_that_does_not_answer_lets_no_node_give_the_key(
+    site: Site, homes: tuple[Path, Path]
+) -> None:
+    site.bastion.stop()
+    with pytest.raises(InputError) as refused:
+        nodes_key(site.inventory, generate_pair("gpuctl demo nodes")[1])
+    assert str(refused.value) == (
+        "new machines of cluster demo cannot be opened from this machine: no node gives it the"
+        " nodes' key: the bastion (127.0.0.1) cannot be reached: Connection refused; run this"
+        " command on the machine that created the cluster"
+    )
+
+
 def test_no_other_node_can_give_the_key(site: Site, homes: tuple[Path, Path]) -> None:
     alone = site.inventory.model_copy(update={"nodes": ()})
     with pytest.raises(InputError, match="the nodes' key: it has no other nodes; run this"):

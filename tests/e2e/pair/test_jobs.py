@@ -15,7 +15,7 @@ import pytest
 from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
-from tests.e2e.ssh_agents import ssh_agent
+from tests.e2e.ssh_agents import a_colleague, ssh_agent
 from tests.engine.webhooks import webhook
 
 pytestmark = pytest.mark.lab
@@ -239,28 +239,34 @@ def test_a_colleague_has_access_with_an_own_key_until_it_is_revoked(
             "gpuctl: error: that is gpuctl's own key of cluster jobs, which cannot be revoked;"
             " `gpuctl down jobs` removes the cluster\n"
         )
-        with ann.running("--lab", "ssh", cluster, "node0", "echo in; sleep 600") as shell:
-            read_until(shell, "in\n")
-            revoked = gpuctl.json("--lab", "revoke", cluster, "ann@laptop")
-            assert shell.wait(60) == 255
-        assert revoked["machines"] == ["node0", "node1", "bastion"]
-        assert revoked["ended_connections"] >= 3  # the shell, and gpuctl's to both nodes
-        for node in ("node0", "node1"):
-            assert f"{node} (10." in ann(*exec_, code=255)
-        assert ann(*exec_, code=255).count(refused) == 2
+        a_revoked_key_has_no_open_connection(gpuctl, ann, cluster)
+        assert re.fullmatch(
+            rf"--- node\[0-1\]: exit code 255\nthe bastion \(\S+\) {re.escape(refused)}\n",
+            ann(*exec_, code=255),
+        )
+    kept = gpuctl("--lab", "exec", cluster, "--", "cat .ssh/authorized_keys")
+    assert ("gpuctl jobs\n" in kept, "(granted by gpuctl)" in kept) == (True, False)
     (only,) = gpuctl.json("--lab", "grant", cluster)["keys"]
     assert only["own"]
 
 
-def a_colleague(gpuctl: Gpuctl, cluster: str, home: Path) -> Gpuctl:
-    """The command with another state folder, in which the cluster has no private key."""
-    known = gpuctl.state / "clusters" / cluster
-    colleague = Gpuctl(home, gpuctl.lab)
-    there = colleague.state / "clusters" / cluster
-    there.mkdir(parents=True)
-    for name in ("cluster.json", "inventory.json", "known_hosts"):
-        shutil.copy(known / name, there)
-    return colleague
+def a_revoked_key_has_no_open_connection(gpuctl: Gpuctl, ann: Gpuctl, cluster: str) -> None:
+    """Revoke the key while it has shells on a node and the bastion; another key's shell stays."""
+    stay = "echo in; sleep 600"
+    with (
+        ann.running("--lab", "ssh", cluster, "node0", stay) as shell,
+        ann.running("--lab", "ssh", cluster, "bastion", stay) as entrance,
+        gpuctl.running("--lab", "ssh", cluster, "bastion", stay) as member,
+    ):
+        for one in (shell, entrance, member):
+            read_until(one, "in\n")
+        revoked = gpuctl.json("--lab", "revoke", cluster, "ann@laptop")
+        assert (shell.wait(60), entrance.wait(60)) == (255, 255)
+        assert member.poll() is None
+    assert revoked["machines"] == ["node0", "node1", "bastion"]
+    assert revoked["unchecked"] == []
+    # The two shells, and gpuctl's to a machine; others end when the tunnel that they use does.
+    assert revoked["ended_connections"] >= 3
 
 
 def ssh_config(gpuctl: Gpuctl, cluster: str, folder: Path) -> Path:

@@ -1,0 +1,40 @@
+"""The user data of a bastion that is made anew: colleagues log in to it from its first boot.
+
+Otherwise only the machine with gpuctl's own key could make it ready. A bastion that exists keeps
+its user data, whoever is granted access: other user data would replace it.
+"""
+
+from config.cluster.resolved import Resolved
+from config.target import Target
+from provision.aws.clients import client
+from provision.aws.resources import exists, find_instances
+from provision.machines import BASTION
+from provision.records.record import read
+from provision.setup.cloud_init import bastion_user_data
+from provision.setup.nodes_key import GRANTED
+
+
+def add_granted_keys(wanted: Resolved, before: Resolved, target: Target) -> Resolved:
+    """Return `wanted` with the keys of colleagues in the bastion's user data if it is made anew.
+
+    `before` is the cluster as it was last resolved. AWS is asked for the bastion only if keys were
+    granted and its user data stay as they were.
+    """
+    cluster = wanted.cluster
+    record = read(cluster.name, target)
+    keys = [one.key for one in record.grants if not one.is_revoked] if record else []
+    if not keys or not cluster.network.has_bastion:
+        return wanted
+    is_same = wanted.bastion_user_data == before.bastion_user_data
+    if is_same and _exists(before, target):
+        return wanted
+    # The mark lets `gpuctl grant` and `revoke` replace these lines as they do all granted ones.
+    lines = [f"{key} {GRANTED}" for key in keys]
+    text = bastion_user_data(cluster, wanted.public_key, *lines)
+    return wanted.model_copy(update={"bastion_user_data": text})
+
+
+def _exists(before: Resolved, target: Target) -> bool:
+    name = before.cluster.name
+    found = find_instances(client(target, "ec2"), name, before.id)
+    return any(exists(one) for one in found if one.name == f"{name}-{BASTION}")

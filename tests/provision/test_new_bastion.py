@@ -1,0 +1,93 @@
+"""A bastion that is made anew accepts the keys of colleagues; one that exists is not replaced."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from config.cluster.cluster_file import Cluster
+from config.cluster.resolved import Resolved
+from config.target import Target
+from nodes.keys import generate_pair
+from provision.aws.resources import Resource
+from provision.preflight import new_bastion
+from provision.preflight.preflight import resolve
+from provision.records import record
+from provision.records.record import Grant
+
+NOW = datetime(2026, 11, 25, 9, 0, tzinfo=UTC)
+ANN, BOB = (generate_pair(name)[1].rpartition(" ")[0] for name in ("ann", "bob"))
+
+
+def cluster(**changes: Any) -> Cluster:
+    fields = {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
+    return Cluster.model_validate(fields | changes)
+
+
+def remember(resolved: Resolved, target: Target, *grants: Grant) -> None:
+    known = record.new_record(resolved, NOW)
+    record.write(known.model_copy(update={"grants": grants}), target)
+
+
+def granted(key: str, *, is_revoked: bool = False) -> Grant:
+    return Grant(key=key, name="somebody", since=NOW, is_revoked=is_revoked)
+
+
+def machine(name: str, state: str) -> Resource:
+    return Resource("instance", "i-1", "demo", name, state, {})
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> list[Resource]:
+    """The instances of the cluster, as AWS lists them."""
+    found = [machine("demo-bastion", "running"), machine("demo-node0", "running")]
+    monkeypatch.setattr(new_bastion, "find_instances", lambda *_: found)
+    return found
+
+
+def test_a_bastion_that_is_gone_gets_the_keys_that_have_access(
+    target: Target, there: list[Resource]
+) -> None:
+    was = resolve(cluster(), target)
+    remember(was, target, granted(ANN), granted(BOB, is_revoked=True))
+    assert resolve(cluster(), target).bastion_user_data == was.bastion_user_data
+    there[0] = machine("demo-bastion", "terminated")
+    anew = resolve(cluster(), target)
+    assert f"  - {was.public_key}\n  - {ANN} (granted by gpuctl)\n" in anew.bastion_user_data
+    assert BOB not in anew.bastion_user_data
+    assert anew.user_data == was.user_data, "no node is replaced"
+
+    # It is kept as it was made, whoever gets or loses access, until it is gone again.
+    there[0] = machine("demo-bastion", "running")
+    remember(anew, target, granted(BOB))
+    assert resolve(cluster(), target).bastion_user_data == anew.bastion_user_data
+    there.clear()
+    last = resolve(cluster(), target).bastion_user_data
+    assert (ANN in last, BOB in last) == (False, True)
+
+
+def test_a_bastion_that_the_file_changes_gets_the_keys_too(
+    target: Target, there: list[Resource]
+) -> None:
+    del there  # the bastion runs
+    remember(resolve(cluster(), target), target, granted(ANN))
+    assert ANN in resolve(cluster(lifetime={"max": "8h"}), target).bastion_user_data
+
+
+def test_a_cluster_without_a_bastion_keeps_its_user_data(
+    target: Target, there: list[Resource]
+) -> None:
+    there.clear()
+    direct = cluster(network={"access": "elastic-ip"})
+    was = resolve(direct, target)
+    remember(was, target, granted(ANN))
+    assert resolve(direct, target).bastion_user_data == was.bastion_user_data
+
+
+def test_without_granted_keys_aws_is_not_asked(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    was = resolve(cluster(), target)
+    remember(was, target, granted(ANN, is_revoked=True))
+    monkeypatch.delattr(new_bastion, "find_instances")
+    assert resolve(cluster(), target).bastion_user_data == was.bastion_user_data
