@@ -39,8 +39,8 @@ def kernel_log(there: Inventory, rank: int) -> Iterator[None]:
         on(there, rank, f"ln -s /{_COPY} {KMSG}")
         yield
     finally:
-        on(there, rank, f"rm {KMSG}")
         over.set()
         relaying.join()
         log.close()
         copy.unlink()
+        on(there, rank, f"rm {KMSG}")

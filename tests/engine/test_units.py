@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
+from engine.agent import main as agent
 from engine.agent.launcher import STOP_GRACE_S, Units
+from engine.agent.masters import master_command
 
 ASKED = """\
 #!/bin/sh
@@ -61,9 +64,28 @@ def test_a_workers_unit(units: Units, rank: int, tmp_path: Path) -> None:
     assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-1-{rank}.service"} <= set(
         words
     )
-    agent = str(tmp_path / "agent-1" / "__main__.py")
+    path = str(tmp_path / "agent-1" / "__main__.py")
     program = sys.executable if rank == 0 else "python3"
-    assert words[-5:] == [program, "-IS", agent, "work", str(tmp_path / "job-1")]
+    assert words[-5:] == [program, "-IS", path, "work", str(tmp_path / "job-1")]
+
+
+def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd stops what is after a target before it stops what is before it."""
+    asked: list[list[str]] = []
+
+    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert agent._start_unit(tmp_path / "job-1") == 0
+    (words,) = asked
+    assert "--property=After=network.target" in words
+    assert "--property=KillMode=mixed" in words
+    _, _, script, *_ = master_command("10.0.0.1", ["true"])
+    assert "systemd-run --quiet --scope --collect --property=Before=network.target ssh" in script
 
 
 def test_a_run_without_the_head_has_its_first_worker_on_another_node(
