@@ -62,8 +62,8 @@ class Machines:
     def put_logins_into_scopes(self) -> None:
         """Put gpuctl's connections to the nodes into units that end when a shutdown begins.
 
-        pam_systemd does so, which AWS's images have (README.Debian of openssh-server 9.2) and the
-        lab's have not.
+        pam_systemd does so, which the lab's machines do not have
+        (docs/decisions/387-the-supervisor-ends-before-its-clients-login.md).
         """
         self.gpuctl("--lab", "exec", self.cluster, "--", _ENTER_SCOPE)
 
