@@ -114,7 +114,8 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
 
     Raises NodeError with the machines that have not confirmed it.
     """
-    if not record.grants:
+    # Without any, a bastion that was made anew may still have one that was revoked meanwhile.
+    if not record.grants and GRANTED not in record.resolved.bastion_user_data:
         return record
     machines = machine_names(inventory)
     pending = tuple(one.model_copy(update={"open": tuple(machines)}) for one in record.grants)

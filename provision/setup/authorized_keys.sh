@@ -58,9 +58,10 @@ if [ -n "$fingerprints" ]; then
         for one in $pid $children; do
             if kill "$one" 2> /dev/null; then
                 ended=$((ended + 1))
-                break
+                continue 2
             fi
         done
+        [ ! -d "/proc/$pid" ] || incomplete=' incomplete'
     done
 fi
 echo "$ended$incomplete"

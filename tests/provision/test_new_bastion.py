@@ -9,11 +9,13 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.target import Target
 from nodes.keys import generate_pair
+from provision import access
 from provision.aws.resources import Resource
 from provision.preflight import new_bastion
 from provision.preflight.preflight import resolve
 from provision.records import record
-from provision.records.record import Grant
+from provision.records.record import ClusterRecord, Grant
+from tests.engine.conftest import make_inventory
 
 NOW = datetime(2026, 11, 25, 9, 0, tzinfo=UTC)
 ANN, BOB = (generate_pair(name)[1].rpartition(" ")[0] for name in ("ann", "bob"))
@@ -64,6 +66,47 @@ def test_a_bastion_that_is_gone_gets_the_keys_that_have_access(
     there.clear()
     last = resolve(cluster(), target).bastion_user_data
     assert (ANN in last, BOB in last) == (False, True)
+
+
+def test_the_next_bastion_does_not_get_the_last_key_that_was_revoked(
+    target: Target, there: list[Resource]
+) -> None:
+    was = resolve(cluster(), target)
+    remember(was, target, granted(ANN))
+    there.clear()
+    anew = resolve(cluster(), target)
+    assert ANN in anew.bastion_user_data
+    remember(anew, target)  # all machines have confirmed that her key is gone
+    assert resolve(cluster(), target).bastion_user_data == was.bastion_user_data
+
+
+@pytest.mark.parametrize("had_granted_keys", [False, True])
+def test_the_end_of_up_removes_a_revoked_key(
+    target: Target,
+    there: list[Resource],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    had_granted_keys: bool,
+) -> None:
+    resolved = resolve(cluster(), target)
+    if had_granted_keys:
+        remember(resolved, target, granted(ANN))
+        there.clear()
+        resolved = resolve(cluster(), target)
+    remember(resolved, target)
+    asked: list[tuple[Grant, ...]] = []
+
+    def change(
+        known: ClusterRecord, grants: tuple[Grant, ...], *_: object
+    ) -> tuple[ClusterRecord, dict[str, object]]:
+        asked.append(grants)
+        return known, {}
+
+    monkeypatch.setattr(access, "_change", change)
+    known = record.read("demo", target)
+    assert known
+    access.install_grants(make_inventory(2), known, target)
+    assert asked == ([()] if had_granted_keys else [])
 
 
 def test_a_bastion_that_the_file_changes_gets_the_keys_too(
