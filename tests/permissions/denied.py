@@ -19,9 +19,11 @@ from provision import up as life
 from provision.capacity import capacity
 from provision.down import down
 from provision.drift import drift
-from provision.gc import survey
+from provision.gc import enabled_regions, survey
 from provision.permissions.actions import COMMANDS, FEATURES, needed, optional
 from provision.permissions.policy import policy, split
+from provision.records.record import read
+from provision.removal.sweep import sweep
 from provision.status import clusters
 from tests.infra.region import Region
 from tests.provision.unbooted import nothing_boots
@@ -41,6 +43,10 @@ SHAPES: dict[Feature, dict[str, Any]] = {
     "ssm": {"network": {"access": "ssm"}},
     "spot": {"capacity": {"type": "spot"}},
 }
+
+GONE_FIRST = frozenset({"ec2:DeleteNetworkInterface", "ec2:DisassociateAddress"})
+"""Requests about what ends with an instance or a gateway: the lab says so before it reads a policy.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,42 +76,52 @@ class Denied:
         # Nobody connects, so this machine need not have Session Manager's plugin.
         plugin = (sys.executable, session_manager_plugin.__file__, "no lab")
         self._target = replace(here.target, check_permissions=False, session_plugin=plugin)
-        self._calls: dict[Feature, frozenset[str]] = {}
+        self._calls: dict[tuple[Feature, bool], frozenset[str]] = {}
 
     def outcome(self, action: str) -> Outcome:
-        """Run the commands without the action until an error names it; leave nothing."""
+        """Run the commands without the action until an error names it; leave nothing.
+
+        If they do not need it, the rarer ones run too: a change of the cluster, a removal of what
+        Pulumi does not know, a search for regions.
+        """
+        found = self._outcome(action, is_long=False)
+        return self._outcome(action, is_long=True) if found.verdict == "not called" else found
+
+    def _outcome(self, action: str, *, is_long: bool) -> Outcome:
         feature = feature_of(action)
-        texts, warnings = self._run(feature, action)
+        texts, warnings = self._run(feature, action, is_long)
         if any(action in text for text in (*texts, *warnings)):
             verdict: Verdict = "named"
         elif texts:
             verdict = "NOT NAMED"
-        elif action.partition(":")[2] not in self._called(feature):
+        elif action in GONE_FIRST or action.partition(":")[2] not in self._called(feature, is_long):
             verdict = "not called"
         else:
             verdict = "goes on" if optional({action}) else "NOT NAMED"
         return Outcome(action, verdict, texts)
 
-    def _called(self, feature: Feature) -> frozenset[str]:
+    def _called(self, feature: Feature, is_long: bool) -> frozenset[str]:
         """Return the requests of the commands when nothing is refused: the lab records no other."""
-        if feature not in self._calls:
+        if (feature, is_long) not in self._calls:
             folder = self._target.state / "requests"
             for old in folder.glob("*.json"):
                 old.unlink()
-            texts, _ = self._run(feature, "")
+            texts, _ = self._run(feature, "", is_long)
             assert texts == ()
             found = (json.loads(one.read_text())["operation"] for one in folder.glob("*.json"))
-            self._calls[feature] = frozenset(found)
-        return self._calls[feature]
+            self._calls[feature, is_long] = frozenset(found)
+        return self._calls[feature, is_long]
 
-    def _run(self, feature: Feature, without: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _run(
+        self, feature: Feature, without: str, is_long: bool
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the errors and the warnings of the commands."""
         texts: list[str] = []
         warnings: list[str] = []
         cluster = Cluster.model_validate(BASE | SHAPES[feature])
         with _machines_that_answer_nobody():
             allow(self._here, needed() - {without})
-            for command in _commands(cluster, self._target, warnings):
+            for command in _commands(cluster, self._target, warnings, is_long):
                 try:
                     command()
                 except GpuctlError as error:
@@ -125,21 +141,43 @@ def allow(here: Region, actions: frozenset[str]) -> None:
 
 
 def _commands(
-    cluster: Cluster, target: Target, warnings: list[str]
+    cluster: Cluster, target: Target, warnings: list[str], is_long: bool
 ) -> Iterator[Callable[[], object]]:
     """Yield the commands; `down` has a cluster to remove only if `up` did not fail."""
 
-    def up() -> None:
-        plan = life.plan(cluster, target, silent)
+    def up(wanted: Cluster) -> None:
+        plan = life.plan(wanted, target, silent)
         warnings.extend(plan.resolved.warnings)
         life.up(plan, target, silent)
 
     yield lambda: capacity(cluster.instance_type, cluster.nodes, target)
-    yield up
+    yield lambda: up(cluster.model_copy(update={"tags": {"team": "a"}}) if is_long else cluster)
     yield lambda: clusters(target)
     yield lambda: drift(cluster.name, target, silent)
     yield lambda: survey(target, (target.region,), silent)
+    if is_long:
+        yield lambda: enabled_regions(target)
+        yield lambda: up(_changed(cluster))
+        yield lambda: _sweep(cluster.name, target)
     yield lambda: down(cluster.name, target, silent)
+
+
+def _changed(cluster: Cluster) -> Cluster:
+    """Return the cluster with other tags, set-up and, if its ssh port is open, addresses."""
+    fields: dict[str, Any] = {"tags": {"project": "b"}, "setup": {"commands": ("true",)}}
+    network = cluster.network.model_dump(exclude_unset=True)
+    if not cluster.network.uses_session_manager:
+        network["ssh_from"] = "192.0.2.0/24"
+    content = cluster.model_dump(exclude_unset=True) | fields | {"network": network}
+    return Cluster.model_validate(content)
+
+
+def _sweep(name: str, target: Target) -> None:
+    """Remove the cluster by its tags, as where Pulumi's state is lost; do not wait in vain."""
+    record = read(name, target)
+    if record is not None:
+        with mock.patch("provision.removal.sweep.PAUSE_S", 0):
+            sweep(target, name, record.id, silent)
 
 
 def _remove(target: Target) -> None:
