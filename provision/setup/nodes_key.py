@@ -13,6 +13,7 @@ from config.errors import GpuctlError, InputError, NodeError
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory, Node
 from nodes.keys import ensure_key, public_of
+from nodes.login import login_options
 from nodes.ssh import Connections, connect
 
 GRANTED = "(granted by gpuctl)"
@@ -57,6 +58,7 @@ def nodes_key(inventory: Inventory, public: str) -> NodesKey:
 async def _read(inventory: Inventory, public: str) -> NodesKey:
     if not inventory.nodes:
         raise _refusal(inventory, "it has no other nodes")
+    login_options(inventory)  # without any key its own error says what to do
     try:
         async with connect(inventory) as connections:
             return await ask_for_nodes_key(connections, inventory, public)
