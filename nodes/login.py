@@ -49,7 +49,7 @@ def users_public_keys() -> frozenset[str]:
 async def _users_key_pairs() -> list[asyncssh.SSHKeyPair]:
     found: list[asyncssh.SSHKeyPair] = []
     for path in users_keys():
-        with suppress(OSError, asyncssh.KeyImportError):
+        with suppress(OSError, asyncssh.KeyImportError):  # a file that ssh cannot use either
             found += asyncssh.load_keypairs(str(path), ignore_encrypted=True)
     if os.environ.get("SSH_AUTH_SOCK"):
         with suppress(OSError, ValueError):  # no agent is there, or one that hangs up
