@@ -18,7 +18,7 @@ from engine.agent.samples import RECORD
 from engine.events import Event, parse_event
 
 _END = re.compile(rb'"kind": ?"run_finished"')
-"""What the line of a run's end has; in the text of another event the quotes have backslashes."""
+"""Found in the line of a run's end alone: quotes in the text of other events have backslashes."""
 
 
 class JournalCopy:

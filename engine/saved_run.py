@@ -1,4 +1,4 @@
-"""What a run has left in its cluster's shared storage, taken as this machine's own copy.
+"""Copy what a run saved in its cluster's shared storage to this machine.
 
 The head saves it before its nodes power off with no client there (engine/agent/saving.py).
 """
