@@ -40,8 +40,7 @@ def logs(
 
     It is what a client of this machine has received: --follow receives the rest. It is there after
     the cluster is gone; with a team's bucket (`backend`) also that of a colleague's run. With
-    --json every line of output is one JSON object: time, rank, stream,
-    text.
+    --json every line of output is one JSON object: time, rank, stream, text.
 
     $ gpuctl logs
     $ gpuctl logs nccl-tests --rank 1 -f

@@ -5,26 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import RunFinished, RunStarted
 from engine.history import History
 from engine.journal_copy import JournalCopy, outputs_folder, recorded_events, samples_path
 from engine.output_events import Output
 from engine.saved_run import take_saved
 from tests.engine.conftest import make_plan
+from tests.engine.test_history import FINISHED
+from tests.engine.test_history import STARTED as ANY_STARTED
 
 RUN = make_plan().run_id
-STARTED = RunStarted(
-    time=0,
-    run_id=RUN,
-    name="job",
-    cluster="demo",
-    startup_order="any",
-    stop_criteria="all-done",
-    on_stop="destroy",
-    nodes=(),
-)
+STARTED = ANY_STARTED.model_copy(update={"run_id": RUN, "on_stop": "destroy"})
 SAID = Output(time=1, rank=0, stream="stdout", text="said", ends_line=True)
-ENDED = RunFinished(time=2, status="done", exit_code=0, first_failed_rank=None, reason="")
 
 
 @pytest.fixture
@@ -50,14 +41,14 @@ def saved(tmp_path: Path) -> Path:
     (folder / "metrics.jsonl").write_text("first\n")
     with gzip.open(folder / f"metrics-{6:015}.jsonl.gz", "wt") as file:
         file.write("second\n")
-    lines = (one.model_dump_json() + "\n" for one in (STARTED, SAID, ENDED))
+    lines = (one.model_dump_json() + "\n" for one in (STARTED, SAID, FINISHED))
     (folder / "journal.jsonl").write_text("".join(lines))
     return folder
 
 
 def test_it_becomes_this_machines_copy_and_the_run_is_done(saved: Path, runs: Path) -> None:
     assert take_saved(saved, RUN, runs) == ()
-    assert list(recorded_events(runs, RUN)) == [STARTED, SAID, ENDED]
+    assert list(recorded_events(runs, RUN)) == [STARTED, SAID, FINISHED]
     with gzip.open(samples_path(runs, RUN), "rt") as file:
         assert file.read() == "first\nsecond\n"
     outputs = outputs_folder(runs, RUN)
