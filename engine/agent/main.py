@@ -88,6 +88,7 @@ def start(folder: Path) -> int:
     from engine.agent.budget import mark_used
     from engine.agent.handover import remove_handover, write_handover
     from engine.agent.queue import Queue
+    from engine.agent.supervisor_unit import start_unit
 
     run = sys.stdin.buffer.read()
     plan, queue = json.loads(run)["plan"], Queue(folder.parent)
@@ -98,7 +99,7 @@ def start(folder: Path) -> int:
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
         write_handover(folder, run)
-        status = _start_unit(folder)
+        status = start_unit(folder, f"{_this_file()}/{PROGRAM}")
         if status == 0:
             return 0
         remove_handover(folder)
@@ -135,57 +136,6 @@ def supervise(folder: Path) -> int:
 
 def _node_names(plan: dict[str, Any]) -> tuple[str, ...]:
     return tuple(node["name"] for node in plan["nodes"])
-
-
-def unit_name(folder: Path) -> str:
-    """Return the name of the supervisor's unit."""
-    return f"gpuctl-run-{folder.name}.service"
-
-
-def _start_unit(folder: Path) -> int:
-    """Start the supervisor's unit, wait until it listens, and return systemd-run's exit status."""
-    import subprocess
-
-    from engine.agent.launcher import CPU_SHARE
-
-    properties = (
-        "Type=notify",
-        "KillMode=mixed",  # SIGTERM to the supervisor alone: it needs its connections to the end
-        "Restart=on-failure",  # it takes the run up from the journal
-        "RestartSec=1",
-        f"RestartPreventExitStatus={BUSY} {NO_PLAN}",
-        "LimitNOFILE=65536",  # three pipes per node
-        "TasksMax=infinity",
-        # Stopped before the network is: it stops other nodes' jobs and sends notifications
-        # (https://systemd.io/NETWORK_ONLINE/, 2026-11-23).
-        "After=network.target",
-        *(f"After={scope}" for scope in _login_scopes()),
-        CPU_SHARE,
-        "TimeoutStopSec=45",  # the longest time that a shutdown waits for the jobs to end
-    )
-    return subprocess.run(
-        [
-            *("systemd-run", "--quiet", "--collect", f"--unit={unit_name(folder)}"),
-            *(f"--property={text}" for text in properties),
-            *(sys.executable, "-IS", f"{_this_file()}/{PROGRAM}", "supervise", str(folder)),
-        ],
-        check=False,
-    ).returncode
-
-
-def _login_scopes() -> list[str]:
-    """Return the unit of the ssh session that this process is in; none without pam_systemd.
-
-    A shutdown begins with the end of all sessions. One that follows the run shall read its end,
-    so it stays until the supervisor has ended.
-    """
-    import re
-
-    try:
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
-    except OSError:  # no /proc
-        return []
-    return sorted(set(re.findall(r"/(session-\w+\.scope)$", groups, re.MULTILINE)))
 
 
 def _this_file() -> Path:

@@ -16,7 +16,6 @@ from engine.agent.endpoint import open_endpoint
 from engine.agent.handover import renew_handover
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import Units
-from engine.agent.main import unit_name
 from engine.agent.notifier import Notifier
 from engine.agent.queue import Queue
 from engine.agent.resuming import recorded_lines
@@ -99,6 +98,8 @@ def is_being_restarted(folder: Path) -> bool:
     A restart is one job of systemd from the stop on (systemctl(1), list-jobs). In a shutdown the
     jobs are of the type `stop`.
     """
+    from engine.agent.supervisor_unit import unit_name
+
     try:
         jobs = subprocess.run(
             ["systemctl", "list-jobs", "--no-legend", "--plain"],

@@ -133,13 +133,16 @@ LEFT = "systemctl list-units --no-legend 'gpuctl-run-*'; pgrep -ax sleep; true"
 
 
 def test_a_run_is_stopped_when_the_head_shuts_down(cluster: Cluster) -> None:
-    """The client follows it to its end, through a login that a shutdown ends."""
+    """The client follows it to its end, through a login that a shutdown ends.
+
+    The login is no older than the run, as that of a client that attached or connected again.
+    """
     gpuctl, head = cluster.gpuctl, cluster.instance_of("node0")
-    cluster.put_logins_into_scopes()
     commands = ["setsid sleep 1234 & echo runs; sleep 1000"]
     with gpuctl.running(*cluster.run("orderly", commands)) as process:
         name = read_until(process, "-- run ")[-1].split()[2]
         read_until(process, "[1] runs")
+        cluster.put_logins_into_scopes()
         gpuctl("--lab", "ssh", "lost", "node0", "--", "systemctl --no-block poweroff")
         assert process.stdout is not None
         lines = list(process.stdout)

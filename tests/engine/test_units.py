@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from engine.agent import main as agent
+from engine.agent import supervisor_unit
 from engine.agent.launcher import STOP_GRACE_S, Units
 from engine.agent.masters import master_command
 
@@ -73,6 +73,7 @@ def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """systemd stops what is after a target before it stops what is before it."""
+    monkeypatch.setattr(supervisor_unit, "_UNITS", tmp_path)
     asked: list[list[str]] = []
 
     def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
@@ -80,12 +81,16 @@ def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
         return subprocess.CompletedProcess(words, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert agent._start_unit(tmp_path / "job-1") == 0
-    (words,) = asked
-    assert "--property=After=network.target" in words
+    assert supervisor_unit.start_unit(tmp_path / "job-1", "/agent/__main__.py") == 0
+    reload, words = asked
+    assert reload == ["systemctl", "daemon-reload"]
+    assert "--property=After=network.target gpuctl-runs.target" in words
     assert "--property=KillMode=mixed" in words
     _, _, script, *_ = master_command("10.0.0.1", ["true"])
     assert "systemd-run --quiet --scope --collect --property=Before=network.target ssh" in script
+
+    assert supervisor_unit.start_unit(tmp_path / "job-2", "/agent/__main__.py") == 0
+    assert len(asked) == 3, "systemd is told once"
 
 
 def test_a_run_without_the_head_has_its_first_worker_on_another_node(
