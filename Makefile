@@ -13,8 +13,9 @@ setup:
 test-tools:
 	@scripts/setup tests
 
+# UV_PYTHON is yours, if you want another Python.
 install: setup
-	@$$(scripts/uv) sync --quiet --frozen --all-extras
+	@$$(scripts/uv) sync --quiet --frozen --all-extras --python $${UV_PYTHON:-$$(scripts/python)}
 
 demo: install
 	@scripts/demo
