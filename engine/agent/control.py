@@ -41,18 +41,20 @@ async def serve(folder: Path, journal: Journal, answers: Answers) -> asyncio.Abs
     import asyncio
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):  # the client has left
-            word, _, argument = (await reader.readline()).decode().strip().partition(" ")
-            if word == "follow":
-                journal.add_follower(writer)
-                writer.write(b"\n")
-                await reader.read()  # until the follower leaves
-            elif word in answers:
-                answers[word](argument)
-                writer.write(b"ok\n")
-                await writer.drain()
-        journal.remove_follower(writer)
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError):  # the client has left
+                word, _, argument = (await reader.readline()).decode().strip().partition(" ")
+                if word == "follow":
+                    journal.add_follower(writer)
+                    writer.write(b"\n")
+                    await reader.read()  # until the follower leaves
+                elif word in answers:
+                    answers[word](argument)
+                    writer.write(b"ok\n")
+                    await writer.drain()
+        finally:
+            journal.remove_follower(writer)
+            writer.close()  # asyncio does it after an error, but not in Python 3.11.2
 
     return await asyncio.start_unix_server(attend, path=str(folder / SOCKET))
 

@@ -20,6 +20,12 @@ _LOOPBACK = "127.0.0.1"
 _REQUEST_S = 5.0
 _ANSWER_S = 20.0
 _LARGEST = 16 * 1024  # bytes of a request
+_NO_REQUEST = (
+    OSError,
+    asyncio.TimeoutError,
+    asyncio.IncompleteReadError,
+    asyncio.LimitOverrunError,  # the request is too long
+)
 
 
 async def open_endpoint(program: Path, port: int = PORT) -> asyncio.AbstractServer | None:
@@ -31,13 +37,15 @@ async def open_endpoint(program: Path, port: int = PORT) -> asyncio.AbstractServ
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A client that left, or that sends no request, ends only its connection.
-        with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
-            request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_S)
-            async with one_at_a_time:
-                answer = await _answer(request, program)
-            writer.write(answer)
-            await asyncio.wait_for(writer.drain(), _ANSWER_S)
-        writer.close()
+        try:
+            with contextlib.suppress(*_NO_REQUEST):
+                request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_S)
+                async with one_at_a_time:
+                    answer = await _answer(request, program)
+                writer.write(answer)
+                await asyncio.wait_for(writer.drain(), _ANSWER_S)
+        finally:
+            writer.close()  # asyncio does it after an error, but not in Python 3.11.2
 
     with contextlib.suppress(OSError):  # the run does not need it
         return await asyncio.start_server(attend, _LOOPBACK, port, reuse_port=True, limit=_LARGEST)

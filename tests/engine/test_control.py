@@ -1,0 +1,31 @@
+"""A supervisor's socket: what a client's connection sees."""
+
+import asyncio
+from pathlib import Path
+
+from engine.agent.control import JOURNAL, SOCKET, serve
+from engine.agent.journal import Journal
+
+
+def test_a_client_whose_word_has_no_answer_is_not_left_waiting(tmp_path: Path) -> None:
+    def fail(argument: str) -> None:
+        raise ValueError(argument)
+
+    async def ask(words: str) -> bytes:
+        reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+        writer.write(words.encode() + b"\n")
+        try:
+            return await asyncio.wait_for(reader.read(), 60)
+        except ConnectionResetError:  # it was not read to its end
+            return b""
+        finally:
+            writer.close()
+
+    async def talk() -> list[bytes]:
+        answers = {"healed": fail, "ack": lambda argument: None}
+        server = await serve(tmp_path, Journal(tmp_path / JOURNAL), answers)
+        heard = [await ask(words) for words in ("ack", "healed nonsense", "unknown", "x" * 70_000)]
+        server.close()
+        return heard
+
+    assert asyncio.run(talk()) == [b"ok\n", b"", b"", b""]
