@@ -103,14 +103,15 @@ def drop(context: typer.Context, run: RunArgument) -> None:
 
 def current_load(wanted: "Run", there: "Inventory") -> dict[str, int]:
     """Return the nodes that other runs use now; do not ask if the run needs the whole cluster."""
-    import asyncio
-
-    from engine.holder import find_holders
     from engine.modes.job import node_range
-    from engine.node_choice import node_load
 
     if node_range(wanted)[1] >= len(there.nodes):
         return {}
+    import asyncio
+
+    from engine.holder import find_holders
+    from engine.node_choice import node_load
+
     return node_load(asyncio.run(find_holders(there)))
 
 

@@ -11,7 +11,7 @@ from cli.options import FoldOption, RuntimesOption, SetOption, chosen_target, ou
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Coroutine
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
@@ -122,7 +122,6 @@ def run(
     from config.loading.load import load_run
     from config.loading.overrides import Overrides
     from config.manifests.given import Given
-    from engine import session
 
     here, out = chosen_target(context), output(context)
     overrides = Overrides(tuple(env or ()), nodes, Given(tuple(set_ or ()), runtimes))
@@ -139,7 +138,7 @@ def run(
     plan, values = _prepare(here, wanted, plan, tree, there, out, check=not no_health)
     client, runs = RunClient(here, plan, there, out, folds=folds), here.state / "runs"
     if detach:
-        raise typer.Exit(client.leave(session.start(plan, there, runs, values)))
+        raise typer.Exit(client.leave(_start(plan, there, runs, values)))
     life = _life(plan, there, runs, values, out)
     healing = Healing(here, plan.run_id, there, out, preparation(plan.run_id, out, values))
     raise typer.Exit(client.live(life, asked, healing))
@@ -267,6 +266,8 @@ def _prepare(
     if plan.on_stop == "destroy":
         check_removable(there.cluster, target)
     node_check = NodeCheck(plan, there, target) if check else None
+    import engine.session  # noqa: F401  it takes a while, in which the nodes answer
+
     send_code(plan, tree, there, out)
     plan = _pull_image(plan, there, values, out)
     if node_check:
@@ -275,6 +276,15 @@ def _prepare(
         out.note(_dashboard(here, plan))
     _remove_old_logs(target.runs, out)
     return plan, values
+
+
+def _start(
+    plan: "LaunchPlan", there: "Inventory", runs: Path, values: dict[str, str]
+) -> "Coroutine[None, None, None]":
+    """Return what starts the plan and leaves it alone."""
+    from engine import session
+
+    return session.start(plan, there, runs, values)
 
 
 def _life(

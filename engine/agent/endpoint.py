@@ -36,8 +36,8 @@ async def open_endpoint(program: Path, port: int = PORT) -> asyncio.AbstractServ
     one_at_a_time = asyncio.Semaphore()
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A client that left, or that sends no request, ends only its connection.
         try:
+            # A client that left, or that sends no request, ends only its connection.
             with contextlib.suppress(*_NO_REQUEST):
                 request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_S)
                 async with one_at_a_time:

@@ -13,10 +13,12 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 LOOP_S = 5
 """Seconds between two reports of nvidia-smi."""
+START_S = 1.0
+"""Seconds from the job's start to the tools': they do not slow it, and a short job has none."""
 NVLINK_S = 60.0
 RETRY_S = 60.0
 _TIMEOUT_S = 20.0
@@ -98,10 +100,10 @@ class Gpus:
         """The tools that have reported something, sorted: dcgm, nvidia-smi, nvidia-smi nvlink."""
 
     def start(self) -> None:
-        """Start the tools; do nothing on a node without them."""
+        """Start the tools after START_S; do nothing on a node without them."""
         if shutil.which(QUERY[0]):
             for follow in (self._follow_gpus, self._follow_links):
-                threading.Thread(target=follow, daemon=True).start()
+                threading.Thread(target=self._follow_later, args=(follow,), daemon=True).start()
 
     def read(self) -> list[list[float | None]]:
         """Return the newest row of each GPU: FIELDS, then NVLink's bytes sent and received.
@@ -122,6 +124,10 @@ class Gpus:
         with self._lock:
             for tool in self._tools:
                 tool.kill()
+
+    def _follow_later(self, follow: Callable[[], None]) -> None:
+        if not self._ended.wait(START_S):
+            follow()
 
     def _follow_gpus(self) -> None:
         while not self._ended.is_set():

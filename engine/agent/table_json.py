@@ -1,54 +1,17 @@
-"""The JSON of nccl-tests (`-J FILE.json`, since 2.17.3), collected on the node, read as a table.
+"""The JSON of nccl-tests (engine/agent/table_files.py) as a table.
 
 Formats: src/util.cu of nccl-tests 2.17.3 to 2.19.6, JSON_FILE_VERSION 1 to 3 (2026-11-22).
-Its `env` is the whole environment of the process, with secrets: it never leaves the node.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engine.agent.table_files import ITERATIONS
 from engine.agent.table_rows import Half, ReadRow
 from engine.agent.tables import ReadTable, TableRank, nccl_version
-
-_NAME = re.compile(r"nccl-tests-(\d+)-\w+\.json")
-_MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text
-_ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
-
-
-def collect(folder: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Return the documents that programs left in a run's folder, by case; delete the files.
-
-    Incomplete and too large documents are omitted: the text output has the same rows.
-    """
-    found = []
-    for path in folder.glob("nccl-tests-*.json*"):
-        name = _NAME.match(path.name)
-        # The text output has the same rows.
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-            if name and isinstance(document, dict):
-                kept = _without_surplus(document)
-                if len(json.dumps(kept)) <= _MOST:
-                    found.append((int(name[1]), kept))
-        with contextlib.suppress(OSError):  # nothing depends on the removal
-            path.unlink()
-    return sorted(found, key=lambda one: one[0])
-
-
-def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document without environment and without the times of single iterations."""
-    kept = {name: value for name, value in document.items() if name != "env"}
-    for row in kept.get("results", ()):
-        for half in ("out_of_place_per_iter", "in_place_per_iter"):
-            if isinstance(row.get(half), dict):
-                row[half] = {name: row[half].get(name) for name in _ITERATIONS}
-    return kept
 
 
 def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
@@ -112,7 +75,7 @@ def _half(row: dict[str, Any], name: str) -> Half | None:
     return Half(
         *(float(time_us), float(half["alg_bw"]), float(half["bus_bw"])),
         wrong=None if wrong is None else int(wrong),
-        iterations=tuple(float(iterations[key]) for key in _ITERATIONS if key in iterations),
+        iterations=tuple(float(iterations[key]) for key in ITERATIONS if key in iterations),
     )
 
 

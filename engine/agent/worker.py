@@ -19,7 +19,7 @@ import time
 from io import RawIOBase
 from pathlib import Path
 
-from engine.agent import table_json
+from engine.agent import table_files
 from engine.agent.attachment import Attachment
 from engine.agent.budget import TREE, mark_used, protect_folder, remove_old_runs
 from engine.agent.container import Container
@@ -300,7 +300,7 @@ class Worker:
         code = self._job.wait()
         self._drain()
         self._ranks.drain()
-        for case, document in table_json.collect(self._folder):
+        for case, document in table_files.collect(self._folder):
             self._report.send("table_written", case=case, document=document)
         number = -code if code < 0 else None
         code = code if number is None else 128 + number

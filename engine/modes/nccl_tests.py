@@ -32,7 +32,7 @@ install nccl-tests in the image or on the nodes" >&2
 """The shell function `gpuctl_find NAME`, which prints the path of a program of nccl-tests."""
 
 # The first rank also writes its results as JSON if the program has -J (2.17.3 and later). The
-# worker sends the file to the head, without the environment in it (engine/agent/table_json.py).
+# worker sends the file to the head, without the environment in it (engine/agent/table_files.py).
 # The options are asked for outside the MPI job: a program that calls MPI_Init before it reads its
 # options would wait there for the other ranks.
 _JSON = """\

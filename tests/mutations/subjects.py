@@ -49,6 +49,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "engine/agent/gates.py": ("tests/engine/test_gates.py",),
     "engine/agent/case_progress.py": ("tests/engine/test_cases.py",),
+    "engine/agent/table_files.py": _NUMBERS,
     "engine/agent/table_json.py": _NUMBERS,
     "engine/agent/table_rows.py": _TABLES,
     "engine/agent/tables.py": _TABLES,

@@ -45,6 +45,7 @@ def program(folder: Path, name: str, text: str) -> None:
 def facts(node: Path, form: Form = "full", **faults: Any) -> NodeFacts:
     (node / "faults.json").write_text(json.dumps(faults))
     text = script(EXPECTED, form).replace("verify=/opt/gpuctl/verify", f"verify={node}/verify")
+    text = text.replace("/sys/", f"{node}/sys/")
     path = f"{node}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-s"], input=text, env=os.environ | {"PATH": path}, capture_output=True,
@@ -55,7 +56,7 @@ def facts(node: Path, form: Form = "full", **faults: Any) -> NodeFacts:
 
 
 def found(node: Path, **faults: Any) -> list[str]:
-    """What the rules find, without what is this machine's: its disks and limits, Debian's sysfs."""
+    """What the rules find, without what is this machine's: its disks and limits."""
     seen = texts(list(findings(AllFacts(EXPECTED, {"node0": facts(node, **faults)}))))
     return [text for text in seen if "free " not in text and "locked memory" not in text]
 
@@ -89,6 +90,16 @@ def test_before_a_run_only_what_takes_no_time_is_asked(node: Path) -> None:
     assert (seen.checks, seen.names, seen.versions, seen.remapped, seen.hmem) == (
         None, None, {}, (), None
     )  # fmt: skip
+
+
+def test_the_kernels_efa_devices_are_those_of_its_driver(node: Path) -> None:
+    drivers = node / "sys/bus/pci/drivers"
+    for name, driver in (("rdmap16s27", "efa"), ("rdmap32s27", "efa"), ("mlx5_0", "mlx5_core")):
+        (drivers / driver).mkdir(parents=True, exist_ok=True)
+        device = node / "sys/class/infiniband" / name / "device"
+        device.mkdir(parents=True)
+        (device / "driver").symlink_to(drivers / driver)
+    assert facts(node, "short").efa == 2
 
 
 def test_what_the_tools_print_of_broken_gpus_is_understood(node: Path) -> None:
