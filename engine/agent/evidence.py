@@ -26,6 +26,8 @@ LIMIT_S = 4.0
 _SIZE = 16 * 1024  # characters to keep of one source
 _SSH_PORT = 22
 _CLOSE_S = 0.5
+_PINGS = (1, 2, 3)
+_PING_S = 1.0
 
 
 async def collect(ip: str) -> dict[str, str]:
@@ -86,33 +88,43 @@ def load() -> str:
 
 
 def ping(ip: str) -> str:
-    """Return the answers to three ICMP echo requests; some machines have no program for that."""
-    lines = []
+    """Return the answers within a second to three ICMP echo requests, sent at once.
+
+    Some machines have no program for that.
+    """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw:
-            lines = [_echo(raw, ip, number) for number in (1, 2, 3)]
+            answers = _echoes(raw, ip)
     except OSError as error:
-        lines.append(str(error))
+        return f"ping {ip}: {error}\n"
+    lines = (
+        f"answer {number} after {answers[number] * 1000:.1f} ms"
+        if number in answers
+        else f"no answer {number} within {_PING_S:g} s"
+        for number in _PINGS
+    )
     return "".join(f"ping {ip}: {line}\n" for line in lines)
 
 
-def _echo(raw: socket.socket, ip: str, number: int) -> str:
-    """Return the answer to one request within a second (RFC 792: type 8, answers have type 0)."""
-    own = struct.pack(">HH", os.getpid() & 0xFFFF, number)
-    total = 0x0800 + sum(struct.unpack(">HH", own))
-    total = (total >> 16) + (total & 0xFFFF)
+def _echoes(raw: socket.socket, ip: str) -> dict[int, float]:
+    """Send the requests; return seconds by number (RFC 792: type 8, answers have type 0)."""
+    numbers = {struct.pack(">HH", os.getpid() & 0xFFFF, number): number for number in _PINGS}
     began = time.monotonic()
-    raw.sendto(struct.pack(">BBH", 8, 0, ~(total + (total >> 16)) & 0xFFFF) + own, (ip, 0))
-    while (left := began + 1 - time.monotonic()) > 0:
+    for own in numbers:
+        total = 0x0800 + sum(struct.unpack(">HH", own))
+        total = (total >> 16) + (total & 0xFFFF)
+        raw.sendto(struct.pack(">BBH", 8, 0, ~(total + (total >> 16)) & 0xFFFF) + own, (ip, 0))
+    answers: dict[int, float] = {}
+    while len(answers) < len(numbers) and (left := began + _PING_S - time.monotonic()) > 0:
         raw.settimeout(left)
         try:
             packet, sender = raw.recvfrom(2048)
         except socket.timeout:  # noqa: UP041  Python 3.9
             break
         answer = packet[(packet[0] & 15) * 4 :]
-        if sender[0] == ip and answer[:1] == b"\0" and answer[4:8] == own:
-            return f"answer {number} after {(time.monotonic() - began) * 1000:.1f} ms"
-    return f"no answer {number} within 1 s"
+        if sender[0] == ip and answer[:1] == b"\0" and answer[4:8] in numbers:
+            answers.setdefault(numbers[answer[4:8]], time.monotonic() - began)
+    return answers
 
 
 async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
