@@ -15,7 +15,7 @@ from typing import Any
 _NAME = re.compile(r"nccl-tests-(\d+)-\w+\.json")
 _MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text
 ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
-"""What is kept of the times of single iterations."""
+"""The statistics of single iterations that are kept; the times of all of them are not."""
 
 
 def collect(folder: Path) -> list[tuple[int, dict[str, Any]]]:

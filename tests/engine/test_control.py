@@ -5,6 +5,7 @@ from pathlib import Path
 
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal
+from tests.engine.exchange import exchange
 
 
 def test_a_client_whose_word_has_no_answer_is_not_left_waiting(tmp_path: Path) -> None:
@@ -12,14 +13,8 @@ def test_a_client_whose_word_has_no_answer_is_not_left_waiting(tmp_path: Path) -
         raise ValueError(argument)
 
     async def ask(words: str) -> bytes:
-        reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
-        writer.write(words.encode() + b"\n")
-        try:
-            return await asyncio.wait_for(reader.read(), 60)
-        except ConnectionResetError:  # it was not read to its end
-            return b""
-        finally:
-            writer.close()
+        streams = await asyncio.open_unix_connection(tmp_path / SOCKET)
+        return await exchange(streams, words.encode() + b"\n")
 
     async def talk() -> list[bytes]:
         answers = {"healed": fail, "ack": lambda argument: None}

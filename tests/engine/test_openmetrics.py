@@ -14,6 +14,7 @@ from engine.agent import endpoint, handover
 from engine.agent.endpoint import open_endpoint
 from engine.agent.openmetrics import STALE_S, exposition
 from engine.bundle import agent_bundle
+from tests.engine.exchange import exchange
 
 NOW = 5000.0
 UPTIME = 700.0
@@ -179,14 +180,7 @@ def get(url: str) -> tuple[int, str, str]:
 
 
 async def raw(port: int, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
-    try:
-        return await asyncio.wait_for(reader.read(), 60)
-    except ConnectionResetError:  # it did not read the whole request
-        return b""
-    finally:
-        writer.close()
+    return await exchange(await asyncio.open_connection("127.0.0.1", port), request)
 
 
 def test_a_port_of_another_program_is_left_to_it(tmp_path: Path) -> None:
