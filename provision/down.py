@@ -18,7 +18,6 @@ from provision.aws.clients import client
 from provision.aws.resources import (
     KINDS,
     Resource,
-    existing_or_ended_since,
     find_all,
     find_instances,
 )
@@ -88,7 +87,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         now = datetime.now(UTC)
         began = record.created if record else _oldest(existing, now)
         others = [resource for resource in existing if resource.kind != "instance"]
-        billed = existing_or_ended_since([*find_instances(ec2, name, cluster_id), *others], began)
+        billed = [*find_instances(ec2, name, cluster_id), *others]
         removed: list[str] = []
         collect = _collector(removed, report)
         killed = record is None or record.status in ("creating", "destroying")

@@ -14,7 +14,6 @@ from provision.aws.resources import (
     ALIVE,
     KINDS,
     Resource,
-    existing_or_ended_since,
     exists,
     find_all,
     find_instances,
@@ -169,7 +168,7 @@ def status_of(
     """
     now = datetime.now(UTC)
     existing = [resource for resource in resources if exists(resource)]
-    resources = existing_or_ended_since(resources, record.created) if record else existing
+    resources = resources if record else existing
     planned = record.resolved if record else None
     lifetime = planned.cluster.lifetime if planned else None
     prices = [price_of(resource, planned) for resource in existing]

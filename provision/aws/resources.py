@@ -3,7 +3,7 @@
 Shared file systems and roles belong to other services than EC2; `find_all` asks those too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -190,14 +190,6 @@ def find_instances(
 def exists(resource: Resource) -> bool:
     """Return whether the resource still exists; AWS lists ended ones for a while."""
     return resource.state not in KINDS[resource.kind].gone
-
-
-def existing_or_ended_since(resources: Iterable[Resource], created: datetime) -> list[Resource]:
-    """Return the resources that exist or were created at or after `created`.
-
-    This leaves out instances that an earlier cluster of the same name has ended.
-    """
-    return [r for r in resources if exists(r) or (r.since is not None and r.since >= created)]
 
 
 def _find_kind(aws: Any, kind: Kind, cluster: str | None) -> list[Resource]:

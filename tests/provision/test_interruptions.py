@@ -14,14 +14,13 @@ from provision.aws.spot_notices import notices
 from provision.records import record
 from provision.status import clusters
 from tests.infra.region import CREDENTIALS, Worlds
-from tests.provision.test_record import CREATED, a_record
+from tests.provision.test_record import a_record
 from tests.provision.test_sweep import tagged
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 ZONE = "us-east-1a"
-BEFORE = CREATED - timedelta(days=365)
 
 
 def test_status_tells_what_aws_takes_back(
@@ -32,7 +31,10 @@ def test_status_tells_what_aws_takes_back(
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
         ec2 = client(there, "ec2")
         ids = spot_nodes(there, ec2)
-        record.write(a_record().now("ready").model_copy(update={"created": BEFORE}), there)
+        launched = ec2.describe_instances(InstanceIds=ids)["Reservations"][0]["Instances"][0]
+        # The record is older than the launch, whose time EC2 gives in whole seconds.
+        created = launched["LaunchTime"] + timedelta(seconds=0.9)
+        record.write(a_record().now("ready").model_copy(update={"created": created}), there)
         assert clusters(there)[0].problems == ()
 
         told = datetime.now(UTC).replace(microsecond=0)
