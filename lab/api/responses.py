@@ -156,6 +156,18 @@ class LabResponse(
             }
         )
 
+    def delete_network_interface(self) -> ActionResult:
+        """Answer DeleteNetworkInterface; refuse that of an instance, as moto does not.
+
+        The code and the text are in https://github.com/gruntwork-io/cloud-nuke/pull/1132
+        (2026-11-25).
+        """
+        wanted = self._get_param("NetworkInterfaceId")
+        if self.ec2_backend.get_network_interface(wanted).instance is not None:
+            text = f"Network interface '{wanted}' is currently in use."
+            raise Refusal("InvalidParameterValue", text)
+        return super().delete_network_interface()
+
     def modify_instance_attribute(self) -> ActionResult:
         """Answer ModifyInstanceAttribute; moto confuses a shutdown behaviour with groups."""
         behaviour = self._get_param("InstanceInitiatedShutdownBehavior.Value")

@@ -33,6 +33,10 @@ _STILL_USED = frozenset(
         "IncorrectState",
     }
 )
+_INTERFACE_USED = "is currently in use"
+"""A part of EC2's text about the interface of an instance, with the code InvalidParameterValue
+(https://github.com/gruntwork-io/cloud-nuke/pull/1132, 2026-11-25)."""
+
 RETRIES = 24
 PAUSE_S = 5.0
 """Resources that an instance used are free some seconds after its termination, not at once."""
@@ -64,26 +68,31 @@ def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tu
 def _sweep_once(
     target: Target, found: list[Resource], removed: dict[str, None], report: Reporter
 ) -> None:
-    """Remove the resources kind by kind, and add each to `removed`."""
+    """Remove the resources kind by kind, and add each to `removed`.
+
+    After a problem nothing waits until others no longer use it: what was not removed goes on to.
+    """
     problems: list[CloudError] = []
     ec2 = client(target, "ec2")
     for noun, kind in KINDS.items():
         ours = [resource for resource in found if resource.kind == noun]
         # Kinds that take minutes to end, or depend on each other, are removed all at once.
-        together = noun in _ALL_AT_ONCE or kind.service in ("efs", "fsx", "iam")
+        together = noun in (*_ALL_AT_ONCE, _FIREWALL) or kind.service in ("efs", "fsx", "iam")
         for batch in [ours] if together and ours else [[one] for one in ours]:
             subjects = [f"{noun} {resource.id}" for resource in batch]
             _report_all(report, subjects, "running")
             try:
                 if kind.service in ("ec2", "guardduty"):
-                    _remove(ec2, batch)
+                    _remove(ec2, batch, 1 if problems else RETRIES)
                 elif kind.service == "iam":
                     delete_identities(target, [one.id for one in batch], noun == "IAM role")
                 else:
                     delete_file_systems(target, batch)
             except CloudError as error:
                 _report_all(report, subjects, "failed", error.message)
-                problems.append(error)
+                # An earlier problem keeps what its resources use.
+                if not (problems and _is_still_used(error)):
+                    problems.append(error)
             else:
                 _report_all(report, subjects, "done")
                 removed.update(dict.fromkeys(subjects))
@@ -98,30 +107,40 @@ def _report_all(report: Reporter, subjects: list[str], state: State, detail: str
         report(Progress("destroy", subject, state, detail))
 
 
-def _remove(ec2: "EC2Client", batch: list[Resource]) -> None:
+def _remove(ec2: "EC2Client", batch: list[Resource], tries: int) -> None:
     """Remove the resources, all of one kind."""
     noun = batch[0].kind
     if noun in _ALL_AT_ONCE:
         with aws_errors():
             _ALL_AT_ONCE[noun](ec2, batch)
+    elif noun == _FIREWALL:
+        _delete_groups(ec2, batch, tries)
     else:
-        _retry_while_used(lambda: _REMOVE[noun](ec2, batch[0]))
+        _retry_while_used(lambda: _REMOVE[noun](ec2, batch[0]), tries)
 
 
-def _retry_while_used(remove: Callable[[], object]) -> None:
+def _unless_gone(remove: Callable[[], object]) -> None:
+    _retry_while_used(remove, 1)
+
+
+def _retry_while_used(remove: Callable[[], object], tries: int) -> None:
     """Call `remove` until no other resource uses its target; return if the target is gone."""
-    for attempt in range(RETRIES):
+    for attempt in range(tries):
         try:
             with aws_errors():
                 remove()
         except CloudError as error:
             if error.code.endswith(("NotFound", ".Unknown")):
                 return
-            if error.code not in _STILL_USED or attempt == RETRIES - 1:
+            if not _is_still_used(error) or attempt == tries - 1:
                 raise
             time.sleep(PAUSE_S)
         else:
             return
+
+
+def _is_still_used(error: CloudError) -> bool:
+    return error.code in _STILL_USED or _INTERFACE_USED in error.message
 
 
 def _terminate(ec2: "EC2Client", instances: list[Resource]) -> None:
@@ -155,25 +174,26 @@ def _wait(ec2: "EC2Client", waiter: str, what: dict[str, Any]) -> None:
 def _release(ec2: "EC2Client", address: Resource) -> None:
     if association := address.attributes.get("AssociationId"):
         # The association is already gone if its gateway is.
-        _retry_while_used(lambda: ec2.disassociate_address(AssociationId=association))
+        _unless_gone(lambda: ec2.disassociate_address(AssociationId=association))
     ec2.release_address(AllocationId=address.id)
 
 
-def _delete_groups(ec2: "EC2Client", groups: list[Resource]) -> None:
+def _delete_groups(ec2: "EC2Client", groups: list[Resource], tries: int) -> None:
     """Delete all rules, then the groups: AWS deletes no group that another one names."""
+    with aws_errors():
+        for group in groups:
+            if rules := group.attributes.get("IpPermissions"):
+                ec2.revoke_security_group_ingress(GroupId=group.id, IpPermissions=rules)
+            if rules := group.attributes.get("IpPermissionsEgress"):
+                ec2.revoke_security_group_egress(GroupId=group.id, IpPermissions=rules)
     for group in groups:
-        if rules := group.attributes.get("IpPermissions"):
-            ec2.revoke_security_group_ingress(GroupId=group.id, IpPermissions=rules)
-        if rules := group.attributes.get("IpPermissionsEgress"):
-            ec2.revoke_security_group_egress(GroupId=group.id, IpPermissions=rules)
-    for group in groups:
-        _retry_while_used(lambda one=group: ec2.delete_security_group(GroupId=one.id))  # type: ignore[misc]
+        _retry_while_used(lambda one=group: ec2.delete_security_group(GroupId=one.id), tries)  # type: ignore[misc]
 
 
 def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
     for association in table.attributes.get("Associations", ()):
         if not association.get("Main"):
-            _retry_while_used(
+            _unless_gone(
                 lambda one=association: ec2.disassociate_route_table(  # type: ignore[misc]
                     AssociationId=one["RouteTableAssociationId"]
                 )
@@ -184,7 +204,7 @@ def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
 def _delete_internet_gateway(ec2: "EC2Client", gateway: Resource) -> None:
     for attachment in gateway.attributes.get("Attachments", ()):
         vpc = attachment["VpcId"]
-        _retry_while_used(
+        _unless_gone(
             lambda vpc=vpc: ec2.detach_internet_gateway(  # type: ignore[misc]
                 InternetGatewayId=gateway.id, VpcId=vpc
             )
@@ -193,10 +213,11 @@ def _delete_internet_gateway(ec2: "EC2Client", gateway: Resource) -> None:
     ec2.delete_internet_gateway(InternetGatewayId=gateway.id)
 
 
+_FIREWALL = "security group"
+
 _ALL_AT_ONCE: dict[str, Callable[["EC2Client", list[Resource]], None]] = {
     "instance": _terminate,
     "NAT gateway": _delete_nat,
-    "security group": _delete_groups,
     ENDPOINT: lambda ec2, batch: delete_endpoints(ec2, [one.id for one in batch]),
 }
 

@@ -158,3 +158,14 @@ def test_a_full_subnet_starts_nothing(region: World) -> None:
         " of instances.",
     ):
         region.run(InstanceType="t3.small", SubnetId=tiny)
+
+
+def test_the_interface_of_an_instance_is_not_deleted(region: World) -> None:
+    (instance,) = region.run()
+    used = region.instance(instance)["NetworkInterfaces"][1]["NetworkInterfaceId"]
+    text = f"Network interface '{used}' is currently in use."
+    with refused("InvalidParameterValue", text):
+        region.ec2.delete_network_interface(NetworkInterfaceId=used)
+    free = region.ec2.create_network_interface(SubnetId=region.subnet)["NetworkInterface"]
+    region.ec2.delete_network_interface(NetworkInterfaceId=free["NetworkInterfaceId"])
+    assert len(region.instance(instance)["NetworkInterfaces"]) == len(P4D)

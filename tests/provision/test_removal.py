@@ -34,6 +34,7 @@ class Aws:
 
     def __init__(self) -> None:
         self.refusals: Refusals = {}
+        self.texts: dict[str, str] = {}
         self.answers: dict[str, Callable[[Any], Any]] = {}
         self.calls: list[str] = []
         self.pauses: list[float] = []
@@ -51,7 +52,8 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Aws:
         aws.calls.append(operation)
         code, times = aws.refusals.get(operation, ("", 0))
         if aws.count(operation) <= times:
-            raise ClientError({"Error": {"Code": code, "Message": "Not now."}}, operation)
+            text = aws.texts.get(operation, "Not now.")
+            raise ClientError({"Error": {"Code": code, "Message": text}}, operation)
         answer = ask(self, operation, request)
         return aws.answers.get(operation, lambda told: told)(answer)
 
@@ -78,17 +80,18 @@ def demo(region: str, tmp_path: Path) -> Iterator[Target]:
 
 
 def test_what_others_hang_on_is_removed_again_until_they_are_gone(demo: Target, aws: Aws) -> None:
-    """Every code by which EC2 says that something is in use still, each at its own call."""
+    """The ways in which EC2 says that something is in use still, each at its own call."""
     aws.refusals = {
         "DeleteSubnet": ("DependencyViolation", 2),
         "DeletePlacementGroup": ("InvalidPlacementGroup.InUse", 2),
         "ReleaseAddress": ("InvalidIPAddress.InUse", 2),
-        "DeleteNetworkInterface": ("InvalidNetworkInterface.InUse", 2),
+        "DeleteNetworkInterface": ("InvalidParameterValue", 2),
         "DeleteVpc": ("ResourceInUse", 2),
         "DetachInternetGateway": ("IncorrectState", 2),
         "DeleteInternetGateway": ("DependencyViolation", 2),  # detached by then, and only once
         "DeleteSecurityGroup": ("DependencyViolation", RETRIES - 1),
     }
+    aws.texts = {"DeleteNetworkInterface": "Network interface 'eni-1' is currently in use."}
     removed = sweep(demo, "demo", "", silent)
     assert find_all(demo, "demo") == []
     assert {"subnet", "placement group", "elastic IP", "VPC", "internet gateway"} <= {
@@ -114,6 +117,21 @@ def test_what_stays_in_use_fails_after_everything_else_is_gone(demo: Target, aws
     assert last.pop(f"key pair {left.id}") == ("destroy", "failed", said)
     assert set(last.values()) == {("destroy", "done", "")}
     assert [r.state for r in reports if r.subject.startswith("VPC ")] == ["running", "done"]
+
+
+def test_what_a_refused_termination_leaves_in_use_is_not_waited_for(demo: Target, aws: Aws) -> None:
+    aws.refusals = {"TerminateInstances": ("UnauthorizedOperation", PASSES)}
+    reports: list[Progress] = []
+    with pytest.raises(CloudError) as caught:
+        sweep(demo, "demo", "", reports.append)
+    said = "AWS refused TerminateInstances: UnauthorizedOperation: Not now"
+    assert (caught.value.message, caught.value.hint) == (said, remedy("UnauthorizedOperation"))
+    assert PAUSE_S not in aws.pauses
+    assert aws.count("TerminateInstances") == 1
+    kept = {resource.kind for resource in find_all(demo, "demo")}
+    assert kept == {"instance", "security group", "subnet", "VPC"}
+    (used,) = {r.detail for r in reports if r.subject.startswith("subnet ") and r.detail}
+    assert used.startswith("AWS refused DeleteSubnet: DependencyViolation: ")
 
 
 def test_every_refusal_is_reported(demo: Target, aws: Aws) -> None:
