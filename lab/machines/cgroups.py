@@ -5,6 +5,7 @@ random (status=219/CGROUP, seen on a host with cgroup v1), so each machine start
 They also identify a machine's processes after the process that booted it has ended.
 """
 
+import errno
 import os
 import signal
 import time
@@ -87,14 +88,29 @@ def kill(places: Places, machine: str, timeout: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def remove(places: Places, machine: str) -> None:
-    """Remove the machine's groups, and the lab's with its last machine; no process may be left."""
+def remove(places: Places, machine: str, timeout: float = 10.0) -> None:
+    """Remove the machine's groups, and the lab's with its last machine; no process may be left.
+
+    A killed process that `processes` no longer finds keeps its group for some milliseconds more.
+    Groups that are still in use after `timeout` seconds stay.
+    """
+    deadline = time.monotonic() + timeout
     for hierarchy in hierarchies():
         top = hierarchy / places.cgroup
-        nested = [Path(group) for group, _, _ in os.walk(top / machine, topdown=False)]
-        for group in (*nested, top):
-            with suppress(OSError):  # it does not exist, or it has other machines
-                group.rmdir()
+        for group, _, _ in os.walk(top / machine, topdown=False):
+            while _is_used(Path(group)) and time.monotonic() < deadline:
+                time.sleep(0.01)  # cgroup v1 has no event for this
+        with suppress(OSError):  # it does not exist, or it has other machines
+            top.rmdir()
+
+
+def _is_used(group: Path) -> bool:
+    """Remove the group; return whether it is still in use."""
+    try:
+        group.rmdir()
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
 
 
 def _inherit_cpuset(hierarchy: Path, group: Path) -> None:

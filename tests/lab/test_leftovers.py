@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,23 @@ def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
     assert FORWARD.read_text() == before
     assert leftovers.found(places) == ()
     assert LabNetwork.claim(Places("c")).slot.number == 1  # its addresses are free again
+
+
+def test_the_groups_of_a_machine_are_removed_when_its_last_process_has_ended() -> None:
+    places = lab_for("dies")
+    groups = cgroups.create(places, "i-00000000000000005", 0)
+    joins = " ".join(f"{group}/cgroup.procs" for group in groups)
+    script = f"for file in {joins}; do echo $$ > $file; done; echo in; read end"
+    with subprocess.Popen(
+        ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as last:
+        assert last.stdout is not None
+        assert last.stdout.readline() == "in\n"
+        with ThreadPoolExecutor(1) as pool:
+            removal = pool.submit(cgroups.remove, places, "i-00000000000000005")
+            with pytest.raises(TimeoutError):
+                removal.result(0.1)
+            last.kill()
+            removal.result()
+    assert not any(group.exists() for group in groups)
+    assert not any((top / places.cgroup).exists() for top in cgroups.hierarchies())
