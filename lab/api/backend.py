@@ -37,6 +37,10 @@ SHUTDOWN = "Client.InstanceInitiatedShutdown"
 BY_USER = "Client.UserInitiatedShutdown"
 
 
+_BY_POSITION = ("private_ip_addresses", "group_ids", "description", "tags")
+"""What moto's answer to CreateNetworkInterface passes without names, in this order."""
+
+
 class LabBackend(
     Addresses,
     CapacityReservations,
@@ -216,7 +220,8 @@ class LabBackend(
             address = subnet.get_available_subnet_ip(instance=None)
         else:
             address = str(subnet.cidr.network_address)  # a placeholder, dropped below
-        interface: NetworkInterface = NetworkInterface(self, subnet, address, *args, **kwargs)
+        given = {**dict(zip(_BY_POSITION, args, strict=False)), **kwargs}
+        interface: NetworkInterface = NetworkInterface(self, subnet, address, **given)
         if not takes_ip:
             interface.drop_addresses()
         self.enis[interface.id] = interface

@@ -96,11 +96,8 @@ def make_cluster(ec2: "EC2Client", ami: str, name: str, nodes: Sequence[str] = (
 
 def make_unused(ec2: "EC2Client", subnet: str, name: str) -> None:
     """Make an interface and a volume that no instance has."""
-    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
-    # moto forgets the tags that come with the creation of an interface.
-    ec2.create_tags(
-        Resources=[interface["NetworkInterfaceId"]],
-        Tags=tagged("network-interface", name)[0]["Tags"],
+    ec2.create_network_interface(
+        SubnetId=subnet, TagSpecifications=tagged("network-interface", name)
     )
     ec2.create_volume(
         AvailabilityZone=f"{ec2.meta.region_name}a",
