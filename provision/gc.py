@@ -107,7 +107,7 @@ def _ask(target: Target, region: str, known: Known) -> tuple[tuple[FoundCluster,
     denied: list[str] = []
 
     def note(kind: Kind) -> None:
-        denied.append(f"{kind.noun}s in {region}")
+        denied.append(f"{kind.unlisted} in {region}")
 
     found = find_all(replace(target, region=region), None, on_denied=note)
     return judge_all(found, region, known, datetime.now(UTC)), denied

@@ -151,6 +151,14 @@ AWS_CODES: dict[str, AwsCode] = {
         "enable the region, or subscribe to the image, in the AWS console",
     ),
     "UnauthorizedOperation": AwsCode("The credentials may not do this.", "no", _PERMISSION),
+    # https://github.com/determined-ai/determined/issues/1830 (2026-11-25)
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": AwsCode(
+        "The account has had no spot instance yet, and the credentials may not create EC2's"
+        " service-linked role for them.",
+        "no",
+        "let an administrator allow iam:CreateServiceLinkedRole, or create the role once: `aws iam"
+        " create-service-linked-role --aws-service-name spot.amazonaws.com`",
+    ),
     "FileSystemAlreadyExists": AwsCode(
         "A file system of that cluster exists already, left by a killed command.",
         "no",

@@ -71,7 +71,6 @@ EC2_ACTIONS: Mapping[str, Ec2Action] = {
     "ModifyVpcAttribute": _on("vpc"),
     "ReleaseAddress": _on("elastic-ip"),
     "ReplaceRoute": _on("route-table"),
-    "ReplaceRouteTableAssociation": _on("route-table", "subnet"),
     "RevokeSecurityGroupEgress": _on("security-group"),
     "RevokeSecurityGroupIngress": _on("security-group"),
     "RunInstances": Ec2Action(

@@ -2,10 +2,11 @@
 
 On AWS the provider that Pulumi shares with Terraform makes these calls, not gpuctl. Source: the
 resource's file in https://github.com/hashicorp/terraform-provider-aws/tree/main/internal/service,
-functions Create, Read, Update and Delete, read 2026-11-23 as far as gpuctl's inputs lead through
-them. From memory, not read: NAT and internet gateway, route table and association, key pair,
-placement group, mount target, role policy. The calls of the lab's provider are a part of
-these (tests/provision/test_permissions.py).
+functions Create, Read, Update and Delete, read 2026-11-23 and 2026-11-25 as far as gpuctl's inputs
+lead through them: the program moves no association to another table, and replaces an FSx of another
+size. From memory, not read: NAT and internet gateway, route table association, key pair, placement
+group, mount target, role policy. The lab's provider makes these calls and no others
+(tests/provision/test_permissions.py).
 What AWS needs in addition, such as ec2:CreateTags with a creation, is with the operation.
 """
 
@@ -87,7 +88,7 @@ CALLS: Mapping[str, ProviderCalls] = {
     "aws:ec2/routeTableAssociation:RouteTableAssociation": _ec2(
         "AssociateRouteTable",
         "DescribeRouteTables",
-        "ReplaceRouteTableAssociation",
+        "",
         "DisassociateRouteTable",
         "network",
     ),
@@ -122,8 +123,8 @@ CALLS: Mapping[str, ProviderCalls] = {
         ("iam:CreateRole", "iam:TagRole"),
         ("iam:GetRole", "iam:ListRolePolicies", "iam:GetRolePolicy",
          "iam:ListAttachedRolePolicies"),
-        ("iam:UpdateAssumeRolePolicy", "iam:UpdateRole", "iam:UpdateRoleDescription",
-         "iam:TagRole", "iam:UntagRole"),
+        ("iam:UpdateAssumeRolePolicy", "iam:UpdateRoleDescription", "iam:TagRole",
+         "iam:UntagRole"),
         ("iam:ListInstanceProfilesForRole", "iam:RemoveRoleFromInstanceProfile", "iam:DeleteRole"),
         "ssm",
     ),
@@ -167,7 +168,7 @@ CALLS: Mapping[str, ProviderCalls] = {
         ("fsx:CreateFileSystem", "fsx:TagResource", "ec2:GetSecurityGroupsForVpc",
          "iam:CreateServiceLinkedRole"),
         ("fsx:DescribeFileSystems",),
-        ("fsx:UpdateFileSystem", "fsx:TagResource", "fsx:UntagResource"),
+        ("fsx:TagResource", "fsx:UntagResource"),
         ("fsx:DeleteFileSystem",),
         "fsx-lustre",
     ),

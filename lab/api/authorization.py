@@ -21,7 +21,7 @@ from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.errors import Refusal
 from lab.api.faults import Faults
 from lab.api.launch import template_data
-from lab.authorization.checks import Account, Check, Tags, checks
+from lab.authorization.checks import LINKED_ROLE, Account, Check, Tags, checks
 from lab.authorization.policy import Policy, read_policy
 from lab.fault_table import POLICY
 from lab.requests.wire import Request
@@ -106,6 +106,14 @@ def _answer(service: str, check: Check, decision: str) -> ErrorAnswer:
     Texts: "Troubleshoot access denied error messages", IAM User Guide; EC2 puts its own sentence
     before it (2026-11-23).
     """
+    if (service, check.action) == ("ec2", LINKED_ROLE):
+        # https://github.com/determined-ai/determined/issues/1830 (2026-11-25)
+        code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+        text = (
+            "The provided credentials do not have permission to create the service-linked role for"
+            " EC2 Spot Instances."
+        )
+        return error_answer(service, code, text, "403 Forbidden")
     why = (
         "with an explicit deny in an identity-based policy"
         if decision == "explicitDeny"

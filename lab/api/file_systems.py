@@ -5,6 +5,7 @@ the subnet and their security groups cannot be deleted. moto's FSx lacks these i
 state of a file system; the lab adds both.
 """
 
+import json
 import time
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -13,16 +14,35 @@ from moto.ec2.models import ec2_backends
 from moto.efs import urls as efs_urls
 from moto.efs.exceptions import FileSystemNotFound
 from moto.efs.models import EFSBackend, MountTarget
+from moto.efs.responses import EFSResponse
 from moto.fsx import urls as fsx_urls
 from moto.fsx.exceptions import FileSystemNotFound as FsxFileSystemNotFound
 from moto.fsx.models import FileSystem, FSxBackend
 from moto.moto_api._internal import mock_random
 
 
+class EfsResponse(EFSResponse):  # type: ignore[misc]  # moto is untyped here
+    """EFS's responses, with one that moto lacks."""
+
+    def update_file_system(self) -> tuple[str, dict[str, Any]]:
+        """Answer UpdateFileSystem: it changes the throughput mode."""
+        backend = self.efs_backend
+        file_system = backend.file_systems_by_id.get(self._get_param("FileSystemId"))
+        if file_system is None:
+            raise FileSystemNotFound(self._get_param("FileSystemId"))
+        file_system.throughput_mode = self._get_param("ThroughputMode")
+        head = {"status": 202, "Content-Type": "application/json"}
+        return json.dumps(file_system.info_json()), head
+
+
 class EfsBackend(EFSBackend):  # type: ignore[misc]  # moto is untyped here
     """EFS whose mount targets have interfaces, and whose file systems have folders."""
 
-    _url_module = efs_urls  # moto derives it from the class's module, which is ours
+    # moto derives it from the class's module, which is ours.
+    _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
+        url_bases=efs_urls.url_bases,
+        url_paths=dict.fromkeys(efs_urls.url_paths, EfsResponse.dispatch),
+    )
 
     def create_mount_target(
         self,

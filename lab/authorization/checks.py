@@ -31,6 +31,16 @@ _TYPES = {
 _ID = re.compile(rf"({'|'.join(_TYPES)})-[0-9a-f]{{8,17}}")
 
 
+LINKED_ROLE = "iam:CreateServiceLinkedRole"
+"""What the first spot instance or file system of an account needs; the lab's has none yet."""
+
+_LINKED_ROLES = {
+    "spot": "AWSServiceRoleForEC2Spot",
+    "elasticfilesystem": "AWSServiceRoleForAmazonElasticFileSystem",
+    "fsx": "AWSServiceRoleForAmazonFSx",
+}
+
+
 @dataclass(frozen=True)
 class Check:
     """One action on one resource; `context` has the values of condition keys."""
@@ -99,6 +109,8 @@ class _View:
             template = self.account.launch(given.get("LaunchTemplate") or {})
             given = {**template, **given, "template": template}
         yield from self._made(kinds, given)
+        if given.get("InstanceMarketOptions", {}).get("MarketType") == "spot":
+            yield self._linked_role("spot")
         for one in sorted(set(_named(name, given))):
             yield from self._existing(self.action, one, kinds.changes + kinds.uses)
         if profile := given.get("IamInstanceProfile", {}).get("Name"):
@@ -157,6 +169,7 @@ class _View:
             yield Check(self.action, f"{arn}*", tags)
             creation = {f"{service}:CreateAction": name}
             yield Check(f"{service}:TagResource", f"{arn}*", {**tags, **creation})
+            yield self._linked_role(service)
             return
         named = given.get("FileSystemId") or given.get("MountTargetId")
         named = named or str(given.get("ResourceId") or given.get("ResourceARN") or "")
@@ -191,6 +204,10 @@ class _View:
     def _passed(self, role: str | None) -> Iterator[Check]:
         if role is not None:
             yield Check("iam:PassRole", role, {"iam:PassedToService": "ec2.amazonaws.com"})
+
+    def _linked_role(self, service: str) -> Check:
+        path = f"aws-service-role/{service}.amazonaws.com/{_LINKED_ROLES[service]}"
+        return Check(LINKED_ROLE, f"arn:aws:iam::{self.account.number}:role/{path}")
 
     def of_ssm(self) -> Iterator[Check]:
         """Yield the checks of a request to Systems Manager."""

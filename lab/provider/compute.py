@@ -157,6 +157,14 @@ class Instance(Resource):
         instance = self._describe(resource_id)
         if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
             return None
+        if "metadataOptions" in state:  # of a node they are the template's
+            told = instance.get("MetadataOptions", {})
+            state = {
+                **state,
+                "metadataOptions": {
+                    name: told.get(_upper_name(name)) for name in state["metadataOptions"]
+                },
+            }
         actual: dict[str, Any] = {
             "ami": instance.get("ImageId"),
             "availabilityZone": instance["Placement"]["AvailabilityZone"],
@@ -290,7 +298,11 @@ def _interface(inputs: Properties) -> list[dict[str, Any]]:
 def _upper(options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return flat options under EC2's names."""
     given = (options or {}).items()
-    return {name[0].upper() + name[1:]: value for name, value in given if value is not None}
+    return {_upper_name(name): value for name, value in given if value is not None}
+
+
+def _upper_name(name: str) -> str:
+    return name[0].upper() + name[1:]
 
 
 def _primary(instance: Any) -> Mapping[str, Any]:

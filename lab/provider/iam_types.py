@@ -1,5 +1,6 @@
 """Roles and instance profiles, which grant an instance its permissions in AWS."""
 
+import json
 from typing import Any
 
 from lab.provider.resource import Resource, aws_tags, first, tags_of
@@ -30,13 +31,16 @@ class Role(Resource):
         return str(inputs["name"])
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Return IAM's description of the role; its policy keeps the text of `state`."""
+        """Return IAM's description of the role; an equal policy keeps the text of `state`."""
         actual = first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
         if actual is None:
             return None
+        policy, known = actual["AssumeRolePolicyDocument"], state.get("assumeRolePolicy", "null")
         return {
             **state,
             "arn": actual["Arn"],
+            "assumeRolePolicy": known if json.loads(known) == policy else json.dumps(policy),
+            "description": actual.get("Description", ""),
             "name": actual["RoleName"],
             "path": actual["Path"],
             "uniqueId": actual["RoleId"],
@@ -45,14 +49,17 @@ class Role(Resource):
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change policy, description and tags."""
-        self.aws.update_assume_role_policy(
-            RoleName=resource_id, PolicyDocument=inputs["assumeRolePolicy"]
-        )
-        self.aws.update_role(RoleName=resource_id, Description=inputs.get("description", ""))
+        if state.get("assumeRolePolicy") != inputs["assumeRolePolicy"]:
+            self.aws.update_assume_role_policy(
+                RoleName=resource_id, PolicyDocument=inputs["assumeRolePolicy"]
+            )
+        if (text := inputs.get("description", "")) != state.get("description"):
+            self.aws.update_role_description(RoleName=resource_id, Description=text)
         old, new = state.get("tags") or {}, inputs.get("tags") or {}
         if gone := sorted(set(old) - set(new)):
             self.aws.untag_role(RoleName=resource_id, TagKeys=gone)
-        self.aws.tag_role(RoleName=resource_id, Tags=aws_tags(new))
+        if old != new:
+            self.aws.tag_role(RoleName=resource_id, Tags=aws_tags(new))
 
     def delete(self, resource_id: str, state: Properties) -> None:
         """Delete the role."""

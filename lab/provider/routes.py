@@ -35,7 +35,7 @@ class RouteTable(Resource):
     def complete(self, resource_id: str, inputs: Properties) -> None:
         """Add its routes."""
         for route in inputs.get("routes") or []:
-            self._add(resource_id, route)
+            self.ec2.create_route(RouteTableId=resource_id, **_request(route))
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return the routes and the tags; equal routes keep the order of `state`."""
@@ -56,27 +56,26 @@ class RouteTable(Resource):
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the routes and the tags."""
-        old = {_key(route): route for route in state.get("routes") or []}
-        new = {_key(route): route for route in inputs.get("routes") or []}
-        for key in sorted(set(old) - set(new)):
-            self.ec2.delete_route(
-                RouteTableId=resource_id, DestinationCidrBlock=old[key]["cidrBlock"]
-            )
-        for key in sorted(set(new) - set(old)):
-            self._add(resource_id, new[key])
+        old = {route["cidrBlock"]: route for route in state.get("routes") or []}
+        new = {route["cidrBlock"]: route for route in inputs.get("routes") or []}
+        for cidr, route in new.items():
+            if cidr not in old:
+                self.ec2.create_route(RouteTableId=resource_id, **_request(route))
+            elif _key(route) != _key(old[cidr]):
+                self.ec2.replace_route(RouteTableId=resource_id, **_request(route))
+        for cidr in old.keys() - new.keys():
+            self.ec2.delete_route(RouteTableId=resource_id, DestinationCidrBlock=cidr)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
         """Delete the table."""
         self.ec2.delete_route_table(RouteTableId=resource_id)
 
-    def _add(self, resource_id: str, route: Properties) -> None:
-        target: dict[str, Any] = {
-            aws: route[name] for name, aws in _TARGETS.items() if route.get(name)
-        }
-        self.ec2.create_route(
-            RouteTableId=resource_id, DestinationCidrBlock=route["cidrBlock"], **target
-        )
+
+def _request(route: Properties) -> dict[str, Any]:
+    """Return a route as CreateRoute and ReplaceRoute accept it."""
+    targets = {aws: route[name] for name, aws in _TARGETS.items() if route.get(name)}
+    return {"DestinationCidrBlock": route["cidrBlock"], **targets}
 
 
 def _route(aws: Any) -> Properties:

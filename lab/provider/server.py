@@ -17,9 +17,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from lab.fault_table import PROVIDER, read
+from lab.fault_table import POLICY, PROVIDER, read
 from lab.provider.difference import Difference, differences
 from lab.provider.functions import NETWORK_INTERFACE, network_interface
+from lab.provider.further_requests import send_of_delete, send_of_read
 from lab.provider.resource import (
     PROPAGATION_S,
     WAIT_S,
@@ -132,7 +133,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         problems |= {name: "is required" for name in kind.required - set(inputs)}
         problems = problems or dict(kind.problems(inputs))
         checked = from_struct(request.news)
-        if self._faults is not None and PROVIDER in read(self._faults):
+        if self._has_fault(PROVIDER):
             # The real bridge lists the defaults that it applied, not always the same ones.
             checked[DEFAULTS] = [secrets.token_hex(4)]
         return provider_pb2.CheckResponse(
@@ -223,6 +224,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         limit_s.set(request.timeout or WAIT_S)
         state = from_struct(request.properties)
         try:
+            if self._has_fault(POLICY):
+                send_of_delete(kind, request.id)
             repeat_while_used(lambda: kind.delete(request.id, state), kind.in_use_s)
         except _FAILURES as error:
             if not (isinstance(error, ClientError) and is_gone(error)):
@@ -232,10 +235,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def _read(self, kind: Resource, resource_id: str, state: Properties) -> Properties | None:
         """Return the resource's properties without the tags that the program ignores."""
         found = kind.read(resource_id, state)
+        if found is not None and self._has_fault(POLICY):
+            send_of_read(kind, resource_id, found)
         if found is None or not isinstance(found.get("tags"), dict):
             return found
         tags = {key: tag for key, tag in found["tags"].items() if key not in self._ignored_tags}
         return {**found, "tags": tags}
+
+    def _has_fault(self, name: str) -> bool:
+        return self._faults is not None and name in read(self._faults)
 
     def _type(self, urn: str, context: Any) -> Resource:
         # urn:pulumi:<stack>::<project>::<type>::<name>; a parent's type precedes a `$`.

@@ -200,9 +200,7 @@ class Eip(Resource):
     def complete(self, resource_id: str, inputs: Properties) -> None:
         """Associate it with the interface."""
         if interface := inputs.get("networkInterface"):
-            self.ec2.associate_address(
-                AllocationId=resource_id, NetworkInterfaceId=interface, AllowReassociation=True
-            )
+            self.ec2.associate_address(AllocationId=resource_id, NetworkInterfaceId=interface)
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return the address, its interface and its tags."""
@@ -226,16 +224,20 @@ class Eip(Resource):
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the interface and the tags."""
         if state.get("networkInterface") != inputs.get("networkInterface"):
+            self._disassociate(resource_id, state)
             self.complete(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
         """Release the address."""
+        self._disassociate(resource_id, state)
+        self.ec2.release_address(AllocationId=resource_id)
+
+    def _disassociate(self, resource_id: str, state: Properties) -> None:
         if state.get("networkInterface"):
             addresses = self.ec2.describe_addresses(AllocationIds=[resource_id])["Addresses"]
             if association := addresses[0].get("AssociationId"):
                 self.ec2.disassociate_address(AssociationId=association)
-        self.ec2.release_address(AllocationId=resource_id)
 
 
 class NatGateway(Resource):

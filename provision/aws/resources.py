@@ -40,6 +40,20 @@ class Kind:
     state: str = "State"
     service: Service = "ec2"
 
+    @property
+    def permissions(self) -> tuple[str, ...]:
+        """The IAM actions that listing needs (`iam:ListRoles`)."""
+        prefix = {"efs": "elasticfilesystem", "guardduty": "ec2"}.get(self.service, self.service)
+        operations = [self.operation]
+        if self.service == "iam":  # it lists without tags, so each is requested by name
+            operations.append(self.operation.replace("list", "get").removesuffix("s"))
+        return tuple(f"{prefix}:{one.title().replace('_', '')}" for one in operations)
+
+    @property
+    def unlisted(self) -> str:
+        """The kind, with the permissions without which gpuctl assumes that there is none."""
+        return f"{self.noun}s ({', '.join(self.permissions)})"
+
 
 KINDS = {
     kind.noun: kind

@@ -39,7 +39,7 @@ def verify(name: str, cluster_id: str, target: Target) -> Verification:
     denied: dict[str, None] = {}
 
     def note(kind: Kind) -> None:
-        denied[f"{kind.noun}s"] = None
+        denied[kind.unlisted] = None
 
     left: dict[str, None] = {}
     for attempt in range(ROUNDS):

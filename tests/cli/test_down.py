@@ -219,6 +219,6 @@ def test_what_may_not_be_listed_is_no_proof(
     with pytest.raises(CloudError) as denied:
         verification.verify("demo", "aaaa", empty_region)
     assert str(denied.value) == (
-        "it is not verified that cluster 'demo' is gone: these credentials may not list IAM roles;"
-        " use credentials that may"
+        "it is not verified that cluster 'demo' is gone: these credentials may not list IAM roles"
+        " (iam:ListRoles, iam:GetRole); use credentials that may"
     )

@@ -219,8 +219,8 @@ def test_a_region_that_does_not_answer_is_named(
         "Nothing is orphaned in us-east-1 of account 123456789012."
     )
     assert done.stderr == (
-        "gpuctl: warning: these credentials may not list IAM roles in us-east-1:"
-        " gpuctl assumes that there is none\n"
+        "gpuctl: warning: these credentials may not list IAM roles (iam:ListRoles, iam:GetRole) in"
+        " us-east-1: gpuctl assumes that there is none\n"
     )
     assert isinstance(done.exception, CloudError)
     assert str(done.exception) == (

@@ -158,7 +158,7 @@ def region(state: Path) -> Iterator[Region]:
     words = [word for name, path in tables.items() for word in (name, str(path))]
     with (
         child("lab.api", *words) as (url, api_pid),
-        child("lab.provider", "--endpoint", url) as (port, _),
+        child("lab.provider", "--endpoint", url, "--faults", str(faults)) as (port, _),
     ):
         yield Region(target_of(state, url, port), api_pid, capacity, faults)
 
@@ -176,14 +176,21 @@ def target_of(state: Path, url: str, port: str) -> Target:
 
 
 def client(target: Target) -> "EC2Client":
+    """EC2's client of the administrator."""
+    made: EC2Client = administrator(target, "ec2")
+    return made
+
+
+def administrator(target: Target, service: str) -> Any:
     """A boto3 client of the region, of somebody whom the policy of its credentials leaves alone."""
-    return _client(target.endpoint, target.region)
+    return _client(service, target.endpoint, target.region)
 
 
 @lru_cache(maxsize=8)
-def _client(endpoint: str | None, region: str) -> "EC2Client":
-    return boto3.client(  # tests ask many times, and making one takes 20 ms of a processor
-        "ec2",
+def _client(service: str, endpoint: str | None, region: str) -> Any:
+    made: Any = boto3.client  # its stubs know services by their names alone
+    return made(  # tests ask many times, and making one takes 20 ms of a processor
+        service,
         endpoint_url=endpoint,
         region_name=region,
         aws_access_key_id=KEY.key_id,

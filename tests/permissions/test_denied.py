@@ -21,6 +21,27 @@ def test_the_command_that_needs_an_action_names_it(
     assert f"is not authorized to perform: {action} on resource: " in found.texts[0]
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    "action",
+    # A change by hand that `up` takes back, and what only the real provider asks.
+    ["ec2:ReplaceRoute", "ec2:DescribeInstanceCreditSpecifications"],
+)
+def test_what_is_needed_rarely_is_named_too(engine: Engine, here: Region, action: str) -> None:
+    del engine
+    texts, _ = Denied(here).run("network", action, "rare")
+    assert f"is not authorized to perform: {action} on resource: " in texts[0]
+
+
+@pytest.mark.engine
+def test_the_role_for_spot_instances_is_named(engine: Engine, here: Region) -> None:
+    del engine
+    action = "iam:CreateServiceLinkedRole"
+    texts, _ = Denied(here).run("spot", action, "usual")
+    assert "AuthFailure.ServiceLinkedRoleCreationNotPermitted" in texts[0]
+    assert f"let an administrator allow {action}, or create the role once" in texts[0]
+
+
 def test_each_action_has_a_cluster_that_needs_it() -> None:
     features = {action: feature_of(action) for action in needed()}
     assert features["ec2:CreateVpc"] == "network"

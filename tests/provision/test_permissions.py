@@ -118,6 +118,19 @@ def test_the_labs_provider_makes_no_call_that_the_table_has_not() -> None:
     assert extra == {}
 
 
+def test_the_lab_enforces_every_call_of_the_real_provider() -> None:
+    known = operations()
+    sent = {
+        action
+        for path in (ROOT / "lab" / "provider").glob("*.py")
+        for name in methods(path)
+        for action in known.get(name, ())
+    }
+    implied = set(methods(ROOT / "lab" / "authorization" / "checks.py"))
+    listed = {action for calls in CALLS.values() for action in calls.all()}
+    assert listed - sent - implied == set()
+
+
 def _called_by(kind: type) -> set[str]:
     path = ROOT / (kind.__module__.replace(".", "/") + ".py")
     (found,) = [
