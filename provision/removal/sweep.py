@@ -70,7 +70,7 @@ def _sweep_once(
 ) -> None:
     """Remove the resources kind by kind, and add each to `removed`.
 
-    After a problem nothing waits until others no longer use it: what was not removed goes on to.
+    After a problem it waits for nothing more: what could not be removed goes on to use the rest.
     """
     problems: list[CloudError] = []
     ec2 = client(target, "ec2")
