@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from config.run.launchers import agent_variables
 from engine.agent import container
 from engine.agent.container import Container, data_folders
+from tests.processes import wait_for_end
 
 RUNTIME = Path(__file__).parent / "runtime"
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
@@ -216,17 +216,6 @@ def test_the_container_goes_with_its_worker_however_that_dies(folder: Path) -> N
         first = int(Path(os.environ["PODMAN"], f"gpuctl-{folder.name}-2").read_text().split()[0])
         worker.kill()
     wait_for_end(first)
-
-
-def wait_for_end(pid: int) -> None:
-    for _ in range(200):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-                return  # its parent is gone, and this machine's process 1 may not reap
-        except OSError:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"process {pid} lives on")
 
 
 def test_a_container_that_cannot_start_is_one_line(

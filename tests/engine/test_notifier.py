@@ -22,8 +22,8 @@ from engine.notify_plan import secret_names
 from engine.result import ResultCollector
 from provision.setup.lease.units import set_end
 from tests.engine.conftest import LocalCluster, make_plan
-from tests.engine.test_supervisor import is_alive
 from tests.engine.webhooks import Hook, webhook
+from tests.processes import wait_for_end
 
 NO_TIMER = Path("/nonexistent")
 
@@ -149,7 +149,8 @@ def test_a_try_has_a_bound(
     assert notified(cluster) == [("start", 3, "no end within 1.5 s")]
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == 3
-    assert not any(is_alive(int(pid)) for pid in pids)
+    for pid in pids:
+        wait_for_end(int(pid))
 
 
 def test_a_command_s_error_has_no_secret(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from engine.agent.workers import DISMISS_S
 from engine.events import NodeStarted, RunFinished, SupervisorResumed
 from engine.launch_plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
-from tests.engine.test_supervisor import is_alive
+from tests.processes import is_alive
 from tests.storm.supervise import heartbeats_of
 
 RANKS = st.integers(0, 2)

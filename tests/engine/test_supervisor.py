@@ -19,14 +19,7 @@ from engine.events import NodeExited, NodeLost, NodeStopped, RunFinished
 from engine.launch_plan import LaunchPlan
 from engine.output_events import Output
 from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+from tests.processes import is_alive
 
 
 def finished(cluster: LocalCluster) -> RunFinished:

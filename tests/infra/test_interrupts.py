@@ -25,6 +25,7 @@ from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
 from tests.infra.region import Region, client, resolved
 from tests.interrupts import INTERRUPTIBLE
+from tests.processes import wait_for_end
 
 pytestmark = pytest.mark.engine
 
@@ -70,15 +71,6 @@ def child_of(pid: int, command: str = "") -> int:
         ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=True
     )
     return next(int(line.split()[0]) for line in found.stdout.splitlines() if command in line)
-
-
-def wait_for_end(pid: int) -> None:
-    for _ in range(600):
-        stat = Path(f"/proc/{pid}/stat")
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(0.1)
-    pytest.fail(f"process {pid} did not end")
 
 
 def running(here: Region) -> int:
