@@ -13,8 +13,15 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
+
 _LOOP_ENDS_S = 5.0
 _LIMITING = threading.Lock()
+
+# gRPC shares connections by address. A program that is broken off leaves some to its Pulumi engine,
+# which has ended; another one that is given its port would count as unreachable, untried.
+# (GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL in gRPC's grpc/impl/channel_arg_names.h, 2026-11-25)
+_GRPC_CHANNEL_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
 
 
 @contextmanager

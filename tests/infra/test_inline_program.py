@@ -2,11 +2,18 @@
 
 import asyncio
 import gc
+import socket
 import sys
 import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import grpc
 import pytest
+from google.protobuf import empty_pb2
+from pulumi.runtime import Settings
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 from infra.pulumi_engine.inline_program import inline_program
 
@@ -105,3 +112,28 @@ def test_no_task_is_left_of_a_program_whose_engine_ended_before_it() -> None:
     assert started == ["started"]
     assert [task.cancelled() for task in tasks] == [True, True]
     assert loop.is_closed()
+
+
+class Logs(engine_pb2_grpc.EngineServicer):
+    def Log(self, request: Any, context: Any) -> Any:
+        return empty_pb2.Empty()
+
+
+def test_an_engine_is_reached_at_the_port_of_one_that_has_ended() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    left = Settings("gpuctl", "demo", engine=address).engine
+    assert left is not None
+    with pytest.raises(grpc.RpcError, match="Connection refused"):
+        left.Log(engine_pb2.LogRequest())
+    server = grpc.server(ThreadPoolExecutor(1))
+    engine_pb2_grpc.add_EngineServicer_to_server(Logs(), server)
+    server.add_insecure_port(address)
+    server.start()
+    try:
+        engine = Settings("gpuctl", "demo", engine=address).engine
+        assert engine is not None
+        engine.Log(engine_pb2.LogRequest())
+    finally:
+        server.stop(None).wait()
