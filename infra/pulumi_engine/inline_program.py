@@ -20,7 +20,7 @@ _LIMITING = threading.Lock()
 
 # gRPC shares connections by address. A program that is broken off leaves some to its Pulumi engine,
 # which has ended; another one that is given its port would count as unreachable, untried.
-# (GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL in gRPC's grpc/impl/channel_arg_names.h, 2026-11-25)
+# See docs/decisions/398-each-engine-has-connections-of-its-own.md.
 _GRPC_CHANNEL_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
 
 
