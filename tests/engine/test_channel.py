@@ -59,10 +59,12 @@ def test_a_node_that_floods_takes_a_turn_and_no_more() -> None:
 def test_no_more_is_taken_from_a_pipe_than_is_read() -> None:
     async def waiting() -> int:
         channel = await channel_of(f"yes '{EVENT}'")
-        async for _ in channel.events():
-            for _ in range(20):  # turns in which nobody reads
-                await asyncio.sleep(0.001)
-            break
+        events = channel.events()
+        # While it connects its pipes, asyncio reads without bounds: that comes first.
+        for _ in range(10_000):
+            await anext(events)
+        for _ in range(20):  # turns in which nobody reads
+            await asyncio.sleep(0.001)
         size = len(channel._stdout._buffer)  # type: ignore[attr-defined]
         channel.give_up("enough")
         await channel._drain()
