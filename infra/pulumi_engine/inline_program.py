@@ -18,8 +18,8 @@ from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
 _LOOP_ENDS_S = 5.0
 _LIMITING = threading.Lock()
 
-# gRPC shares connections by address. A program that is broken off leaves some to its Pulumi engine,
-# which has ended; another one that is given its port would count as unreachable, untried.
+# gRPC shares connections by address. A program that is broken off leaves some to an engine that has
+# ended. If the next engine gets the same port, gRPC would call it unreachable without a try.
 # See docs/decisions/398-each-engine-has-connections-of-its-own.md.
 _GRPC_CHANNEL_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
 

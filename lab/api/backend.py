@@ -38,7 +38,7 @@ BY_USER = "Client.UserInitiatedShutdown"
 
 
 _BY_POSITION = ("private_ip_addresses", "group_ids", "description", "tags")
-"""What moto's answer to CreateNetworkInterface passes without names, in this order."""
+"""The arguments that moto passes without names for CreateNetworkInterface, in their order."""
 
 
 class LabBackend(

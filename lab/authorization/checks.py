@@ -32,7 +32,9 @@ _ID = re.compile(rf"({'|'.join(_TYPES)})-[0-9a-f]{{8,17}}")
 
 
 LINKED_ROLE = "iam:CreateServiceLinkedRole"
-"""What the first spot instance or file system of an account needs; the lab's has none yet."""
+"""The action that an account's first spot instance or file system needs.
+
+The lab's account never has one of the roles, so there each of them needs it."""
 
 _LINKED_ROLES = {
     "spot": "AWSServiceRoleForEC2Spot",

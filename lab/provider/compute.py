@@ -158,11 +158,11 @@ class Instance(Resource):
         if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
             return None
         if "metadataOptions" in state:  # of a node they are the template's
-            told = instance.get("MetadataOptions", {})
+            actual_options = instance.get("MetadataOptions", {})
             state = {
                 **state,
                 "metadataOptions": {
-                    name: told.get(_upper_name(name)) for name in state["metadataOptions"]
+                    name: actual_options.get(_upper_name(name)) for name in state["metadataOptions"]
                 },
             }
         actual: dict[str, Any] = {

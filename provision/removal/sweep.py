@@ -90,7 +90,7 @@ def _sweep_once(
                     delete_file_systems(target, batch)
             except CloudError as error:
                 _report_all(report, subjects, "failed", error.message)
-                # An earlier problem keeps what its resources use.
+                # What an earlier problem left behind still uses this one: not a second problem.
                 if not (problems and _is_still_used(error)):
                     problems.append(error)
             else:
