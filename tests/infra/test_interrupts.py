@@ -8,21 +8,22 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from botocore.exceptions import ClientError
 
 from config.cluster.resolved import Resolved
-from config.errors import InfraError
-from config.progress import Progress
+from config.errors import GpuctlError, InfraError
+from config.progress import Progress, silent
+from config.target import Target
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
+from provision.aws.resources import find_all
+from provision.removal.sweep import sweep
 from tests.infra.region import Region, client, resolved
 from tests.interrupts import INTERRUPTIBLE
 from tests.processes import wait_for_end
@@ -101,27 +102,18 @@ def test_after_ctrl_c_up_goes_on(here: Region, engine: Engine) -> None:
     assert running(here) == 1 + len(fleet.nodes)
 
 
-def remove_unknown_and_destroy(ec2: Any, stack: Stack) -> None:
+def remove_unknown_and_destroy(target: Target, stack: Stack) -> None:
     """What was just being made Pulumi does not know; once it is gone the rest goes.
 
     The provider may still be making it when the engine is dead: hence several rounds.
     """
-    for left in reversed(range(20)):
-        for gateway in ec2.describe_nat_gateways()["NatGateways"]:
-            ec2.delete_nat_gateway(NatGatewayId=gateway["NatGatewayId"])
-        for reservation in ec2.describe_instances()["Reservations"]:
-            ec2.terminate_instances(InstanceIds=[reservation["Instances"][0]["InstanceId"]])
-        for template in ec2.describe_launch_templates()["LaunchTemplates"]:
-            ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
-        for group in ec2.describe_security_groups()["SecurityGroups"]:
-            with suppress(ClientError):  # in use, or the VPC's own
-                ec2.delete_security_group(GroupId=group["GroupId"])
+    for left in reversed(range(5)):
         try:
+            sweep(target, "demo", "", silent)
             stack.destroy()
-        except InfraError:
+        except GpuctlError:
             if not left:
                 raise
-            time.sleep(0.5)
         else:
             return
 
@@ -136,16 +128,15 @@ def test_destroy_after_kill_half_way_up(here: Region, engine: Engine, engine_too
             if engine_too:
                 os.kill(orphan, signal.SIGKILL)
                 wait_for_end(orphan)
-        ec2 = client(here.target)
         stack = Stack("demo", here.target, engine)
         assert stack.exists(), "a status can tell"
         with suppress(InfraError):
             stack.destroy()
         wait_for_end(orphan)
-        remove_unknown_and_destroy(ec2, stack)
+        remove_unknown_and_destroy(here.target, stack)
         assert not stack.exists()
-        assert ec2.describe_vpcs()["Vpcs"] == []
-        assert ec2.describe_addresses()["Addresses"] == []
+        assert find_all(here.target, "demo") == []
+        assert client(here.target).describe_vpcs()["Vpcs"] == []
 
 
 @pytest.mark.parametrize("engine_too", [False, True])

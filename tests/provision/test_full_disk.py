@@ -16,6 +16,7 @@ from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
+from provision.records.record import records
 from tests.infra.region import Region
 from tests.provision.unbooted import nothing_boots
 from tests.small_disks import fill, small_disk
@@ -85,12 +86,18 @@ def test_what_was_begun_without_room_is_given_back_or_found(
         life.up(plan, target, silent)
     assert FULL in str(refused.value).lower()
     assert WHAT_BILLS in str(refused.value)
+    left = find_all(target, "demo")
+    # Neither an instance nor a claim on capacity: nothing that bills.
+    assert {one.kind for one in left} <= {"placement group"}
+    others.unlink()
+    # How far the Pulumi engine comes before the disk is full depends on the machine's load.
+    if str(refused.value).endswith("\nnothing of it is left"):
+        assert left == []
+        assert records(target) == ()
+        return
     assert str(refused.value).endswith(
         "\nwhat exists is kept for inspection; `gpuctl down demo` removes it"
     )
-    # Neither an instance nor a claim on capacity: nothing that bills.
-    assert {one.kind for one in find_all(target, "demo")} <= {"placement group"}
-    others.unlink()
     assert_down_leaves_nothing(target)
 
 
