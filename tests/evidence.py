@@ -1,12 +1,13 @@
 """What a failing test leaves to look at: `build/test-evidence/TEST/`, named in its message.
 
 Files of the test's own folders (runs' journals above all, logs of its sshds), the consoles of the
-machines and the daemon's log of this worker's labs, and what the commands printed. Kept small: the
-end of each file.
+machines and the daemon's log of this worker's labs, what the commands printed, and the errors of
+the API and the provider. Kept small: the end of each file.
 
 `python -m tests.evidence LAB FOLDER` keeps the consoles and the log of one lab: `scripts/demo`.
 """
 
+import os
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from lab.places import Places, everywhere
 from tests.labs import WORKER
+from tests.processes import ERRORS
 
 FOLDER = Path("build/test-evidence")
 KEPT = 256 * 1024
@@ -56,6 +58,9 @@ def _collect(item: pytest.Item, folder: Path) -> str:
     try:
         if _printed:
             (folder / "commands.txt").write_text("\n".join(_printed)[-KEPT:])
+        if size := os.fstat(ERRORS.fileno()).st_size:
+            last = os.pread(ERRORS.fileno(), KEPT, max(0, size - KEPT))
+            (folder / "errors.txt").write_bytes(last)
         for path, name in list(_sources(item))[:MOST_FILES]:
             _copy(path, folder / name)
     except OSError as error:

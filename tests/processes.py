@@ -1,7 +1,11 @@
 """Whether processes of a test have ended, also those that are not its children."""
 
+import tempfile
 import time
 from pathlib import Path
+
+ERRORS = tempfile.TemporaryFile()  # noqa: SIM115  until the worker ends
+"""The standard error of the processes that serve this worker's regions."""
 
 
 def is_alive(pid: int) -> bool:

@@ -27,6 +27,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 from botocore.loaders import JSONFileLoader, Loader
+from botocore.parsers import ResponseParserError
 
 from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
@@ -288,8 +289,10 @@ def aws_errors(zone: str = "") -> Iterator[None]:
             "check that the network is up and that the region's name is right",
             "EndpointConnection",
         ) from error
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError) as error:
+        # The other lines are a response that nobody can read.
+        reason = str(error).partition("\n")[0].rstrip(":")
         raise CloudError(
-            f"the request to AWS failed: {error}",
+            f"the request to AWS failed: {reason}",
             "run `aws sts get-caller-identity` to see whether the AWS CLI fails too",
         ) from error

@@ -22,6 +22,7 @@ from config.target import Target
 from infra.program.interface_layout import interfaces
 from lab.access_key import ADMINISTRATOR
 from tests.labs import KEY
+from tests.processes import ERRORS
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -47,7 +48,7 @@ def _running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         [sys.executable, "-m", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=ERRORS,
         env={**os.environ, **CREDENTIALS},
         cwd=Path(__file__).parents[2],
         text=True,

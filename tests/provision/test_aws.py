@@ -4,7 +4,9 @@ import inspect
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import botocore.exceptions
@@ -120,6 +122,36 @@ def test_an_endpoint_that_does_not_answer_is_named(tmp_path: Path, closed_port: 
     with unreachable as caught, aws_errors():
         client(target, "sts").get_caller_identity()
     assert caught.value.code == "EndpointConnection"
+
+
+@pytest.fixture
+def sign_in_page() -> Iterator[str]:
+    """The URL of a server with a page for everybody."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+            self.wfile.write(b"<!doctype html>\n<title>Sign in</title>\n")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, args=(0.01,)).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_page_in_place_of_aws_is_told(tmp_path: Path, sign_in_page: str) -> None:
+    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    target = Target("aws", "us-east-1", tmp_path, endpoint=sign_in_page, environment=keys)
+    with pytest.raises(CloudError) as caught, aws_errors():
+        client(target, "sts").get_caller_identity()
+    assert str(caught.value) == (
+        "the request to AWS failed: Unable to parse response (syntax error: line 1, column 0),"
+        " invalid XML received. Further retries may succeed;"
+        " run `aws sts get-caller-identity` to see whether the AWS CLI fails too"
+    )
 
 
 def test_a_client_is_made_once_for_the_same_keys_and_place(target: Target) -> None:
