@@ -66,8 +66,11 @@ async def _answer(request: bytes, program: Path) -> bytes:
     try:
         text, _ = await asyncio.wait_for(maker.communicate(), _ANSWER_S)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-        maker.kill()
         text = b""
+    finally:  # also if the run ends first and this task is cancelled
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            maker.kill()
+        await maker.wait()
     if maker.returncode != 0:
         return _response("500 Internal Server Error", "text/plain", b"no samples can be read\n")
     return _response("200 OK", CONTENT_TYPE, text)

@@ -25,7 +25,7 @@ NODES = 8  # lost nodes of a run to examine; more losses usually have a common c
 LIMIT_S = 4.0
 _SIZE = 16 * 1024  # characters to keep of one source
 _SSH_PORT = 22
-_CLOSE_S = 0.5
+_CLOSE_S = 2.0  # a killed process or a closed connection ends in milliseconds, unless it hangs
 _PINGS = (1, 2, 3)
 _PING_S = 1.0
 

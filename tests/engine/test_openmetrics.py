@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -15,6 +16,7 @@ from engine.agent.endpoint import open_endpoint
 from engine.agent.openmetrics import STALE_S, exposition
 from engine.bundle import agent_bundle
 from tests.engine.exchange import exchange
+from tests.processes import is_alive
 
 NOW = 5000.0
 UPTIME = 700.0
@@ -172,6 +174,28 @@ def test_the_endpoint_answers_on_loopback(tmp_path: Path, monkeypatch: pytest.Mo
         second.close()
 
     asyncio.run(run())
+
+
+def test_a_text_that_is_being_made_ends_with_the_run(tmp_path: Path) -> None:
+    program, port = tmp_path / "agent.py", free_port()
+    os.mkfifo(tmp_path / "pid")
+    program.write_text(
+        "import os, time, pathlib\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+
+    async def run() -> int:
+        server = await open_endpoint(program, port)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        maker = int(await asyncio.to_thread((tmp_path / "pid").read_text))
+        writer.close()
+        assert server is not None
+        server.close()
+        return maker
+
+    assert not is_alive(asyncio.run(run()))
 
 
 def get(url: str) -> tuple[int, str, str]:
