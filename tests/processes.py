@@ -1,11 +1,13 @@
 """Whether processes of a test have ended, also those that are not its children."""
 
+import atexit
 import tempfile
 import time
 from pathlib import Path
 
-ERRORS = tempfile.TemporaryFile()  # noqa: SIM115  until the worker ends
-"""The standard error of the processes that serve this worker's regions."""
+ERRORS = tempfile.TemporaryFile()  # noqa: SIM115
+"""The standard error of the processes that serve this worker's regions, until the worker ends."""
+atexit.register(ERRORS.close)
 
 
 def is_alive(pid: int) -> bool:
