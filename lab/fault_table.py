@@ -5,7 +5,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def _read(table: Path) -> dict[str, tuple[str, ...]]:
     return {name: tuple(arguments) for name, arguments in found.items()}
 
 
-def write(table: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
+def write(table: Path, faults: Mapping[str, Sequence[str]]) -> None:
     """Replace the set of faults; it applies from the next request on."""
     temporary = table.with_suffix(".tmp")
     temporary.write_text(json.dumps(faults, indent=2) + "\n")

@@ -63,11 +63,13 @@ class CapacityTable:
         fault = self._faults.room(zone, instance_type)
         if fault is not None:
             return fault
-        if self._table is None or not self._table.exists():
+        if self._table is None:
             return None
         try:
             room = json.loads(self._table.read_text()).get(zone, {}).get(instance_type)
             return None if room is None else int(room)
+        except FileNotFoundError:
+            return None
         except (ValueError, AttributeError, TypeError) as error:
             raise ServerFault(
                 "InternalError", f"{self._table} is not a capacity table: {error}"

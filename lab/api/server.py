@@ -271,8 +271,6 @@ def _instances() -> list[Any]:
 
 
 def _new_world(lab: Lab) -> None:
-    BackendDict.reset()
-
     class Backend(LabBackend):
         """The backend of this server's regions."""
 
@@ -286,3 +284,5 @@ def _new_world(lab: Lab) -> None:
     iam_backends.backend = IamBackend
     efs_backends.backend = EfsBackend
     fsx_backends.backend = FsxBackend
+    # Last: a request of an earlier world that still runs makes regions of this one.
+    BackendDict.reset()

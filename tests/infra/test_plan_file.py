@@ -11,6 +11,7 @@ from infra.pulumi_engine.failures import PlanViolated
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.plan_file import is_within, planned_operations
 from infra.pulumi_engine.stack import Stack
+from lab import fault_table
 from tests.infra.region import Region, client, resolved
 
 SAME = "a new plan has the same operations"
@@ -30,7 +31,7 @@ def there(here: Region) -> Target:
 def test_a_plan_is_carried_out_where_its_operations_are_the_same(
     there: Target, faults: Path, engine: Engine
 ) -> None:
-    faults.write_text(json.dumps({"provider": ["violates", "plan"]}))
+    fault_table.write(faults, {"provider": ["violates", "plan"]})
     wanted, stack = resolved(there, nodes=1), Stack("demo", there, engine)
     assert set(stack.preview(wanted).counts) == {"create"}
     told: list[Progress] = []

@@ -1,6 +1,5 @@
 """The fault `consistency`: EC2 knows a new resource only after some seconds."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from lab import fault_table
 from tests.infra.region import PUBLIC_KEY
 from tests.lab.world import World, world
 
@@ -20,7 +20,7 @@ def faults(tmp_path: Path) -> Path:
 @pytest.fixture
 def region(faults: Path) -> Iterator[World]:
     with world(faults=faults) as made:
-        faults.write_text(json.dumps({"consistency": ["600"]}))
+        fault_table.write(faults, {"consistency": ["600"]})
         yield made
 
 
@@ -53,7 +53,7 @@ def one_of_each(region: World, faults: Path) -> dict[str, str]:
     )["CapacityReservation"]["CapacityReservationId"]
     made = {"gateway": gateway, "table": table, "address": address, "nat": nat["NatGatewayId"]}
     made |= {"template": region.template(), "claim": claim}
-    faults.write_text(json.dumps({"consistency": ["600"]}))
+    fault_table.write(faults, {"consistency": ["600"]})
     return made
 
 
@@ -61,7 +61,7 @@ def test_a_new_instance_is_unknown_and_runs_on(region: World, faults: Path) -> N
     """AWS: a TerminateInstances that is refused in this way leaves the instance running."""
     known(faults)
     (old,) = region.run()
-    faults.write_text(json.dumps({"consistency": ["600"]}))
+    fault_table.write(faults, {"consistency": ["600"]})
     # `old` is younger than 600 s too.
     assert code_of(lambda: region.ec2.describe_instances(InstanceIds=[old])) == (
         "InvalidInstanceID.NotFound"

@@ -3,7 +3,6 @@
 How it does with the engine is in tests/infra/test_stack.py.
 """
 
-import json
 import re
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import grpc
 import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
+from lab import fault_table
 from lab.api.backend import LabBackend
 from lab.api.errors import bad_value, in_use
 from lab.api.faults import failure
@@ -151,7 +151,7 @@ def test_created_read_and_deleted(provider: Any) -> None:
 
 def test_a_new_resource_is_used_only_when_ec2_knows_it(provider: Any, faults: Path) -> None:
     """Without the wait, the first change of the new VPC, group or address is refused."""
-    faults.write_text(json.dumps({"consistency": ["1"]}))
+    fault_table.write(faults, {"consistency": ["1"]})
     vpc, state = create(provider, VPC, {"cidrBlock": "10.7.0.0/16", "enableDnsHostnames": True})
     assert state["enableDnsHostnames"] is True
     rule = {"protocol": "tcp", "fromPort": 22, "toPort": 22, "cidrBlocks": ["198.18.0.9/32"]}
@@ -167,7 +167,7 @@ def test_a_new_resource_that_ec2_does_not_know_in_time_fails_and_is_kept(
     provider: Any, faults: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.provider.server.PROPAGATION_S", 0.0)
-    faults.write_text(json.dumps({"consistency": ["600"]}))
+    fault_table.write(faults, {"consistency": ["600"]})
     with pytest.raises(grpc.RpcError) as refused:
         create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
     assert re.fullmatch(

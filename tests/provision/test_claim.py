@@ -1,6 +1,5 @@
 """One request claims a whole cluster: what is repeated, what is not, and when it is let go."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from config.cluster.resolved import Resolved
 from config.errors import CloudError
 from config.progress import Progress, silent
 from config.target import Target
+from lab import fault_table
 from provision.aws.clients import ATTEMPTS
 from provision.aws.instance_types import offers
 from provision.aws.resources import KINDS
@@ -61,7 +61,7 @@ def test_a_claim_that_is_pending_is_awaited_before_the_launch(
 ) -> None:
     monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted, told = cluster(there), list[Progress]()
-    faults.write_text(json.dumps({"claim-pending": ["1"]}))
+    fault_table.write(faults, {"claim-pending": ["1"]})
     with claim_capacity(wanted, 2, there, told.append):
         assert [held["State"] for held in reservations(there)] == ["active"]
     assert [(p.subject, p.state, p.detail) for p in told if p.state != "running"] == [
@@ -77,14 +77,14 @@ def test_a_claim_that_fails_after_aws_accepted_it_is_a_refusal_of_its_zone(
 ) -> None:
     monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted, told = cluster(there), list[Progress]()
-    faults.write_text(json.dumps({"claim-failed": [ZONES[0]]}))
+    fault_table.write(faults, {"claim-failed": [ZONES[0]]})
     with claim_capacity(wanted, 2, there, told.append) as made:
         assert made.zone == ZONES[1]
     assert sorted(held["State"] for held in reservations(there)) == ["cancelled", "failed"]
     assert [(p.subject, p.detail) for p in told if p.state == "failed"] == [
         (ZONES[0], "InsufficientInstanceCapacity")
     ]
-    faults.write_text(json.dumps({"claim-failed": list(ZONES)}))
+    fault_table.write(faults, {"claim-failed": list(ZONES)})
     with pytest.raises(NoCapacity) as caught, claim_capacity(wanted, 2, there, silent):
         raise AssertionError("each zone's claim failed")
     assert caught.value.message == (
@@ -98,7 +98,7 @@ def test_a_claim_that_stays_pending_ends_up(
 ) -> None:
     monkeypatch.setattr(claim, "ACTIVE_WITHIN_S", -1.0)
     wanted, told = cluster(there), list[Progress]()
-    faults.write_text(json.dumps({"claim-pending": ["600"]}))
+    fault_table.write(faults, {"claim-pending": ["600"]})
     with pytest.raises(CloudError) as caught, claim_capacity(wanted, 2, there, told.append):
         raise AssertionError("the claim is pending")
     (held,) = reservations(there)
@@ -120,7 +120,7 @@ def test_a_claim_is_in_the_new_placement_group_also_before_ec2_lists_it(
     """Instances that start in the group would not use a claim outside of it."""
     monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted = cluster(there)
-    faults.write_text(json.dumps({"consistency": ["1"]}))
+    fault_table.write(faults, {"consistency": ["1"]})
     tags: Any = [{"Key": key, "Value": value} for key, value in wanted.tags.items()]
     group = client(there).create_placement_group(
         GroupName="gpuctl-demo",
@@ -153,7 +153,7 @@ def test_a_claim_that_ec2_does_not_know_yet_is_cancelled_all_the_same(
 ) -> None:
     monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted = cluster(there)
-    faults.write_text(json.dumps({"consistency": ["1"]}))
+    fault_table.write(faults, {"consistency": ["1"]})
 
     def interrupt(progress: Progress) -> None:
         if progress.state == "running":
@@ -182,7 +182,7 @@ def client_model(shape: str) -> list[str]:
 
 def test_throttling_makes_no_second_claim(there: Target, faults: Path) -> None:
     wanted = cluster(there)
-    faults.write_text(json.dumps({"throttle": ["2"]}))
+    fault_table.write(faults, {"throttle": ["2"]})
     with claim_capacity(wanted, 2, there, silent):
         pass
     faults.unlink()
@@ -193,7 +193,7 @@ def test_a_full_zone_is_left_at_once(
     there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = cluster(there)
-    faults.write_text(json.dumps({"no-capacity": list(ZONES)}))
+    fault_table.write(faults, {"no-capacity": list(ZONES)})
     # boto3 repeats an HTTP 500 seven times, for up to a minute: a pause would be such a repetition.
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("a full zone was asked again"))
     with pytest.raises(NoCapacity) as caught, claim_capacity(wanted, 2, there, silent):

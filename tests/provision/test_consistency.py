@@ -1,12 +1,11 @@
 """A cluster's life while EC2 knows each new resource only later: the engine, no machines."""
 
-import json
-
 import pytest
 
 from config.cluster.cluster_file import Cluster
 from config.progress import silent
 from infra.pulumi_engine.installation import Engine
+from lab import fault_table
 from provision import down as removal
 from provision import up as life
 from provision.aws.clients import client
@@ -26,7 +25,7 @@ def test_up_again_and_down_leave_nothing(
 ) -> None:
     del engine  # it exists
     monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
-    here.faults.write_text(json.dumps({"consistency": ["1"]}))
+    fault_table.write(here.faults, {"consistency": ["1"]})
     demo = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
     life.up(life.plan(demo, here.target, silent), here.target, silent)
     (claim,) = client(here.target, "ec2").describe_capacity_reservations()["CapacityReservations"]
@@ -45,7 +44,7 @@ def test_what_a_killed_up_requested_last_is_removed_although_ec2_lists_it_later(
     monkeypatch.setattr(removal, "SETTLE_S", 3.0)
     killed = a_record()
     record.write(killed, here.target)
-    here.faults.write_text(json.dumps({"consistency": ["2"]}))
+    fault_table.write(here.faults, {"consistency": ["2"]})
     ec2 = client(here.target, "ec2")
     ec2.create_vpc(CidrBlock="10.213.0.0/16", TagSpecifications=tagged("vpc", killed.name))
     assert find_all(here.target, None) == []

@@ -1,6 +1,5 @@
 """What GuardDuty puts into a cluster's VPC is removed with it, and nobody else's."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from config.errors import CloudError
 from config.progress import Progress
 from config.target import Target
+from lab import fault_table
 from provision.aws.clients import client
 from provision.aws.guardduty import delete_endpoints
 from provision.aws.machine_images import BASTION_IMAGE, image_id
@@ -23,7 +23,7 @@ def test_its_endpoint_and_group_are_removed_before_the_vpc(tmp_path: Path, world
     with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
         ec2 = client(there, "ec2")
-        faults.write_text(json.dumps({"vpc-endpoint": ["by", "guardduty"]}))
+        fault_table.write(faults, {"vpc-endpoint": ["by", "guardduty"]})
         ami = image_id(client(there, "ssm"), BASTION_IMAGE)
         for name in ("demo", "other"):
             make_cluster(ec2, ami, name)

@@ -1,6 +1,5 @@
 """What AWS is about to take back is told by `status`, from EC2 alone."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from config.target import Target
+from lab import fault_table
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.spot_notices import notices
@@ -39,7 +39,7 @@ def test_status_tells_what_aws_takes_back(
 
         told = datetime.now(UTC).replace(microsecond=0)
         given = ["spot-interruption", ids[1], "3600", told.isoformat()]
-        faults.write_text(json.dumps({given[0]: given[1:]}))
+        fault_table.write(faults, {given[0]: given[1:]})
         (status,) = clusters(there)
         at = told + timedelta(seconds=3600)
         assert [node.interrupted_at for node in status.nodes] == [None, at.isoformat()]
@@ -48,7 +48,7 @@ def test_status_tells_what_aws_takes_back(
             " `gpuctl up` replaces it",
         )
 
-        faults.write_text(json.dumps({given[0]: [ids[1], "0", told.isoformat()]}))
+        fault_table.write(faults, {given[0]: [ids[1], "0", told.isoformat()]})
         ec2.get_waiter("instance_terminated").wait(
             InstanceIds=[ids[1]], WaiterConfig={"Delay": 1, "MaxAttempts": 60}
         )
@@ -59,7 +59,7 @@ def test_status_tells_what_aws_takes_back(
             " (Server.SpotInstanceTermination); `gpuctl up` replaces it",
         )
 
-        faults.write_text(json.dumps({"api-error": ["1", "UnauthorizedOperation"]}))
+        fault_table.write(faults, {"api-error": ["1", "UnauthorizedOperation"]})
         assert notices(ec2) is None
         monkeypatch.setattr("provision.status.notices", lambda _: None)
         (status,) = clusters(there)
