@@ -75,7 +75,7 @@ class JournalReader:
             return
         while True:
             # Listed before the piece is read: a piece with a successor is complete.
-            is_last = self._start >= pieces(self._path)[-1].start
+            is_last = all(piece.start <= self._start for piece in pieces(self._path))
             yield from self._read_piece()
             if is_last or not self._open_next():
                 return

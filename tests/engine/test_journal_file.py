@@ -148,6 +148,19 @@ def test_a_reader_goes_on_while_pieces_are_compressed_and_removed(tmp_path: Path
     reader.close()
 
 
+def test_a_journal_that_was_moved_away_has_no_more_lines(tmp_path: Path) -> None:
+    path = tmp_path / JOURNAL
+    write(path, OUTPUT[:2])
+    reader = JournalReader(path)
+    assert list(reader.read()) == OUTPUT[:2]
+    path.rename(tmp_path / "elsewhere")
+    assert list(reader.read()) == []
+    (tmp_path / "elsewhere").rename(path)
+    write(path, OUTPUT[2:])
+    assert list(reader.read()) == OUTPUT[2:]
+    reader.close()
+
+
 KINDS = st.lists(st.sampled_from(["output", "output", "output", "node_ready"]), max_size=60)
 
 
