@@ -13,6 +13,7 @@ server's key (`lab.api.signature`).
 
 import json
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from ipaddress import IPv4Network
 from pathlib import Path
 from threading import Thread
@@ -53,6 +54,11 @@ from lab.network.slots import Slot
 from lab.requests.recorder import Recorder
 from lab.requests.refusals import refusal
 from lab.requests.wire import parse
+
+for _module in ("iam.access_control", "s3.urls", "sts.urls"):
+    # moto would import them at the first requests. Two of those at once, in threads, may wait for
+    # each other's modules: Python reports a deadlock, and the request fails.
+    import_module(f"moto.{_module}")
 
 SERVICES = ("ec2", "ssm", "sts", "iam", "elasticfilesystem", "fsx", buckets.SERVICE)
 """The services that moto and the lab answer together."""

@@ -87,6 +87,30 @@ def test_the_api_alone_as_a_process() -> None:
         assert process.wait(60) == 0
 
 
+FIRST_REQUESTS = """
+import sys
+from tests.lab.world import world
+
+with world() as made:
+    before = set(sys.modules)
+    made.client("sts").get_caller_identity()
+    made.client("iam").list_roles()
+    made.client("efs").describe_file_systems()
+    made.client("fsx").describe_file_systems()
+    made.client("ssm").describe_instance_information()
+    made.client("s3").create_bucket(Bucket="team")
+    made.run()
+    print([name for name in set(sys.modules) - before if name.startswith(("moto", "lab"))])
+"""
+
+
+def test_no_request_imports_a_module() -> None:
+    """Two first ones at once, of moto's that import each other, failed by a deadlock."""
+    command = [sys.executable, "-c", FIRST_REQUESTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_the_api_alone_wants_a_key_too() -> None:
     bare = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     command = [sys.executable, "-m", "lab.api"]
