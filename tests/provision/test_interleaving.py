@@ -73,7 +73,7 @@ def account(
 
 @pytest.mark.engine
 @pytest.mark.skipif(
-    "INTERLEAVE" not in os.environ, reason="one of 143 runs failed, and why is not known"
+    "INTERLEAVE" not in os.environ, reason="one of 185 runs failed, and why is not known"
 )
 # Coroutines of the SDK are left where its program is broken off; collected, they ask an engine.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
