@@ -50,6 +50,8 @@ def suite(folder: Path, fails: bool) -> str:
         env={
             **os.environ,
             **{"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "COLUMNS": "200"},
+            # Two that clean their common folder at once may fail by a warning.
+            "PYTEST_DEBUG_TEMPROOT": str(folder),
             "PYTEST_XDIST_WORKER": "inner",  # labs of other tests of this worker left their logs
         },
         capture_output=True,

@@ -157,6 +157,7 @@ def _test(trial: Trial, slot: Path, mark: str) -> int:
     for name in [name for name in sys.modules if name.partition(".")[0] in ROOMS]:
         del sys.modules[name]
     options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "--rootdir", str(slot)]
+    options += ["--basetemp", str(slot.with_suffix(".tmp"))]  # pytest's own is common to all
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what was preloaded
     return int(pytest.main([*options, "-m", "not lab and not engine", *trial.tests]))
 
