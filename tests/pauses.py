@@ -106,7 +106,7 @@ def main() -> int:
     # That test holds processes too; only one can hold a process.
     own = "--deselect=tests/test_pauses.py"
     tests = subprocess.Popen([sys.executable, "-m", "pytest", own, *words])
-    with freezer() as cold:
+    with freezer() as cold, suppress(KeyboardInterrupt):  # Ctrl-C also reaches pytest
         while tests.poll() is None:
             time.sleep(chance.expovariate(1 / BETWEEN_S))
             if others := descendants(tests.pid):
@@ -115,7 +115,7 @@ def main() -> int:
                     time.sleep(min(LONGEST_S, chance.expovariate(1 / BETWEEN_S)))
                 pauses += 1
     sys.stdout.write(f"seed {asked.seed}, {pauses} pauses\n")
-    return tests.returncode
+    return tests.wait()
 
 
 if __name__ == "__main__":
