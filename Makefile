@@ -56,7 +56,6 @@ lint: test-tools install
 	@$(RUN)/lint-imports --no-cache
 	@scripts/lint-shell
 	@$(RUN)/python scripts/lint-prose
-	@$(RUN)/python scripts/lint-functions
 
 # Generated pages: the CLI reference, the file references, the tables of diagnostics, modes, presets.
 docs: install
