@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.catalogue.instance_types import catalogue, is_instance_type
-from config.cluster.cluster_file import NAME, REGION, Capacity, Cluster, Root, Storage
+from config.cluster.cluster_file import REGION, Capacity, Cluster, Root, Storage
 from config.errors import InputError
+from config.identifiers import CLUSTER_NAME
 from config.run.requirements import Requires, parse_range
 from config.run.run_file import Run
 from engine.modes.job import node_range
@@ -108,7 +109,7 @@ def _cluster(run: Run, needs: Requires, instance_type: str, region: str | None) 
 
 def _name(run: Run, needs: Requires) -> str:
     """Return the first cluster that the run names, else the run's name, as a cluster's name."""
-    named = (name for name in needs.clusters if re.fullmatch(NAME, name))
+    named = (name for name in needs.clusters if re.fullmatch(CLUSTER_NAME, name))
     return next(named, run.name[:_LONGEST_NAME].rstrip("-"))
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from config.duration import Duration
+from config.identifiers import CLUSTER_NAME, ClusterName
 from config.mistakes import Mistake, refusal
 from config.models import Model
 
-NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 RESERVATION = r"^cr-[0-9a-f]{8,17}$"
 VPC = r"^vpc-[0-9a-f]{8,17}$"
@@ -28,7 +28,7 @@ NO_NUL = r"^[^\x00]*$"
 FOLDER = r"^/[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 
 FORMS = {
-    NAME: "lower-case letters, digits and hyphens, at most 30, with a letter first",
+    CLUSTER_NAME: "lower-case letters, digits and hyphens, at most 30, with a letter first",
     REGION: "an AWS region such as us-east-1",
     ZONE: "an availability zone such as us-east-1a",
     RESERVATION: "the id of a capacity reservation (cr-0123456789abcdef0)",
@@ -46,9 +46,6 @@ FORMS = {
     FOLDER: "a folder's whole path of letters, digits, '.', '_' and '-', such as /shared",
 }
 """Every pattern of a cluster file in words, for diagnostics and for the reference."""
-
-Name = Annotated[str, Field(pattern=NAME)]
-"""Letters, digits and hyphens, at most 30: the name becomes part of AWS names and host names."""
 
 
 def _ipv4_range(value: str) -> str:
@@ -323,7 +320,7 @@ class Budget(Model):
 class Cluster(Model):
     """A cluster file."""
 
-    name: Name = Field(description="The cluster's name, unique per region and account.")
+    name: ClusterName = Field(description="The cluster's name, unique per region and account.")
     nodes: int = Field(ge=1, le=512, description="How many GPU nodes.")
     instance_type: str = Field(
         description="EC2 instance type of the nodes (`p5.48xlarge`), with GPUs or without."

@@ -13,9 +13,10 @@ from config.dstack.task_files import files, repository
 from config.dstack.task_image import image, volume_links
 from config.dstack.task_resources import RESOURCES, requires
 from config.dstack.task_retry import retry
+from config.identifiers import RUN_NAME
 from config.manifests.converted import Placed
 from config.mistakes import Path, path_text
-from config.run.run_file import FORMS, RUN_NAME
+from config.run.run_file import FORMS
 from config.yaml.hints import describe_value
 
 _ORDERS = ("any", "master-first", "workers-first")

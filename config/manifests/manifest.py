@@ -6,10 +6,11 @@ from typing import Any
 
 from config.cluster.cluster_rules import ambiguous_mistakes
 from config.diagnostic import Diagnostic
+from config.identifiers import RUN_NAME
 from config.manifests.converted import Placed
 from config.manifests.given import Given
 from config.mistakes import Mistake, Path, path_text
-from config.run.run_file import FORMS, RUN_NAME
+from config.run.run_file import FORMS
 from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from config.cluster.cluster_file import FORMS, NAME
+from config.cluster.cluster_file import FORMS
 from config.cluster.cluster_rules import Data
+from config.identifiers import CLUSTER_NAME
 from config.mistakes import Mistake
 from config.run.run_file import RUN_TYPES, Mpirun
 from config.yaml.hints import names_hint
@@ -63,16 +64,16 @@ def _names(roles: Roles, run_type: str) -> Iterator[Mistake]:
     allowed = RUN_TYPES[run_type].ROLES
     if run_type != "ray":
         for name, role in roles.items():
-            is_group = run_type == "task" and "nodes" in role and re.fullmatch(NAME, name)
+            is_group = run_type == "task" and "nodes" in role and re.fullmatch(CLUSTER_NAME, name)
             if name not in allowed and not is_group:
                 message = f"type {run_type} has no role '{name}'"
                 yield Mistake("E219", message, names_hint(name, allowed), ("roles", name), True)
         return
     groups = [name for name in roles if name != allowed[0]]
     for name in groups:
-        if not re.fullmatch(NAME, name):
+        if not re.fullmatch(CLUSTER_NAME, name):
             message = f"'{name}' is no name of a group of workers"
-            yield Mistake("E219", message, f"write {FORMS[NAME]}", ("roles", name), True)
+            yield Mistake("E219", message, f"write {FORMS[CLUSTER_NAME]}", ("roles", name), True)
     uncounted = [name for name in groups if "nodes" not in roles[name]]
     for name in uncounted[1:]:
         message = f"neither 'roles.{uncounted[0]}' nor 'roles.{name}' says how many nodes it has"

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from config.cluster.cluster_file import Command
 from config.duration import Duration
+from config.identifiers import RUN_NAME, RunName
 from config.models import Model
 from config.run.code import CODE_FORMS, CodeLimit, Files, Outputs, RepoSource, Workdir
 from config.run.collective import Collective
@@ -44,7 +45,6 @@ Scope = Literal["all", "intra", "inter"]
 Commands = tuple[Command, ...]
 
 AT_LEAST = r"^>= ?[0-9]{1,6}(\.[0-9]{1,6})?$"
-RUN_NAME = r"^[a-z][a-z0-9-]{0,40}$"
 TEMPLATE = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 FORMS = {
     RUN_NAME: "lower-case letters, digits and hyphens, at most 41, with a letter first",
@@ -104,7 +104,7 @@ class Run(Model):
         description="Name of a template: a run file that this one overrides.",
     )
     type: str = Field(description="What starts the processes.")
-    name: Annotated[str, Field(pattern=RUN_NAME)] = Field(description="The run's name.")
+    name: RunName = Field(description="The run's name.")
     nodes: NodeCount = Field(
         default=1, description="How many nodes it needs; or from how many to how many: a range."
     )

@@ -6,17 +6,16 @@ a bucket nothing here does anything.
 """
 
 import json
-import re
 import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.bucket import Changed
-from config.cluster.cluster_file import NAME
 from config.cluster.resolved import ID_TAG
 from config.errors import InputError, StateError
 from config.files import write_whole
+from config.identifiers import CLUSTER_NAME, is_valid
 from config.target import Target
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def shared_names(target: Target) -> list[str]:
         return []
     keys = there.keys(there.bucket.key("clusters", ""))
     names = (key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}"))
-    return [name for name in names if re.fullmatch(NAME, name)]
+    return [name for name in names if is_valid(name, CLUSTER_NAME)]
 
 
 def _share_the_rest(name: str, there: "Objects", target: Target) -> None:
