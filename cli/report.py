@@ -109,9 +109,10 @@ def _picture(reports: "list[Report]") -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     from config.errors import InputError
+    from config.files import write_named_file
 
     try:
-        path.write_bytes(data)
+        write_named_file(path, data)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error.strerror}", "name another file with -o or --png"

@@ -1,15 +1,109 @@
-"""Write files so that gpuctl can read them again after any crash."""
+"""Read files that a user names, with bounds, and write gpuctl's own, whole after any crash."""
 
 import errno
 import os
+import re
+import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from config.errors import StateError
+from config.errors import InputError, StateError
 
+LARGEST_FILE = 16 << 20
+"""Bytes of the largest file that gpuctl reads whole."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_OPEN_ALREADY = re.compile(r"/dev/stdin|/(?:dev/fd|proc/self/fd)/(\d{1,9})", re.ASCII)
+_PIECE = 1 << 20
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISFIFO, "it is a pipe"),
+    (stat.S_ISCHR, "it is a device"),
+    (stat.S_ISBLK, "it is a device"),
+    (stat.S_ISSOCK, "it is a socket"),
+)
+
+
+class NotRegular(OSError):
+    """The error that a path leads to a pipe, a device or a socket."""
+
+
+def open_regular(path: Path) -> int:
+    """Return a descriptor of the regular file, for reading.
+
+    Raises OSError for anything else, NotRegular where reading could wait or never end.
+    """
+    require_regular(path, path.stat().st_mode)
+    # Opening a device may have an effect, so it is not opened to find out what it is.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        require_regular(path, os.fstat(descriptor).st_mode)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: Path, most: int = LARGEST_FILE) -> bytes:
+    """Return the content of the regular file. Raises OSError, EFBIG for more than `most` bytes."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        content = file.read(most + 1) or b""  # files of /proc may have nothing yet
+    return _require_size(path, content, most)
+
+
+def read_named_file(path: Path, hint: str = "check the path", most: int = LARGEST_FILE) -> bytes:
+    """Return the content of a regular file that a user names, or of standard input.
+
+    A pipe that this process has open already may also be named, as `<(…)` in a shell does:
+    /dev/stdin, /dev/fd/N. Raises InputError if it is anything else or has more than `most` bytes.
+    """
+    try:
+        if is_open := _OPEN_ALREADY.fullmatch(str(path)):
+            return _read_open(path, int(is_open[1] or 0), most)
+        return read_regular(path, most)
+    except ValueError as error:
+        raise InputError(f"{path} cannot be read: no path has a NUL", hint) from error
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            message = f"{path} has more than {_size(most)}"
+            raise InputError(message, "is it the right file?") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}", hint) from error
+
+
+def require_regular(path: Path, mode: int) -> None:
+    """Raise OSError unless the mode is that of a regular file."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    for is_kind, reason in _KINDS:
+        if is_kind(mode):
+            raise NotRegular(errno.EINVAL, f"{reason}, not a regular file", str(path))
+
+
+def write_named_file(path: Path, content: bytes) -> None:
+    """Write a file that a user names. Raises OSError, also for a pipe that nobody reads."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _read_open(path: Path, descriptor: int, most: int) -> bytes:
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    content = b""
+    while len(content) <= most and (data := os.read(descriptor, _PIECE)):
+        content += data
+    return _require_size(path, content, most)
+
+
+def _require_size(path: Path, content: bytes, most: int) -> bytes:
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {_size(most)}", str(path))
+    return content
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import InputError, InvalidFiles
+from config.files import read_regular
 from config.folders import config_home, state_home
 
 PROFILE = "GPUCTL_PROFILE"
@@ -83,7 +84,7 @@ def export_state() -> None:
     if os.environ.get("GPUCTL_STATE"):
         return
     try:
-        has_state = b"state" in settings_file().read_bytes()
+        has_state = b"state" in read_regular(settings_file())
     except OSError:
         return  # no file; `settings` reports one that cannot be read
     if has_state and (found := _read().get("state")):

@@ -1,12 +1,15 @@
 """The user's files as a tree: paths, modes and hashes, computed once when a run starts."""
 
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import InputError
+from config.files import LARGEST_FILE, open_regular
 from config.models import Value
 from config.run.sources import Source
 
@@ -60,7 +63,7 @@ def tree_of(sources: Iterable[Source]) -> Tree:
         size = source.size
         if source.kind == "file":
             try:
-                content, size = _hash(source.local)
+                content, size = _hash(source)
             except OSError as error:
                 raise InputError(
                     f"{source.local} cannot be read: {error.strerror}", "make it readable"
@@ -70,16 +73,18 @@ def tree_of(sources: Iterable[Source]) -> Tree:
     return Tree(tuple(entries), local)
 
 
-def _hash(path: Path) -> tuple[str, int]:
+def _hash(source: Source) -> tuple[str, int]:
     """Return the sha256 of a file and how many bytes were read.
 
     A small file is read at once: hashlib.file_digest fills 256 KiB with zeros for each, which
     costs as much as the hashes of 10,000 of them.
     """
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  Path.open costs as much again
-        start = file.read(_PIECE)
+    with os.fdopen(open_regular(source.local), "rb", buffering=0) as file:
+        start = file.read(_PIECE) or b""  # files of /proc may have nothing yet
         digest, size = hashlib.sha256(start), len(start)
         while data := file.read(_PIECE):
             digest.update(data)
             size += len(data)
+            if size > source.size + LARGEST_FILE:  # some files of /proc have no end
+                raise OSError(errno.EFBIG, "it grows while it is read", str(source.local))
     return digest.hexdigest(), size

@@ -4,12 +4,14 @@ The conversation is that of engine/agent/trees.py.
 """
 
 import json
+import os
 import shlex
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from config.errors import InputError, RunError
+from config.files import open_regular
 from config.progress import Progress, Reporter
 from engine.bundle import agent_bundle, ship_agent
 from engine.code import Tree
@@ -93,7 +95,7 @@ async def _send_blobs(
 def _pieces(path: Path, size: int) -> Iterator[bytes]:
     """Yield exactly `size` bytes of the file; InputError if it has fewer by now."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             while size and (data := file.read(min(size, _PIECE))):
                 yield data
                 size -= len(data)

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from config.errors import InputError
+from config.files import read_regular
 from config.folders import config_home
 from config.run.run_file import Run
 from engine.launch_plan import WRITTEN_PASSWORD, ImagePlan, LaunchPlan
@@ -16,6 +17,8 @@ CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 """Names of variables that give access to the user's own accounts and machines."""
+_LONGEST = 128 << 10
+"""Bytes of a value: Linux passes no longer variable (MAX_ARG_STRLEN, execve(2))."""
 
 
 def credentials(plan: LaunchPlan) -> tuple[str, ...]:
@@ -87,7 +90,9 @@ def _read(name: str, path: Path) -> str:
                 f"secret {name}: {path} is accessible to other users (mode {mode:04o})",
                 f"`chmod 600 {path}`, and rotate the secret: others may have read it",
             )
-        return path.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        # Editors of Windows put a byte order mark in front of a text.
+        text = read_regular(path, _LONGEST).decode("utf-8-sig")
+        return text.removesuffix("\n").removesuffix("\r")
     except FileNotFoundError as error:
         raise InputError(
             f"secret {name} is neither in your environment nor in {path}",

@@ -6,13 +6,13 @@ Whoever names a private key by mistake gets an error without a word of it.
 import base64
 import binascii
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import InputError
+from config.files import read_named_file
 
 _ED25519, _RSA, _SK_ED25519 = "ssh-ed25519", "ssh-rsa", "sk-ssh-ed25519@openssh.com"
 _ECDSA = tuple(f"ecdsa-sha2-nistp{bits}" for bits in (256, 384, 521))
@@ -68,14 +68,7 @@ def is_key_text(text: str) -> bool:
 
 def read_public_key(path: Path) -> PublicKey:
     """Return the one public key of a file; raise InputError if it has none, or anything else."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "name a public key") from None
-    if len(content) > _MOST_BYTES:
-        raise InputError(f"{path} is too large for a public key", _EXAMPLE)
+    content = read_named_file(path, "name a public key", _MOST_BYTES)
     half = path.with_name(f"{path.name}.pub")
     public = str(half) if half.exists() else ""
     return parse_public_key(content.decode("utf-8", "replace"), str(path), public)

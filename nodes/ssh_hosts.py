@@ -7,7 +7,7 @@ the cluster's folder in its first line: only the cluster that wrote it changes o
 import re
 from pathlib import Path
 
-from config.files import write_whole
+from config.files import read_named_file, read_regular, write_whole
 from nodes.identity import identity_lines, quoted_path
 from nodes.inventory import Inventory
 from nodes.openssh import KEEPALIVE_S, proxy_command, quoted_words
@@ -88,7 +88,7 @@ def include_line() -> str:
 def has_include(config: Path) -> bool:
     """Return whether the settings include the clusters' files before their first Host or Match."""
     try:
-        text = config.read_text()
+        text = read_regular(config).decode(errors="replace")
     except OSError:
         return False
     above = re.split(r"^\s*(?:Host|Match)\s", text, maxsplit=1, flags=re.MULTILINE | re.IGNORECASE)
@@ -99,7 +99,7 @@ def add_include(config: Path) -> None:
     """Put the line above everything else: below a Host it would count for that host alone."""
     # The file may be a link into a folder of dotfiles, which stays a link.
     path = config.resolve()
-    before = path.read_text() if path.exists() else ""
+    before = read_named_file(path, "correct it").decode() if path.exists() else ""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, f"{include_line()}\n{before}")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from config.diagnostic import Diagnostic
 from config.errors import InputError
+from config.files import read_named_file
 from config.folders import config_home
 from config.loading.kinds import kind_of
 from config.mistakes import Mistake
@@ -145,7 +146,7 @@ def _template(name: str) -> Template:
         name,
         path,
         type=kind if kind in _TYPES else "",
-        summary=_summary(path.read_text("utf-8-sig")),
+        summary=_summary(read_named_file(path).decode("utf-8-sig")),
         is_users=path.parent != _OURS,
     )
 

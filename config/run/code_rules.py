@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from config.cluster.cluster_rules import Data
+from config.files import NotRegular
 from config.mistakes import Mistake
 from config.run.code import Mapping, parse_mapping
 from config.run.run_file import Run
@@ -144,6 +145,9 @@ def _collect(
         yield Mistake("E242", f"'{name}' is '{written}', which does not exist", _RELATIVE, at)
     except NotADirectoryError:
         yield Mistake("E242", f"'{name}' is '{written}', which is no folder", _RELATIVE, at)
+    except NotRegular as error:
+        message = f"'{name}' is '{written}': {error.strerror}"
+        yield Mistake("E242", message, "name a regular file or a folder", at)
     except OSError as error:
         message = f"'{name}': {error.filename} cannot be read: {error.strerror}"
         yield Mistake("E242", message, "make it readable, or name it in .gpuctlignore", at)

@@ -12,6 +12,8 @@ from typing import Literal
 
 from pathspec import GitIgnoreSpec
 
+from config.files import read_regular, require_regular
+
 Kind = Literal["file", "folder", "link"]
 _IGNORE_FILES = (".gitignore", ".gpuctlignore")
 _LEFT_OUT = ".git"
@@ -73,8 +75,12 @@ def folder_sources(folder: Path, place: str = "") -> Iterator[Source]:
 
 
 def file_source(file: Path, place: str) -> Source:
-    """Return the source of one file that a run file names; a link to a file is that file."""
+    """Return the source of one file that a run file names; a link to a file is that file.
+
+    Raises OSError for what is no regular file.
+    """
     found = file.stat()
+    require_regular(file, found.st_mode)
     return Source(place, file, "file", stat.S_IMODE(found.st_mode), found.st_size)
 
 
@@ -104,7 +110,7 @@ def _rules(folder: Path, prefix: str, above: _Rules | None) -> _Rules | None:
     for name in _IGNORE_FILES:
         path = folder / name
         if path.is_file():
-            lines += path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+            lines += read_regular(path).decode("utf-8", "surrogateescape").splitlines()
     return _Rules(prefix, GitIgnoreSpec.from_lines(lines), above) if lines else above
 
 

@@ -16,7 +16,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.diagnostic import Diagnostic
-from config.errors import InputError
+from config.files import read_named_file
 from config.mistakes import Mistake, Path, path_text
 from config.yaml.composing import MOST_VALUES, PLAIN, STANDARD_TAG, TAGS, compose, too_large
 from config.yaml.hints import quote, shorten
@@ -133,12 +133,7 @@ def read_documents(path: FilePath) -> tuple[list[Document], list[Diagnostic]]:
 
     Empty documents are left out. Raises InputError for a file that cannot be read.
     """
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InputError(f"{path} has more than 1 MiB", "is it the right file?")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "check the path") from error
+    content = read_named_file(path, most=_LARGEST_FILE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.agent import kernel_messages
+from engine.agent.job_files import read_job_file
 
 Fact = dict[str, Any]
 
@@ -88,10 +89,10 @@ def error_facts(path: Path) -> list[Fact]:
     1.13 writes the same).
     """
     try:
-        message = json.loads(path.read_text(encoding="utf-8"))["message"]
+        message = json.loads(read_job_file(path))["message"]
         text = str(message["message"] if isinstance(message, dict) else message)
-    except (OSError, ValueError, KeyError, TypeError):  # no such file, or not torch's
-        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []  # no such file, or not torch's
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return [{"kind": "exception", "text": f"torch's error file says: {first}"}] if first else []
 

@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from engine.agent.job_files import read_job_file
+
 _NAME = re.compile(r"nccl-tests-(\d+)-\w+\.json")
 _MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text
 ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
@@ -28,7 +30,7 @@ def collect(folder: Path) -> list[tuple[int, dict[str, Any]]]:
         name = _NAME.match(path.name)
         # The text output has the same rows.
         with contextlib.suppress(OSError, ValueError, RecursionError):
-            document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+            document = json.loads(read_job_file(path))
             if name and isinstance(document, dict):
                 kept = _without_surplus(document)
                 if len(json.dumps(kept)) <= _MOST:

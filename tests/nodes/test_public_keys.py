@@ -142,8 +142,9 @@ def test_files_that_cannot_be_keys_end_at_once(tmp_path: Path) -> None:
             read_public_key(tmp_path / name)
         said[name] = str(refused.value)
     assert said == {
-        "pipe": f"{tmp_path}/pipe has no key, one public key is needed; {EXAMPLE}",
-        "large": f"{tmp_path}/large is too large for a public key; {EXAMPLE}",
+        "pipe": f"{tmp_path}/pipe cannot be read: it is a pipe, not a regular file;"
+        " name a public key",
+        "large": f"{tmp_path}/large has more than 64 KiB; is it the right file?",
         "absent": f"{tmp_path}/absent cannot be read: No such file or directory; name a public key",
         ".": f"{tmp_path} cannot be read: Is a directory; name a public key",
     }
