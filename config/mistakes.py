@@ -20,13 +20,17 @@ MOST_MISTAKES = 100
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake in the value at `at`, or in its key if `on_key`."""
+    """One mistake in the value at `at`, or in its key if `on_key`.
+
+    `row` is the line of a longer text in which the mistake is, from 1 on; 0 for the whole text.
+    """
 
     code: str
     message: str
     hint: str
     at: Path = ()
     on_key: bool = False
+    row: int = 0
 
 
 def refusal(*mistakes: Mistake) -> PydanticCustomError:

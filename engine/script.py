@@ -3,42 +3,56 @@
 import shlex
 from collections.abc import Sequence
 
-from engine.places import error_path, failed_path, ranks_path
+from engine.agent.bash_entries import ENTRIES
+from engine.places import error_path, failed_path, ranks_path, run_folder
 
 # `$?` is read first, because every other command would change it. The script sets neither `-e` nor
 # `pipefail`: an entry may use a failing command as a condition, and `yes | head` is correct
 # (docs/decisions/209). If a part of a pipe fails and the pipe does not, the script prints a
 # warning. It ignores status 141 (SIGPIPE): the reader of that part ended first.
-_HEAD = r"""gpuctl_next() {
-  local status=$1 entry=$2 part=0 of
-  shift 2
-  if [ "$status" -ne 0 ]; then exit "$status"; fi
-  [ $# -gt 1 ] && [ "${!#}" = 0 ] || return 0
-  for of in "$@"; do
-    part=$((part + 1))
-    case "$of" in 0 | 141) continue ;; esac
-    printf 'gpuctl: in a pipe of entry %s of the commands, part %s of %s ended with %s, %s\n' \
-      "$entry" "$part" "$#" "$of" \
-      'and the pipe with 0; `set -o pipefail` before it makes that a failure' >&2
+#
+# The entries share the shell with this function, which therefore has no variables, and calls
+# nothing that an entry may have replaced.
+_NEXT = r"""gpuctl_next() {
+  if [[ $1 -ne 0 ]]; then builtin exit "$1"; fi
+  [[ $3 -gt 1 && ${!#} = 0 ]] || builtin return 0
+  while [[ $# -gt 3 ]]; do
+    case "$4" in
+      0 | 141) ;;
+      *)
+        builtin printf 'gpuctl: in a pipe of entry %s of the commands, part %s of %s' \
+          "$2" "$(($3 - $# + 4))" "$3" >&2
+        builtin printf ' ended with %s, and the pipe with 0; %s\n' \
+          "$4" '`set -o pipefail` before it makes that a failure' >&2
+        ;;
+    esac
+    builtin set -- "$1" "$2" "$3" "${@:5}"
   done
 }
+builtin readonly -f gpuctl_next
 """
 
 WAIT = "exec sleep infinity\n"
 """The script of a node on which a launcher starts the ranks."""
 
 
-def job_script(commands: Sequence[str]) -> str:
+def job_script(commands: Sequence[str], before: str = "") -> str:
     """Return a script that runs the entries in order in one bash, up to the first that fails.
 
     The job ends with the status of that entry. Variables, functions and the working directory
-    carry over from entry to entry.
+    carry over from entry to entry. `before` are gpuctl's lines that run first.
+
+    The first line has the first and last line of each entry: with them each node checks the
+    entries before anything runs (engine/agent/bash_entries.py).
     """
-    # The empty line is needed after an entry that ends with a backslash.
-    return _HEAD + "".join(
-        f'{command.rstrip()}\n\ngpuctl_next $? {entry} "${{PIPESTATUS[@]}}"\n'
-        for entry, command in enumerate(commands, 1)
-    )
+    script, places = f"{before}{_NEXT}", []
+    for entry, command in enumerate(commands, 1):
+        first = script.count("\n") + 2
+        # The empty line is needed after an entry that ends with a backslash.
+        script += f"{command.rstrip()}\n\n"
+        places.append(f"{first}-{script.count(chr(10))}")
+        script += f'gpuctl_next $? {entry} "${{#PIPESTATUS[@]}}" "${{PIPESTATUS[@]}}"\n'
+    return f"{ENTRIES}{' '.join(places)}\n{script}"
 
 
 def report_rank(run_id: str, rank: str, size: str) -> str:
@@ -61,6 +75,18 @@ def report_failure(run_id: str, first: str = "") -> str:
     failed = f"{{ {first}; {failed}; }}" if first else failed
     report = f'gpuctl_status=$?; [ "$gpuctl_status" = 0 ] || {failed}'
     return f"trap {shlex.quote(report)} EXIT\n"
+
+
+def run_rank(run_id: str, before: str, commands: Sequence[str]) -> dict[str, str]:
+    """Return the files of a rank that a launcher starts as `rank.sh`: `before`, and the commands.
+
+    After `before` the commands run in another bash: they may set a trap for EXIT, and
+    end with `exec`.
+    """
+    if not before:
+        return {"rank.sh": job_script(commands)}
+    script = f"{before}bash {shlex.quote(f'{run_folder(run_id)}/commands.sh')}\n"
+    return {"rank.sh": script, "commands.sh": job_script(commands)}
 
 
 def keep_error(run_id: str) -> str:

@@ -18,6 +18,7 @@ from config.catalogue.instance_types import (
 from config.catalogue.releases import Software, commit, newest
 from config.cluster.cluster_file import RELEASE, TESTS_RELEASE, ZONE
 from config.cluster.storage_rules import storage_mistakes
+from config.command_rules import command_mistakes
 from config.mistakes import Mistake, Path, path_text
 from config.yaml.hints import shorten
 from config.yaml.marked_yaml import Ambiguous
@@ -35,6 +36,7 @@ def cluster_mistakes(data: Data) -> Iterator[Mistake]:
     yield from _pins(data)
     yield from _commits(data)
     yield from storage_mistakes(data)
+    yield from command_mistakes(data)
 
 
 def ambiguous_mistakes(data: Any, at: Path = ()) -> Iterator[Mistake]:

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from config.command_rules import entry_mistakes
 from config.dstack.reading import Reading
 from config.dstack.references import command_text
 from config.mistakes import Path
@@ -159,6 +160,8 @@ def commands(
     count = len(reading.entries(at))
     texts = [command_text(reading, (*at, index), groups, name) for index in range(count)]
     texts = [text for text in texts if text.strip()]
+    if around.shell or around.user not in _ROOT:  # else the run's own commands are checked
+        reading.mistakes += entry_mistakes(tuple(texts), at)
     if around.entrypoint:
         texts = _entrypoint(reading, around.entrypoint, texts)
     elif not texts:

@@ -124,6 +124,13 @@ CODES: dict[str, Code] = {
         "What it measures or computes is another thing on fewer nodes.",
         "Write one number.",
     ),
+    "E248": Code(
+        "An entry of commands that bash cannot read by itself.",
+        "commands: ['echo \"hello']",
+        "With an open quote or here-document bash would take the following entries, and what gpuctl"
+        " adds to them, for text: they would not run.",
+        "Close it in the same entry; several lines are one entry below `- |`.",
+    ),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),

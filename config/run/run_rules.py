@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
+from config.command_rules import command_mistakes
 from config.mistakes import Mistake, Path, path_text
 from config.run.elastic import elastic_mistakes
 from config.run.image_reference import placeholder_mistakes
@@ -24,6 +25,7 @@ def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     yield from _owned_names(data, run_type)
     yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
+    yield from command_mistakes(data)
     yield from _ports(data)
     yield from notify_mistakes(data)
     yield from placeholder_mistakes(data.get("image"), ("image",))

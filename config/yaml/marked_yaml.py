@@ -63,6 +63,8 @@ class Document:
     def locate(self, mistake: Mistake) -> Diagnostic:
         """Return the diagnostic for a mistake, with file, line and column."""
         place = self.position(mistake.at, on_key=mistake.on_key)
+        if mistake.row:
+            place = self._position_of_row(mistake.at, mistake.row)
         return Diagnostic(*place, mistake.code, self._in_words_of_file(mistake), mistake.hint)
 
     def _in_words_of_file(self, mistake: Mistake) -> str:
@@ -83,6 +85,29 @@ class Document:
         key, node = self._nearest(path)
         mark = key.start_mark if on_key and key is not None else node.start_mark
         return mark.name, mark.line + 1, mark.column + 1
+
+    def _position_of_row(self, path: Path, row: int) -> tuple[str, int, int]:
+        """Return file, line and column, from 1, of a row of the text at `path`.
+
+        The text may have more rows before those of the file. A row that is not found in the file as
+        it is in the text, because YAML folds it or it has escapes, has the position of the text.
+        """
+        node = self.node(path)
+        begin, end = node.start_mark, node.end_mark
+        rows = node.value.rstrip().splitlines() if isinstance(node, ScalarNode) else []
+        content = rows[row - 1].strip() if row <= len(rows) else ""
+        lines = (begin.buffer or "").split("\n")
+        is_block = lines[begin.line : begin.line + 1] and lines[begin.line][begin.column] in "|>"
+        first = begin.line + 1 if is_block else begin.line
+        last = end.line if is_block or end.column == 0 else end.line + 1
+        written = "\n".join(lines[first:last]).rstrip().split("\n")
+        expected = first + row - 1 - max(0, len(rows) - len(written))
+        places = [n for n, line in enumerate(written, first) if content and content in line]
+        if not places:
+            return begin.name, begin.line + 1, begin.column + 1
+        line = min(places, key=lambda number: abs(number - expected))
+        start = begin.column if line == begin.line else 0
+        return begin.name, line + 1, lines[line].index(content, start) + 1
 
     def node(self, path: Path) -> Node:
         """Return YAML's node of the value at `path`, or of the nearest value above it."""

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from engine.agent import table_files
 from engine.agent.attachment import Attachment
+from engine.agent.bash_entries import first_fault
 from engine.agent.budget import TREE, mark_used, protect_folder, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
@@ -41,6 +42,7 @@ WORK = "work"
 _GROUP_S = 0.1  # between two looks whether the job's process group has a process
 DRAIN_S = 1.0  # time for output after the end of the job's bash
 _STEPS = 10  # steps of the clock to report: something may set it again and again
+_CHECK_S = 10  # for one command of the user
 _IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
 
 
@@ -148,6 +150,7 @@ class Worker:
             environment["TORCHELASTIC_ERROR_FILE"] = str(self._folder / ERROR_FILE)
             environment.update(self._node["environment"])
             environment.update(self._order["secrets"])
+            self._check_commands(environment)
             self._entrance.open(environment)
             self._ranks.open()
         except OSError as error:
@@ -192,6 +195,30 @@ class Worker:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).touch(mode=0o600)
             Path(path).write_text(text, encoding="utf-8")
+
+    def _check_commands(self, environment: dict[str, str]) -> None:
+        """Raise OSError if the job's bash cannot read a command of the user."""
+        plain = {k: v for k, v in environment.items() if k != "BASH_ENV"} | {"LC_ALL": "C"}
+
+        def bash(arguments: list[str], text: str) -> str:
+            process = self._place.spawn(
+                ["bash", *arguments],
+                plain,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+            try:
+                return process.communicate(text.encode(), _CHECK_S)[1].decode(errors="replace")
+            finally:
+                process.kill()  # if it takes too long
+
+        try:
+            fault = first_fault([self._node["script"], *self._node["files"].values()], bash)
+        except (OSError, subprocess.SubprocessError):
+            return  # the job's own start reports it
+        if fault:
+            raise OSError(fault)
 
     def _lay_out_code(self) -> None:
         """Create the job's working folder with the user's files, if the run has one."""

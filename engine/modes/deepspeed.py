@@ -18,11 +18,11 @@ from engine.places import (
     with_env_path,
 )
 from engine.script import (
-    job_script,
     quote_words,
     report_failure,
     report_rank,
     require_program,
+    run_rank,
     run_until_failure,
     unset_variables,
 )
@@ -45,7 +45,7 @@ def launch(job: Job[DeepSpeed]) -> Launch:
             environment={"DS_ENV_FILE": f"{run_folder(job.run_id)}/{ENV_FILE}"},
             files={
                 ENV_FILE: _env_file(job),
-                "rank.sh": prelude + job_script(job.commands(rank)),
+                **run_rank(job.run_id, prelude, job.commands(rank)),
             },
             processes=slots[job.nodes[rank].private_ip],
         )

@@ -10,11 +10,11 @@ from engine.modes.job import Job, Launch, Part, head_led_launch
 from engine.modes.mpirun import open_mpi_environment
 from engine.places import programs_path, rank_script_path, with_env_path
 from engine.script import (
-    job_script,
     quote_words,
     report_failure,
     report_rank,
     require_program,
+    run_rank,
     run_until_failure,
     unset_variables,
 )
@@ -38,7 +38,7 @@ def launch(job: Job[Horovod]) -> Launch:
                 "NODE_IP_SLOT_LIST": host_list(slots),
                 **open_mpi_environment(job, slots),
             },
-            files={"rank.sh": prelude + job_script(job.commands(rank))},
+            files=run_rank(job.run_id, prelude, job.commands(rank)),
             processes=slots[job.nodes[rank].private_ip],
         )
 

@@ -13,5 +13,5 @@ def launch(job: Job[Mpi]) -> Launch:
     return mpirun_launch(
         job,
         quote_words("gpuctl_ranks", "bash", rank_script_path(job.run_id)) + "\n",
-        [prelude + job_script(job.commands(node.rank)) for node in job.nodes],
+        [job_script(job.commands(node.rank), before=prelude) for node in job.nodes],
     )

@@ -10,11 +10,11 @@ from engine.hostfile import hostfile
 from engine.modes.job import Job, Launch, Part, node_range
 from engine.places import rank_script_path
 from engine.script import (
-    job_script,
     keep_error,
     quote_words,
     report_failure,
     report_rank,
+    run_rank,
     run_until_failure,
 )
 
@@ -48,7 +48,7 @@ def launch(job: Job[Torchrun]) -> Launch:
             Part(
                 script,
                 _environment(job, node.rank),
-                {"rank.sh": prelude + job_script(job.commands(node.rank))},
+                run_rank(job.run_id, prelude, job.commands(node.rank)),
                 processes=slots[node.private_ip] if fixed else 0,
             )
             for node in job.nodes

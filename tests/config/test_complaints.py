@@ -8,6 +8,7 @@ from config.errors import InvalidFiles
 from config.loading.codes import CODES
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import Task
+from tests.config.command_cases import CLOSE, COMMAND_CASES, GOOD_COMMANDS
 from tests.config.length_cases import LENGTH_CASES
 from tests.config.notify_cases import NOTIFY_CASES
 from tests.config.run_cases import RUN_CASES
@@ -344,6 +345,7 @@ CASES: list[tuple[str, list[str]]] = [
     *STORAGE_CASES,
     *RUN_CASES,
     *SWEEP_CASES,
+    *COMMAND_CASES,
 ]
 
 
@@ -356,6 +358,21 @@ def complaints(folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(("text", "expected"), CASES)
 def test_exact_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert complaints(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize("command", GOOD_COMMANDS)
+def test_a_command_that_bash_reads_is_no_mistake(tmp_path: Path, command: str) -> None:
+    text = "".join(f"    {line}\n" for line in command.split("\n"))
+    assert complaints(tmp_path, f"type: task\nname: hello\ncommands:\n  - |\n{text}") == []
+
+
+def test_commands_of_dstack_are_checked_in_every_shell(tmp_path: Path) -> None:
+    text = "type: task\nname: hello\nshell: sh\ncommands:\n  - ls\n  - |\n    ls\n    echo 'a\n"
+    assert complaints(tmp_path, text) == [f"8:5: E248 'commands[1]' has no ' that closes; {CLOSE}"]
+    python = "type: task\nname: hello\npython: '3.12'\ncommands:\n  - |\n    pip list\n    (\n"
+    assert complaints(tmp_path, python) == [
+        "7:5: E248 'commands[0]' ends within a command: an if, for, case or { is open; " + CLOSE
+    ]
 
 
 def test_every_code_is_shown_above_and_no_other() -> None:

@@ -1,5 +1,7 @@
 """Ranks and the network of a run, as its nodes tell of them: the wrong run fails."""
 
+import re
+
 import pytest
 
 from engine.agent.pieces import Pieces
@@ -115,3 +117,20 @@ def test_lines_are_put_together_by_node_and_stream() -> None:
     for _ in range(3):
         feed(0, "stdout", "y" * LONGEST, False)
     assert feed(0, "stdout", "end", True) == ["y" * LONGEST]
+
+
+def test_a_run_does_not_start_if_bash_cannot_read_a_command(cluster: LocalCluster) -> None:
+    verdict = cluster.execute(make_plan(commands=("echo first", "cat <<EOF\nx\n EOF", "exit 3")))
+    assert (verdict.status, verdict.exit_code) == ("failed", 125)
+    assert re.fullmatch(
+        "node[01] cannot run the job: entry 2 of its commands is not bash: here-document at line 1"
+        r" delimited by end-of-file \(wanted `EOF'\)",
+        verdict.reason,
+    )
+    assert "".join(cluster.output(rank) for rank in (0, 1)) == ""
+
+
+def test_a_job_may_have_gpuctls_names_and_traps(cluster: LocalCluster) -> None:
+    names = "readonly status=5 entry=1 part=1 of=1 gpuctl_status=2; trap 'echo bye' EXIT"
+    verdict = cluster.execute(make_plan(commands=(names, "false | true", "exit 3")))
+    assert (verdict.status, verdict.exit_code) == ("failed", 3)

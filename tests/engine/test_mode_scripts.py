@@ -55,6 +55,10 @@ class Node:
             os.killpg(job.pid, signal.SIGKILL)
         return status, output.read_text().replace(str(self.folder), "<run>").splitlines()
 
+    def write_files(self, plan: LaunchPlan, rank: int = 0) -> None:
+        for path, text in plan.nodes[rank].files.items():
+            Path(self.here(path)).write_text(self.here(text))
+
     def here(self, text: str) -> str:
         return text.replace(run_folder(RUN), str(self.folder))
 
@@ -320,7 +324,8 @@ def test_a_rank_tells_itself_before_its_commands(
     reader = os.open(fifo, os.O_RDWR)
     try:
         plan = planned(type=kind, commands=("exit 5",))
-        script = node.here(plan.nodes[0].files[f"{run_folder(RUN)}/rank.sh"])
+        node.write_files(plan)
+        script = (node.folder / "rank.sh").read_text()
         assert node.execute(script, plan, 0, **variables) == (5, [])
         assert os.read(reader, 100).decode() == f"{told}\n"
     finally:
@@ -334,15 +339,18 @@ def test_a_rank_waits_for_nobody_who_listens(node: Node) -> None:
     assert node.execute(script, plan, 0) == (5, [])
 
 
+@pytest.mark.parametrize(
+    "commands", [("exit 5",), ("trap : EXIT", "exit 5"), ("exec sh -c 'exit 5'",)]
+)
 @pytest.mark.parametrize("kind", ["horovod", "deepspeed", "torchrun"])
 def test_a_rank_that_fails_ends_its_nodes_job_while_the_launcher_waits(
-    node: Node, kind: str
+    node: Node, kind: str, commands: tuple[str, ...]
 ) -> None:
-    plan = planned(type=kind, commands=("exit 5",))
-    files = plan.nodes[0].files
+    plan = planned(type=kind, commands=commands)
+    node.write_files(plan)
     rank = node.folder / "rank.sh"
-    rank.write_text(node.here(files[f"{run_folder(RUN)}/rank.sh"]))
     os.mkfifo(node.folder / "ranks")
+    node.has("sh", "", '/bin/sh "$@"\n')
     launcher = {"horovod": "horovodrun"}.get(kind, kind)
     node.has("pdsh")
     node.has("sleep", "", f'exec {shutil.which("sleep")} "$@"\n')

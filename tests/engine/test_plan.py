@@ -60,6 +60,11 @@ def bash(commands: list[str]) -> tuple[int, str]:
         (["set -e\nfalse\necho never", "echo b"], 1, ""),
         (["exit 0", "echo never"], 0, ""),
         (["set -u; echo a", "echo b"], 0, "a\nb\n"),
+        (["readonly status=5 entry=1 part=2 of=3 i=4", "echo $status$of", "exit 4"], 4, "53\n"),
+        (["gpuctl_next() { :; }", "echo a", "(exit 3)", "echo b"], 1, ""),
+        (["exit() { echo mine; }; printf() { echo mine; }", "sh -c 'exit 3'", "echo b"], 3, ""),
+        (["IFS=0; set -f; set -o posix", "false | true", "(exit 3)"], 3, ""),
+        (["trap 'echo bye' EXIT", "echo a", "(exit 3)", "echo b"], 3, "a\nbye\n"),
     ],
 )
 def test_script(commands: list[str], code: int, output: str) -> None:

@@ -1,0 +1,35 @@
+"""Rules about the commands of a file: bash must be able to read each entry by itself."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config.bash_syntax import syntax_fault
+from config.mistakes import Mistake, Path, path_text
+
+
+def command_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
+    """Yield the mistake of each command of a run or cluster file that is not bash."""
+    yield from entry_mistakes(_get(data.get("setup"), "commands"), ("setup", "commands"))
+    yield from entry_mistakes(data.get("commands"), ("commands",))
+    yield from entry_mistakes(_get(data.get("ready"), "command"), ("ready", "command"))
+    roles = data.get("roles")
+    for name, role in roles.items() if isinstance(roles, dict) else ():
+        yield from entry_mistakes(_get(role, "commands"), ("roles", name, "commands"))
+    notify = data.get("notify")
+    for index, target in enumerate(notify if isinstance(notify, tuple) else ()):
+        yield from entry_mistakes(_get(target, "command"), ("notify", index, "command"))
+
+
+def entry_mistakes(value: Any, at: Path) -> Iterator[Mistake]:
+    """Yield the mistake of a text, or of each text of a list, that bash cannot read."""
+    if isinstance(value, tuple):
+        for index, entry in enumerate(value):
+            yield from entry_mistakes(entry, (*at, index))
+    fault = syntax_fault(value) if isinstance(value, str) else None
+    if fault is not None:
+        message = f"'{path_text(at)}' {fault.what}"
+        yield Mistake("E248", message, fault.hint, at, row=fault.row)
+
+
+def _get(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None

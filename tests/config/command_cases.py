@@ -1,0 +1,82 @@
+"""What people read when a command is not bash: part of the cases of test_complaints.py."""
+
+from tests.config.run_cases import TASK
+
+HEAD = "type: task\nname: hello\n"
+CLOSE = "close it in the same entry, which bash reads by itself (`- |` for several lines)"
+
+COMMAND_CASES: list[tuple[str, list[str]]] = [
+    (
+        HEAD + "commands:\n  - |\n    cat >x.py <<EOF\n    print(1)\n      EOF\n    python x.py\n",
+        [
+            "5:5: E248 'commands[0]' has a here-document without its end: EOF has spaces before or"
+            " after it; write EOF alone, in the column of the entry's first line"
+        ],
+    ),
+    (
+        HEAD + "commands:\n  - hostname\n  - cat >x.py <<EOF\n  - print(1)\n  - EOF\n",
+        [
+            "5:5: E248 'commands[1]' has a here-document without its end: no line is EOF alone;"
+            " write EOF alone on a line of the same entry (`- |` for several lines)",
+            "6:5: E248 'commands[2]' is not bash: syntax error near unexpected token `1'; correct"
+            " it: `bash -n FILE` checks a file with these lines",
+        ],
+    ),
+    (
+        HEAD + "commands:\n  - echo 'it\n  - |\n    ls\n\n    echo \"a\n    ls\n",
+        [
+            f"4:5: E248 'commands[0]' has no ' that closes; {CLOSE}",
+            f"8:5: E248 'commands[1]' has no \" that closes; {CLOSE}",
+        ],
+    ),
+    (
+        HEAD + "commands:\n  - for i in 1 2; do\n  - echo $i\n  - done\n",
+        [
+            "4:5: E248 'commands[0]' ends within a command: an if, for, case or { is open;"
+            f" {CLOSE}",
+            "6:5: E248 'commands[2]' is not bash: syntax error near unexpected token `done';"
+            " correct it: `bash -n FILE` checks a file with these lines",
+        ],
+    ),
+    (
+        # In quotes and folded text YAML's rows are not bash's.
+        HEAD + 'commands: ["true", "ls\\n)\\n"]\nroles: {worker: {commands: [\'[[ a == ]]\']}}\n',
+        [
+            "3:25: E248 'commands[1]' is not bash: syntax error near unexpected token `)';"
+            " correct it: `bash -n FILE` checks a file with these lines",
+            "4:30: E248 'roles.worker.commands[0]' is not bash: unexpected argument `]]' to"
+            " conditional binary operator; correct it: `bash -n FILE` checks a file with these"
+            " lines",
+        ],
+    ),
+    (
+        TASK + "ready: {command: 'test -f $(ls'}\nnotify: [{command: 'cat >/x; ('}]\n",
+        [
+            f"4:19: E248 'ready.command' has no ) that closes; {CLOSE}",
+            "5:21: E248 'notify[0].command' ends within a command: an if, for, case or { is open;"
+            f" {CLOSE}",
+        ],
+    ),
+    (
+        "name: demo\nnodes: 2\ninstance_type: p4d.24xlarge\nsetup:\n  commands:\n"
+        "    - |\n      cat >/etc/x <<EOF\n      a\n",
+        [
+            "7:7: E248 'setup.commands[0]' has a here-document without its end: no line is EOF"
+            " alone; write EOF alone on a line of the same entry (`- |` for several lines)"
+        ],
+    ),
+]
+
+GOOD_COMMANDS = [
+    "cat <<EOF\nx\nEOF",
+    "cat <<-EOF\n\tx\n\tEOF",
+    "x=$(cat <<EOF\nhi\nEOF)\necho $x",
+    "shopt -s extglob\nrm -rf !(keep)",
+    "if !(grep -q a b); then echo; fi",
+    "echo ${{ nodes[0].ip }}",
+    "echo a \\",
+    "case x in (a) ;; esac",
+    "python3 - <<'END'\nif True:\n    print('it')\nEND",
+    "# it's a comment",
+]
+"""Commands that bash reads, some of them with a warning."""
