@@ -40,13 +40,29 @@ def _quick() -> int | None:
         import lab
         import nodes
         from cli.quick import run
+        from cli.terminal import name_streams
     except ImportError:  # a room is hidden; `find_hidden_room` finds out which one
         return None
     home = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
     for room in (cli, config, lab, nodes):
         if os.path.dirname(os.path.dirname(room.__file__ or "")) != home:  # noqa: PTH120
             return None
+    name_streams()
     return run(sys.argv[1:])
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null as stdin, stdout and stderr where the caller has closed them (`>&-`).
+
+    Whoever closes a stream wants nothing from it. A file that gpuctl opens later would otherwise
+    get the stream's number, and with it what gpuctl and its children print.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _prepare_imports() -> None:
@@ -59,7 +75,9 @@ def _prepare_imports() -> None:
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if sys.dont_write_bytecode and not sys.flags.ignore_environment:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+        cache = os.environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(cache):  # noqa: PTH117
+            cache = os.path.expanduser("~/.cache")  # noqa: PTH111
         sys.pycache_prefix = f"{cache}/gpuctl/pycache"
         sys.dont_write_bytecode = False
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # for processes that gpuctl starts
@@ -68,6 +86,7 @@ def _prepare_imports() -> None:
 
 def main() -> None:
     """Run the command; the process ends with its exit code."""
+    _open_closed_streams()
     _prepare_imports()
     # A command's objects are mostly modules, which stay. By default Python searches them for
     # garbage after every 700 new ones, which takes a tenth of the imports' time.
@@ -81,7 +100,9 @@ def main() -> None:
         sys.stderr.write(complaint + "\n")
         raise SystemExit(2)
     from cli.main import main as run
+    from cli.terminal import name_streams
 
+    name_streams()
     run()
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cli.shared_runs import share_runs
+from config.errors import OutputError
 
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
@@ -15,7 +16,7 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
 
     A team's bucket then has the run, so that a colleague can come back to it.
     """
-    from engine.known_run import unattended_end, way_to_saved
+    from engine.known_run import NOBODY_READS, RunGoesOn, unattended_end, way_to_saved
 
     share_runs(here, out)
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
@@ -40,4 +41,9 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     if run.ports:
         lines.append(f"With attach its ports ({', '.join(run.ports)}) are forwarded.")
     document = {"run_id": name, "cluster": cluster, "on_stop": run.on_stop}
-    out.show(document | {"outputs": run.outputs}, lines)
+    try:
+        out.show(document | {"outputs": run.outputs}, lines)
+    except BrokenPipeError as error:
+        raise RunGoesOn(run, NOBODY_READS) from error
+    except OutputError as error:
+        raise RunGoesOn(run, error.message) from error

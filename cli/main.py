@@ -1,7 +1,6 @@
 """`gpuctl`: the commands, the global options, and the one place where errors become exit codes."""
 
 import os
-import sys
 import traceback
 from typing import Annotated, NoReturn
 
@@ -10,8 +9,9 @@ import typer
 from cli.commands import Root
 from cli.options import Options
 from cli.output import Output
+from cli.terminal import discard_unwritten
 from config.errors import GpuctlError, InputError, InvalidFiles
-from config.files import full_disks
+from config.files import disk_errors
 from config.settings import export_state
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
@@ -153,13 +153,14 @@ def _debug_file() -> str:
 
 
 def _end(line: str, code: int, given: Options) -> NoReturn:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has gone; Python's flush at the end would print an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard_unwritten()
     given.output.complain(line)
     if given.debug:
-        given.output.complain(f"gpuctl: the traceback is in {_debug_file()}")
+        try:
+            given.output.complain(f"gpuctl: the traceback is in {_debug_file()}")
+        except OSError as error:
+            given.output.complain(f"gpuctl: the traceback cannot be kept: {error}")
+    discard_unwritten()
     raise SystemExit(code)
 
 
@@ -171,8 +172,7 @@ def _is_interruption(end: SystemExit) -> bool:
 
 def _leave_threads(code: int) -> NoReturn:
     """End the process. Python would first wait for threads with throttled requests to AWS."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    discard_unwritten()
     os._exit(code)
 
 
@@ -180,7 +180,7 @@ def main() -> None:
     """Run the command and exit with its code, never with a traceback."""
     given = Options()
     try:
-        with full_disks():
+        with disk_errors():
             app(obj=given)
     except InvalidFiles as error:
         _end(str(error), error.exit_code, given)

@@ -4,12 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from cli import terminal
 from cli.terminal import json_text, print_line, shown
-from config.errors import InputError
+from config.errors import InputError, OutputError
 
 TYPE_CHECKING = False  # as typing's; the quick form of `exec` imports this file
 if TYPE_CHECKING:
@@ -66,17 +67,22 @@ class Output:
         print("\033[H\033[2J" + "\n".join(rows), flush=True)
 
     def note(self, text: str) -> None:
-        """Print what happens on the way to a result; nothing with `as_json` or `is_quiet`."""
+        """Print what happens on the way to a result; nothing with `as_json` or `is_quiet`.
+
+        If stdout cannot be written, the work goes on; its result then raises the error.
+        """
         if not self.is_quiet:
-            self.say(text)
+            with suppress(OSError, OutputError):
+                self.say(text)
 
     def warn(self, text: str) -> None:
         """Print one line of warning on stderr."""
         self.complain(f"gpuctl: warning: {text}")
 
     def complain(self, text: str) -> None:
-        """Print the text on stderr, in every form of output."""
-        print_line(self.visible(text), sys.stderr)
+        """Print the text on stderr, in every form of output; go on if it cannot be written."""
+        with suppress(OSError, OutputError):
+            print_line(self.visible(text), sys.stderr)
 
     def record(self, value: str, to: TextIO | None = None) -> None:
         """Print a JSON text as one line, on stdout or `to`."""

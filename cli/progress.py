@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from cli.terminal import elapsed, print_line
+from config.errors import OutputError
 from config.progress import Progress
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class ProgressView:
                 self._plain(key, progress, started)
         # without our lock: the thread that draws holds the console's lock and may wait for ours
         if self._live is not None and ended:
-            with contextlib.suppress(OSError):  # the terminal is gone; the work goes on
+            with contextlib.suppress(OSError, OutputError):  # it is gone; the work goes on
                 self._live.console.print(self._line(progress, started), markup=False)
 
     def _plain(self, key: tuple[str, str], progress: Progress, started: float) -> None:
@@ -82,7 +83,7 @@ class ProgressView:
         self._last[key] = line
         if progress.state in {"done", "failed"}:
             line += f" in {elapsed(self._seconds(progress, started))}"
-        with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
+        with contextlib.suppress(OSError, OutputError):  # nobody reads it; the work goes on
             print_line(self._visible(line), self._to)
 
     def _line(self, progress: Progress, started: float) -> str:

@@ -10,6 +10,7 @@ from socket import socket
 
 from cli.answers import node_answer, shell_line, show
 from cli.output import Output
+from cli.terminal import discard_unwritten
 from cli.words import named_lab, own_words
 from nodes import dial
 
@@ -39,7 +40,7 @@ def run(arguments: list[str]) -> int | None:
     if connection is None:
         return None
     try:
-        return _show(dial.run_everywhere(connection, shell_line(command)))
+        answers = dial.run_everywhere(connection, shell_line(command))
     except (dial.BrokerLost, OSError):
         from nodes.answers import broker_lost
 
@@ -47,20 +48,32 @@ def run(arguments: list[str]) -> int | None:
     except KeyboardInterrupt:
         _OUT.complain("gpuctl: interrupted; `gpuctl status` shows what exists")
         return 130
+    return _print(answers)
+
+
+def _print(answers: dial.Message) -> int:
+    """Print the answers and return the exit code; 1 if nobody reads them, or they have no room."""
+    from config.errors import OutputError
+
+    try:
+        return _show(answers)
+    except (BrokenPipeError, OutputError) as error:
+        discard_unwritten()
+        return 1 if isinstance(error, BrokenPipeError) else _fail(str(error))
 
 
 def _read_settings() -> None:
     """Take the folder for state from the user's settings; ValueError if they are wrong."""
+    from config.errors import GpuctlError
     from config.folders import config_home
 
-    if not (config_home() / "config.yaml").exists():
-        return
-    from config.errors import InputError
-    from config.settings import export_state
-
     try:
+        if not (config_home() / "config.yaml").exists():
+            return
+        from config.settings import export_state
+
         export_state()
-    except InputError as error:
+    except (GpuctlError, OSError) as error:
         raise ValueError from error
 
 

@@ -4,9 +4,14 @@ What jobs, nodes, AWS and its tags say may hold control characters that retitle,
 reader's terminal: they are shown, not obeyed.
 """
 
+import io
+import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import Any, TextIO
+
+from config.errors import OutputError
 
 # Colours pass (SGR). C0 but for tab and newline, DEL and C1; and what turns the direction of text.
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -48,6 +53,51 @@ def print_line(text: str, to: TextIO | None = None) -> None:
     Lines that several threads print then stay whole. `print` alone writes its newline by itself.
     """
     print(f"{text}\n", end="", file=to, flush=True)
+
+
+class _NamedStream(io.FileIO):
+    """stdout or stderr, whose errors name it: those of a file of gpuctl's look alike."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        super().__init__(stream.fileno(), "w", closefd=False)
+        self._stream_name = name
+
+    def write(self, data: Any) -> int | None:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # the reader has gone
+            raise
+        except OSError as error:
+            name = self._stream_name
+            raise OutputError(
+                f"{name} cannot be written: {error.strerror}",
+                f"send {name} to another file, or to /dev/null; `gpuctl status` shows what exists",
+            ) from error
+
+
+def name_streams() -> None:
+    """Let an error of stdout or stderr be an OutputError that names the stream.
+
+    A pipe that its reader has closed stays a BrokenPipeError.
+    """
+    if not isinstance(getattr(sys.stdout.buffer, "raw", None), _NamedStream):
+        sys.stdout, sys.stderr = _named(sys.stdout, "stdout"), _named(sys.stderr, "stderr")
+
+
+def _named(stream: TextIO, name: str) -> TextIO:
+    stream.flush()
+    by_lines = name == "stderr" or stream.isatty()
+    binary = io.BufferedWriter(_NamedStream(stream, name))
+    return io.TextIOWrapper(binary, stream.encoding, stream.errors, line_buffering=by_lines)
+
+
+def discard_unwritten() -> None:
+    """Discard what stdout and stderr cannot write: Python's flush at the end would fail again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, OutputError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def table(

@@ -9,7 +9,8 @@ GpuctlError            a mistake or failure and its remedy, in one line
 │   └── BrokenNodes    machines did not become fit nodes; has the cause of each
 ├── RunError           the run engine itself failed (a job that fails is a result, not an error)
 ├── LabError           the lab cannot start, or lacks a prerequisite
-├── StateError         this machine cannot store gpuctl's records
+├── StateError         this machine cannot store or read gpuctl's records
+├── OutputError        stdout or stderr cannot be written
 └── Interrupted        the user pressed Ctrl-C; says what exists now (exit 130)
 """
 
@@ -87,7 +88,11 @@ class LabError(GpuctlError):
 
 
 class StateError(GpuctlError):
-    """The error that a disk of this machine cannot store gpuctl's records."""
+    """The error that a disk of this machine cannot store gpuctl's records, or gives no access."""
+
+
+class OutputError(GpuctlError):
+    """The error that stdout or stderr cannot be written, for another reason than a closed pipe."""
 
 
 class Interrupted(GpuctlError):

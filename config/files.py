@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pwd
 import re
 import stat
 import threading
@@ -10,10 +11,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from config.errors import InputError, StateError
+from config.folders import cache_home, config_home, home, state_home
 
 LARGEST_FILE = 16 << 20
 """Bytes of the largest file that gpuctl reads whole."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _OPEN_ALREADY = re.compile(r"/dev/stdin|/(?:dev/fd|proc/self/fd)/(\d{1,9})", re.ASCII)
 _PIECE = 1 << 20
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
@@ -109,8 +112,8 @@ def _size(size: int) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write the file whole or not at all, flushed to the disk, and readable for its owner alone.
 
-    A missing folder is made. Raises StateError if the disk is full or read-only; the file then
-    keeps its former text.
+    A missing folder is made. Raises StateError if the disk is full or read-only, or if this user
+    may not write there; the file then keeps its former text.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -124,7 +127,7 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):  # a left-over temporary file does no harm
             temporary.unlink()
-        raise unwritable(path, error.strerror or str(error)) from error
+        raise disk_error(path, error) from error
 
 
 def write_new(path: Path, text: str) -> None:
@@ -151,12 +154,86 @@ def unwritable(path: Path | str, why: str) -> StateError:
 
 
 @contextmanager
-def full_disks() -> Iterator[None]:
-    """Raise StateError instead of an OSError that says that a disk is full, or read-only."""
+def disk_errors() -> Iterator[None]:
+    """Raise StateError instead of an OSError about a full or read-only disk, or about access."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in _NO_ROOM and not is_access_error(error):
             raise
+        if is_access_error(error) and not error.filename:
+            raise  # not about a file
         where = error.filename or "a file in gpuctl's state folder"
-        raise unwritable(where, error.strerror or str(error)) from error
+        raise disk_error(where, error) from error
+
+
+def is_access_error(error: OSError) -> bool:
+    """Return whether the error says that this user may not read or write, or nobody may write."""
+    return error.errno in _NO_ACCESS
+
+
+def disk_error(path: Path | str, error: OSError) -> StateError:
+    """Return the complaint about a file that cannot be written or read."""
+    why = error.strerror or str(error)
+    if not is_access_error(error):
+        return unwritable(path, why)
+    return _refused(Path(path), why)
+
+
+def _refused(path: Path, why: str) -> StateError:
+    """Return the complaint about a file that this user may not read or write.
+
+    It names the nearest folder that exists, with its owner and mode, and the variable that chooses
+    another one.
+    """
+    if os.access(path, os.F_OK) and not os.access(path, os.R_OK):
+        verb, place = "read", path
+    else:
+        place = _nearest(path)
+        verb = "written" if os.access(place, os.X_OK) else "read"
+    able = "read" if verb == "read" else "write"
+    variable = _variable(path)
+    other = f", or set {variable} to a folder that you can {able}" if variable else ""
+    return StateError(
+        f"{path} cannot be {verb}: {why} ({_mode(place)})",
+        f"let {_user(os.geteuid())} {able} {place}{other}",
+    )
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path's nearest folder that this user can see."""
+    for folder in path.parents:
+        with suppress(OSError):
+            folder.stat()
+            return folder
+    return Path("/")
+
+
+def _mode(path: Path) -> str:
+    """Return who owns the file, and its mode."""
+    try:
+        status = path.stat()
+    except OSError:
+        return f"{path} cannot be seen"
+    return f"{path} is {_user(status.st_uid)}'s, mode {stat.S_IMODE(status.st_mode):o}"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:  # a user without a name, as in containers
+        return f"user {number}"
+
+
+def _variable(path: Path) -> str:
+    """Return the variable that chooses the folder in which the path is, or that is in the path."""
+    bases = {
+        "GPUCTL_STATE" if os.environ.get("GPUCTL_STATE") else "XDG_STATE_HOME": state_home(),
+        "XDG_CACHE_HOME": cache_home(),
+        "XDG_CONFIG_HOME": config_home(),
+    }
+    named = [name for name, base in bases.items() if base in (path, *path.parents)]
+    named = named or [name for name, base in bases.items() if path in base.parents]
+    if len(named) == 1:
+        return named[0]
+    return "HOME" if named or home() in path.parents else ""

@@ -3,6 +3,19 @@
 import os
 from pathlib import Path
 
+from config.errors import StateError
+
+
+def home() -> Path:
+    """Return the user's home folder; StateError if nothing says which it is."""
+    try:
+        found = Path.home()
+    except RuntimeError:  # no HOME, and no entry for the user in /etc/passwd, as in containers
+        found = Path()
+    if not found.is_absolute():
+        raise StateError("the home folder is unknown", "set HOME to a folder that you can write")
+    return found
+
 
 def state_home() -> Path:
     """Return the folder for state: `$GPUCTL_STATE`, or `$XDG_STATE_HOME/gpuctl`.
@@ -12,14 +25,25 @@ def state_home() -> Path:
     """
     if chosen := os.environ.get("GPUCTL_STATE"):
         return Path(chosen).expanduser().absolute()
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "gpuctl"
+    return _base("XDG_STATE_HOME", ".local/state") / "gpuctl"
 
 
 def cache_home() -> Path:
     """Return the folder for what can be rebuilt: `$XDG_CACHE_HOME/gpuctl`, or `~/.cache/gpuctl`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuctl"
+    return _base("XDG_CACHE_HOME", ".cache") / "gpuctl"
 
 
 def config_home() -> Path:
     """Return the folder for the user's files: `$XDG_CONFIG_HOME/gpuctl`, or `~/.config/gpuctl`."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "gpuctl"
+    return _base("XDG_CONFIG_HOME", ".config") / "gpuctl"
+
+
+def _base(variable: str, default: str) -> Path:
+    """Return the folder that the variable names, by default one in the home.
+
+    A relative path is ignored: "If an implementation encounters a relative path in any of these
+    variables it should consider the path invalid and ignore it"
+    (https://specifications.freedesktop.org/basedir-spec/latest/, 2026-11-26).
+    """
+    given = Path(os.environ.get(variable, ""))
+    return given if given.is_absolute() else home() / default

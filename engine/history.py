@@ -1,6 +1,9 @@
 """The history of runs and their results, in SQLite; it outlives their clusters."""
 
+import contextlib
+import errno
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from config.errors import InputError, RunError
-from config.files import full_disks, unwritable
+from config.errors import InputError, RunError, StateError
+from config.files import disk_error, is_access_error, unwritable
 from config.models import Value
 from engine.events import FollowedFailure
 from engine.history_schema import SCHEMA_VERSION, STEPS
@@ -68,18 +71,35 @@ class KeptFinding(Value):
 
 
 class History:
-    """The database `runs.sqlite` in a target's folder for runs; a context manager."""
+    """The database `runs.sqlite` in a target's folder for runs; a context manager.
+
+    Where this user may not write, it is a copy in memory of what can be read. `begin` of a new run
+    and `keep_baseline` then raise StateError; other changes are only seen through this object.
+    """
 
     def __init__(self, runs: Path) -> None:
-        with full_disks():
-            runs.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = runs / "runs.sqlite"
+        self._refusal = _refusal(self._path)
         with self._errors():
-            # Wait for another gpuctl that writes, instead of failing.
-            self._database = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+            self._database = self._connect()
             self._database.row_factory = sqlite3.Row
             self._database.execute("PRAGMA foreign_keys = ON")
             self._make_schema()
+
+    def _connect(self) -> sqlite3.Connection:
+        # Wait for another gpuctl that writes, instead of failing.
+        if self._refusal is None:
+            return sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        if os.access(self._path, os.R_OK):
+            stored = sqlite3.connect(f"{self._path.as_uri()}?mode=ro", uri=True)
+            with contextlib.closing(stored):
+                stored.backup(copy)
+        return copy
+
+    def _check_writable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +122,7 @@ class History:
         Leave a run that exists unchanged. One that another machine started has no setting.
         """
         if isinstance(known, LaunchPlan):
+            self._check_writable()
             is_queued, began = known.queue, datetime.now(UTC)
         else:
             is_queued = known.kind == "run_queued"
@@ -216,6 +237,7 @@ class History:
 
     def keep_baseline(self, name: str, run_id: str) -> None:
         """Store the run as the baseline with this name, in place of an earlier one."""
+        self._check_writable()
         self._write("INSERT OR REPLACE INTO baselines VALUES (?, ?)", [(name, run_id)])
 
     def baseline(self, name: str) -> RunRecord:
@@ -325,6 +347,31 @@ class History:
                 f"{self._path} cannot be used: {error}",
                 "move the file away; gpuctl then starts a new history",
             ) from error
+
+
+def _refusal(database: Path) -> StateError | None:
+    """Make the database's folder; return the error if this user may not write there, else None.
+
+    Raises StateError if the disk has no room, or if a database that exists cannot be read.
+    """
+    runs = database.parent
+    try:
+        runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database.stat()
+    except FileNotFoundError:
+        pass  # the first command makes it
+    except OSError as error:
+        refusal = disk_error(error.filename or runs, error)
+        if not is_access_error(error):
+            raise refusal from error
+        return refusal
+    is_read_only = os.statvfs(runs).f_flag & os.ST_RDONLY
+    number = errno.EROFS if is_read_only else errno.EACCES
+    denied = OSError(number, os.strerror(number))
+    if database.exists() and not os.access(database, os.R_OK):
+        raise disk_error(database, denied)
+    writable = os.access(runs, os.W_OK) and (not database.exists() or os.access(database, os.W_OK))
+    return None if writable else disk_error(database, denied)
 
 
 def _text(half: Timing | None) -> str | None:

@@ -7,6 +7,9 @@ from engine.launch_plan import LaunchPlan
 KnownRun = LaunchPlan | FirstEvent
 """A run by its plan, or by the first event of its journal."""
 
+NOBODY_READS = "nobody reads its output"
+"""Why a client leaves a run whose output goes into a pipe that its reader has closed."""
+
 _LOST = "are lost then if no client has fetched them"
 
 

@@ -15,7 +15,7 @@ from engine.events import Event, FirstEvent
 from engine.following import Following, OnEvent
 from engine.head import CALL_S, ClusterBusy, Head
 from engine.history import History
-from engine.known_run import Detached, KnownRun, RunGoesOn, RunLost
+from engine.known_run import NOBODY_READS, Detached, KnownRun, RunGoesOn, RunLost
 from engine.launch_plan import LaunchPlan
 from engine.result import RunResult
 from engine.setting import setting
@@ -188,8 +188,7 @@ class _Session:
         except Exception as error:
             if not self.head.start_requested:
                 raise
-            closed = isinstance(error, BrokenPipeError)
-            why = "nobody reads its output" if closed else _describe(error)
+            why = NOBODY_READS if isinstance(error, BrokenPipeError) else _describe(error)
             raise RunGoesOn(known, why) from error
 
     async def interrupt(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.errors import BrokenNodes, CloudError, GpuctlError, InputError, Interrupted, StateError
-from config.files import full_disks
+from config.files import disk_errors
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
@@ -187,7 +187,7 @@ def _record_failure(record: ClusterRecord, stack: Stack, target: Target) -> Iter
     """Write a failure of the block into the cluster's record; drop the record if nothing exists."""
     name = record.name
     try:
-        with full_disks():
+        with disk_errors():
             yield
     except KeyboardInterrupt:
         with suppress(CloudError):  # the team's bucket may be out of reach

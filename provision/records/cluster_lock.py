@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from config.errors import InputError, StateError
-from config.files import full_disks
+from config.files import disk_errors
 from config.target import Target
 from provision.records.record import folder
 from provision.records.shared import pull
@@ -27,7 +27,7 @@ def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
     machine's copy of a shared cluster is renewed before the block begins.
     """
     path = folder(name, target) / "lock"
-    with full_disks(), _open(path) as file:
+    with disk_errors(), _open(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pydantic import AwareDatetime, ValidationError
 
 from config.cluster.resolved import CLUSTER_TAG, ID_TAG, OWNER_TAG
-from config.files import full_disks
+from config.files import disk_errors
 from config.models import Value
 from config.target import Target
 from provision.costs.cost import hourly_usd
@@ -66,7 +66,7 @@ def keep(
     if record is None:
         return
     cost = of_record(record).model_copy(update={"ended": ended, "cost_usd": cost_usd})
-    with full_disks():
+    with disk_errors():
         target.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         # One write to a file opened for appending: lines of several processes do not mix.
         path = target.state / "costs.jsonl"
