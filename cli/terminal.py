@@ -62,7 +62,8 @@ class _NamedStream(io.FileIO):
         super().__init__(stream.fileno(), "w", closefd=False)
         self._stream_name = name
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any, /) -> Any:
+        """Write what fits, as `io.FileIO` does; raise OutputError for any error but a closed pipe."""
         try:
             return super().write(data)
         except BrokenPipeError:  # the reader has gone
