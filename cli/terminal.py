@@ -63,7 +63,7 @@ class _NamedStream(io.FileIO):
         self._stream_name = name
 
     def write(self, data: Any, /) -> Any:
-        """Write what fits, as `io.FileIO` does; raise OutputError for any error but a closed pipe."""
+        """Write what fits, as `io.FileIO` does; OutputError for any error but a closed pipe."""
         try:
             return super().write(data)
         except BrokenPipeError:  # the reader has gone
