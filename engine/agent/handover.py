@@ -1,8 +1,8 @@
-"""What a supervisor needs to begin and to begin again: the plan and the values of secrets.
+"""What a supervisor needs to begin and to begin again: the plan.
 
-They are in a file in memory (/run, a tmpfs), for root only, as long as the run goes on: the
-supervisor may be killed, and its unit restarts it. The file is gone after the run, when the nodes
-have given the supervisor up, and when the head was rebooted.
+It is in a file in memory (/run, a tmpfs), for root only, as long as the run goes on: the supervisor
+may be killed, and its unit restarts it. The file is gone after the run, when the nodes have given
+the supervisor up, and when the head was rebooted. secret_store.py has the values of secrets.
 """
 
 from __future__ import annotations
@@ -27,19 +27,29 @@ def handover_path(folder: Path) -> Path:
     return FOLDER / f"{folder.name}.json"
 
 
+def secrets_path(folder: Path) -> Path:
+    """Return the path of the file with the run's secrets, which is there while the run starts."""
+    return FOLDER / f"{folder.name}.secrets"
+
+
 def write_handover(folder: Path, run: bytes) -> None:
     """Write the file. Raises FileExistsError if there is one already."""
-    path = handover_path(folder)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(run)
+    write_for_root(handover_path(folder), run)
     renew_handover(folder)
 
 
+def write_for_root(path: Path, content: bytes) -> None:
+    """Write a new file that root alone may read. Raises FileExistsError if it exists."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
 def remove_handover(folder: Path) -> None:
-    """Remove the file, if it exists."""
+    """Remove the file and that of the secrets, if they exist."""
     handover_path(folder).unlink(missing_ok=True)
+    secrets_path(folder).unlink(missing_ok=True)
 
 
 def may_come_back(folder: Path) -> bool:

@@ -80,7 +80,7 @@ def _serve(command: str, folder: Path) -> int:
 
 
 def start(folder: Path) -> int:
-    """Start the run from stdin, `{"plan": …, "secrets": {name: value}}`, in its own unit.
+    """Start the run from stdin, `{"plan": …, "secrets": …, "notify_secrets": …}`, in its own unit.
 
     Return 0, or BUSY with `{"busy": [RUN, …]}` on stdout if other runs have its nodes. A run with
     `queue` in its plan waits for them in its unit.
@@ -88,17 +88,19 @@ def start(folder: Path) -> int:
     from engine.agent.budget import mark_used
     from engine.agent.handover import remove_handover, write_handover
     from engine.agent.queue import Queue
+    from engine.agent.secret_store import write_secrets
     from engine.agent.supervisor_unit import start_unit
 
-    run = sys.stdin.buffer.read()
-    plan, queue = json.loads(run)["plan"], Queue(folder.parent)
+    run = json.loads(sys.stdin.buffer.read())
+    plan, queue = run.pop("plan"), Queue(folder.parent)
     busy = () if plan["queue"] else queue.runs_in_the_way(_node_names(plan))
     if not busy:
         folder.mkdir(mode=0o755, parents=True)
         mark_used(folder)
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
-        write_handover(folder, run)
+        write_secrets(folder, json.dumps(run).encode())
+        write_handover(folder, json.dumps({"plan": plan}).encode())
         status = start_unit(folder, f"{_this_file()}/{PROGRAM}")
         if status == 0:
             return 0
@@ -118,10 +120,12 @@ def supervise(folder: Path) -> int:
     from engine.agent.budget import mark_used, protect_folder
     from engine.agent.handover import handover_path, remove_handover
     from engine.agent.queue import Queue
+    from engine.agent.secret_store import take_secrets
     from engine.agent.supervising import supervise_run
 
     try:
         run = json.loads(handover_path(folder).read_text(encoding="utf-8"))
+        run |= json.loads(take_secrets(folder))
     except FileNotFoundError:
         return NO_PLAN
     plan = run["plan"]

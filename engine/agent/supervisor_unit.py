@@ -15,6 +15,7 @@ from pathlib import Path
 
 from engine.agent.launcher import CPU_SHARE
 from engine.agent.main import BUSY, NO_PLAN
+from engine.agent.secret_store import PROPERTY
 
 STOP_S = 45
 """The longest time in seconds that a shutdown waits for the jobs to end."""
@@ -37,6 +38,7 @@ def start_unit(folder: Path, program: str) -> int:
     properties = (
         "Type=notify",
         "KillMode=mixed",  # SIGTERM to the supervisor alone: it needs its connections to the end
+        PROPERTY,
         "Restart=on-failure",  # it takes the run up from the journal
         "RestartSec=1",
         f"RestartPreventExitStatus={BUSY} {NO_PLAN}",

@@ -143,6 +143,47 @@ def test_a_supervisor_that_is_killed_or_restarted_is_taken_up(
     assert_nothing_left(inventory)
 
 
+def test_supervisors_after_a_killed_one_have_the_secrets_which_are_in_no_file(
+    inventory: Inventory, tmp_path: Path
+) -> None:
+    """systemd keeps them from one supervisor to the next, also over `systemctl restart`."""
+    command = (
+        "test -e /tmp/again && echo ${#TOKEN} characters && exit;"
+        " touch /tmp/again; echo ready; sleep 15; exit 1"
+    )
+    retry = {"attempts": 2, "backoff": "1s"}
+    plan = job(inventory, command, env={"TOKEN": {"secret": "MY_TOKEN"}}, retry=retry)
+    unit = f"gpuctl-run-{plan.run_id}.service"
+    hit = (
+        f"sleep 1; systemctl kill -s KILL {unit}; sleep 4; systemctl restart {unit}; sleep 2;"
+        f" ls /run/gpuctl/{plan.run_id}.secrets 2>&1; grep -rl geheim-0123456789 /run /tmp /var/lib"
+    )
+    found: list[str] = []
+    hitting: list[threading.Thread] = []
+    seen: list[Event] = []
+
+    def see(event: Event) -> None:
+        seen.append(event)
+        if isinstance(event, Output) and event.text == "ready" and not hitting:
+            search = threading.Thread(target=lambda: found.append(on(inventory, 0, f"{hit}; true")))
+            hitting.append(search)
+            search.start()
+
+    secrets = {"MY_TOKEN": "geheim-0123456789"}
+    result = asyncio.run(session.run(plan, inventory, tmp_path, see, secrets))
+    for thread in hitting:
+        thread.join()
+    assert (result.status, result.reason) == ("done", "all nodes are done")
+    assert len([event for event in seen if isinstance(event, SupervisorResumed)]) == 2
+    assert output(seen, 0).split("\n")[-1] == "17 characters"
+    assert found == [
+        f"ls: cannot access '/run/gpuctl/{plan.run_id}.secrets': No such file or directory\n"
+    ]
+    for rank in (0, 1):
+        on(inventory, rank, "rm /tmp/again")
+    assert_nothing_left(inventory)
+
+
 def test_client_killed(inventory: Inventory, tmp_path: Path) -> None:
     """The run goes on; another client sees all of it, and can stop it."""
     plan = job(inventory, "for i in $(seq 1000); do echo tick $i; sleep 0.2; done")

@@ -2,17 +2,23 @@
 
 import base64
 import json
+import os
 import shlex
+import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.agent import handover
 from engine.agent.redaction import Redaction, forms
+from engine.agent.secret_store import take_secrets, write_secrets
 
 TOKEN = "pa ss/w+or'd\"$x\\é!,{}<&>~"
 LINES = tuple(
@@ -162,3 +168,80 @@ def test_the_agent_redacts_without_imports_that_slow_its_start() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+SUPERVISOR = """
+import sys
+from pathlib import Path
+from engine.agent import handover
+from engine.agent.secret_store import take_secrets
+handover.FOLDER = Path(sys.argv[1])
+print(take_secrets(Path("job-1")).decode(), end="")
+"""
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that is /run/gpuctl on a head."""
+    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    return tmp_path / "memory"
+
+
+def supervisor(memory: Path, environment: dict[str, str], *passed: int) -> subprocess.Popen[str]:
+    """Start what a supervisor does first; `passed` are the descriptors that systemd hands it."""
+    command = [sys.executable, "-c", SUPERVISOR, str(memory)]
+    if passed:  # systemd sets LISTEN_PID, which is known after the fork
+        script = f'exec 3<&{passed[0]}; export LISTEN_PID=$$; exec "$@"'
+        command = ["bash", "-c", script, "bash", *command]
+    return subprocess.Popen(
+        command, env=os.environ | environment, pass_fds=passed, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_secrets_are_in_no_file_once_systemd_has_them_for_the_next_supervisor(
+    memory: Path, tmp_path: Path
+) -> None:
+    secrets = json.dumps({"secrets": {"MY_TOKEN": TOKEN}})
+    write_secrets(Path("job-1"), secrets.encode())
+    file = memory / "job-1.secrets"
+    assert stat.S_IMODE(memory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(60)
+        first = supervisor(memory, {"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        text, (kept,), _, _ = socket.recv_fds(systemd, 100, 1)
+        assert text == b"FDSTORE=1\nFDNAME=gpuctl-secrets"
+        text, (barrier,), _, _ = socket.recv_fds(systemd, 100, 1)
+        assert text == b"BARRIER=1"
+        assert file.exists(), "systemd has not said that it has the copy"
+        os.close(barrier)
+        assert first.communicate(timeout=60)[0] == secrets
+    assert list(memory.iterdir()) == []
+    # It was killed: systemd starts the next one with the copy.
+    for _ in range(2):
+        names = {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "gpuctl-secrets"}
+        assert supervisor(memory, names, kept).communicate(timeout=60)[0] == secrets
+    assert list(memory.iterdir()) == []
+    os.close(kept)
+
+
+@pytest.mark.parametrize("address", [None, "/nowhere/notify"])
+def test_secrets_stay_in_their_file_where_nothing_else_keeps_them(
+    memory: Path, monkeypatch: pytest.MonkeyPatch, address: str | None
+) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    if address:
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+    write_secrets(Path("job-1"), b"{}")
+    assert take_secrets(Path("job-1")) == b"{}"
+    assert [path.name for path in memory.iterdir()] == ["job-1.secrets"]
+    handover.remove_handover(Path("job-1"))
+    assert list(memory.iterdir()) == []
+
+
+def test_a_file_that_somebody_put_in_the_place_of_the_secrets_is_not_written(memory: Path) -> None:
+    memory.mkdir()
+    (memory / "job-1.secrets").symlink_to("/dev/stdout")
+    with pytest.raises(FileExistsError):
+        write_secrets(Path("job-1"), b"{}")
