@@ -11,6 +11,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from config.errors import GpuctlError, NodeError, RunError
 from config.progress import Progress, Reporter
@@ -30,7 +31,14 @@ STALL_S = 60
 _STAGE = "outputs"
 _AT_ONCE = 4
 _PIECE = 1 << 20
-_KINDS = ("file", "folder", "link")
+MOST_LIST = 16 << 20
+"""Bytes of a node's list of outputs."""
+MOST_OUTPUTS = 100_000
+"""Outputs of a node: files, folders and links."""
+MOST_DEPTH = 64
+"""The parts of an output's path."""
+_PACK = "pack them on the node (tar), and name the archive in `outputs`"
+_FIELDS = 5
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Fetched:
 @dataclass(frozen=True)
 class _Item:
     path: str
-    kind: str
+    kind: Literal["file", "folder", "link"]
     mode: int
     target: str
     size: int
@@ -61,7 +69,16 @@ async def fetch_outputs(
     """
     by_name = {node.name: node for node in inventory.nodes}
     # Ranks are those of the run: `order` may have changed them.
-    nodes = [by_name[node.name].model_copy(update={"rank": node.rank}) for node in run.nodes]
+    nodes = [
+        by_name[node.name].model_copy(update={"rank": node.rank})
+        for node in run.nodes
+        if node.name in by_name
+    ]
+    unknown = tuple(
+        f"cluster {inventory.cluster} has no node {node.name}, which the run names"
+        for node in run.nodes
+        if node.name not in by_name
+    )
 
     async with connect(inventory) as connections:
 
@@ -73,7 +90,8 @@ async def fetch_outputs(
         answers = await on_each(nodes, fetch, _AT_ONCE)
     failures = tuple(a.message for a in answers.values() if isinstance(a, GpuctlError))
     whole = [answer for answer in answers.values() if not isinstance(answer, GpuctlError)]
-    return Fetched(folder, sum(n for n, _ in whole), sum(size for _, size in whole), failures)
+    files, size = sum(count for count, _ in whole), sum(size for _, size in whole)
+    return Fetched(folder, files, size, (*unknown, *failures))
 
 
 async def _fetch(connections: Connections, run: KnownRun, node: Node, to: Path) -> tuple[int, int]:
@@ -85,7 +103,7 @@ async def _fetch(connections: Connections, run: KnownRun, node: Node, to: Path) 
         await talk.write(json.dumps(run.outputs).encode() + b"\n")
         talk.end_input()
         async with asyncio.timeout(STALL_S):
-            line = await talk.line()
+            line = await _list_line(talk, node.name)
         if not line:
             return 0, 0  # the command failed: leaving the conversation raises its reason
         items = _items(line, node.name)
@@ -97,18 +115,70 @@ async def _fetch(connections: Connections, run: KnownRun, node: Node, to: Path) 
     return len(files), size
 
 
-def _items(line: bytes, node: str) -> list[_Item]:
-    """Return the items of the header; RunError for a path that leaves the folder."""
+async def _list_line(talk: Conversation, node: str) -> bytes:
+    """Return the node's list of outputs; NodeError if it has more than MOST_LIST bytes."""
     try:
-        items = [_Item(*fields) for fields in json.loads(line)["files"]]
-    except (ValueError, TypeError, KeyError):
+        return await talk.line(MOST_LIST)
+    except NodeError as error:
+        most = MOST_LIST >> 20
+        raise NodeError(
+            f"{node} sent a list of outputs of more than {most}; {_PACK}", ""
+        ) from error
+
+
+def _items(line: bytes, node: str) -> list[_Item]:
+    """Return the items of the list; RunError for a path that leaves the folder.
+
+    The list is bounded before it is parsed, so that a hostile one does not fill the memory.
+    """
+    if line.count(b",") > 2 * _FIELDS * MOST_OUTPUTS:
+        raise _too_many(node)
+    try:
+        files = json.loads(line)["files"]
+        if len(files) > MOST_OUTPUTS:
+            raise _too_many(node)
+        items = [_item(*fields) for fields in files]
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise RunError(f"{node} sent no list of outputs", "") from None
     for item in items:
         parts = PurePosixPath(item.path).parts
-        is_inside = parts and parts[0] != "/" and ".." not in parts and "\0" not in item.path
-        if not is_inside or item.kind not in _KINDS or item.size < 0:
-            raise RunError(f"{node} sent an output with the path {item.path!r}", "")
+        is_inside = parts and parts[0] != "/" and ".." not in parts
+        if not is_inside or not _is_name(item.path) or not _is_name(item.target):
+            raise RunError(f"{node} sent an output with the path {_shown(item.path)}", "")
+        if len(parts) > MOST_DEPTH:
+            raise RunError(
+                f"{node} sent an output whose path has {len(parts)} parts, at most {MOST_DEPTH} are"
+                f" allowed: {_shown(item.path)}",
+                "",
+            )
     return items
+
+
+def _item(path: object, kind: object, mode: object, target: object, size: object) -> _Item:
+    """Return the item of five fields; ValueError for a field of another type."""
+    texts = isinstance(path, str) and isinstance(target, str)
+    if not texts or type(mode) is not int or type(size) is not int or not 0 <= size < 1 << 60:
+        raise ValueError(path)
+    if kind not in ("file", "folder", "link"):
+        raise ValueError(kind)
+    return _Item(str(path), kind, mode, str(target), size)
+
+
+def _is_name(text: str) -> bool:
+    """Return whether the file system can have a file or a link of this text."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _too_many(node: str) -> RunError:
+    return RunError(f"{node} sent a list of more than {MOST_OUTPUTS} outputs; {_PACK}", "")
+
+
+def _shown(path: str) -> str:
+    """Return the path as a message has it, which may be of any length."""
+    return repr(path if len(path) <= 100 else f"{path[:97]}...")
 
 
 def _check_room(size: int, to: Path, node: str) -> None:

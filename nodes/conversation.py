@@ -5,6 +5,9 @@ from contextlib import suppress
 
 import asyncssh
 
+from config.errors import NodeError
+
+LONGEST_LINE = 64 << 20
 _PIECE = 1 << 16
 
 
@@ -26,11 +29,16 @@ class Conversation:
         with suppress(BrokenPipeError):  # the command has ended
             self._process.stdin.write_eof()
 
-    async def line(self) -> bytes:
-        """Return the next line of output, however long it is; empty at the end."""
+    async def line(self, most: int = LONGEST_LINE) -> bytes:
+        """Return the next line of output; empty at the end.
+
+        Raises NodeError for a line of more than `most` bytes: a job is root on its node.
+        """
         searched = 0
         while (end := self._unread.find(b"\n", searched)) < 0:
             searched = len(self._unread)
+            if searched > most:
+                raise NodeError(f"it sent a line of more than {most >> 20} MiB", "")
             data = await self._process.stdout.read(_PIECE)  # its `readline` has a limit
             if not data:
                 return self._take(searched)

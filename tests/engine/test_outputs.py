@@ -152,3 +152,62 @@ def test_no_link_is_created_below_a_link_of_the_node(
     fetched(site, tmp_path / "to", "x")
     assert not list(tmp_path.rglob("evil"))
     assert (tmp_path / "to" / "rank-0" / "a" / "b" / "in").is_symlink()
+
+
+PACK = "pack them on the node (tar), and name the archive in `outputs`"
+HEADERS = {
+    "no JSON": ("'no'", "sent no list of outputs"),
+    "another JSON": ("'[]'", "sent no list of outputs"),
+    "nested JSON": ("'[' * 200000", "sent no list of outputs"),
+    "endless": ("'x' * (17 << 20)", f"sent a list of outputs of more than 16 MiB; {PACK}"),
+    "many files": (
+        '\'{"files": [%s]}\' % ",".join(100001 * [\'["a", "file", 1, "", 1]\'])',
+        f"sent a list of more than 100000 outputs; {PACK}",
+    ),
+    "many values": (
+        '\'{"files": [%s]}\' % ",".join(5000000 * ["1"])',
+        f"sent a list of more than 100000 outputs; {PACK}",
+    ),
+    "deep": (
+        '\'{"files": [["%s", "file", 1, "", 1]]}\' % ("a/" * 2000)',
+        f"sent an output whose path has 2000 parts, at most 64 are allowed: '{'a/' * 48}a...'",
+    ),
+    "size": ('\'{"files": [["a", "file", 1, "", 1e999]]}\'', "sent no list of outputs"),
+    "large size": (
+        '\'{"files": [["a", "file", 1, "", %s]]}\' % 10**400',
+        "sent no list of outputs",
+    ),
+    "kind": ('\'{"files": [["a", "fifo", 1, "", 1]]}\'', "sent no list of outputs"),
+    "mode": ('\'{"files": [["a", "file", "x", "", 1]]}\'', "sent no list of outputs"),
+    "no path": ('\'{"files": [[7, "file", 1, "", 1]]}\'', "sent no list of outputs"),
+    "no name": (
+        r"""'{"files": [["a", "link", 1, "\\ud800", 1]]}'""",
+        "sent an output with the path 'a'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_hostile_list_of_outputs_is_refused_and_writes_nothing(
+    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    bad = tmp_path / "bad.py"
+    header, message = HEADERS[case]
+    bad.write_text(f"print({header})")
+    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
+    got = fetched(site, tmp_path / "to", "x")
+    assert got.failures == tuple(f"node{rank} {message}" for rank in (0, 1))
+    assert not (tmp_path / "to").exists()
+
+
+def test_node_that_the_cluster_does_not_have_is_a_failure(
+    site: Site, work: Path, tmp_path: Path
+) -> None:
+    plan = plan_of(site, "result.json")
+    first, other = plan.nodes
+    plan = plan.model_copy(update={"nodes": (first, other.model_copy(update={"name": "node7"}))})
+    got = asyncio.run(fetch_outputs(plan, site.inventory, tmp_path / "to", silent))
+    assert got.files == 1
+    assert got.failures == (
+        f"cluster {site.inventory.cluster} has no node node7, which the run names",
+    )
