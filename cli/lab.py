@@ -102,6 +102,7 @@ def set_fault(
 def _with_ids(name: str, arguments: tuple[str, ...], target: "Target") -> tuple[str, ...]:
     """Return the fault's arguments with the ids of the instances that they name."""
     from lab.machines.instance_names import instance_ids
+    from provision.aws.clients import aws_errors, client
 
     if name == "spot-interruption":
         named = arguments[:-1] if arguments and arguments[-1].isdigit() else arguments
@@ -111,7 +112,9 @@ def _with_ids(name: str, arguments: tuple[str, ...], target: "Target") -> tuple[
     else:
         named = arguments[:-1]
     spot = name == "spot-interruption"
-    return (*instance_ids(named, target, spot), *arguments[len(named) :])
+    with aws_errors():
+        ids = instance_ids(named, client(target, "ec2"), spot)
+    return (*ids, *arguments[len(named) :])
 
 
 def _apply(lab: "Places", changed: set[str], before: "dict[str, tuple[str, ...]]") -> None:

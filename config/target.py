@@ -1,10 +1,20 @@
 """The place where the API is: the only value that differs between AWS and a rehearsal."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from config.bucket import Bucket, bucket_of
+
+NO_AWS_FILES: dict[str, tuple[Any, Any, Any, Any]] = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
+"""The `session_vars` of a botocore session that reads neither AWS_PROFILE nor the user's AWS files:
+the name in the file, the environment variables, the default, the conversion."""
 
 
 @dataclass(frozen=True)

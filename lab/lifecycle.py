@@ -22,7 +22,6 @@ from config.errors import LabError
 from config.progress import Progress, Reporter
 from config.target import Target
 from lab import amis, leftovers, prerequisites, session_manager_plugin, state
-from lab.buckets import make_bucket
 from lab.images import image
 from lab.machines import cgroups
 from lab.network import bridge
@@ -132,6 +131,8 @@ def target(places: Places, region: str, backend: str | None = None) -> Target:
         start = places.command("start")
         raise LabError("the lab is not running", f"start it with `{start}`")
     if (bucket := bucket_of(backend)) is not None and not bucket.endpoint:
+        from lab.buckets import make_bucket  # boto3 is imported only for a shared backend
+
         make_bucket(bucket.name, record.api_url, record.key)
     return Target(
         name="lab",

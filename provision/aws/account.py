@@ -1,14 +1,18 @@
 """The AWS account, the credentials and the region of a command."""
 
+import json
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from hashlib import sha1
 from pathlib import Path
 
+import boto3.session
 import botocore.session
 from botocore.exceptions import NoCredentialsError
-from botocore.utils import JSONFileCache, SSOTokenLoader, parse_timestamp
 
 from config.errors import InputError
 from config.target import Target
@@ -54,11 +58,11 @@ def check_account(name: str, account: str, ours: str) -> None:
 
 
 def resolve_credentials(target: Target) -> Target:
-    """Return a target with which the Pulumi engine gets the credentials that botocore has.
+    """Return a target with which the Pulumi engine gets the credentials that boto3 has.
 
-    botocore finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine
-    gets them as they are then, because those of SSO and roles end after an hour; botocore's own
-    clients renew them. A target that has credentials is returned unchanged. Raises CloudError if
+    boto3 finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine gets
+    them as they are then, because those of SSO and roles end after an hour; boto3's own clients
+    renew them. A target that has credentials is returned unchanged. Raises CloudError if
     there are none.
     """
     if "AWS_ACCESS_KEY_ID" in target.environment or target.credentials is not None:
@@ -70,50 +74,55 @@ def resolve_credentials(target: Target) -> Target:
 def _current(target: Target) -> dict[str, str]:
     """Return the variables of the credentials as they are now, renewed if they are about to end."""
     with aws_errors():
-        found = session(target).get_credentials()
-        if found is None:
+        credentials = session(target).get_credentials()
+        if credentials is None:
             raise NoCredentialsError
-        keys = found.get_frozen_credentials()
+        keys = credentials.get_frozen_credentials()
     variables = {
-        "AWS_ACCESS_KEY_ID": str(keys.access_key),
-        "AWS_SECRET_ACCESS_KEY": str(keys.secret_key),
+        "AWS_ACCESS_KEY_ID": keys.access_key,
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key,
+        "AWS_SESSION_TOKEN": keys.token,
     }
-    if keys.token:
-        variables["AWS_SESSION_TOKEN"] = str(keys.token)
-    return variables
+    return {name: value for name, value in variables.items() if value}
 
 
 def credentials_end(target: Target) -> datetime | None:
     """Return when the credentials end unless the user renews them; None if that is not known.
 
     It is known of AWS_CREDENTIAL_EXPIRATION, which `aws configure export-credentials` prints, and
-    of a sign-in with `aws sso login` that has no refresh token. Roles and credential processes are
-    asked again by botocore.
+    of a sign-in with `aws sso login` that has no refresh token. boto3 renews all others.
     """
+    if "AWS_ACCESS_KEY_ID" in target.environment:
+        return None
     with aws_errors():
         opened = session(target)
-        found = opened.get_credentials()
-    if found is None or "AWS_ACCESS_KEY_ID" in target.environment:
-        return None
-    if found.method == "env":
-        end = getattr(found, "_expiry_time", None)
-        return end if isinstance(end, datetime) else None
-    return _sign_in_end(opened) if found.method == "sso" else None
+        credentials = opened.get_credentials()
+    method = credentials.method if credentials else "none"
+    with suppress(OSError, ValueError, KeyError):  # no such end, or not as a time
+        if method == "env":
+            return datetime.fromisoformat(os.environ["AWS_CREDENTIAL_EXPIRATION"])
+        if method == "sso":
+            return _sign_in_end(opened.profile_name)
+    return None
 
 
 SIGN_INS = Path("~/.aws/sso/cache")
-"""The folder in which the AWS CLI keeps the tokens of `aws sso login`, as botocore knows it."""
+"""The folder in which the AWS CLI keeps the tokens of `aws sso login`, each in a file that is named
+by the SHA-1 of the session's name, or of the start URL for a profile without a session (botocore
+1.44.5, SSOTokenLoader, 2026-11-26)."""
 
 
-def _sign_in_end(opened: botocore.session.Session) -> datetime | None:
-    """Return the end of the sign-in of the session's profile, from the AWS CLI's cache."""
-    profile = opened.get_scoped_config()
-    name = profile.get("sso_session")
-    known = opened.full_config.get("sso_sessions", {}).get(name, profile)
-    cache = JSONFileCache(str(SIGN_INS.expanduser()))
-    with aws_errors():
-        token = SSOTokenLoader(cache=cache)(known["sso_start_url"], session_name=name)
-    return None if "refreshToken" in token else parse_timestamp(token["expiresAt"])
+def _sign_in_end(profile: str) -> datetime | None:
+    """Return the end of the profile's sign-in; boto3 uses the token, and does not report its end.
+
+    None if the token is renewed without the user. May raise OSError, ValueError or KeyError.
+    """
+    # boto3's session has no public name for the fields of a profile.
+    fields = botocore.session.Session(profile=profile).get_scoped_config()
+    name = fields.get("sso_session") or fields["sso_start_url"]
+    file = f"{sha1(name.encode(), usedforsecurity=False).hexdigest()}.json"
+    token = json.loads((SIGN_INS.expanduser() / file).read_text())
+    return None if "refreshToken" in token else datetime.fromisoformat(token["expiresAt"])
 
 
 UP_TAKES = timedelta(minutes=45)
@@ -137,14 +146,13 @@ def expiry_warning(target: Target, wait: timedelta) -> str:
 
 
 def credentials_source(target: Target) -> str:
-    """Return where botocore found the credentials: `env`, `sso`, `assume-role`, a file."""
+    """Return where boto3 found the credentials: `env`, `sso`, `assume-role`, a file."""
     with aws_errors():
-        found = session(target).get_credentials()
-    return str(found.method) if found else "none"
+        credentials = session(target).get_credentials()
+    return credentials.method if credentials else "none"
 
 
 def profile_region(profile: str | None) -> str | None:
     """Return the region of the user's AWS configuration (of `profile`, if given), or None."""
     with aws_errors():
-        found = botocore.session.Session(profile=profile).get_config_variable("region")
-    return None if found is None else str(found)
+        return boto3.session.Session(profile_name=profile).region_name

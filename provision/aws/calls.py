@@ -1,6 +1,6 @@
 """A record of this process's calls to AWS, with which the lab is compared (docs/first-day.md).
 
-If GPUCTL_CALLS names a file, every call that botocore makes for gpuctl appends one line of JSON to
+If GPUCTL_CALLS names a file, every call that boto3 makes for gpuctl appends one line of JSON to
 it: the operation, its time, the names of the answer's fields, the states of resources, and AWS's
 refusal. Other values of requests and answers are not written: they may be secrets. The calls of
 Pulumi's provider, a separate program, are not recorded.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import botocore.session
+import boto3.session
 
 from config.models import Value
 
@@ -54,14 +54,14 @@ class Call(Value):
     message: str = ""
 
 
-def record_calls(session: botocore.session.Session) -> None:
+def record_calls(session: boto3.session.Session) -> None:
     """Let clients that the session will create record their calls, if GPUCTL_CALLS is set."""
     path = os.environ.get(VARIABLE)
     if path:
         recorder = _Recorder(path)
-        session.register("before-call", recorder.begin)
-        session.register("after-call", recorder.end)
-        session.register("after-call-error", recorder.fail)
+        session.events.register("before-call", recorder.begin)
+        session.events.register("after-call", recorder.end)
+        session.events.register("after-call-error", recorder.fail)
 
 
 def redact(message: str) -> str:

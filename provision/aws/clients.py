@@ -1,16 +1,14 @@
-"""botocore clients for a Target, and the conversion of AWS's errors to gpuctl's."""
+"""boto3 clients for a Target, and the conversion of AWS's errors to gpuctl's."""
 
-import gzip
-import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import boto3.session
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import (
@@ -26,12 +24,11 @@ from botocore.exceptions import (
     SSOError,
     TokenRetrievalError,
 )
-from botocore.loaders import JSONFileLoader, Loader
 from botocore.parsers import ResponseParserError
 
 from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
-from config.target import Target
+from config.target import NO_AWS_FILES, Target
 from provision.aws.calls import record_calls
 
 if TYPE_CHECKING:
@@ -68,35 +65,45 @@ def client(
 ) -> Any:
     """Return a client of `service` in the target's region, at the target's endpoint if it has one.
 
-    If `target.environment` has credentials, only they are used: botocore reads neither the user's
-    AWS files nor the metadata service. Otherwise it searches in its usual order, with the target's
-    AWS_PROFILE if it names one, and renews those of SSO and roles before they end. Throttling and
-    AWS's own failures are retried with jitter, at most `attempts` tries in all; a launch keeps the
-    ClientToken of its first try. A client may be used by many threads. It is cached for the same
-    credentials, region and endpoint, because creating one takes 20 ms of CPU time.
+    Throttling and AWS's own failures are retried with jitter, at most `attempts` tries in all; a
+    launch keeps the ClientToken of its first try. A client may be used by many threads. It is
+    cached for the same credentials, region and endpoint.
     """
-    with aws_errors(), _CREATING:  # botocore cannot create clients in several threads at once
-        return _cached_client(_Account.of(target), service, target.endpoint, attempts)
+    with aws_errors(), _CREATING:
+        return _client(session(target), service, target.region, target.endpoint, attempts)
 
 
-@dataclass(frozen=True)
-class _Account:
-    """All that determines the credentials and the region of a target's clients.
+def session(target: Target) -> boto3.session.Session:
+    """Return the session of the target's clients, the same for all regions.
 
-    `found` is empty if the target has credentials. Otherwise it has this process's AWS settings and
-    the times of the user's AWS files, so that a changed file counts from the next client on.
+    If `target.environment` has credentials, only they are used: boto3 reads neither the user's AWS
+    files nor the metadata service. Otherwise it searches in its usual order, with the target's
+    AWS_PROFILE if it names one. A role is assumed once, with one MFA code, and boto3 renews it. A
+    change of the user's AWS files or variables counts from the next call on.
     """
+    given = target.environment
+    has_keys = "AWS_ACCESS_KEY_ID" in given
+    key = frozenset((*given.items(), *(() if has_keys else _surroundings())))
+    with _CREATING:
+        if key not in _sessions:
+            _sessions[key] = boto3.session.Session(
+                given.get("AWS_ACCESS_KEY_ID"),
+                given.get("AWS_SECRET_ACCESS_KEY"),
+                given.get("AWS_SESSION_TOKEN"),
+                # The endpoint of roles is that of the first region; clients name their own.
+                region_name=target.region,
+                # A session of boto3's own fails if the user's AWS_PROFILE does not exist.
+                botocore_session=botocore.session.Session(NO_AWS_FILES) if has_keys else None,
+                profile_name=None if has_keys else given.get("AWS_PROFILE"),
+            )
+            record_calls(_sessions[key])
+        return _sessions[key]
 
-    region: str
-    settings: frozenset[tuple[str, str]]
-    found: frozenset[tuple[str, str]]
 
-    @classmethod
-    def of(cls, target: Target) -> "_Account":
-        has_keys = "AWS_ACCESS_KEY_ID" in target.environment
-        found = frozenset() if has_keys else frozenset(_surroundings())
-        return cls(target.region, frozenset(target.environment.items()), found)
+_CREATING = RLock()
+"""A session of boto3 cannot create clients in several threads at once."""
 
+_sessions: dict[frozenset[tuple[str, str]], boto3.session.Session] = {}
 
 _FILES = {
     "AWS_CONFIG_FILE": "~/.aws/config",
@@ -105,7 +112,7 @@ _FILES = {
 
 
 def _surroundings() -> Iterator[tuple[str, str]]:
-    """Yield what botocore searches for credentials, as far as known without asking anybody."""
+    """Yield this process's AWS settings and the times of the user's AWS files."""
     yield from ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
     for variable, default in _FILES.items():
         path = Path(os.environ.get(variable, default)).expanduser()
@@ -113,33 +120,15 @@ def _surroundings() -> Iterator[tuple[str, str]]:
             yield str(path), str(path.stat().st_mtime_ns)
 
 
-_CREATING = Lock()
-
-
-@lru_cache(maxsize=32)
-def _cached_client(account: _Account, service: str, endpoint: str | None, attempts: int) -> Any:
-    return _client(_cached_session(account), service, endpoint, attempts)
-
-
-@lru_cache(maxsize=8)
-def _cached_session(account: _Account) -> botocore.session.Session:
-    return _session(account.region, dict(account.settings))
-
-
-def forget_clients() -> None:
-    """Empty the cache of clients, so that a measurement includes their creation."""
-    _cached_client.cache_clear()
-    _cached_session.cache_clear()
-
-
+@lru_cache(maxsize=128)
 def _client(
-    opened: botocore.session.Session, service: str, endpoint: str | None, attempts: int
+    opened: boto3.session.Session, service: str, region: str, endpoint: str | None, attempts: int
 ) -> Any:
     needed = service not in _ADVICE
-    return opened.create_client(
+    return opened.client(  # type: ignore[call-overload]
         service,
         # The Pricing API exists in few regions, and has the prices of all.
-        region_name=PRICING_REGION if service == "pricing" else None,
+        region_name=PRICING_REGION if service == "pricing" else region,
         endpoint_url=endpoint,
         config=Config(
             # `max_attempts` would not count the first try.
@@ -155,59 +144,11 @@ def _client(
     )
 
 
-_NO_FILES: dict[str, Any] = {
-    "profile": (None, [], None, None),
-    "config_file": (None, None, os.devnull, None),
-    "credentials_file": (None, None, os.devnull, None),
-}
-
-
-def session(target: Target) -> botocore.session.Session:
-    """Return a session with the target's credentials alone, its profile, or the user's.
-
-    It is the one of the target's clients: a role is assumed once, and renewed in one place.
-    """
+def forget_clients() -> None:
+    """Empty the cache of clients, so that a measurement includes their creation."""
     with _CREATING:
-        return _cached_session(_Account.of(target))
-
-
-def _session(region: str, settings: Mapping[str, str]) -> botocore.session.Session:
-    has_keys = "AWS_ACCESS_KEY_ID" in settings
-    made = botocore.session.Session(session_vars=_NO_FILES if has_keys else None)
-    made.register_component("data_loader", _models())
-    record_calls(made)
-    made.set_config_variable("region", region)
-    if has_keys:
-        made.set_credentials(
-            settings["AWS_ACCESS_KEY_ID"],
-            settings.get("AWS_SECRET_ACCESS_KEY", ""),
-            settings.get("AWS_SESSION_TOKEN"),
-        )
-    elif profile := settings.get("AWS_PROFILE"):
-        made.set_config_variable("profile", profile)
-    return made
-
-
-class _DescriptionFiles(JSONFileLoader):
-    """The reader of AWS's service descriptions, into plain dicts.
-
-    botocore's own reads them into OrderedDict: a client of EC2 then takes 89 instead of 62 ms of
-    CPU time (botocore 1.44.5, 2026-11-23). Plain dicts keep the order too.
-    """
-
-    def load_file(self, file_path: str) -> Any:
-        """Return the description at the path, which has no ending; None without one."""
-        for ending, read in ((".json", bytes), (".json.gz", gzip.decompress)):
-            path = Path(file_path + ending)
-            if path.is_file():
-                return json.loads(read(path.read_bytes()))
-        return None
-
-
-@cache
-def _models() -> Loader:
-    """Return AWS's service descriptions, cached."""
-    return Loader(file_loader=_DescriptionFiles())
+        _client.cache_clear()
+        _sessions.clear()
 
 
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
@@ -246,7 +187,7 @@ UNIVERSAL = frozenset(
 
 @contextmanager
 def aws_errors(zone: str = "") -> Iterator[None]:
-    """Convert botocore's errors to CloudErrors with AWS's code, the zone if given, and a remedy."""
+    """Convert boto3's errors to CloudErrors with AWS's code, the zone if given, and a remedy."""
     try:
         yield
     except ClientError as error:

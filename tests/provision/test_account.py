@@ -183,6 +183,59 @@ def test_the_end_of_a_sign_in_is_known_unless_it_renews_itself(
     assert credentials_end(target) == datetime(2026, 11, 22, 12, tzinfo=UTC)
     kept.write_text(json.dumps({**token, "refreshToken": "r"}))
     assert credentials_end(target) is None
+    kept.write_text("no token")
+    assert credentials_end(target) is None
+    kept.unlink()
+    assert credentials_end(target) is None
+
+
+@pytest.mark.parametrize("name", ["default", "old"])
+def test_the_end_of_a_sign_in_without_a_session_is_known(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("provision.aws.account.SIGN_INS", profiles)
+    url = "https://corp.awsapps.com/start"
+    (profiles / "AWS_CONFIG_FILE").write_text(
+        f"[{'default' if name == 'default' else 'profile old'}]\nsso_start_url = {url}\n"
+        "sso_region = us-east-1\nsso_account_id = 123456789012\nsso_role_name = ml\n"
+    )
+    token = {"accessToken": "a", "expiresAt": "2026-11-22T12:00:00Z"}
+    (profiles / f"{sha1(url.encode()).hexdigest()}.json").write_text(json.dumps(token))
+    given = {} if name == "default" else {"AWS_PROFILE": name}
+    target = Target("aws", "us-east-1", profiles, environment=given)
+    assert credentials_end(target) == datetime(2026, 11, 22, 12, tzinfo=UTC)
+    ending = expiry_warning(target, timedelta())
+    assert ending.startswith("the AWS credentials end at 2026-11-22 12:00 UTC, and `up` may need")
+
+
+def test_a_sign_in_that_has_ended_is_reported(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(profiles))
+    (profiles / "AWS_CONFIG_FILE").write_text(
+        "[profile work]\nsso_start_url = https://corp.awsapps.com/start\n"
+        "sso_region = us-east-1\nsso_account_id = 123456789012\nsso_role_name = ml\n"
+    )
+    with pytest.raises(CloudError) as ended:
+        resolve_credentials(
+            Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "work"})
+        )
+    assert ended.value.code == "ExpiredToken"
+    assert ended.value.message.startswith("AWS sign-in: Error loading SSO Token: ")
+
+
+def test_credentials_are_requested_once_for_all_regions(profiles: Path) -> None:
+    requests = profiles / "requests"
+    (profiles / "AWS_CONFIG_FILE").write_text(
+        "[profile once]\ncredential_process = sh -c 'echo x >>"
+        f' {requests}; echo {{\\"Version\\":1,\\"AccessKeyId\\":\\"a\\",'
+        '\\"SecretAccessKey\\":\\"b\\"}\'\n'
+    )
+    target = Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "once"})
+    for region in ("us-east-1", "us-west-2", "eu-west-1"):
+        assert client(replace(target, region=region), "ec2").meta.region_name == region
+    assert resolve_credentials(target).credentials is not None
+    assert requests.read_text() == "x\n"
 
 
 def test_the_user_s_own_variables_cannot_contradict_given_keys(

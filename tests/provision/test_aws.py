@@ -3,6 +3,7 @@
 import inspect
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +17,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from config.catalogue.aws_codes import aws_code, remedy
 from config.errors import CloudError
 from config.target import Target
-from provision.aws.clients import aws_errors, client
+from lab.buckets import make_bucket
+from provision.aws.clients import aws_errors, client, forget_clients
+from tests.labs import KEY
 
 EVERY_ERROR = [
     error
@@ -104,6 +107,46 @@ def test_given_credentials_need_no_files_and_no_proxy(
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     assert client(target, "sts").get_caller_identity()["Account"] == "123456789012"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "this is no configuration",
+        "[default]\nuse_fips_endpoint = true\n",
+        "[profile work]\ncredential_process = false\n[default]\nmax_attempts = no number\n",
+    ],
+)
+@pytest.mark.parametrize("profile", [None, "work", "of-somebody-else"])
+def test_the_users_files_do_not_concern_a_lab(
+    target: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    config: str,
+    profile: str | None,
+) -> None:
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        (tmp_path / name).write_text(config)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    if profile:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    forget_clients()
+    assert client(target, "sts").get_caller_identity()["Account"] == "123456789012"
+    make_bucket("team", str(target.endpoint), KEY)
+    s3 = client(target, "s3")
+    assert "team" in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}
+
+
+def test_clients_made_by_many_threads_at_once_work(target: Target) -> None:
+    forget_clients()
+    regions = ["us-east-1", "us-west-2", "eu-west-1"] * 4
+
+    def zones(region: str) -> str:
+        ec2 = client(replace(target, region=region), "ec2")
+        return ec2.describe_availability_zones()["AvailabilityZones"][0]["RegionName"]
+
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(zones, regions)) == regions
 
 
 def test_an_unknown_profile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
