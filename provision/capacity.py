@@ -127,7 +127,7 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
                 {"Name": "state", "Values": ["active", "scheduled", "pending"]},
             ]
         )
-        found: list[Any] = [one for page in pages for one in page["CapacityReservations"]]
+        found: list[Any] = list(pages.search("CapacityReservations[]"))
     return [
         ReservedCapacity(
             id=one["CapacityReservationId"],

@@ -62,8 +62,8 @@ def resolve_credentials(target: Target) -> Target:
 
     boto3 finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine gets
     them as they are then, because those of SSO and roles end after an hour; boto3's own clients
-    renew them. A target that has credentials is returned unchanged. Raises CloudError if
-    there are none.
+    renew them. A target that has credentials is returned unchanged. Raises CloudError if there are
+    none.
     """
     if "AWS_ACCESS_KEY_ID" in target.environment or target.credentials is not None:
         return target

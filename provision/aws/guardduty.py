@@ -36,9 +36,9 @@ def find_managed(ec2: Any, operation: str, answer: str, cluster: str | None) -> 
         if not vpcs:
             return []
         here = {"Name": "vpc-id", "Values": list(vpcs)}
-        pages = list(ec2.get_paginator(operation).paginate(Filters=[here, _MANAGED]))
-    found = [item for page in pages for item in page[answer]]
-    return [{**item, "Tags": vpcs[item["VpcId"]]} for item in found]
+        pages = ec2.get_paginator(operation).paginate(Filters=[here, _MANAGED])
+        items = list(pages.search(f"{answer}[]"))
+    return [{**item, "Tags": vpcs[item["VpcId"]]} for item in items]
 
 
 def delete_endpoints(ec2: Any, ids: Sequence[str]) -> None:

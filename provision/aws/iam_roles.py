@@ -20,11 +20,11 @@ def identities(target: Target, operation: str) -> list[Any]:
         else ("InstanceProfiles", "InstanceProfileName", _profile)
     )
     with aws_errors():
-        pages = list(iam.get_paginator(operation).paginate(PathPrefix=path))
-    listed = [one for page in pages for one in page[answer]]
+        pages = iam.get_paginator(operation).paginate(PathPrefix=path)
+        listed = list(pages.search(f"{answer}[]"))
     # moto 5.2 ignores the prefix for instance profiles.
-    asked = [describe(iam, one[name]) for one in listed if one["Path"].startswith(path)]
-    return [one for one in asked if one is not None]
+    described = [describe(iam, one[name]) for one in listed if one["Path"].startswith(path)]
+    return [one for one in described if one is not None]
 
 
 def delete_identities(target: Target, names: Sequence[str], are_roles: bool) -> None:

@@ -30,8 +30,9 @@ def are_ended(target: Target, instance_ids: Sequence[str]) -> bool:
 def _described(target: Target, instance_ids: Sequence[str]) -> list[Any]:
     """Return what EC2 knows of the instances; it leaves out what it has forgotten."""
     with aws_errors():
-        wanted = [{"Name": "instance-id", "Values": list(instance_ids)}]
-        pages = client(target, "ec2", 1).get_paginator("describe_instances")
-        answers = pages.paginate(Filters=wanted)  # type: ignore[arg-type]
-        groups = [group for answer in answers for group in answer["Reservations"]]
-    return [one for group in groups for one in group["Instances"]]
+        pages = (
+            client(target, "ec2", attempts=1)
+            .get_paginator("describe_instances")
+            .paginate(Filters=[{"Name": "instance-id", "Values": list(instance_ids)}])
+        )
+        return list(pages.search("Reservations[].Instances[]"))

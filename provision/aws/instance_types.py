@@ -38,9 +38,7 @@ def _offered(ec2: "EC2Client") -> list[str]:
         pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
             LocationType="region"
         )
-        return sorted(
-            str(offer["InstanceType"]) for page in pages for offer in page["InstanceTypeOfferings"]
-        )
+        return sorted(pages.search("InstanceTypeOfferings[].InstanceType"))
 
 
 def read_instance_type(entry: "InstanceTypeInfoTypeDef") -> InstanceType:
@@ -99,7 +97,6 @@ def offers(ec2: "EC2Client", types: tuple[str, ...]) -> dict[str, frozenset[str]
             LocationType="availability-zone",
             Filters=[{"Name": "instance-type", "Values": list(types)}],
         )
-        for page in pages:
-            for offer in page["InstanceTypeOfferings"]:
-                zones[str(offer["InstanceType"])].add(offer["Location"])
-    return {name: frozenset(found) for name, found in zones.items()}
+        for offer in pages.search("InstanceTypeOfferings[]"):
+            zones[offer["InstanceType"]].add(offer["Location"])
+    return {name: frozenset(offering) for name, offering in zones.items()}

@@ -110,7 +110,7 @@ class Objects:
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket.name, Prefix=prefix
             )
-            return [one["Key"] for page in pages for one in page.get("Contents", ())]
+            return [item["Key"] for page in pages for item in page.get("Contents", ())]
 
 
 def _code(error: ClientError) -> str:

@@ -30,7 +30,7 @@ def notices(ec2: "EC2Client") -> dict[str, datetime] | None:
             pages = ec2.get_paginator("describe_spot_instance_requests").paginate(
                 Filters=[{"Name": "status-code", "Values": _MARKED}]
             )
-            requests = [request for page in pages for request in page["SpotInstanceRequests"]]
+            requests = list(pages.search("SpotInstanceRequests[]"))
     except CloudError as error:
         if error.code in DENIED:
             return None

@@ -85,9 +85,9 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
         dns = ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsSupport")
         names = ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsHostnames")
         pages = ec2.get_paginator("describe_subnets").paginate(Filters=_of("vpc-id", vpc))
-        subnets: list[Any] = [one for page in pages for one in page["Subnets"]]
+        subnets: list[Any] = list(pages.search("Subnets[]"))
         tables = ec2.get_paginator("describe_route_tables").paginate(Filters=_of("vpc-id", vpc))
-        routes = _routes([table for page in tables for table in page["RouteTables"]])
+        routes = _routes(list(tables.search("RouteTables[]")))
     own = _own_addresses(ec2, cluster.name)
     return Found(
         vpc=vpc,

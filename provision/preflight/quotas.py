@@ -103,7 +103,7 @@ def check_vpcs(cluster: Cluster, ask: Clients) -> None:
     quota = _quota(ask.quotas, *VPCS)
     with aws_errors():
         pages = ask.ec2.get_paginator("describe_vpcs").paginate()
-        used = sum(not _is_own(vpc, cluster.name) for page in pages for vpc in page["Vpcs"])
+        used = sum(not _is_own(vpc, cluster.name) for vpc in pages.search("Vpcs[]"))
     _check(quota, "VPCs", 1, used, ask)
 
 
@@ -136,11 +136,10 @@ def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> AppliedQuota:
         return _quota(quotas, "ec2", code)
     kind_of_name = re.compile("Spot Instance Requests$" if spot else "^Running On-Demand ")
     with aws_errors():
-        for page in quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2"):
-            for item in page["Quotas"]:
-                quota = _read(item)
-                if kind_of_name.search(quota.name) and quota.counts(instance_type):
-                    return quota
+        pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="ec2")
+        for quota in map(_read, pages.search("Quotas[]")):
+            if kind_of_name.search(quota.name) and quota.counts(instance_type):
+                return quota
     kind = "spot" if spot else "on-demand"
     raise CloudError(f"no {kind} vCPU quota that counts {instance_type} is known", "")
 
@@ -158,22 +157,22 @@ def _read(item: Any) -> AppliedQuota:
 
 def _used_vcpus(ec2: "EC2Client", quota: AppliedQuota, cluster: str, spot: bool) -> int:
     """Return the vCPUs of all running instances, except the cluster's, that the quota counts."""
-    running = {"Name": "instance-state-name", "Values": ["pending", "running"]}
     with aws_errors():
-        pages = ec2.get_paginator("describe_instances").paginate(Filters=[running])  # type: ignore[list-item]
+        instances = ec2.get_paginator("describe_instances").paginate(
+            Filters=[{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+        )
         kinds = Counter(
             str(instance["InstanceType"])
-            for page in pages
-            for reservation in page["Reservations"]
-            for instance in reservation["Instances"]
+            for instance in instances.search("Reservations[].Instances[]")
             if not _is_own(instance, cluster) and _is_counted(instance, quota, spot)
         )
         if not kinds:
             return 0
-        types = ec2.describe_instance_types(
+        types = ec2.get_paginator("describe_instance_types").paginate(
             Filters=[{"Name": "instance-type", "Values": list(kinds)}]
-        )["InstanceTypes"]
-    vcpus = {str(t["InstanceType"]): t["VCpuInfo"]["DefaultVCpus"] for t in types}
+        )
+        described = list(types.search("InstanceTypes[]"))
+    vcpus = {kind["InstanceType"]: kind["VCpuInfo"]["DefaultVCpus"] for kind in described}
     return sum(count * vcpus.get(name, 0) for name, count in kinds.items())
 
 
