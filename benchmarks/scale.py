@@ -110,6 +110,10 @@ class Watch:
 
         return self.wait(is_last, f"line of {nodes} nodes")
 
+    def close(self) -> None:
+        """Close the journal."""
+        self._reader.close()
+
     def read(self) -> None:
         """Read what there is."""
         for line in self._reader.read():

@@ -1,7 +1,8 @@
 """Simulated nodes, all in one process: they speak the workers' protocol, and run nothing.
 
 A supervisor connects to `nodes.sock` once per node. Each node sends its heartbeats and a line of
-output a second, keeps what the supervisor does not have yet, and ends when it is told to.
+output a second, keeps what the supervisor does not have yet, and ends when it is told to, or when
+its heartbeats are not answered any more.
 """
 
 import json
@@ -13,12 +14,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from engine.agent.heartbeat import BEAT_S, seal
+from engine.agent.heartbeat import BEAT_S, seal, unseal
+from engine.agent.silence import SilenceWatch
 
 LINE = "step 48213 loss 2.3457 grad_norm 0.8712 lr 3.0e-04 tokens/s 81234 mem 71.2 GiB"
 BATCH = "\n".join([LINE] * 100)
 """As many lines as one event of a worker has, if its job prints fast."""
 _LISTENER, _ORDERS = "listener", "orders"
+_PARTS = 10  # of a beat: nodes send their heartbeats at different times
 
 
 class SimulatedNode:
@@ -37,6 +40,12 @@ class SimulatedNode:
         self.sequence = 0
         self.has_order = self.runs = self.is_silent = self.has_ended = False
         self.heartbeats: dict[str, Any] | None = None
+
+    def turn_to(self, heartbeats: dict[str, Any]) -> None:
+        """Send heartbeats there, and watch for answers."""
+        self.heartbeats = heartbeats
+        self.watch = SilenceWatch(heartbeats["silence_s"])
+        self.watch.hear(0, time.monotonic())
 
     def send(self, kind: str, **fields: Any) -> None:
         """Queue an event."""
@@ -65,8 +74,9 @@ class SimulatedNodes:
         self._selector.register(orders, selectors.EVENT_READ, _ORDERS)
         self._beats = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._beats.setblocking(False)
-        self._number = 0
-        self._fills = False
+        self._beats.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
+        self._parts = 0
+        self._fills = self._is_paused = False
 
     def run(self) -> None:
         """Play the nodes until the order `end`."""
@@ -84,7 +94,7 @@ class SimulatedNodes:
                     self._serve(key.data, key.fileobj)
             if time.monotonic() >= due:
                 self._live()
-                due = time.monotonic() + BEAT_S
+                due = time.monotonic() + BEAT_S / _PARTS
 
     def _obey(self, what: str, rank: int = 0) -> None:
         node = self._nodes[rank]
@@ -101,24 +111,41 @@ class SimulatedNodes:
                 self._flush(one)
         elif what == "calm":
             self._fills = False
+        elif what in ("pause", "resume"):  # the network of all nodes passes nothing for a while
+            self._is_paused = what == "pause"
 
     def _live(self) -> None:
-        """Send the heartbeats and the lines of a second."""
-        self._number += 1
-        for node in self._nodes:
+        """Send the heartbeats and the lines of a second, for one part of the nodes."""
+        if self._is_paused:
+            self._hear_answers()
+            return
+        self._parts += 1
+        number, part = divmod(self._parts, _PARTS)
+        for node in self._nodes[part::_PARTS]:
             if node.is_silent:
                 continue
             to = node.heartbeats
             if to is not None:
                 key = bytes.fromhex(to["key"])
-                beat = seal(key, b"q", node.rank, self._number)
+                beat = seal(key, b"q", node.rank, number + 1)
                 self._beats.sendto(beat, (to["address"], to["port"]))
             if node.runs and not self._fills:
                 node.print(LINE)
                 self._flush(node)
+        self._hear_answers()
+        for node in self._nodes:
+            if node.runs and node.watch.look(time.monotonic()) and node.connection is not None:
+                node.send("head_silent", reason="has not heard the head")
+                self._end(node, 143)
+
+    def _hear_answers(self) -> None:
+        """Take the answers that came; all nodes have the same key."""
+        key = next((node.heartbeats["key"] for node in self._nodes if node.heartbeats), "")
         try:
-            while self._beats.recv(64):
-                pass  # the answers: these nodes give no head up
+            while True:
+                answer = unseal(bytes.fromhex(key), b"a", self._beats.recv(64))
+                if answer and not self._is_paused:
+                    self._nodes[answer[0]].watch.hear(0, time.monotonic())
         except BlockingIOError:
             return
 
@@ -161,10 +188,11 @@ class SimulatedNodes:
     def _hear(self, node: SimulatedNode, order: dict[str, Any]) -> None:
         """Do what the supervisor says."""
         if not node.has_order:
-            node.has_order, node.heartbeats = True, order["heartbeats"]
+            node.has_order = True
+            node.turn_to(order["heartbeats"])
             node.send("prepared")
         elif order["do"] == "attach":
-            node.heartbeats = order["heartbeats"]
+            node.turn_to(order["heartbeats"])
             self._forget(node, order["received"])
             node.unsent += b"".join(line for _, line in node.kept)
         elif order["do"] == "received":
@@ -193,7 +221,7 @@ class SimulatedNodes:
 
     def _flush(self, node: SimulatedNode) -> None:
         """Send what waits, as much as is taken."""
-        if node.connection is None or node.is_silent:
+        if node.connection is None or node.is_silent or self._is_paused:
             return
         try:
             while True:

@@ -6,6 +6,7 @@ It passes events to `decisions.decide` and executes the actions that it returns.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import secrets as random
 import traceback
@@ -168,18 +169,23 @@ class RunningAttempt:
             if step and not is_node:  # else its worker reports it
                 self._record_step(None, self.plan["head"], step)
             if not self._heartbeats_run:
-                self._heartbeats_run = True
-                self._heartbeats.restart()
-                loop.add_reader(self._heartbeats, self._hear_heartbeats)
+                with contextlib.suppress(OSError):  # memory is short: the next try is after a beat
+                    self._heartbeats.restart()
+                    loop.add_reader(self._heartbeats, self._hear_heartbeats)
+                    self._heartbeats_run = True
             await asyncio.sleep(heartbeat.BEAT_S)
 
     def _hear_heartbeats(self) -> None:
-        """Read one report: a node has become silent, or answers again."""
-        report = self._heartbeats.report()
-        if not report:  # its process was killed, perhaps because memory was short
-            asyncio.get_running_loop().remove_reader(self._heartbeats)
-            self._heartbeats_run = False
-            return
+        """Read all reports that wait."""
+        for report in self._heartbeats.reports():
+            if report:
+                self._hear_report(report)
+            else:  # its process was killed, perhaps because memory was short
+                asyncio.get_running_loop().remove_reader(self._heartbeats)
+                self._heartbeats_run = False
+
+    def _hear_report(self, report: Message) -> None:
+        """Record that a node has become silent, or answers again."""
         rank = report["rank"]
         if rank in self._ended_ranks or self.state.nodes[rank].phase in ("exited", "gone"):
             return

@@ -2,7 +2,8 @@
 
 A worker's process sends one per second and the supervisor's process answers it, so each side knows
 whether it can reach the other. They are separate processes (docs/decisions/180), so that they never
-wait for output, nor for Python's lock, which a thread without CPU time may hold.
+wait for output, nor for Python's lock, which a thread without CPU time may hold. They do not wait
+for their owners either: reports that an owner does not read yet are kept (_Reports).
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ import select
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from engine.agent.clock import StepWatch, time_of_day
@@ -33,6 +38,7 @@ HUNG_S = 120.0  # without a sign of life for this time, the supervisor's process
 
 _HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
 _QUESTION, _ANSWER = b"q", b"a"
+_SILENT = b"silent "  # a worker's process reports this, and how often it has turned to another head
 _STEP = b"clock "  # a worker's process reports this, and by how many seconds the clock was set
 _SEAL = 16  # bytes of HMAC-SHA256
 _NUMBER = struct.Struct("=Q")  # of a worker's last beat
@@ -40,6 +46,19 @@ _LIFE = struct.Struct("=d")  # the supervisor's last sign of life, on the monoto
 _HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
 _LOWEST = -20  # nice's most favourable value
 _INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
+_REPORT_BYTES = 1024  # more than a report or an order has
+# For a beat of 2,048 nodes at once: the kernel counts 768 bytes for a datagram, and its default of
+# 208 KiB (net.core.rmem_default) holds 277.
+_UNREAD_BYTES = 2 << 20
+_SO_RCVBUFFORCE = 33  # socket(7): beyond rmem_max, with CAP_NET_ADMIN
+# The folder or archive with the package `engine`, and the descriptors for `_run`.
+_PROGRAM = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from engine.agent.heartbeat import run_process
+run_process(*map(int, sys.argv[2:]))
+"""
+_ROOT = str(Path(__file__).parents[2])
 
 
 def seal(key: bytes, kind: bytes, rank: int, number: int) -> bytes:
@@ -63,15 +82,26 @@ class HeartbeatServer:
 
     def __init__(self, key: bytes, ranks: int) -> None:
         # The process writes an entry per rank; after them is the supervisor's sign of life.
-        self._heard = mmap.mmap(-1, ranks * _HEARD.size + _LIFE.size)
         self._life = ranks * _HEARD.size
+        self._memory = _Memory(self._life + _LIFE.size)
+        self._heard = self._memory.map()
         self.signal_alive()
         self._key = key
-        self._beats = beats = _socket()  # kept over restarts: workers know its port
-        beats.bind(("", 0))
-        self.port: int = beats.getsockname()[1]
-        self._answer = lambda to: _Answerer(key, self._heard, ranks, beats, to).run()
-        self._process = _Process(self._answer)
+        self._order = {
+            "do": "answer",
+            "key": key.hex(),
+            "ranks": ranks,
+            "silence_s": SILENCE_S,
+            "notable_s": NOTABLE_S,
+            "hung_s": HUNG_S,
+        }
+        self._beats = _socket()  # kept over restarts: workers know its port
+        self._beats.bind(("", 0))
+        self.port: int = self._beats.getsockname()[1]
+        self._process = self._start()
+
+    def _start(self) -> _Process:
+        return _Process(self._order, self._memory.descriptor, self._beats.fileno())
 
     def address_at(self, host: str) -> dict[str, Any]:
         """Return the argument `to` of a HeartbeatClient that reaches this machine at `host`."""
@@ -96,14 +126,22 @@ class HeartbeatServer:
         """Return a descriptor that is readable when there is a report."""
         return self._process.reports.fileno()
 
-    def report(self) -> dict[str, Any]:
-        """Return the next report; {} when the process has ended.
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Yield all reports that wait; the last one is {} when the process has ended.
 
-        It has `rank`, and `silence_s` for a silence that ended or `last_heard` (time of day) for a
-        node that has been silent for too long.
+        A report has `rank`, and `silence_s` for a silence that ended or `last_heard` (time of day)
+        for a node that has been silent for too long.
         """
-        data = self._process.reports.recv(256)
-        return json.loads(data) if data else {}
+        while True:
+            try:
+                data = self._process.reports.recv(_REPORT_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:  # it was killed before it read its order
+                data = b""
+            yield json.loads(data) if data else {}
+            if not data:
+                return
 
     def describe(self, rank: int) -> str:
         """Return a text about the rank's last heartbeat: number, sender, time."""
@@ -113,15 +151,19 @@ class HeartbeatServer:
         return f"heartbeat {number} from {socket.inet_ntoa(address)}:{port} at {time_of_day(heard)}"
 
     def restart(self) -> None:
-        """Replace a process that has ended; `fileno` may change."""
-        self._process.end()
-        self._process = _Process(self._answer)
+        """Replace a process that has ended; `fileno` may change.
+
+        Raises OSError, and changes nothing, if this machine cannot start one now.
+        """
+        ended, self._process = self._process, self._start()
+        ended.end()
 
     def close(self) -> None:
         """End the process."""
         self._process.end()
         self._beats.close()
         self._heard.close()
+        self._memory.close()
 
 
 class HeartbeatClient:
@@ -129,23 +171,23 @@ class HeartbeatClient:
 
     `to` is from HeartbeatServer.address_at: address, port and key, the seconds after which the
     supervisor counts as silent (`silence_s`), and the time limit for its first answer (`answer_s`).
-    Create it before the worker has threads, because it forks. A process that is killed, perhaps
-    because memory was short, is replaced: without heartbeats the supervisor would lose the node.
+    A process that is killed, perhaps because memory was short, is replaced: without heartbeats the
+    supervisor would lose the node.
     """
 
     def __init__(self, to: dict[str, Any], rank: int) -> None:
         self._to, self._rank = to, rank
         self._answered = threading.Event()
-        self._last = mmap.mmap(-1, _NUMBER.size)  # the process's; the next one counts on from it
+        self._memory = _Memory(_NUMBER.size)  # the last beat: the next process counts on from it
         self._changed = threading.Lock()
         self._closed = threading.Event()
+        self._reading: threading.Thread | None = None
         self._process = self._start()
 
     def _start(self) -> _Process:
-        to, is_known = self._to, self._answered.is_set()
-        return _Process(
-            lambda reports: _Asker(to, self._rank, reports, self._last).run(is_known=is_known)
-        )
+        is_known = self._answered.is_set()
+        order = {"do": "ask", "to": self._to, "rank": self._rank, "is_known": is_known}
+        return _Process(order, self._memory.descriptor)
 
     def follow(self, on_silent: Callable[[], None], on_step: Callable[[float], None]) -> None:
         """Call `on_silent` once when the supervisor has been silent for too long.
@@ -156,9 +198,9 @@ class HeartbeatClient:
         def read() -> None:
             while not self._closed.is_set():
                 with contextlib.suppress(OSError):  # it was killed before it read an address
-                    while report := self._process.reports.recv(64):
-                        if report == b"silent":
-                            on_silent()
+                    while report := self._process.reports.recv(_REPORT_BYTES):
+                        if report.startswith(_SILENT):
+                            self._hear_silence(int(report[len(_SILENT) :]), on_silent)
                         elif report.startswith(_STEP):
                             on_step(float(report[len(_STEP) :]))
                             continue
@@ -168,13 +210,19 @@ class HeartbeatClient:
         self._reading = threading.Thread(target=read, name="heartbeats", daemon=True)
         self._reading.start()
 
+    def _hear_silence(self, turn: int, on_silent: Callable[[], None]) -> None:
+        with self._changed:
+            if turn == self._to.get("turn", 0):  # else it was of a supervisor before this one
+                on_silent()
+
     def _restart(self) -> None:
         """Replace a process that has ended, unless this client is closed."""
         self._closed.wait(BEAT_S)  # no more than one process per beat, whatever ends them
         with self._changed:
             if not self._closed.is_set():
-                self._process.end()
-                self._process = self._start()
+                with contextlib.suppress(OSError):  # memory is short: the next try is after a beat
+                    ended, self._process = self._process, self._start()
+                    ended.end()
 
     @property
     def pid(self) -> int:
@@ -184,9 +232,9 @@ class HeartbeatClient:
     def turn_to(self, to: dict[str, Any]) -> None:
         """Send heartbeats to another supervisor from now on; `to` is as at the beginning."""
         with self._changed:
-            self._to = to
+            self._to = {**to, "turn": self._to.get("turn", 0) + 1}
             with contextlib.suppress(OSError):  # it was killed: the next process gets the address
-                self._process.reports.send(json.dumps(to).encode())
+                self._process.reports.send(json.dumps(self._to).encode())
 
     def wait_for_answer(self) -> bool:
         """Wait for the first answer; return whether there was one in time."""
@@ -197,67 +245,153 @@ class HeartbeatClient:
         with self._changed:
             self._closed.set()
             self._process.kill()
-        self._reading.join()
+        if self._reading is not None:
+            self._reading.join()
         self._process.end()
+        self._memory.close()
+
+
+class _Memory:
+    """Memory that a process shares with the next one in its place, and with its owner."""
+
+    def __init__(self, size: int) -> None:
+        self.descriptor = os.memfd_create("heartbeats")
+        os.ftruncate(self.descriptor, size)
+
+    def map(self) -> mmap.mmap:
+        """Return the memory."""
+        return mmap.mmap(self.descriptor, 0)
+
+    def close(self) -> None:
+        """Free the descriptor; what is mapped stays."""
+        os.close(self.descriptor)
 
 
 class _Process:
-    """A forked process that ends with this one and reports through `reports`.
+    """A process that ends with this one and reports through `reports`. `order` is its first order.
 
-    It is forked without exec, so that it starts at once and shares memory.
+    It runs in an interpreter of its own. A fork of this one would copy the locks that its other
+    threads hold at that moment, and nobody would release them in the copy.
     """
 
-    def __init__(self, run: Callable[[socket.socket], None]) -> None:
+    def __init__(self, order: dict[str, Any], *descriptors: int) -> None:
         self.reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                # systemd sends SIGTERM to each process of a unit; this one must outlive the worker.
-                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_IGN)
-                signal.set_wakeup_fd(-1)
-                self.reports.close()
-                raise_priority()
-                run(theirs)
-            finally:
-                os._exit(0)
-        theirs.close()
+        passed = (theirs.fileno(), *descriptors)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-IS", "-c", _PROGRAM, _ROOT, *map(str, passed)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=passed,
+            )
+        except OSError:
+            self.reports.close()
+            raise
+        finally:
+            theirs.close()
+        self.pid = self._process.pid
+        with contextlib.suppress(OSError):  # it was killed already: `reports` has its end
+            self.reports.send(json.dumps(order).encode())
 
     def kill(self) -> None:
         """Kill the process; readers of `reports` then get its end."""
-        os.kill(self.pid, signal.SIGKILL)
+        self._process.kill()
 
     def end(self) -> None:
         """Kill the process, if it has not ended, and free its resources."""
-        self.kill()
-        os.waitpid(self.pid, 0)
+        self._process.kill()
+        self._process.wait()
         self.reports.close()
+
+
+def run_process(reports: int, memory: int, beats: int | None = None) -> None:
+    """Send or answer heartbeats, as the owner orders, until the owner has ended.
+
+    All arguments are descriptors. This is the main function of a _Process.
+    """
+    # systemd sends SIGTERM to each process of a unit; this one must outlive the worker.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise_priority()
+    owner = socket.socket(fileno=reports)
+    with contextlib.suppress(ConnectionError), mmap.mmap(memory, 0) as shared:
+        os.close(memory)
+        line = owner.recv(_REPORT_BYTES)
+        if not line:
+            return
+        order = json.loads(line)
+        if beats is None:
+            _Asker(order, owner, shared).run(is_known=order["is_known"])
+        else:
+            _Answerer(order, owner, shared, socket.socket(fileno=beats)).run()
+
+
+class _Reports:
+    """The reports of a process to its owner, which may not read them for a while.
+
+    Sending never waits: what the socket does not take is kept until `is_late` is false again. A
+    node makes a report per silence, so there are few.
+    """
+
+    def __init__(self, owner: socket.socket) -> None:
+        owner.setblocking(False)
+        self._owner = owner
+        self._kept: deque[bytes] = deque()
+
+    def fileno(self) -> int:
+        """Return the descriptor that is writable when `send` may send more."""
+        return self._owner.fileno()
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether the owner has not taken all reports yet."""
+        return bool(self._kept)
+
+    def add(self, report: bytes) -> None:
+        """Send the report after the earlier ones."""
+        self._kept.append(report)
+        self.send()
+
+    def send(self) -> None:
+        """Send what the owner takes of the kept reports. Raises ConnectionError at its end."""
+        while self._kept:
+            try:
+                self._owner.send(self._kept[0])
+            except BlockingIOError:
+                return
+            self._kept.popleft()
 
 
 class _Answerer:
     """The supervisor's process: it records heartbeats, answers them and reports silences."""
 
     def __init__(
-        self, key: bytes, heard: mmap.mmap, ranks: int, beats: socket.socket, to: socket.socket
+        self, order: dict[str, Any], owner: socket.socket, heard: mmap.mmap, beats: socket.socket
     ) -> None:
-        self._key, self._heard, self._ranks = key, heard, ranks
-        self._beats, self._reports = beats, to
-        self._watch = SilenceWatch(SILENCE_S)
-        for rank in range(ranks):  # those that an earlier process has recorded
+        self._key, self._ranks = bytes.fromhex(order["key"]), order["ranks"]
+        self._notable_s, self._hung_s = order["notable_s"], order["hung_s"]
+        self._heard, self._owner, self._beats = heard, owner, beats
+        self._reports = _Reports(owner)
+        self._watch = SilenceWatch(order["silence_s"])
+        for rank in range(self._ranks):  # those that an earlier process has recorded
             if self._entry(rank)[1]:
                 self._watch.hear(rank, time.monotonic())
-        _close_all_but(beats, to)
 
     def run(self) -> None:
         """Work until the supervisor's process has ended."""
         look = time.monotonic()
         while True:
-            readable = select.select([self._beats, self._reports], [], [], BEAT_S / 4)[0]
-            if self._reports in readable:  # the supervisor has closed its end
+            late = [self._reports] if self._reports.is_late else []
+            readable, writable, _ = select.select([self._beats, self._owner], late, [], BEAT_S / 4)
+            if self._owner in readable:  # the supervisor has closed its end
                 return
+            if writable:
+                self._reports.send()
             if self._beats in readable:
-                with contextlib.suppress(OSError):  # the network to the node is down
-                    self._answer(*self._beats.recvfrom(64))
+                with contextlib.suppress(OSError):  # all are read
+                    for _ in range(self._ranks):
+                        self._answer(*self._beats.recvfrom(64))
             if time.monotonic() >= look:
                 look = time.monotonic() + BEAT_S / 4
                 for rank in self._watch.look(time.monotonic()):
@@ -271,30 +405,29 @@ class _Answerer:
         silence = self._watch.hear(rank, time.monotonic())
         address = socket.inet_aton(sender[0]), sender[1]
         _HEARD.pack_into(self._heard, rank * _HEARD.size, time.time(), number, *address)
-        if silence >= NOTABLE_S:
+        if silence >= self._notable_s:
             self._report(rank=rank, silence_s=round(silence, 1))
         (sign_of_life,) = _LIFE.unpack_from(self._heard, self._ranks * _HEARD.size)
-        if time.monotonic() - sign_of_life < HUNG_S:
-            self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
+        if time.monotonic() - sign_of_life < self._hung_s:
+            with contextlib.suppress(OSError):  # the network to this node is down
+                self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
 
     def _entry(self, rank: int) -> Any:
         return _HEARD.unpack_from(self._heard, rank * _HEARD.size)
 
     def _report(self, **fields: Any) -> None:
-        self._reports.send(json.dumps(fields).encode())
+        self._reports.add(json.dumps(fields).encode())
 
 
 class _Asker:
     """The worker's process: it sends heartbeats and reports whether they are answered."""
 
-    def __init__(
-        self, to: dict[str, Any], rank: int, reports: socket.socket, last: mmap.mmap
-    ) -> None:
-        self._rank, self._reports, self._last = rank, reports, last
-        self._turn_to(to)
+    def __init__(self, order: dict[str, Any], owner: socket.socket, last: mmap.mmap) -> None:
+        self._rank, self._owner, self._last = order["rank"], owner, last
+        self._reports = _Reports(owner)
+        self._turn_to(order["to"])
         self._clock = StepWatch()
         self._beats = _socket()
-        _close_all_but(self._beats, reports)
 
     def run(self, *, is_known: bool) -> None:
         """Work until the worker's process has ended; `is_known` supervisors have answered it."""
@@ -308,26 +441,30 @@ class _Asker:
                 self._beats.sendto(question, self._address)
             beat = time.monotonic() + BEAT_S
             while (left := beat - time.monotonic()) > 0:
-                readable = select.select([self._beats, self._reports], [], [], left)[0]
-                if self._reports in readable:
-                    data = self._reports.recv(1024)
+                late = [self._reports] if self._reports.is_late else []
+                readable, writable, _ = select.select([self._beats, self._owner], late, [], left)
+                if writable:
+                    self._reports.send()
+                if self._owner in readable:
+                    data = self._owner.recv(_REPORT_BYTES)
                     if not data:
                         return
                     self._turn_to(json.loads(data))
                     self._watch.hear(0, time.monotonic())  # its silence counts from now on
                 if self._beats in readable:
-                    with contextlib.suppress(
-                        OSError
-                    ):  # the network is down, which counts as silence
-                        self._take(self._beats.recv(64))
+                    data = b""
+                    with contextlib.suppress(OSError):  # the network is down: that is silence
+                        data = self._beats.recv(64)
+                    self._take(data)
             if self._watch.look(time.monotonic()):
-                self._reports.send(b"silent")
+                self._reports.add(_SILENT + str(self._turn).encode())
             if step := self._clock.look():
-                self._reports.send(_STEP + f"{step:.1f}".encode())
+                self._reports.add(_STEP + f"{step:.1f}".encode())
 
     def _turn_to(self, to: dict[str, Any]) -> None:
         self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
         self._watch = SilenceWatch(to["silence_s"])
+        self._turn = to.get("turn", 0)
         self._newest = 0
 
     def _take(self, data: bytes) -> None:
@@ -336,7 +473,7 @@ class _Asker:
         if rank != self._rank or number <= self._newest:
             return
         if not self._newest:
-            self._reports.send(b"answered")
+            self._reports.add(b"answered")
         self._newest = number
         self._watch.hear(0, time.monotonic())
 
@@ -355,13 +492,7 @@ def _socket() -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, _INTERACTIVE)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # at most rmem_max
+    with contextlib.suppress(OSError):  # without CAP_NET_ADMIN
+        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UNREAD_BYTES)
     return made
-
-
-def _close_all_but(*kept: socket.socket) -> None:
-    """Close inherited descriptors: a pipe that stays open here would never end for its reader."""
-    numbers = {each.fileno() for each in kept}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  pathlib opens more descriptors
-        if int(name) not in numbers:
-            with contextlib.suppress(OSError):  # the one of listdir, which is closed already
-                os.close(int(name))

@@ -5,10 +5,13 @@ import re
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +27,7 @@ from engine.agent.heartbeat import (
     unseal,
 )
 from engine.agent.silence import STALL_S, SilenceWatch
+from tests.processes import wait_for_end
 
 KEY = b"k" * 32
 STEPS = st.lists(st.tuples(st.floats(0.01, STALL_S), st.booleans()), max_size=200)
@@ -109,13 +113,23 @@ def address(server: HeartbeatServer) -> dict[str, object]:
 
 def question(server: HeartbeatServer, rank: int, number: int, key: bytes = KEY) -> bytes | None:
     """What the server answers to a heartbeat."""
+    return question_at(server.port, rank, number, key)
+
+
+def question_at(port: int, rank: int, number: int, key: bytes = KEY) -> bytes | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
         node.settimeout(1)
-        node.sendto(seal(key, b"q", rank, number), ("127.0.0.1", server.port))
+        node.sendto(seal(key, b"q", rank, number), ("127.0.0.1", port))
         try:
             return node.recv(64)
         except TimeoutError:
             return None
+
+
+def next_report(server: HeartbeatServer) -> dict[str, Any]:
+    """The next report, as soon as there is one."""
+    select.select([server], [], [])
+    return next(server.reports())
 
 
 def test_both_sides_hear_each_other(server: HeartbeatServer) -> None:
@@ -145,7 +159,7 @@ def test_a_silent_node_is_reported_once_with_the_time_it_was_heard(
     server = HeartbeatServer(KEY, 6)
     before = time.time()
     question(server, 1, 1)
-    report = server.report()
+    report = next_report(server)
     assert report["rank"] == 1
     assert before <= report["last_heard"] <= time.time() - 0.5
     assert select.select([server], [], [], 1.0)[0] == []
@@ -159,7 +173,7 @@ def test_a_silence_that_the_run_survives_is_reported(monkeypatch: pytest.MonkeyP
     question(server, 1, 2)
     time.sleep(0.3)  # the silence
     question(server, 1, 3)
-    report = server.report()
+    report = next_report(server)
     assert report["rank"] == 1
     assert report["silence_s"] >= 0.3
     server.close()
@@ -191,15 +205,25 @@ def test_a_workers_process_that_was_killed_is_replaced(server: HeartbeatServer) 
     client.close()
 
 
+OWNER = """
+from engine.agent.heartbeat import HeartbeatServer
+server = HeartbeatServer(b"k" * 32, 6)
+print(server.port, server.pid, flush=True)
+input()
+"""
+
+
 def test_its_process_ends_with_its_owner_and_at_no_ones_request() -> None:
     """systemd ends a unit by SIGTERM to every process in it: heartbeats go on until it is gone."""
-    server = HeartbeatServer(KEY, 6)
-    assert question(server, 1, 1) == seal(KEY, b"a", 1, 1)
-    os.kill(server.pid, signal.SIGTERM)
-    assert question(server, 1, 2) == seal(KEY, b"a", 1, 2)
-    server._process.reports.close()  # what the kernel does for an owner that is killed
-    assert os.waitpid(server.pid, 0) == (server.pid, 0)
-    server._beats.close()
+    argv = [sys.executable, "-c", OWNER]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        port, pid = map(int, owner.stdout.readline().split())
+        assert question_at(port, 1, 1) == seal(KEY, b"a", 1, 1)
+        os.kill(pid, signal.SIGTERM)
+        assert question_at(port, 1, 2) == seal(KEY, b"a", 1, 2)
+        owner.kill()
+    wait_for_end(pid)
 
 
 def _priority(pid: int) -> tuple[int, int]:
@@ -221,6 +245,68 @@ def test_its_process_has_a_priority_of_its_own(server: HeartbeatServer) -> None:
 
 def test_its_process_holds_nothing_of_its_owner_open(server: HeartbeatServer) -> None:
     question(server, 1, 1)
-    opened = [path.readlink() for path in Path(f"/proc/{server.pid}/fd").iterdir()]
-    assert len(opened) == 2
-    assert all(str(path).startswith("socket:") for path in opened)
+    folder = Path(f"/proc/{server.pid}/fd")
+    opened = {int(path.name): str(path.readlink()) for path in folder.iterdir()}
+    assert [opened.pop(number) for number in (0, 1, 2)] == ["/dev/null"] * 3
+    kinds = sorted(target.partition(":")[0] for target in opened.values())
+    assert kinds == ["/memfd", "socket", "socket"]  # what it shares with its owner
+
+
+def test_a_supervisor_that_reads_no_reports_keeps_no_node_from_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All nodes of a large run answer again at once, while the supervisor is busy."""
+    monkeypatch.setattr(heartbeat, "NOTABLE_S", 0.2)
+    server = HeartbeatServer(KEY, 512)
+    ranks = range(512)
+    assert [rank for rank in ranks if question(server, rank, 1) is None] == []
+    time.sleep(0.2)  # the silence
+    assert [rank for rank in ranks if question(server, rank, 2) is None] == []
+    reported: set[int] = set()
+    while len(reported) < len(ranks):
+        select.select([server], [], [])
+        reported.update(report["rank"] for report in server.reports())
+    server.close()
+
+
+def test_all_reports_that_wait_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.5)
+    server = HeartbeatServer(KEY, 6)
+    for rank in range(6):
+        question(server, rank, 1)
+    reported = [next_report(server)["rank"]]
+    while len(reported) < 6:
+        select.select([server], [], [])
+        reported += [report["rank"] for report in server.reports()]
+    assert sorted(reported) == list(range(6))
+    server.close()
+
+
+def test_the_end_of_the_process_is_the_last_report(server: HeartbeatServer) -> None:
+    question(server, 1, 1)
+    os.kill(server.pid, signal.SIGKILL)
+    assert next_report(server) == {}
+    server.restart()
+    assert question(server, 1, 2) == seal(KEY, b"a", 1, 2)
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_its_process_shares_no_locks_with_its_owner(side: str) -> None:
+    """A process that was forked while other threads ran has a copy of the locks that they held."""
+    server = HeartbeatServer(KEY, 6)
+    client = HeartbeatClient(address(server), 5)
+    client.follow(lambda: None, lambda _: None)
+    assert client.wait_for_answer()
+    first = server.pid if side == "server" else client.pid
+    os.kill(first, signal.SIGKILL)
+    if side == "server":
+        server.restart()
+    while (pid := server.pid if side == "server" else client.pid) == first:
+        time.sleep(0.01)
+    question(server, 1, 1)  # it has begun
+    own = Path("/proc/self/cmdline").read_bytes()
+    while not (other := Path(f"/proc/{pid}/cmdline").read_bytes()):
+        time.sleep(0.01)  # between fork and exec
+    assert other != own
+    client.close()
+    server.close()

@@ -159,7 +159,7 @@ def test_no_job_starts_before_heartbeats_are_answered(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "ANSWER_S", 0.5)
-    monkeypatch.setattr(heartbeat, "unseal", lambda *_: None)
+    monkeypatch.setattr(heartbeat, "HUNG_S", -1.0)  # it answers nobody
     verdict = cluster.execute(RUNS)
     seen = r"the head does not answer its heartbeats \(UDP, 127\.0\.0\.1:\d+\) within 0\.5 s"
     assert re.fullmatch(f"node[01] cannot run the job: {seen}", verdict.reason)

@@ -25,25 +25,34 @@ PLAN = "plan.json"
 
 def workers_of(node: Path) -> list[int]:
     """Return the processes of gpuctl's worker on the node: itself, and the one of heartbeats."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().split(b"\0")
-        except OSError:  # it has ended
-            continue
-        if words[2:4] == [b"work", str(node).encode()]:
-            found.append(int(entry.parent.name))
-    return found
+    lines = _command_lines()
+    name = str(node).encode()
+    workers = [pid for pid, words in lines.items() if words[2:4] == [b"work", name]]
+    return [*workers, *_heartbeats_of(workers, lines)]
 
 
 def heartbeats_of(node: Path) -> list[int]:
-    """Return the process that sends the worker's heartbeats: the worker has forked it."""
-    both, found = workers_of(node), []
-    for pid in both:
-        with suppress(OSError):  # it has ended
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-            found += [pid] if int(parent) in both else []
+    """Return the process that sends the worker's heartbeats, a child of the worker."""
+    return _heartbeats_of(workers_of(node), _command_lines())
+
+
+def _heartbeats_of(workers: list[int], lines: dict[int, list[bytes]]) -> list[int]:
+    found = []
+    for pid, words in lines.items():
+        if words[1:3] == [b"-IS", b"-c"]:
+            with suppress(OSError):  # it has ended
+                parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                found += [pid] if int(parent) in workers else []
     return found
+
+
+def _command_lines() -> dict[int, list[bytes]]:
+    """Return the command lines of this machine's processes, as words."""
+    lines = {}
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            lines[int(entry.parent.name)] = entry.read_bytes().split(b"\0")
+    return lines
 
 
 class Processes:
