@@ -7,8 +7,6 @@ from typing import Literal
 
 from config.errors import NodeError
 from config.models import Value
-from engine.agent import handover
-from engine.agent.control import JOURNAL
 from engine.agent.main import REFUSED
 from engine.agent.queue import QUEUE
 from engine.events import FirstEvent, parse_event
@@ -57,21 +55,14 @@ async def find_holders(inventory: Inventory) -> tuple[Holder, ...]:
 def _question() -> str:
     """Return the shell command that prints two lines per run: its entry, and its first event.
 
-    It uses no agent: the head may have none, or one of another version of gpuctl.
+    A run in the queue has the agent that it was started with.
     """
     runs = shlex.quote(runs_folder())
     return (
         f"cd {runs} 2> /dev/null || exit 0; test -e {QUEUE} || exit 0;"
-        ' while read -r run state nodes; do test -d "$run" || continue;'
-        ' flock --nonblock --conflict-exit-code 75 "$run" true; held=$?;'
-        # A supervisor that was killed may come back: engine/agent/handover.py.
-        " read -r up rest < /proc/uptime;"
-        f' test $held != 0 || test -n "$(find {handover.FOLDER}/$run.json'
-        f' -newermt "@$((${{up%.*}} - {handover.HOLDS_S:.0f}))" 2> /dev/null)" || continue;'
-        " test $held = 0 || test $held = 75 || exit $held;"
-        ' echo "$run $state $nodes";'
-        f' printf \'%s\\n\' "$(head -n 1 "$run/{JOURNAL}" 2> /dev/null)";'
-        f" done < {QUEUE}"
+        ' while read -r run rest; do test -e "$run/agent.pyz" &&'
+        f' exec python3 -IS "$run/agent.pyz" queue {runs};'
+        f" done < {QUEUE}; exit 0"
     )
 
 

@@ -11,7 +11,6 @@ as the start.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -20,13 +19,16 @@ from typing import NamedTuple
 
 from engine.agent.clock import steady
 from engine.agent.control import JOURNAL, READ
-from engine.agent.handover import boot_id
+from engine.agent.handover import boot_id, may_come_back
+from engine.agent.locks import is_held, locked
 
 AGE_S = 30 * 24 * 3600
 TREE = "tree-"
 """The beginning of the names of trees of code, which lie next to the runs (trees.py)."""
 FRESH_S = 600
 """A tree that was used in the last seconds is not removed: a run may be about to copy it."""
+REMOVED = ".removed-"
+"""The beginning of the name of a folder that is being removed."""
 USED = "used-"
 """The beginning of the name of the mark in a folder. The rest is the id of a boot, and the file's
 time is in seconds since that boot."""
@@ -70,11 +72,6 @@ def folder_size(folder: Path) -> int:
     return size
 
 
-def protect_folder(folder: Path) -> None:
-    """Lock the folder until this process ends, so that no other run removes it."""
-    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)
-
-
 def mark_used(folder: Path) -> None:
     """Mark the folder as used now."""
     with contextlib.suppress(OSError):  # the disk has no inode left
@@ -98,15 +95,30 @@ def remove_old_runs(own: Path) -> None:
         # The time of day only orders those of which the mark says nothing.
         kept = [_kept(path) for path in sorted(found, key=lambda path: path.lstat().st_mtime)]
         for run in runs_to_remove(kept, share, AGE_S, steady()):
-            shutil.rmtree(run.folder, ignore_errors=True)  # the next run tries again
+            _remove(run.folder)
 
 
 def _kept(folder: Path) -> StoredRun:
-    used = _last_use(folder)
+    return StoredRun(folder, folder_size(folder), _last_use(folder), _is_removable(folder))
+
+
+def _is_removable(folder: Path) -> bool:
+    if folder.name.startswith(TREE) and steady() - _last_use(folder) < FRESH_S:
+        return False
     is_read = (folder / READ).exists() or not (folder / JOURNAL).exists()
-    is_tree = folder.name.startswith(TREE)
-    is_used = is_held(folder) or (is_tree and steady() - used < FRESH_S)
-    return StoredRun(folder, folder_size(folder), used, is_read and not is_used)
+    return is_read and not is_held(folder) and not may_come_back(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder, unless it has come into use; what stays is removed with a later run."""
+    removed = folder.with_name(f"{REMOVED}{folder.name}")
+    if not folder.name.startswith(REMOVED):
+        with locked(folder.parent), contextlib.suppress(FileNotFoundError):  # another was first
+            if not _is_removable(folder):
+                return
+            folder.rename(removed)
+            folder = removed
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _last_use(folder: Path) -> float:
@@ -119,15 +131,3 @@ def _last_use(folder: Path) -> float:
     # Not marked yet, or of an earlier gpuctl.
     age = max(0.0, time.time() - folder.lstat().st_mtime)
     return max(0.0, steady() - age)
-
-
-def is_held(folder: Path) -> bool:
-    """Return whether a process holds the folder (`protect_folder`)."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

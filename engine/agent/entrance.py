@@ -25,6 +25,7 @@ from engine.agent.event_stream import Message
 from engine.agent.host import Place
 from engine.agent.launcher import STOP_GRACE_S, ssh_to
 from engine.agent.listener import Listener
+from engine.agent.process_group import ProcessGroup
 
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
@@ -48,7 +49,7 @@ class Entrance:
         self._listener = Listener(folder / SOCKET, self._attend)
         self._room = threading.Semaphore(AT_ONCE)
         self._changed = threading.Condition()
-        self._groups: set[int] = set()
+        self._groups: set[ProcessGroup] = set()
 
     def open(self, environment: dict[str, str]) -> None:
         """Accept commands; they get `environment`."""
@@ -69,7 +70,7 @@ class Entrance:
         """Send the signal to all commands that have entered and not ended."""
         with self._changed:
             for group in self._groups:
-                _kill(group, number)
+                group.signal(number)
 
     def wait(self, seconds: float) -> None:
         """Wait until all commands that have entered have ended, at most `seconds`."""
@@ -92,28 +93,29 @@ class Entrance:
                 if request["do"] == "environment":
                     connection.sendall(json.dumps(self._environment).encode())
                     return
-                process = self._admit(request, streams)
+                group = self._admit(request, streams)
             finally:
                 for stream in streams:
                     os.close(stream)
-            status = FAILED if process is None else self._wait(process, connection)
-            connection.sendall(str(status).encode())
-            connection.shutdown(socket.SHUT_RDWR)
+            if group is None:
+                _answer(connection, FAILED)
+            else:
+                self._wait(group, connection)
 
-    def _admit(self, request: Message, streams: list[int]) -> subprocess.Popen[bytes] | None:
+    def _admit(self, request: Message, streams: list[int]) -> ProcessGroup | None:
         """Start the command on its node; return None, with a message on its stderr, on failure."""
         if not self._room.acquire(blocking=False):
             _write_error(streams, f"this node has {AT_ONCE} commands already, no more are accepted")
             return None
         try:
-            process = self._spawn(request, streams)
+            group = ProcessGroup(self._spawn(request, streams))
         except (OSError, ValueError, KeyError) as error:  # unknown node, or an incomplete request
             self._room.release()
             _write_error(streams, str(error))
             return None
         with self._changed:
-            self._groups.add(process.pid)
-        return process
+            self._groups.add(group)
+        return group
 
     def _spawn(self, request: Message, streams: list[int]) -> subprocess.Popen[bytes]:
         host, command = request["host"], request["command"]
@@ -138,34 +140,38 @@ class Entrance:
             start_new_session=True,
         )
 
-    def _wait(self, process: subprocess.Popen[bytes], connection: socket.socket) -> int:
-        """Wait for the command and return its status; end it if its caller disconnects.
+    def _wait(self, group: ProcessGroup, connection: socket.socket) -> None:
+        """Wait for the command and answer with its status; end it if its caller disconnects.
 
         Processes that it leaves behind, such as a launcher's daemon, run on until the unit ends.
         """
-        threading.Thread(target=_end_when_left, args=(process, connection), daemon=True).start()
-        code = process.wait()
+        ending = threading.Thread(target=_end_when_left, args=(group, connection), daemon=True)
+        ending.start()
+        code = group.wait() or 0
         with self._changed:
-            self._groups.discard(process.pid)
+            self._groups.discard(group)
             self._changed.notify_all()
         self._room.release()
-        return code if code >= 0 else 128 - code
+        _answer(connection, code if code >= 0 else 128 - code)
+        ending.join()
+        group.release()
 
 
-def _end_when_left(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+def _answer(connection: socket.socket, status: int) -> None:
+    """Send the status to the caller, if it is still there, and end the connection."""
+    with contextlib.suppress(OSError):  # it has left
+        connection.sendall(str(status).encode())
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _end_when_left(group: ProcessGroup, connection: socket.socket) -> None:
     with contextlib.suppress(OSError):  # the caller was killed, which counts as a disconnect
         connection.recv(1)  # the caller sends nothing: this returns when either side closes
-    if process.poll() is not None:
+    if group.status is not None:
         return
-    _kill(process.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):  # it is killed below
-        process.wait(STOP_GRACE_S)
-    _kill(process.pid, signal.SIGKILL)
-
-
-def _kill(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # the group is empty
-        os.killpg(group, number)
+    group.signal(signal.SIGTERM)
+    group.wait(STOP_GRACE_S)
+    group.signal(signal.SIGKILL)
 
 
 def _write_error(streams: list[int], text: str) -> None:

@@ -29,9 +29,20 @@ _MEANINGS = {
 }
 """What a signal means if nothing more is known."""
 
-_ORDER = ("memory", "gpu", "crash", "core", "disk", "files", "exception", "launcher", "clock")
+_ORDER = (
+    "start",
+    "memory",
+    "gpu",
+    "crash",
+    "core",
+    "disk",
+    "files",
+    "exception",
+    "launcher",
+    "clock",
+)
 """Kinds of facts that explain a node's failure, the strongest first."""
-_CAUSES = ("memory", "gpu", "disk", "files", "exception")
+_CAUSES = ("start", "memory", "gpu", "disk", "files", "exception")
 """Kinds that make a node the first to fail, though another node reported its end before."""
 _KILLERS = ("memory", "gpu")
 """Kinds that end processes which a launcher on another node waits for."""

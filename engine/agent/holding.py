@@ -7,12 +7,11 @@ Clients of several machines may follow one run. `healing` lets one of them make 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from pathlib import Path
 
-from engine.agent.budget import protect_folder
+from engine.agent.locks import is_held, locked, take
 from engine.agent.queue import Queue
 
 HELD, TAKEN, BUSY = "held", "taken", "busy"
@@ -27,7 +26,9 @@ def hold(folder: Path, what: str) -> int:
     another client does that meanwhile; or `busy`, if other runs keep the cluster from removal.
     Unless it is `held`, return at once.
     """
-    answer = _heal(folder) if what == HEALING else _remove(folder, what)
+    # All decide one after the other. So a client whose request is refused holds nothing meanwhile.
+    with locked(folder.parent, "holding.lock"):
+        answer = _take(folder, what)
     sys.stdout.write(f"{answer}\n")
     sys.stdout.flush()
     if answer == HELD:
@@ -36,29 +37,26 @@ def hold(folder: Path, what: str) -> int:
     return 0
 
 
-def _heal(folder: Path) -> str:
-    """Take the lock of healing, and a share of that of removal."""
-    if not _take(folder, HEALING, fcntl.LOCK_EX):
+def _take(folder: Path, what: str) -> str:
+    """Take the lock, unless another client prevents it; return the answer.
+
+    For a removal that is not `down`'s, close the cluster for runs.
+    """
+    name, other = (HEALING, REMOVAL) if what == HEALING else (REMOVAL, HEALING)
+    if _is_held(folder, name):
         return TAKEN
-    return HELD if _take(folder, REMOVAL, fcntl.LOCK_SH) else REMOVES
-
-
-def _remove(folder: Path, what: str) -> str:
-    """Take the lock of removal; unless it is for `down`, close the cluster for runs."""
-    if not _take(folder, REMOVAL, fcntl.LOCK_EX):
-        return HEALS if _take(folder, REMOVAL, fcntl.LOCK_SH) else TAKEN
-    if what == REMOVAL:
-        protect_folder(folder)  # its line in the queue counts as long as this process lives
-        if not Queue(folder.parent).close_cluster(folder.name):
-            return BUSY
+    if _is_held(folder, other):
+        return HEALS if other == HEALING else REMOVES
+    if what == REMOVAL and not Queue(folder.parent).close_cluster(folder.name):
+        return BUSY
+    take(_path(folder, name))
     return HELD
 
 
-def _take(folder: Path, name: str, how: int) -> bool:
-    """Take the lock until this process ends; return False if others prevent it."""
-    lock = os.open(folder.parent / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _is_held(folder: Path, name: str) -> bool:
+    path = _path(folder, name)
+    return path.exists() and is_held(path)
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder.parent / f"{name}.lock"

@@ -1,5 +1,6 @@
 """The agent's commands. The client calls start, follow, send, move, drop, hold, receive, outputs;
-the agent calls supervise, work, attach, save, notify and metrics, and receive on other nodes.
+queue; the agent calls supervise, work, attach, save, notify and metrics, and receive on other
+nodes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def main() -> int:
     start FOLDER | supervise FOLDER | work FOLDER | attach FOLDER | save FOLDER |
     follow FOLDER --from BYTE | send FOLDER WORD | move FOLDER PLACE | drop FOLDER |
     hold FOLDER LOCK
-    where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, outputs WORKING_FOLDER, notify -,
-    metrics /run/gpuctl.
+    where FOLDER is /var/lib/gpuctl/runs/<run-id>; receive RUNS, queue RUNS, outputs WORKING_FOLDER,
+    notify -, metrics /run/gpuctl.
     """
     command, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     if command == "start":
@@ -46,6 +47,11 @@ def main() -> int:
         queue, run_id = Queue(folder.parent), folder.name
         done = queue.move(run_id, int(rest[0])) if command == "move" else queue.drop(run_id)
         return 0 if done else REFUSED
+    if command == "queue":
+        from engine.agent.queue import Queue
+
+        sys.stdout.write(Queue(folder).describe())
+        return 0
     return _serve(command, folder)
 
 
@@ -87,6 +93,7 @@ def start(folder: Path) -> int:
     """
     from engine.agent.budget import mark_used
     from engine.agent.handover import remove_handover, write_handover
+    from engine.agent.locks import create_folder
     from engine.agent.queue import Queue
     from engine.agent.secret_store import write_secrets
     from engine.agent.supervisor_unit import start_unit
@@ -95,7 +102,7 @@ def start(folder: Path) -> int:
     plan, queue = run.pop("plan"), Queue(folder.parent)
     busy = () if plan["queue"] else queue.runs_in_the_way(_node_names(plan))
     if not busy:
-        folder.mkdir(mode=0o755, parents=True)
+        create_folder(folder)  # held until the supervisor, which holds it too, listens
         mark_used(folder)
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
@@ -117,8 +124,9 @@ def supervise(folder: Path) -> int:
 
     If an earlier supervisor of the run was killed, take the run up.
     """
-    from engine.agent.budget import mark_used, protect_folder
+    from engine.agent.budget import mark_used
     from engine.agent.handover import handover_path, remove_handover
+    from engine.agent.locks import protect_folder
     from engine.agent.queue import Queue
     from engine.agent.secret_store import take_secrets
     from engine.agent.supervising import supervise_run

@@ -9,20 +9,20 @@ same id, but none is lost as long as the head lives.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import traceback
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from engine.agent.journal import Journal, Message
 from engine.agent.lifetime import TIMER, watch_lifetime
 from engine.agent.notices import Notice, Notices, json_body, slack_body, variables, wants
+from engine.agent.process_group import ProcessGroup
 from engine.agent.redaction import Redaction
 
 TRY_S = 5.0
@@ -185,20 +185,24 @@ class Notifier:
 
     async def _try(self, target: Message, notice: Notice) -> Message:
         """Make one try in a separate process, and end that process with all its children."""
-        python = [sys.executable, "-IS", self._program, "notify", "-"]
-        process = await asyncio.create_subprocess_exec(
-            *python, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
-        )
-        try:
-            order = json.dumps(self._order(target, notice)).encode()
-            answer, _ = await asyncio.wait_for(process.communicate(order), TRY_S)
-            result: Message = json.loads(answer)
-        except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-            return {"error": f"no end within {TRY_S:g} s", "is_final": False, "after_s": 0}
-        except ValueError:
-            return {"error": "the try was killed", "is_final": False, "after_s": 0}
-        finally:
-            await _kill(process)
+        # Files in memory: the order has secrets.
+        stdin = os.fdopen(os.memfd_create("order"), "w+b")
+        stdout = os.fdopen(os.memfd_create("result"), "w+b")
+        with stdin, stdout:
+            stdin.write(json.dumps(self._order(target, notice)).encode())
+            stdin.seek(0)
+            group = _start(self._program, stdin, stdout)
+            try:
+                await asyncio.wait_for(asyncio.to_thread(group.wait), TRY_S)
+                stdout.seek(0)
+                result: Message = json.loads(stdout.read())
+            except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
+                return {"error": f"no end within {TRY_S:g} s", "is_final": False, "after_s": 0}
+            except ValueError:
+                return {"error": "the try was killed", "is_final": False, "after_s": 0}
+            finally:
+                group.signal(signal.SIGKILL)
+                await asyncio.to_thread(group.release)
         return result
 
     def _order(self, target: Message, notice: Notice) -> Message:
@@ -230,7 +234,13 @@ def _map_texts(fields: Message, change: Any) -> Message:
     }
 
 
-async def _kill(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it has ended, with all its children
-        os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+def _start(program: str, stdin: IO[bytes], stdout: IO[bytes]) -> ProcessGroup:
+    """Start the process of a try (notification.py)."""
+    process = subprocess.Popen(
+        [sys.executable, "-IS", program, "notify", "-"],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    return ProcessGroup(process)

@@ -2,7 +2,7 @@
 
 The file QUEUE in the folder of all runs has a line `RUN STATE NODES` per run; its order is the
 order of the queue. All changes are made under one lock, so that a run gets all its nodes or none.
-A line counts as long as a process holds the run's folder (budget.protect_folder). If the supervisor
+A line counts as long as a process holds the run's folder (locks.protect_folder). If the supervisor
 was killed, it counts as long as another one may take the run up, or the nodes may still have
 processes of it (handover.holds_nodes). Nobody starts runs: each supervisor waits for its own turn.
 """
@@ -10,17 +10,15 @@ processes of it (handover.holds_nodes). Nobody starts runs: each supervisor wait
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.agent.budget import is_held
+from engine.agent.control import JOURNAL
 from engine.agent.handover import holds_nodes, remove_handover
+from engine.agent.locks import is_held, locked, protect_folder
 
 QUEUE = "queue"
-LOCK = "lock"
 WAITING = "waiting"
 STARTED = "started"
 LEAVING = "leaving"
@@ -157,17 +155,34 @@ class Queue:
             return True
 
     def close_cluster(self, run_id: str) -> bool:
-        """Let no other run begin, because this one is over and the cluster is removed.
+        """Let no other run begin as long as this process lives: the cluster is removed.
 
         Return False, and change nothing, if other runs are on the cluster or wait for it.
         """
         with self._locked() as entries:
             if any(entry.run_id != run_id for entry in entries):
                 return False
+            protect_folder(self._runs / run_id)  # its line counts as long as it is held
             # A run whose supervisor was lost may have no line any more.
             nodes = entries[0].nodes if entries else ("-",)
             self._write((Entry(run_id, nodes, LEAVING),))
             return True
+
+    def describe(self) -> str:
+        """Return two lines per run that lives: its entry, and the first line of its journal.
+
+        It takes no lock and changes nothing.
+        """
+        return "".join(
+            f"{_line(entry)}{self._first_event(entry.run_id)}\n"
+            for entry in self._read()
+            if self._lives(entry.run_id)
+        )
+
+    def _first_event(self, run_id: str) -> str:
+        with contextlib.suppress(OSError), (self._runs / run_id / JOURNAL).open() as journal:
+            return journal.readline().strip()
+        return ""  # the run is about to begin, or its disk was full
 
     def leave(self, run_id: str) -> None:
         """Remove the run: its nodes are free."""
@@ -176,21 +191,18 @@ class Queue:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Entries]:
-        """Hold the lock; yield the entries of the runs that live."""
-        self._runs.mkdir(mode=0o755, parents=True, exist_ok=True)
-        lock = os.open(self._runs / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield tuple(entry for entry in self._read() if self._lives(entry.run_id))
-        finally:
-            os.close(lock)
+        """Hold the lock; yield the entries of the runs that live, and forget the others."""
+        with locked(self._runs):
+            entries = tuple(self._read())
+            living = tuple(entry for entry in entries if self._lives(entry.run_id))
+            for entry in entries:
+                if entry not in living:  # no supervisor has come back, and no process is left
+                    remove_handover(self._runs / entry.run_id)
+            yield living
 
     def _lives(self, run_id: str) -> bool:
         folder = self._runs / run_id
-        if folder.is_dir() and (is_held(folder) or holds_nodes(folder)):
-            return True
-        remove_handover(folder)  # no supervisor has come back, and no process of the run is left
-        return False
+        return folder.is_dir() and (is_held(folder) or holds_nodes(folder))
 
     def _read(self) -> Iterator[Entry]:
         path = self._runs / QUEUE
@@ -201,8 +213,9 @@ class Queue:
     def _write(self, entries: Entries) -> None:
         """Write the file anew, whole or not at all."""
         part = self._runs / f"{QUEUE}.part"
-        text = "".join(
-            f"{entry.run_id} {entry.state} {','.join(entry.nodes)}\n" for entry in entries
-        )
-        part.write_text(text, encoding="utf-8")
+        part.write_text("".join(map(_line, entries)), encoding="utf-8")
         part.replace(self._runs / QUEUE)
+
+
+def _line(entry: Entry) -> str:
+    return f"{entry.run_id} {entry.state} {','.join(entry.nodes)}\n"

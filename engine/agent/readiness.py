@@ -53,8 +53,12 @@ class Probe:
         """Return the condition that is not true yet; empty if the job is ready."""
         if self._port is not None and not is_listening(self._port):
             return f"port {self._port} is not listening"
-        if self._command is not None and not self._succeeds(self._command, deadline):
-            return f"`{self._command}` does not exit 0"
+        if self._command is not None:
+            try:
+                if not self._succeeds(self._command, deadline):
+                    return f"`{self._command}` does not exit 0"
+            except OSError as error:  # memory is short, or the job removed its folder
+                return f"`{self._command}` cannot be started: {error.strerror}"
         return ""
 
     def _succeeds(self, command: str, deadline: float) -> bool:

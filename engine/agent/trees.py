@@ -29,8 +29,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engine.agent.budget import TREE, mark_used, protect_folder
+from engine.agent.budget import TREE, mark_used
 from engine.agent.launcher import receive_agent, ssh_to
+from engine.agent.locks import locked, protect_folder
 
 ENTRIES = "entries.json"
 FANOUT = 4
@@ -107,8 +108,9 @@ def _take(runs: Path, header: Message, stream: BinaryIO) -> None:
         _answer({"kind": "missing", "blobs": []})
         return
     sizes = blobs(header["entries"])
-    part = Path(tempfile.mkdtemp(prefix=f".{tree.name[:20]}-", dir=runs))
-    protect_folder(part)  # to this process's end, however long the sender takes
+    with locked(runs):
+        part = Path(tempfile.mkdtemp(prefix=f".{tree.name[:20]}-", dir=runs))
+        protect_folder(part)  # to this process's end, however long the sender takes
     try:
         missing = _link_known(runs, part, sizes)
         _answer({"kind": "missing", "blobs": missing})

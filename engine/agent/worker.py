@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import queue
 import shutil
 import signal
@@ -22,7 +21,7 @@ from pathlib import Path
 from engine.agent import table_files
 from engine.agent.attachment import Attachment
 from engine.agent.bash_entries import first_fault
-from engine.agent.budget import TREE, mark_used, protect_folder, remove_old_runs
+from engine.agent.budget import TREE, mark_used, remove_old_runs
 from engine.agent.container import Container
 from engine.agent.entrance import Entrance
 from engine.agent.event_stream import EventStream, Message
@@ -30,7 +29,9 @@ from engine.agent.examination import ERROR_FILE, Examination, start_folder
 from engine.agent.handover import remove_handover
 from engine.agent.heartbeat import HeartbeatClient
 from engine.agent.host import Host, Place
+from engine.agent.locks import create_folder
 from engine.agent.output import Log, pump
+from engine.agent.process_group import ProcessGroup
 from engine.agent.ranks import Ranks
 from engine.agent.readiness import Probe
 from engine.agent.redaction import Redaction
@@ -39,6 +40,7 @@ from engine.agent.sampler import Sampler
 HOSTFILE = "hostfile"
 CHECKPOINTS = "GPUCTL_CHECKPOINT_DIR"
 WORK = "work"
+CANNOT_START, NOT_FOUND = 126, 127  # bash(1), EXIT STATUS
 _GROUP_S = 0.1  # between two looks whether the job's process group has a process
 DRAIN_S = 1.0  # time for output after the end of the job's bash
 _STEPS = 10  # steps of the clock to report: something may set it again and again
@@ -98,7 +100,7 @@ class Worker:
         self._script = folder / f"job-{rank}.sh"
         # SimpleQueue: its put may be called from a signal handler.
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._job: subprocess.Popen[bytes] | None = None
+        self._job: ProcessGroup | None = None
         self._log: Log | None = None
         self._pumps: list[threading.Thread] = []
         self._steps = 0  # of this machine's clock
@@ -147,6 +149,8 @@ class Worker:
             self._lay_out_code()
             self._place.prepare()
             environment = self._place.environment()
+            # Python writes to a pipe in blocks: a job would look silent, and lose its last lines.
+            environment.setdefault("PYTHONUNBUFFERED", "1")
             environment["TORCHELASTIC_ERROR_FILE"] = str(self._folder / ERROR_FILE)
             environment.update(self._node["environment"])
             environment.update(self._order["secrets"])
@@ -177,17 +181,15 @@ class Worker:
 
             watched = (Metadata(self._order["metadata"]), self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
-        if self._wait_for({"start", "stop"}) == "start":
-            self._start(environment)
+        if self._wait_for({"start", "stop"}) == "start" and self._start(environment):
             ended_by = self._wait_for({"exited", "stop"})
             self._end(graceful=ended_by == "stop")
 
     def _write_files(self) -> None:
         """Write the plan's files and the job's script, readable for root only."""
         remove_old_runs(self._folder)
-        self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        create_folder(self._folder, exist_ok=True)
         self._attachment.listen()
-        protect_folder(self._folder)
         mark_used(self._folder)
         Path(self._node["environment"][CHECKPOINTS]).mkdir(parents=True, exist_ok=True)
         files = {**self._node["files"], str(self._script): self._node["script"]}
@@ -269,16 +271,21 @@ class Worker:
             if word in words:
                 return str(word)
 
-    def _start(self, environment: dict[str, str]) -> None:
+    def _start(self, environment: dict[str, str]) -> bool:
+        """Start the job; return False, with a report of its end, if it cannot be started."""
         self._examination = Examination(self._folder, start_folder(environment))
-        job = self._place.spawn(
-            ["bash", str(self._script)],
-            environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self._job = job
+        try:
+            job = self._place.spawn(
+                ["bash", str(self._script)],
+                environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a name or a value with a zero byte
+            self._report_unstarted(error, environment)
+            return False
+        self._job = group = ProcessGroup(job)
         self._report.send("node_started", pid=job.pid)
         self._sampler.start()
         self._log = log = Log(self._folder / f"rank-{self._node['rank']}.log", self._report)
@@ -289,15 +296,24 @@ class Worker:
             thread = threading.Thread(target=pump, args=shown, daemon=True)
             thread.start()
             self._pumps.append(thread)
-        threading.Thread(target=self._wait_for_job, args=(job,), daemon=True).start()
+        threading.Thread(target=self._wait_for_job, args=(group,), daemon=True).start()
         ready = self._order["ready"]
         if ready is None:
             self._report.send("node_ready")
         else:
-            probe = Probe(ready, self._place, environment, lambda: job.poll() is None)
+            probe = Probe(ready, self._place, environment, lambda: group.status is None)
             threading.Thread(target=probe.run, args=(self._report,), daemon=True).start()
+        return True
 
-    def _wait_for_job(self, job: subprocess.Popen[bytes]) -> None:
+    def _report_unstarted(self, error: OSError | ValueError, environment: dict[str, str]) -> None:
+        """Report the end of a job that cannot be started, with the status that bash would give."""
+        code, text = start_failure(error, environment)
+        redaction = Redaction(self._order["hidden"])
+        facts = [{"kind": "start", "text": redaction.feed(text) + redaction.rest()}]
+        self._report.send("node_examined", exit_code=code, is_own_end=True, facts=facts)
+        self._report.send("node_exited", exit_code=code, signal=None)
+
+    def _wait_for_job(self, job: ProcessGroup) -> None:
         job.wait()
         self.post({"do": "exited"})
 
@@ -307,24 +323,24 @@ class Worker:
         Processes that have left the group end with the unit, when this process ends.
         """
         assert self._job is not None
-        is_own_end = not graceful or self._job.poll() is not None
+        is_own_end = not graceful or self._job.status is not None
         deadline = time.monotonic() + (self._order["grace_s"] if graceful else DRAIN_S)
         if graceful:
             # SIGCONT, as systemd does (systemd.kill(5)): a stopped process would not end.
             for polite in (signal.SIGTERM, signal.SIGCONT):
-                self._signal(polite)
+                self._job.signal(polite)
                 self._entrance.signal(polite)
-            if self._job.poll() is None:
+            if self._job.status is None:
                 self._wait_until(deadline)
             self._entrance.wait(deadline - time.monotonic())
         # The streams end with the group's last process, unless one that has left the group has them
         # open: that one got no signal, and ends with the unit.
         for thread in self._pumps:
-            while thread.is_alive() and self._signal(0) and time.monotonic() < deadline:
+            while thread.is_alive() and time.monotonic() < deadline and self._job.has_processes():
                 thread.join(_GROUP_S)
-        self._signal(signal.SIGKILL)
+        self._job.signal(signal.SIGKILL)
         self._entrance.signal(signal.SIGKILL)
-        code = self._job.wait()
+        code = self._job.release()
         self._drain()
         self._ranks.drain()
         for case, document in table_files.collect(self._folder):
@@ -365,11 +381,20 @@ class Worker:
             except queue.Empty:
                 return
 
-    def _signal(self, number: int) -> bool:
-        """Signal the job's process group (0 is no signal); return whether it has a process."""
-        assert self._job is not None
-        try:
-            os.killpg(self._job.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
+
+def start_failure(error: OSError | ValueError, environment: dict[str, str]) -> tuple[int, str]:
+    """Return why a job with this environment cannot be started: bash's exit status, and a text.
+
+    127 means that the program was not found, 126 that it could not be started (bash(1)).
+    """
+    if not isinstance(error, OSError):
+        return CANNOT_START, f"bash cannot be started: {error}"
+    if error.filename == "bash" and isinstance(error, FileNotFoundError):
+        path = environment.get("PATH", "")
+        text = f"bash cannot be started: no folder of PATH has it (PATH is {path})"
+        if "$" in path:
+            text += "; values of `env` are used as they are: set PATH in the commands instead"
+        return NOT_FOUND, text
+    if error.filename == str(start_folder(environment)):
+        return CANNOT_START, f"the job cannot start in {error.filename}: {error.strerror}"
+    return CANNOT_START, f"bash cannot be started: {error.strerror}"

@@ -109,7 +109,7 @@ def test_a_run_that_lives_and_the_one_that_begins_stay(runs: Path) -> None:
     earlier(runs, "living", 2000, 99)
     own = earlier(runs, "own", 2000, 99)
     living = str(runs / "living")
-    script = f"from engine.agent.budget import *; protect_folder(Path({living!r}))"
+    script = f"from engine.agent.locks import *; protect_folder(Path({living!r}))"
     with subprocess.Popen(
         [sys.executable, "-c", f"{script}; print(); input()"],
         stdin=subprocess.PIPE,

@@ -21,6 +21,7 @@ from engine.head import hold
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import make_inventory, make_plan
+from tests.engine.test_queue import holding
 from tests.engine.test_session import LocalConnections
 
 THERE = make_inventory(2)
@@ -84,19 +85,10 @@ def test_one_client_removes_and_other_runs_keep_the_cluster(runs: Path) -> None:
         hold("job-000001", THERE, HEALING) as other,
     ):
         assert (first, second, other) == ("held", "taken", "removes")
-    other_run = runs / "other"
-    other_run.mkdir()
-    argv = ["flock", "--shared", str(other_run), "cat"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as living:
-        assert living.stdin is not None
-        assert living.stdout is not None
-        living.stdin.write(b"\n")
-        living.stdin.flush()
-        living.stdout.read(1)  # it has the lock
+    with holding(runs / "other"):
         (runs / "queue").write_text("other waiting node1\n")
         with hold("job-000001", THERE, REMOVAL) as answer:
             assert answer == "busy"
-        living.stdin.close()
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == "held"
         assert (runs / "queue").read_text() == "job-000001 leaving -\n"

@@ -1,7 +1,10 @@
 """Who starts next, and on which nodes: the pure choice, and the file on the head."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -128,19 +131,24 @@ def test_an_elastic_run_takes_what_is_free() -> None:
     assert [n.name for n in choose_nodes(run, there, busy)] == ["node0", "node4"]
 
 
+@contextmanager
+def holding(*folders: Path) -> Iterator[None]:
+    """Create the folders of runs; a process holds them, as a supervisor does."""
+    code = "import sys; from pathlib import Path; from engine.agent.locks import create_folder;"
+    code += "[create_folder(Path(name)) for name in sys.argv[1:]]; print(flush=True); input()"
+    argv = [sys.executable, "-c", code, *map(str, folders)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        yield
+        process.kill()
+
+
 @pytest.fixture
 def queue(tmp_path: Path) -> Iterator[Queue]:
-    """A queue; the runs a, b and c have a process that holds their folders: this one."""
-    from fcntl import LOCK_SH, flock
-
-    held = []
-    for name in "abc":
-        (tmp_path / name).mkdir()
-        held.append(os.open(tmp_path / name, os.O_RDONLY))
-        flock(held[-1], LOCK_SH)
-    yield Queue(tmp_path)
-    for descriptor in held:
-        os.close(descriptor)
+    """A queue; the runs a, b and c have a process that holds their folders."""
+    with holding(*(tmp_path / name for name in "abc")):
+        yield Queue(tmp_path)
 
 
 def test_nodes_are_taken_whole_or_not_at_all(queue: Queue, tmp_path: Path) -> None:

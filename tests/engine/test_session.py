@@ -34,7 +34,7 @@ from engine.queue_event import RunQueued
 from engine.result import RunResult
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
-from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run
+from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run, unpacked_agent
 
 
 class LocalConnections:
@@ -423,12 +423,12 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
     assert str(silent.value) == "node0 (127.0.0.10) did not answer within 0 s"
 
     async def lacking(node: Node, command: str) -> Completed:
-        return Completed(127, "", "sh: 1: flock: not found\n")
+        return Completed(127, "", "sh: 1: python3: not found\n")
 
     monkeypatch.setattr(connections, "run", lacking)
     with pytest.raises(NodeError) as mute:
         asyncio.run(find_holders(INVENTORY))
-    assert str(mute.value) == "node0 (127.0.0.10) cannot report its runs: sh: 1: flock: not found"
+    assert str(mute.value) == "node0 (127.0.0.10) cannot report its runs: sh: 1: python3: not found"
 
 
 async def queued(
@@ -491,6 +491,7 @@ def test_runs_wait_in_a_queue_whose_order_can_be_changed(
 def test_a_run_whose_supervisor_was_killed_is_on_the_cluster(connections: LocalConnections) -> None:
     folder = Path(run_folder("job-killed"))
     folder.mkdir(parents=True)
+    (folder / "agent.pyz").symlink_to(unpacked_agent())
     (folder.parent / QUEUE).write_text(f"{folder.name} started node1\n")
     assert asyncio.run(find_holders(INVENTORY)) == ()
     write_handover(folder, b"{}")
