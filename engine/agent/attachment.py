@@ -68,10 +68,11 @@ class Attachment:
         with connection, contextlib.suppress(OSError, ValueError, KeyError):  # it was killed too
             control = connection.makefile("rb", buffering=0)
             greeting = json.loads(control.readline())
+            # First, so that the silence of the supervisor before never counts as this one's.
+            self._heartbeats.turn_to(greeting["heartbeats"])
             self._take(control)
 
             def begin() -> None:
-                self._heartbeats.turn_to(greeting["heartbeats"])
                 self._report.connect(connection.makefile("wb", buffering=0), greeting["received"])
 
             self._serve(control, begin)
@@ -107,10 +108,15 @@ class Attachment:
             if self._current is not control:
                 return
             self.is_connected = False
-            lost = {"do": "supervisor_lost"}
-            self._timer = threading.Timer(self._lost_s, self._post, (lost,))
+            self._timer = threading.Timer(self._lost_s, self._lose, (control,))
             self._timer.daemon = True
             self._timer.start()
+
+    def _lose(self, control: Any) -> None:
+        """Report the supervisor as lost, unless another one has connected since `control`."""
+        with self._lock:  # a timer that runs already cannot be cancelled
+            if self._current is control:
+                self._post({"do": "supervisor_lost"})
 
 
 def attach(folder: Path) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import select
 import socket
 import sys
 import time
@@ -81,12 +83,16 @@ def follow(folder: Path, offset: int) -> int:
 
     Wait for a supervisor that was killed and may come back. At the end, mark the run as read. If
     the supervisor ended before the run, or never ran, the last line is `supervisor_lost`.
+    If the client leaves before, end this process with 1.
     """
     from engine.agent.budget import mark_used  # which imports this module
 
     path = folder / JOURNAL
-    with contextlib.closing(JournalReader(path, offset)) as journal:
-        last = _copy(journal, folder)
+    try:
+        with contextlib.closing(JournalReader(path, offset)) as journal:
+            last = _copy(journal, folder)
+    except _ClientLeftError:  # it has not read the end
+        os._exit(1)  # without a flush: nobody reads it
     if b'"kind": "run_finished"' not in last:
         lost = {"kind": "supervisor_lost", "time": round(time.time(), 3), "reason": _reboot(path)}
         sys.stdout.write(json.dumps(lost) + "\n")
@@ -120,7 +126,7 @@ def _copy(journal: JournalReader, folder: Path) -> bytes:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(folder / SOCKET))
             connection.sendall(b"follow\n")
-            while connection.recv(4096):
+            while _wait_for_more(connection):
                 last = _copy_new(journal, last)
                 deadline = time.monotonic() + LOST_SUPERVISOR_S
         last = _copy_new(journal, last)
@@ -130,11 +136,37 @@ def _copy(journal: JournalReader, folder: Path) -> bytes:
         time.sleep(_PAUSE_S)
 
 
+class _ClientLeftError(Exception):
+    """Nobody reads stdout any more."""
+
+
+def _wait_for_more(connection: socket.socket) -> bool:
+    """Wait until the journal has more; return False at the supervisor's end.
+
+    Raises _ClientLeftError. A run may be quiet for hours, and nothing is written meanwhile. So
+    stdout is watched too: sshd closes it when the client has vanished.
+    """
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    poll.register(1, 0)  # reports only that nobody reads it
+    if any(descriptor == 1 for descriptor, _ in poll.poll()):
+        raise _ClientLeftError
+    return bool(connection.recv(4096))
+
+
 def _copy_new(journal: JournalReader, last: bytes) -> bytes:
     """Copy new lines to stdout; return the last line, but not one about a notification."""
     for line in journal.read():
         if not line.startswith(b'{"kind": "noti'):  # they may follow the end of the run
             last = line
-        sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
+        _write(line)
+    _write(b"")
     return last
+
+
+def _write(line: bytes) -> None:
+    """Write the line to stdout, or what is left of earlier ones. Raises _ClientLeftError."""
+    try:
+        sys.stdout.buffer.write(line) if line else sys.stdout.buffer.flush()
+    except OSError:
+        raise _ClientLeftError from None

@@ -46,7 +46,11 @@ async def collect(ip: str) -> dict[str, str]:
     }
     sources["connect"] = asyncio.ensure_future(_connect(ip))
     sources["ping"] = asyncio.ensure_future(asyncio.to_thread(ping, ip))
-    await asyncio.wait(sources.values(), timeout=2 * LIMIT_S)
+    try:
+        await asyncio.wait(sources.values(), timeout=2 * LIMIT_S)
+    finally:  # also if the run ends first
+        for source in sources.values():
+            source.cancel()
     texts = {name: _text_of(source) for name, source in sources.items()}
     texts["load"] = load()
     return texts
@@ -55,7 +59,6 @@ async def collect(ip: str) -> dict[str, str]:
 def _text_of(source: asyncio.Future[str]) -> str:
     """Return the text of the source, or why there is none."""
     if not source.done():
-        source.cancel()
         return f"not done within {2 * LIMIT_S:g} s\n"
     error = source.exception()
     return source.result() if error is None else f"{type(error).__name__}: {error}\n"

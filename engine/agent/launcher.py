@@ -155,9 +155,11 @@ class Units:
         try:
             return await asyncio.wait_for(process.wait(), 2 * CONNECT_S) == 0
         except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-            process.kill()
-            await process.wait()
             return False
+        finally:  # also if the run ends meanwhile
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
     def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
         """Use other addresses of the nodes from now on."""

@@ -73,11 +73,13 @@ async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy]) -> 
     try:
         return await asyncio.wait_for(_converse(process, wanted), SAVE_S)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        with contextlib.suppress(asyncio.TimeoutError):  # a file system that hangs may hold it
-            await asyncio.wait_for(process.wait(), _KILL_S)
         return f"not done within {SAVE_S:g} s"
+    finally:  # also if this supervisor ends meanwhile
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            with contextlib.suppress(asyncio.TimeoutError):  # a file system that hangs may hold it
+                await asyncio.wait_for(process.wait(), _KILL_S)
 
 
 async def _converse(process: Process, wanted: list[Copy]) -> str:

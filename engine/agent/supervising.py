@@ -61,19 +61,31 @@ async def _supervise(folder: Path, run: Message, agent: Path) -> None:
     _notify_systemd("READY=1")
     endpoint = await open_endpoint(agent)
     renewing = asyncio.ensure_future(_keep_renewing(folder))
-    if not supervisor.has_left_queue and (supervisor.is_finished or await turn.wait()):
-        if not supervisor.is_finished:
-            await supervisor.run()
-        if plan["on_stop"] == "destroy" and queue.close_cluster(folder.name):
-            await supervisor.power_off_unattended()
-    renewing.cancel()
-    queue.leave(folder.name)  # before followers see the end: the next run may begin at once
-    await notifier.end()
-    server.close()
-    if endpoint is not None:
-        endpoint.close()
-    (folder / SOCKET).unlink()
-    journal.close()
+    try:
+        await _run(supervisor, turn, queue, plan)
+        await notifier.end()
+    finally:
+        renewing.cancel()
+        server.close()
+        if endpoint is not None:
+            endpoint.close()
+        (folder / SOCKET).unlink(missing_ok=True)
+        journal.close()
+
+
+async def _run(supervisor: Supervisor, turn: Turn, queue: Queue, plan: Message) -> None:
+    """Wait for the nodes, run to the end, and give the nodes back to the queue."""
+    try:
+        if not supervisor.has_left_queue and (supervisor.is_finished or await turn.wait()):
+            if not supervisor.is_finished:
+                await supervisor.run()
+            if plan["on_stop"] == "destroy" and queue.close_cluster(plan["run_id"]):
+                await supervisor.power_off_unattended()
+    finally:
+        # Before followers see the end: the next run may begin at once. After an error in a run that
+        # goes on, its nodes stay its own: the next supervisor takes it up.
+        if supervisor.is_finished or turn.was_stopped:
+            queue.leave(plan["run_id"])
 
 
 def answers_of(supervisor: Supervisor, stop: Callable[[], None]) -> Answers:

@@ -47,6 +47,7 @@ class Supervisor:
         self._recorder = Recorder(journal)
         self._recorder.samples = Samples(plan, journal.folder, self._recorder.record)
         self._power_off_at = 0.0
+        self._has_ended = False
         self._recorded = before = Recorded(plan)
         output = self._replay(before, recorded)
         self._attempts = Attempts(before, plan, journal, launcher)
@@ -100,8 +101,8 @@ class Supervisor:
 
     @property
     def is_finished(self) -> bool:
-        """Return whether an earlier supervisor has recorded the run's end."""
-        return self._recorded.is_finished
+        """Return whether the run's end is recorded, by this supervisor or an earlier one."""
+        return self._recorded.is_finished or self._has_ended
 
     @property
     def has_left_queue(self) -> bool:
@@ -115,19 +116,12 @@ class Supervisor:
             self._begin()
         else:
             self._recorder.record("supervisor_resumed")
-        if seconds := self._plan["max_duration_s"]:
-            passed = 0.0 if began is None else self._journal.clock.now() - began
-            left = max(0.0, seconds - passed)
-            over = functools.partial(self._recorder.record, "duration_over", seconds=seconds)
-            asyncio.get_running_loop().call_later(left, over)
-        ended: Verdict | None = None
-        while ended is None:
-            verdict = await self._attempt.execute()
-            of = (self._attempt.lost_ranks, self._attempt.state, self._recorder.inbox)
-            ended = await self._attempts.wait_for_next(verdict, *of)
-            if ended is None:
-                plan = self._attempts.plan
-                self._attempt = self._next_attempt(Recorded(plan), OutputReader(plan))
+        limit = self._limit_duration(began)
+        try:
+            ended = await self._make_attempts()
+        finally:
+            if limit is not None:  # it would be an event after the run's end
+                limit.cancel()
         self._recorder.samples.close()
         verdict = self._check_journal(ended)
         self._journal.append(
@@ -138,7 +132,29 @@ class Supervisor:
             reason=verdict.reason,
             followed=[one._asdict() for one in self._attempt.output.followed],
         )
+        self._has_ended = True
         return verdict
+
+    def _limit_duration(self, began: float | None) -> asyncio.TimerHandle | None:
+        """Start the run file's `max_duration`, of a run that began at that time or begins now."""
+        seconds = self._plan["max_duration_s"]
+        if not seconds:
+            return None
+        passed = 0.0 if began is None else self._journal.clock.now() - began
+        over = functools.partial(self._recorder.record, "duration_over", seconds=seconds)
+        return asyncio.get_running_loop().call_later(max(0.0, seconds - passed), over)
+
+    async def _make_attempts(self) -> Verdict:
+        """Make one attempt after the other; return the run's verdict."""
+        ended: Verdict | None = None
+        while ended is None:
+            verdict = await self._attempt.execute()
+            of = (self._attempt.lost_ranks, self._attempt.state, self._recorder.inbox)
+            ended = await self._attempts.wait_for_next(verdict, *of)
+            if ended is None:
+                plan = self._attempts.plan
+                self._attempt = self._next_attempt(Recorded(plan), OutputReader(plan))
+        return ended
 
     def _begin(self) -> None:
         """Begin the run, on the machines that its nodes are after its wait in the queue."""

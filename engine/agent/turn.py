@@ -44,6 +44,8 @@ class Turn:
         self._reason = ""
         self.is_over = False
         """True once the run has its nodes, or has left the queue."""
+        self.was_stopped = False
+        """True once the run has ended without its nodes."""
 
     def stop(self, reason: str = "stopped on request") -> None:
         """Leave the queue: the run ends as `stopped` and never starts."""
@@ -81,6 +83,7 @@ class Turn:
             first_failed_rank=None,
             reason=self._reason,
         )
+        self.was_stopped = True
         return False
 
     def _report(self, place: int, ahead: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ the events that the journal has.
 from __future__ import annotations
 
 import asyncio
+from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -43,6 +44,8 @@ class Workers:
         self.received: dict[int, int] = {}
         self._given_up: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
+        self._opened: set[Channel] = set()  # all whose process may live; `close` ends them
+        self._readings: set[asyncio.Future[None]] = set()
         self._earlier_stderr: dict[int, str] = {}  # of an attempt that was repeated
         self._launches = asyncio.Semaphore(LAUNCHES_AT_ONCE)
 
@@ -69,8 +72,11 @@ class Workers:
         return last or self._earlier_stderr.get(rank, "")
 
     async def close(self) -> None:
-        """Close all connections; their events were all read."""
-        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+        """Close all connections, also those of calls that were cancelled."""
+        await asyncio.gather(*(channel.close() for channel in self._opened))
+        for reading in self._readings:
+            reading.cancel()
+        await asyncio.gather(*self._readings, return_exceptions=True)  # logged by who awaited it
 
     async def attend(self, rank: int) -> str:
         """Launch the node's worker, read its events to the end, and return why it ended.
@@ -83,11 +89,12 @@ class Workers:
             while True:
                 if self._is_over():
                     return "the run ended before it was launched"
-                channel = Channel(await self._launcher.open(rank))
+                channel = await self._open(self._launcher.open(rank))
                 reading = await self._prepare(rank, channel, give_up, reason)
                 if not reading.done():
                     break
                 reason = await channel.wait_for_end()
+                self._opened.discard(channel)
                 left = give_up - asyncio.get_running_loop().time()
                 if left < PAUSE_S or not channel.is_unreached:
                     return reason
@@ -110,31 +117,47 @@ class Workers:
         """End a worker that may have outlived its ssh connection; give up after DISMISS_S."""
         if rank not in self._channels or not self._channels[rank].is_broken:
             return
-        channel = Channel(await self._launcher.attach(rank))
-        first, *_ = self._greet(rank)
-        channel.send({**first, "received": 1 << 62})  # nobody reads its events any more
-        channel.send({"do": "leave"})
-        # `wait_for_end` would close stdin, and then `attach` ends before the worker does.
-        reading = asyncio.ensure_future(self._read_to_end(channel))
-        await asyncio.wait([reading], timeout=DISMISS_S)
-        await channel.close()
+        channel = await self._open(self._launcher.attach(rank))
+        try:
+            first, *_ = self._greet(rank)
+            channel.send({**first, "received": 1 << 62})  # nobody reads its events any more
+            channel.send({"do": "leave"})
+            # `wait_for_end` would close stdin, and then `attach` ends before the worker does.
+            await asyncio.wait([self._start(_read_to_end(channel))], timeout=DISMISS_S)
+        finally:
+            await channel.close()
+            self._opened.discard(channel)
+
+    async def _open(self, opening: Coroutine[Any, Any, Process]) -> Channel:
+        """Return the channel of a new process, which ends with `close` at the latest."""
+        channel = Channel(await opening)
+        self._opened.add(channel)
+        return channel
+
+    def _start(self, reading: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Return the task that reads a channel; it ends with `close` at the latest."""
+        task = asyncio.ensure_future(reading)
+        self._readings.add(task)
+        task.add_done_callback(self._readings.discard)
+        return task
 
     async def _connect(self, rank: int) -> tuple[Channel, str]:
         """Connect to the running worker and read its events; return the channel and its end."""
         give_up = asyncio.get_running_loop().time() + REACH_S
         while True:
             async with self._launches:
-                channel = Channel(await self._launcher.attach(rank))
+                channel = await self._open(self._launcher.attach(rank))
                 self._channels[rank] = channel
                 first, *others = self._greet(rank)
                 for message in ({**first, "received": self.received.get(rank, 0)}, *others):
                     channel.send(message)
-                reading = asyncio.ensure_future(self._read(rank, channel, asyncio.Event()))
+                reading = self._start(self._read(rank, channel, asyncio.Event()))
                 left = give_up - asyncio.get_running_loop().time()
                 if not await _first(channel.reached.wait(), reading, left):
                     channel.give_up(f"no answer within {REACH_S} s")
             await reading
             reason = await channel.wait_for_end()
+            self._opened.discard(channel)
             left = give_up - asyncio.get_running_loop().time()
             if channel.is_given_up or not channel.is_unreached or left < PAUSE_S:
                 return channel, reason
@@ -154,17 +177,13 @@ class Workers:
         if self._is_over():  # the run ended while the process was created
             channel.send({"do": "stop"})
         prepared = asyncio.Event()
-        reading = asyncio.ensure_future(self._read(rank, channel, prepared))
+        reading = self._start(self._read(rank, channel, prepared))
         left = give_up - asyncio.get_running_loop().time()
         if not await _first(channel.reached.wait(), reading, left):
             channel.give_up(earlier or f"no answer within {REACH_S} s")
         elif not await _first(prepared.wait(), reading, PREPARE_S):
             channel.give_up(f"its worker was not prepared within {PREPARE_S} s")
         return reading
-
-    async def _read_to_end(self, channel: Channel) -> None:
-        async for _ in channel.events():
-            pass
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():
@@ -183,13 +202,20 @@ class Workers:
                 channel.acknowledge(sequence, is_output=kind == "output")
 
 
+async def _read_to_end(channel: Channel) -> None:
+    async for _ in channel.events():
+        pass
+
+
 async def _first(
     awaited: Coroutine[Any, Any, Any], reading: asyncio.Future[None], seconds: float
 ) -> bool:
     """Wait until `awaited` or `reading` is done; return False if neither is in time."""
     waiting = asyncio.ensure_future(awaited)
-    done, _ = await asyncio.wait(
-        [waiting, reading], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-    )
-    waiting.cancel()
+    try:
+        done, _ = await asyncio.wait(
+            [waiting, reading], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        waiting.cancel()
     return bool(done)

@@ -1,10 +1,15 @@
 """A supervisor's socket: what a client's connection sees."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
-from engine.agent.control import JOURNAL, SOCKET, serve
+import pytest
+
+from engine.agent.control import JOURNAL, READ, SOCKET, serve
 from engine.agent.journal import Journal
+from tests.engine.conftest import unpacked_agent
 from tests.engine.exchange import exchange
 
 
@@ -24,3 +29,37 @@ def test_a_client_whose_word_has_no_answer_is_not_left_waiting(tmp_path: Path) -
         return heard
 
     assert asyncio.run(talk()) == [b"ok\n", b"", b"", b""]
+
+
+def start(argv: list[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_a_follower_ends_when_its_client_has_vanished(tmp_path: Path, is_quiet: bool) -> None:
+    """sshd closes the pipe with the connection; a quiet run writes nothing into it for hours."""
+
+    async def leave() -> int:
+        journal = Journal(tmp_path / JOURNAL)
+        journal.append("run_started")
+        server = await serve(tmp_path, journal, {})
+        argv = [sys.executable, str(unpacked_agent()), "follow", str(tmp_path), "--from", "0"]
+        with start(argv) as follower:
+            assert follower.stdout is not None
+            assert follower.stderr is not None
+            line = await asyncio.to_thread(follower.stdout.readline)
+            assert b'"run_started"' in line
+            follower.stdout.close()
+            if not is_quiet:
+                journal.append("node_ready", rank=0)
+            try:
+                status = await asyncio.to_thread(follower.wait, 60)
+            finally:
+                follower.kill()
+            assert follower.stderr.read() == b""
+        server.close()
+        journal.close()
+        return status
+
+    assert asyncio.run(leave()) == 1
+    assert not (tmp_path / READ).exists(), "nobody has read the end"

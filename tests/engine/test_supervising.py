@@ -1,0 +1,84 @@
+"""The supervisor's process when something in it fails: who has the nodes afterwards."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.agent import supervising
+from engine.agent import supervisor as supervisors
+from engine.agent.control import JOURNAL
+from engine.agent.locks import create_folder
+from engine.agent.queue import Queue
+from engine.agent.supervising import supervise_run
+from tests.engine.conftest import LocalLauncher, make_plan, unpacked_agent
+
+
+class Failing(LocalLauncher):
+    """A launcher that fails to power nodes off, as without ssh on the head."""
+
+    async def power_off(self) -> None:
+        raise FileNotFoundError("ssh")
+
+
+def supervise(folder: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supervise a run of one node that powers its nodes off, as in its unit."""
+    plan = make_plan(nodes=1, on_stop="destroy", commands=("echo done",))
+    data = json.loads(plan.model_dump_json())
+    for node in data["nodes"]:
+        node["files"] = {}
+        node["environment"]["GPUCTL_CHECKPOINT_DIR"] = str(folder / "checkpoints")
+    monkeypatch.setattr(supervising, "Units", lambda *_: launcher)
+    monkeypatch.setattr(supervisors, "ACKNOWLEDGE_S", 0.0)
+    supervise_run(folder, {"plan": data, "secrets": {}}, unpacked_agent())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs" / "job-000001"
+    create_folder(folder)
+    (folder / "agent.pyz").symlink_to(unpacked_agent())
+    assert Queue(folder.parent).enter(folder.name, ("node0",), may_wait=False)
+    return folder
+
+
+def kinds(folder: Path) -> list[str]:
+    return [json.loads(line)["kind"] for line in (folder / JOURNAL).read_bytes().splitlines()]
+
+
+def test_a_run_that_has_ended_frees_its_nodes_although_they_cannot_be_powered_off(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = Failing(folder, folder / "agent.pyz")
+    with pytest.raises(FileNotFoundError, match="ssh"):
+        supervise(folder, launcher, monkeypatch)
+    assert "run_finished" in kinds(folder)
+    assert (folder.parent / "queue").read_text() == ""
+
+
+def test_a_run_that_goes_on_keeps_its_nodes_when_its_supervisor_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers go on, and the next supervisor takes the run up."""
+
+    class Broken(LocalLauncher):
+        def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(
+        "engine.agent.attempt.RunningAttempt.execute", lambda _: asyncio.sleep(0, 1 / 0)
+    )
+    with pytest.raises(ZeroDivisionError):
+        supervise(folder, Broken(folder, folder / "agent.pyz"), monkeypatch)
+    assert "run_finished" not in kinds(folder)
+    assert (folder.parent / "queue").read_text() == "job-000001 started node0\n"
+
+
+def test_a_run_that_is_dropped_from_the_queue_leaves_nothing_in_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Queue(folder.parent).leave(folder.name)
+    supervise(folder, LocalLauncher(folder, folder / "agent.pyz"), monkeypatch)
+    assert kinds(folder)[-1] == "run_finished"
+    assert (folder.parent / "queue").read_text() == ""
