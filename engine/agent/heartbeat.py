@@ -270,7 +270,7 @@ class _Memory:
 class _Process:
     """A process that ends with this one and reports through `reports`. `order` is its first order.
 
-    It runs in an interpreter of its own. A fork of this one would copy the locks that its other
+    It runs in another interpreter. A fork of this one would copy the locks that its other
     threads hold at that moment, and nobody would release them in the copy.
     """
 

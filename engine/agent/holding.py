@@ -26,7 +26,7 @@ def hold(folder: Path, what: str) -> int:
     another client does that meanwhile; or `busy`, if other runs keep the cluster from removal.
     Unless it is `held`, return at once.
     """
-    # All decide one after the other. So a client whose request is refused holds nothing meanwhile.
+    # Clients decide one after the other, and a refused one holds nothing meanwhile.
     with locked(folder.parent, "holding.lock"):
         answer = _take(folder, what)
     sys.stdout.write(f"{answer}\n")

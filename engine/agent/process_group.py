@@ -1,4 +1,4 @@
-"""The process group of a program that was started in a session of its own."""
+"""The process group of a program that was started in a new session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-_LOOK_S = 0.05  # between two looks at a leader, if there is a time limit
+_LOOK_S = 0.05  # between two questions whether a leader has ended
 
 
 class ProcessGroup:
