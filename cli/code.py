@@ -124,6 +124,8 @@ def fetch(run: "KnownRun", there: "Inventory", runs: Path, out: "Output") -> Pat
         return None
     for failure in got.failures:
         out.warn(f"outputs did not come back: {failure}")
+    for message in got.refused:
+        out.warn(f"outputs of {message}")
     if got.files:
         out.note(f"-- outputs: {got.files} files, {size(got.size)} in {folder}")
         return folder

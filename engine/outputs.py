@@ -11,14 +11,14 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import IO, Literal
 
 from config.errors import GpuctlError, NodeError, RunError
 from config.progress import Progress, Reporter
-from config.run.sources import leads_out
 from engine.bundle import agent_bundle
 from engine.known_run import KnownRun
 from engine.places import work_folder
+from nodes.arrivals import Arrivals, refusal
 from nodes.conversation import Conversation
 from nodes.fanout import on_each
 from nodes.inventory import Inventory, Node
@@ -43,12 +43,16 @@ _FIELDS = 5
 
 @dataclass(frozen=True)
 class Fetched:
-    """The outputs that came back: number of files, their bytes, the reason of each failure."""
+    """The outputs that came back: number of files, their bytes, the reason of each failure.
+
+    `refused` has a line for each node of which something was left out.
+    """
 
     folder: Path
     files: int
     size: int
     failures: tuple[str, ...]
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ async def fetch_outputs(
 
     async with connect(inventory) as connections:
 
-        async def fetch(node: Node) -> tuple[int, int]:
+        async def fetch(node: Node) -> tuple[int, int, list[str]]:
             found = await _fetch(connections, run, node, folder / f"rank-{node.rank}")
             report(Progress(_STAGE, node.name, "done", f"{found[0]} files"))
             return found
@@ -90,12 +94,20 @@ async def fetch_outputs(
         answers = await on_each(nodes, fetch, _AT_ONCE)
     failures = tuple(a.message for a in answers.values() if isinstance(a, GpuctlError))
     whole = [answer for answer in answers.values() if not isinstance(answer, GpuctlError)]
-    files, size = sum(count for count, _ in whole), sum(size for _, size in whole)
-    return Fetched(folder, files, size, (*unknown, *failures))
+    files, size = sum(count for count, _, _ in whole), sum(size for _, size, _ in whole)
+    names = {node.rank: node.name for node in nodes}
+    refused = tuple(
+        refusal(names[rank], answer[2]).message
+        for rank, answer in answers.items()
+        if not isinstance(answer, GpuctlError) and answer[2]
+    )
+    return Fetched(folder, files, size, (*unknown, *failures), refused)
 
 
-async def _fetch(connections: Connections, run: KnownRun, node: Node, to: Path) -> tuple[int, int]:
-    """Fetch one node's outputs; return the number of files and their bytes."""
+async def _fetch(
+    connections: Connections, run: KnownRun, node: Node, to: Path
+) -> tuple[int, int, list[str]]:
+    """Fetch one node's outputs; return the number of files, their bytes, and what was refused."""
     work = work_folder(run.run_id)
     program = agent_bundle().program
     command = shlex.join(["python3", "-IS", program, "outputs", work])
@@ -105,14 +117,15 @@ async def _fetch(connections: Connections, run: KnownRun, node: Node, to: Path) 
         async with asyncio.timeout(STALL_S):
             line = await _list_line(talk, node.name)
         if not line:
-            return 0, 0  # the command failed: leaving the conversation raises its reason
+            return 0, 0, []  # the command failed: leaving the conversation raises its reason
         items = _items(line, node.name)
         files = [item for item in items if item.kind == "file"]
         size = sum(item.size for item in files)
+        refused: list[str] = []
         if items:
             _check_room(size, to, node.name)
-            await _write(talk, items, to, node.name)
-    return len(files), size
+            refused = await _write(talk, items, to, node.name)
+    return len(files), size, refused
 
 
 async def _list_line(talk: Conversation, node: str) -> bytes:
@@ -122,7 +135,7 @@ async def _list_line(talk: Conversation, node: str) -> bytes:
     except NodeError as error:
         most = MOST_LIST >> 20
         raise NodeError(
-            f"{node} sent a list of outputs of more than {most}; {_PACK}", ""
+            f"{node} sent a list of outputs of more than {most} MiB; {_PACK}", ""
         ) from error
 
 
@@ -192,45 +205,38 @@ def _check_room(size: int, to: Path, node: str) -> None:
         )
 
 
-async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) -> None:
+async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) -> list[str]:
+    """Write the outputs that arrive; return the reason for each that was refused."""
     part = to.with_name(f"{to.name}.part")
+    arrivals = Arrivals(part, most_mode=0o700)
     try:
         shutil.rmtree(part, ignore_errors=True)  # of an earlier attempt
         part.mkdir(mode=0o700)
         for item in items:
-            place = part / item.path
+            path = PurePosixPath(item.path)
             if item.kind == "folder":
-                place.mkdir(parents=True, exist_ok=True)
+                arrivals.add_folder(path)
             elif item.kind == "file":
-                place.parent.mkdir(parents=True, exist_ok=True)
-                await _write_file(talk, place, item, node)
-        for item in items:
-            if item.kind == "link" and not leads_out(item.path, item.target):
-                _link(part / item.path, item.target, part)
+                with arrivals.create_file(path, item.mode) as file:
+                    await _write_file(talk, file, item, node)
+            else:
+                arrivals.add_link(path, item.target)
+        arrivals.finish()
         shutil.rmtree(to, ignore_errors=True)  # if that fails, the renaming does
         part.rename(to)
     except OSError as error:
         raise RunError(
             f"the outputs of {node} cannot be written to {part}: {error.strerror}", ""
         ) from error
+    return arrivals.refused
 
 
-def _link(place: Path, target: str, top: Path) -> None:
-    """Create the link, unless another link of the node would lead its place out of `top`."""
-    if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(top)):
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(target)
-
-
-async def _write_file(talk: Conversation, place: Path, item: _Item, node: str) -> None:
+async def _write_file(talk: Conversation, file: IO[bytes], item: _Item, node: str) -> None:
     left = item.size
-    with place.open("xb") as file:
-        while left:
-            async with asyncio.timeout(STALL_S):
-                data = await talk.read(min(left, _PIECE))
-            if not data:
-                raise NodeError(f"{node} ended before {item.path} was whole", "")
-            file.write(data)
-            left -= len(data)
-        os.fchmod(file.fileno(), item.mode & 0o700 | 0o600)
+    while left:
+        async with asyncio.timeout(STALL_S):
+            data = await talk.read(min(left, _PIECE))
+        if not data:
+            raise NodeError(f"{node} ended before {item.path} was whole", "")
+        file.write(data)
+        left -= len(data)

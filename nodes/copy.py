@@ -1,18 +1,21 @@
 """Copy files and folders between this machine and nodes, as `cp -r` does, by tar over ssh.
 
 tar is a part of every image, and of every machine that gpuctl runs on. What arrives is unpacked
-aside, and gets its name when it is whole.
+aside, and gets its name when it is whole. What arrives here is read as arrivals.py says.
 """
 
 import asyncio
 import contextlib
 import shlex
+import shutil
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from config.errors import GpuctlError, InputError, NodeError
 from nodes.answers import CommandFailed
+from nodes.arrivals import Arrivals, refusal, unpack
 from nodes.conversation import Conversation
 from nodes.fanout import on_each
 from nodes.inventory import Inventory, Node
@@ -21,10 +24,10 @@ from nodes.ssh import Connections, connect
 _PIECE = 1 << 18
 _AT_ONCE = 8
 
-# $1 is the source. A trailing slash and `.` have no name.
+# $1 is the source. A trailing slash and `.` have no name. A link is sent as what it leads to.
 _PACK = """\
-[ -e "$1" ] || [ -L "$1" ] || { echo "$1 does not exist" >&2; exit 1; }
-set -- "$(realpath -s -- "$1")" || exit
+[ -e "$1" ] || { echo "$1 does not exist" >&2; exit 1; }
+set -- "$(realpath -- "$1")" || exit
 exec tar -C "$(dirname -- "$1")" -cf - -- "$(basename -- "$1")"
 """
 # $1 is the target, $2 is 1 if it must be a folder.
@@ -62,40 +65,74 @@ async def copy_from(
     inventory: Inventory, nodes: Sequence[Node], source: str, target: str
 ) -> dict[int, GpuctlError | None]:
     """Copy the path `source` of each node to `target`; of several nodes to `target/NAME` each."""
-    command = _script(_PACK, source or ".")
     async with connect(inventory) as connections:
 
         async def fetch(node: Node) -> None:
             to = f"{target}/{node.name}/" if len(nodes) > 1 else target
-            await _fetch(connections, node, command, to)
+            await _fetch(connections, node, source, to)
 
         return await on_each(nodes, fetch, _AT_ONCE)
 
 
-async def _fetch(connections: Connections, node: Node, command: str, target: str) -> None:
-    unpack = await asyncio.create_subprocess_exec(
-        *("bash", "-c", _UNPACK, "bash", target, "1" if target.endswith("/") else "0"),
-        stdin=PIPE,
-        stdout=DEVNULL,
-        stderr=PIPE,
-    )
-    assert unpack.stdin is not None
+async def _fetch(connections: Connections, node: Node, source: str, target: str) -> None:
+    above = Path(target).parent
     try:
-        async with _converse(connections, node, command) as talk:
-            while data := await talk.read(_PIECE):
-                with contextlib.suppress(ConnectionError):  # its end has the reason
-                    unpack.stdin.write(data)
-                    await unpack.stdin.drain()
-    except GpuctlError:
-        with contextlib.suppress(ProcessLookupError):  # it has ended, as the stream had no archive
-            unpack.terminate()
-        unpack.stdin.close()
-        await unpack.communicate()
-        raise
-    unpack.stdin.close()  # `communicate` leaves it open
-    _, complaint = await unpack.communicate()
-    if unpack.returncode != 0:
-        raise NodeError(f"{target} cannot be written: {_last(complaint)}", "")
+        above.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=".gpuctl-cp.", dir=above))
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    try:
+        arrivals = Arrivals(part / "copy")
+        async with _converse(connections, node, _script(_PACK, source or ".")) as talk:
+            stream = _Stream(talk, asyncio.get_running_loop())
+            is_whole = await asyncio.to_thread(unpack, stream, arrivals, node.name)
+        if not is_whole:  # and it has not said why
+            raise NodeError(f"{node.name} sent nothing", "")
+        await asyncio.to_thread(_place, part / "copy", target, PurePosixPath(source).name)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    if arrivals.refused:
+        raise refusal(node.name, arrivals.refused)
+
+
+class _Stream:
+    """What a command prints, for a thread that reads it."""
+
+    def __init__(self, talk: Conversation, loop: asyncio.AbstractEventLoop) -> None:
+        self._talk, self._loop = talk, loop
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes; none at the end."""
+        return asyncio.run_coroutine_threadsafe(self._talk.read(size), self._loop).result()
+
+
+def _place(copy: Path, target: str, name: str) -> None:
+    """Give the copy its name, as `cp -r` does; `name` is its own, empty for `.` and `/`."""
+    to = Path(target)
+    if target.endswith("/"):
+        to.mkdir(parents=True, exist_ok=True)
+    if to.is_dir():
+        to /= "" if name in (".", "..") else name
+    if copy.is_dir() and to.is_dir():
+        _merge(copy, to)
+    else:
+        copy.replace(to)
+
+
+def _merge(folder: Path, to: Path) -> None:
+    """Move what is in a folder into another; through no link below it."""
+    for entry in folder.iterdir():
+        place = to / entry.name
+        if all(path.is_dir() and not path.is_symlink() for path in (entry, place)):
+            _merge(entry, place)
+        else:
+            entry.replace(place)
+
+
+def _unwritable(target: str, error: OSError) -> NodeError:
+    return NodeError(f"{target} cannot be written: {error.strerror or error}", "name another path")
 
 
 @contextlib.asynccontextmanager
