@@ -1,5 +1,6 @@
 """`gpuctl doctor`: what gpuctl sees of engine, backend, credentials and lab, with remedies."""
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -111,15 +112,19 @@ def _permissions(here: "ChosenTarget") -> "Iterator[Check]":
     try:
         from provision.aws.account import caller
         from provision.permissions.actions import COMMANDS, FEATURES, needed
-        from provision.permissions.check import missing_permissions
+        from provision.permissions.boundary import CREATE, find_boundary
+        from provision.permissions.check import RoleOfNodes, missing_permissions
 
         target = here.target()
         who = caller(target)
     except GpuctlError:
         return  # the line about credentials has the reason
+    nodes = RoleOfNodes()
     basic = needed(COMMANDS, ("network",))
     try:
-        found = missing_permissions(target, who, needed(COMMANDS, FEATURES))
+        with suppress(GpuctlError):  # without the permission to ask it counts as missing
+            nodes = RoleOfNodes(find_boundary(target, who))
+        found = missing_permissions(target, who, needed(COMMANDS, FEATURES), nodes)
     except GpuctlError as error:
         remedy = "allow iam:SimulatePrincipalPolicy"
         yield Check("permissions", f"not known: {error.message}", remedy, needed=False)
@@ -134,6 +139,9 @@ def _permissions(here: "ChosenTarget") -> "Iterator[Check]":
     if others:
         seen = f"missing for Session Manager, shared storage or spot: {', '.join(others)}"
         yield Check("permissions", seen, remedy, needed=False)
+    if found.unbounded:
+        seen = f"missing for Session Manager: {found.without_boundary}"
+        yield Check("permissions", seen, CREATE, needed=False)
     for warning in found.warnings:
         yield Check("permissions", warning, remedy, needed=False)
 

@@ -14,6 +14,7 @@ from config.cluster.cluster_file import ZONE
 from config.errors import InputError
 from lab.authorization.policy import read_policy
 from lab.fault_table import (
+    BOUNDARY,
     CLOUD_INIT,
     FABRIC_MANAGER,
     HARDWARE,
@@ -115,6 +116,11 @@ FAULTS: Mapping[str, FaultKind] = {
         "the lab's credentials may do only what the IAM policy in FILE allows; `gpuctl iam-policy`"
         " prints one",
     ),
+    BOUNDARY: FaultKind(
+        "FILE", ".+", "UnauthorizedOperation",
+        "the IAM policy in FILE is the permissions boundary of the lab's credentials: they may do"
+        " only what it allows too",
+    ),
     "spot-interruption": FaultKind(
         "INSTANCE… [SECONDS]", rf"{_INSTANCE}( {_INSTANCE})*( {_NUMBER})?",
         "Server.SpotInstanceTermination",
@@ -181,7 +187,7 @@ def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
             f"fault {name} cannot be given '{given}'",
             f"write `{f'gpuctl lab fault set {name} {kind.usage}'.rstrip()}`: {kind.meaning}",
         )
-    if name == POLICY:
+    if name in (POLICY, BOUNDARY):
         return (_policy_file(given),)
     return (*arguments, *_certain(name, arguments))
 

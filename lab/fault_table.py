@@ -12,6 +12,9 @@ from pathlib import Path
 POLICY = "policy"
 """The fault that limits what the lab's credentials may do."""
 
+BOUNDARY = "boundary"
+"""The fault that is the permissions boundary of the lab's credentials."""
+
 PROVIDER = "provider"
 """The fault that the lab's Pulumi provider reads."""
 

@@ -24,6 +24,7 @@ BRANCH = r"^[0-9]{3}$"
 VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
 RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+-[0-9]+(@[0-9a-f]{40})?$"
 TESTS_RELEASE = r"^[0-9]+\.[0-9]+\.[0-9]+(@[0-9a-f]{40})?$"
+PROFILE = r"^[A-Za-z0-9_+=,.@-]{1,128}$"
 NO_NUL = r"^[^\x00]*$"
 FOLDER = r"^/[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 
@@ -42,6 +43,7 @@ FORMS = {
     RELEASE: "a release of NCCL such as 2.30.4-1, or one with its commit: 2.30.4-1@<40 hex digits>",
     TESTS_RELEASE: "a release of nccl-tests such as 2.18.3, or one with its commit:"
     " 2.18.3@<40 hex digits>",
+    PROFILE: "the name of an instance profile: at most 128 letters, digits and _+=,.@-",
     NO_NUL: "text without NUL characters: no program can be given them",
     FOLDER: "a folder's whole path of letters, digits, '.', '_' and '-', such as /shared",
 }
@@ -338,6 +340,12 @@ class Cluster(Model):
     network: Network = Field(
         default=Network(), description="The cluster's own VPC, or one that exists."
     )
+    instance_profile: Annotated[str, Field(pattern=PROFILE)] | None = Field(
+        default=None,
+        description="The name of an IAM instance profile that exists: the nodes get its role's"
+        " permissions, and gpuctl creates no role. By default the nodes have no permissions, or,"
+        " with `network.access: ssm`, those of Session Manager.",
+    )
     storage: Storage = Field(
         default=Storage(), description="The nodes' disks, and what they share."
     )
@@ -354,3 +362,8 @@ class Cluster(Model):
         max_length=40,
         description="Tags on everything, in addition to gpuctl's; at most 40.",
     )
+
+    @property
+    def needs_role(self) -> bool:
+        """Return whether gpuctl creates an IAM role for the nodes."""
+        return self.network.uses_session_manager and self.instance_profile is None

@@ -106,8 +106,9 @@ class Resolved(Value):
     that may take the cluster, `zone` first; an existing cluster has one. `reservation` is the
     capacity into which the nodes are launched. `existing_network` has a subnet in each of `zones`;
     it is None for a network made for the cluster. `hop_limit` is the maximum number of hops to the
-    machines' metadata service. `sent` is the nodes' user data as EC2 has it, in base64; empty if
-    nobody has asked yet. `price_source` is the source of the nodes' price, `warnings` are the
+    machines' metadata service. `boundary` is the ARN of the permissions boundary of the nodes'
+    role, empty for none. `sent` is the nodes' user data as EC2 has it, in base64; empty if nobody
+    has asked yet. `price_source` is the source of the nodes' price, `warnings` are the
     questions that AWS did not answer.
     """
 
@@ -131,6 +132,7 @@ class Resolved(Value):
     user_data: str
     bastion_user_data: str
     hop_limit: int = 1
+    boundary: str = ""
     sent: str = ""
     tags: dict[str, str]
     price_source: str = ""

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
-Feature = Literal["network", "efs", "fsx-lustre", "ssm", "spot"]
-"""What a cluster file can have that needs further actions; `network` is a VPC that gpuctl makes."""
+Feature = Literal["network", "efs", "fsx-lustre", "ssm", "role", "profile", "spot"]
+"""What a cluster file can have that needs further actions: `network` is a VPC that gpuctl makes,
+`role` the nodes' role that it makes, `profile` an instance profile that an administrator made."""
 
 _TAGS = ("ec2:CreateTags", "ec2:DeleteTags")
 
@@ -123,14 +124,15 @@ CALLS: Mapping[str, ProviderCalls] = {
         ("iam:CreateRole", "iam:TagRole"),
         ("iam:GetRole", "iam:ListRolePolicies", "iam:GetRolePolicy",
          "iam:ListAttachedRolePolicies"),
-        ("iam:UpdateAssumeRolePolicy", "iam:UpdateRoleDescription", "iam:TagRole",
-         "iam:UntagRole"),
+        # The boundary is set or changed, never removed (`Resolved.boundary`).
+        ("iam:UpdateAssumeRolePolicy", "iam:UpdateRoleDescription",
+         "iam:PutRolePermissionsBoundary", "iam:TagRole", "iam:UntagRole"),
         ("iam:ListInstanceProfilesForRole", "iam:RemoveRoleFromInstanceProfile", "iam:DeleteRole"),
-        "ssm",
+        "role",
     ),
     "aws:iam/rolePolicy:RolePolicy": ProviderCalls(
         ("iam:PutRolePolicy",), ("iam:GetRolePolicy",), ("iam:PutRolePolicy",),
-        ("iam:DeleteRolePolicy",), "ssm",
+        ("iam:DeleteRolePolicy",), "role",
     ),
     "aws:iam/instanceProfile:InstanceProfile": ProviderCalls(
         # PassRole: AddRoleToInstanceProfile and RunInstances need it for the role.
@@ -139,7 +141,7 @@ CALLS: Mapping[str, ProviderCalls] = {
         ("iam:GetInstanceProfile", "iam:GetRole"),
         ("iam:TagInstanceProfile", "iam:UntagInstanceProfile"),
         ("iam:RemoveRoleFromInstanceProfile", "iam:DeleteInstanceProfile"),
-        "ssm",
+        "role",
     ),
     "aws:efs/fileSystem:FileSystem": ProviderCalls(
         ("elasticfilesystem:CreateFileSystem", "elasticfilesystem:TagResource",

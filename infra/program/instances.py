@@ -6,7 +6,7 @@ import pulumi
 
 from config.cluster.resolved import Interface, Resolved
 from infra.program import aws_resources as aws
-from infra.program.node_role import instance_profile
+from infra.program.node_role import profile_name
 from infra.program.security_groups import Access
 from infra.program.shared_storage import SharedStorage
 from infra.program.tags import Named
@@ -161,8 +161,8 @@ def _template(
 
 
 def _profile(named: Named) -> aws.Inputs | None:
-    profile = instance_profile(named)
-    return None if profile is None else aws.inputs(name=profile.name)
+    name = profile_name(named)
+    return None if name is None else aws.inputs(name=name)
 
 
 def _user_data(resolved: Resolved, storage: SharedStorage | None) -> pulumi.Input[str]:

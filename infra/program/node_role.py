@@ -2,24 +2,21 @@
 
 import json
 
+import pulumi
+
 from infra.program import aws_resources as aws
 from infra.program.tags import Named
 
+ACTIONS = (
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
 POLICY = {
     "Version": "2012-10-17",
-    "Statement": [
-        {
-            "Effect": "Allow",
-            "Action": [
-                "ssm:UpdateInstanceInformation",
-                "ssmmessages:CreateControlChannel",
-                "ssmmessages:CreateDataChannel",
-                "ssmmessages:OpenControlChannel",
-                "ssmmessages:OpenDataChannel",
-            ],
-            "Resource": "*",
-        }
-    ],
+    "Statement": [{"Effect": "Allow", "Action": list(ACTIONS), "Resource": "*"}],
 }
 """The permissions that an instance needs for Session Manager, and no more: AWS's policy for it,
 AmazonSSMManagedInstanceCore, also lets a job read the account's parameters. These actions are from
@@ -28,15 +25,24 @@ AmazonSSMManagedInstanceCore, also lets a job read the account's parameters. The
 2026-11-22)."""
 
 
-def instance_profile(named: Named) -> aws.InstanceProfile | None:
+def profile_name(named: Named) -> pulumi.Input[str] | None:
+    """Return the name of the nodes' instance profile; create it if the cluster needs its own.
+
+    None if the nodes have no permissions in AWS.
+    """
+    cluster = named.resolved.cluster
+    if cluster.instance_profile is not None:
+        return cluster.instance_profile
+    return _create_profile(named).name if cluster.needs_role else None
+
+
+def _create_profile(named: Named) -> aws.InstanceProfile:
     """Create an instance profile with a role that lets the nodes' SSM agents register.
 
-    None if the cluster does not use Session Manager. IAM has no regions: path and names contain the
-    region, so that two clusters of one name in two regions have different roles.
+    IAM has no regions: path and names contain the region, so that two clusters of one name in two
+    regions have different roles.
     """
     resolved = named.resolved
-    if not resolved.cluster.network.uses_session_manager:
-        return None
     name = f"gpuctl-{resolved.region}-{resolved.cluster.name}"
     path = f"/gpuctl/{resolved.region}/"
     role = aws.Role(
@@ -56,6 +62,7 @@ def instance_profile(named: Named) -> aws.InstanceProfile | None:
                 ],
             }
         ),
+        permissions_boundary=resolved.boundary or None,
         tags=named.tags("nodes"),
         opts=named.options(delete_first=True),
     )

@@ -1,11 +1,12 @@
 """The policy of the lab's credentials: refusals as AWS words them, and IAM's simulation of it.
 
-`gpuctl lab fault set policy FILE` names the file. Each request reads it, and it applies from the
-next request on. Requests whose session token is ADMINISTRATOR are those of another person.
+`gpuctl lab fault set policy FILE` names the file, `… set boundary FILE` that of the credentials'
+permissions boundary. Each request reads them, and they apply from the next request on. Requests
+whose session token is ADMINISTRATOR are those of another person.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -21,9 +22,10 @@ from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.errors import Refusal
 from lab.api.faults import Faults
 from lab.api.launch import template_data
+from lab.api.role_policies import role_ruling
 from lab.authorization.checks import LINKED_ROLE, Account, Check, Tags, checks
-from lab.authorization.policy import Policy, read_policy
-from lab.fault_table import POLICY
+from lab.authorization.policy import Policy, Ruling, decide, read_policy
+from lab.fault_table import BOUNDARY, POLICY
 from lab.requests.wire import Request
 
 USER = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:user/moto"
@@ -49,25 +51,38 @@ class Authorization:
         self, needed: Iterable[Check], environ: Mapping[str, Any], service: str
     ) -> ErrorAnswer | None:
         """Return AWS's response if the policy does not allow one of the checks, else None."""
-        policy = self._policy()
-        if policy is None or environ.get("HTTP_X_AMZ_SECURITY_TOKEN") == ADMINISTRATOR:
+        policy, boundary = self._policy(POLICY), self._policy(BOUNDARY)
+        if not (policy or boundary) or environ.get("HTTP_X_AMZ_SECURITY_TOKEN") == ADMINISTRATOR:
             return None
         for check in needed:
-            decision = policy.decide(check.action, check.resource, check.context)
-            if decision != "allowed":
-                return _answer(service, check, decision)
+            found = decide(policy or ALL, boundary, check.action, check.resource, check.context)
+            if found.decision != "allowed":
+                return _answer(service, check, found)
         return None
 
     def simulation(self, request: Request) -> bytes | None:
-        """Return the body of the answer to SimulatePrincipalPolicy, None for another request."""
+        """Return the body of the answer to SimulatePrincipalPolicy, None for another request.
+
+        A role of the account is simulated with its own policies and boundary; every other principal
+        counts as the lab's credentials.
+        """
         if (request.service, request.name) != ("iam", "SimulatePrincipalPolicy"):
             return None
         given = request.parameters
         entries = given.get("ContextEntries", ())
         context = {one["ContextKeyName"]: one["ContextKeyValues"][0] for one in entries}
-        policy = self._policy() or ALL
+        policy, boundary = self._policy(POLICY) or ALL, self._policy(BOUNDARY)
+        iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        arn = given.get("PolicySourceArn")
+        role = next((one for one in list(iam.roles.values()) if one.arn == arn), None)
         found = "".join(
-            _result(action, resource, policy.decide(action, resource, context))
+            _result(
+                action,
+                resource,
+                role_ruling(iam, role, action, resource)
+                if role
+                else decide(policy, boundary, action, resource, context),
+            )
             for action in given["ActionNames"]
             for resource in given.get("ResourceArns") or ("*",)
         )
@@ -78,8 +93,8 @@ class Authorization:
             f"<{name}Result>{results}</{name}Result></{name}Response>"
         ).encode()
 
-    def _policy(self) -> Policy | None:
-        given = self._faults.arguments(POLICY)
+    def _policy(self, fault: str) -> Policy | None:
+        given = self._faults.arguments(fault)
         if given is None:
             return None
         file = Path(given[0])
@@ -92,19 +107,20 @@ def _read(file: Path, changed: int) -> Policy:
     return read_policy(file.read_text())
 
 
-def _result(action: str, resource: str, decision: str) -> str:
+def _result(action: str, resource: str, ruling: Ruling) -> str:
     return (
         f"<member><EvalActionName>{escape(action)}</EvalActionName>"
         f"<EvalResourceName>{escape(resource)}</EvalResourceName>"
-        f"<EvalDecision>{decision}</EvalDecision></member>"
+        f"<EvalDecision>{ruling.decision}</EvalDecision></member>"
     )
 
 
-def _answer(service: str, check: Check, decision: str) -> ErrorAnswer:
+def _answer(service: str, check: Check, ruling: Ruling) -> ErrorAnswer:
     """Return the refusal.
 
-    Texts: "Troubleshoot access denied error messages", IAM User Guide; EC2 puts its own sentence
-    before it (2026-11-23).
+    Texts: "Troubleshoot access denied error messages", IAM User Guide
+    (https://docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html); EC2 puts its
+    own sentence before it (2026-11-23, 2026-11-26).
     """
     if (service, check.action) == ("ec2", LINKED_ROLE):
         # https://github.com/determined-ai/determined/issues/1830 (2026-11-25)
@@ -114,10 +130,12 @@ def _answer(service: str, check: Check, decision: str) -> ErrorAnswer:
             " EC2 Spot Instances."
         )
         return error_answer(service, code, text, "403 Forbidden")
+    of = "permissions boundary" if ruling.bounded else "identity-based policy"
+    article = "a" if ruling.bounded else "an"
     why = (
-        "with an explicit deny in an identity-based policy"
-        if decision == "explicitDeny"
-        else f"because no identity-based policy allows the {check.action} action"
+        f"with an explicit deny in {article} {of}"
+        if ruling.decision == "explicitDeny"
+        else f"because no {of} allows the {check.action} action"
     )
     text = (
         f"User: {USER} is not authorized to perform: {check.action} on resource:"
@@ -145,7 +163,16 @@ def _account(region: str) -> Account:
         except Refusal:
             return {}  # EC2 reports that there is no such template
 
-    return Account(number, lambda resource: _tags(ec2, files, resource), launch, role)
+    def boundary(name: str) -> str | None:
+        roles = (one for one in list(iam.roles.values()) if one.name == name)
+        return next((one.permissions_boundary_arn for one in roles), None)
+
+    def passed(profile: str) -> str | None:
+        profiles = (one for one in list(iam.instance_profiles.values()) if one.name == profile)
+        return next((str(role.arn) for one in profiles for role in one.roles), None)
+
+    tags = partial(_tags, ec2, files)
+    return Account(number, tags, launch, role, boundary, passed)
 
 
 def _tags(ec2: Any, files: tuple[Any, Any], resource: str) -> Tags | None:

@@ -1,9 +1,9 @@
 """Session Manager, and the IAM roles that it requires of instances.
 
 An instance is online when it runs, has booted, and its instance profile's role allows the actions
-of its agent, by AWS's policy for them or by an inline policy of the role ("Step 2: Verify or add
-instance permissions for Session Manager", Systems Manager User Guide, 2026-11-20). Error codes and
-texts are AWS's.
+of its agent: the role's policies, and its permissions boundary if it has one ("Step 2: Verify or
+add instance permissions for Session Manager", Systems Manager User Guide, 2026-11-20). Error codes
+and texts are AWS's.
 """
 
 import json
@@ -18,10 +18,14 @@ from moto.core.utils import utcnow
 from moto.ec2.models import ec2_backends
 from moto.iam import urls as iam_urls
 from moto.iam.aws_managed_policies import aws_managed_policies_data
+from moto.iam.exceptions import MalformedPolicyDocument, NotFoundException
 from moto.iam.models import AWSManagedPolicy, IAMBackend, iam_backends
 from moto.ssm.responses import SimpleSystemManagerResponse
 
+from config.errors import InputError
 from lab.api.errors import Refusal, bad_value
+from lab.api.role_policies import role_ruling
+from lab.authorization.policy import read_policy
 
 MANAGED_POLICY = "AmazonSSMManagedInstanceCore"
 DOCUMENT = "AWS-StartSSHSession"
@@ -40,7 +44,10 @@ _NEEDED = (
 
 
 class IamBackend(IAMBackend):  # type: ignore[misc]  # moto is untyped here
-    """IAM with the only AWS managed policy that gpuctl attaches."""
+    """IAM with the only AWS managed policy that gpuctl attaches.
+
+    It refuses policies that the lab cannot enforce, and boundaries that do not exist.
+    """
 
     _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
         url_bases=iam_urls.url_bases, url_paths=iam_urls.url_paths
@@ -49,6 +56,42 @@ class IamBackend(IAMBackend):  # type: ignore[misc]  # moto is untyped here
     def _init_aws_policies(self) -> list[Any]:
         data = _managed_policy()
         return [AWSManagedPolicy.from_data(MANAGED_POLICY, self.account_id, self.region_name, data)]
+
+    def create_role(self, role_name: str, *given: Any, **named: Any) -> Any:
+        """Create the role; its boundary is the third parameter after the name."""
+        self._check_boundary(named.get("permissions_boundary", (*given, None, None, None)[2]))
+        return super().create_role(role_name, *given, **named)
+
+    def put_role_permissions_boundary(self, role_name: str, permissions_boundary: str) -> None:
+        """Set the role's boundary."""
+        self._check_boundary(permissions_boundary)
+        super().put_role_permissions_boundary(role_name, permissions_boundary)
+
+    def _check_boundary(self, arn: str | None) -> None:
+        # AWS's text for AttachRolePolicy (github.com/pulumi/pulumi/issues/7419, 2026-11-26); that
+        # for a boundary is not known.
+        if arn and arn not in self.managed_policies:
+            raise NotFoundException(f"Policy {arn} does not exist or is not attachable.")
+
+    def put_role_policy(self, role_name: str, policy_name: str, policy_json: str) -> None:
+        """Add an inline policy to the role, or replace it."""
+        super().put_role_policy(role_name, policy_name, _enforceable(policy_json))
+
+    def create_policy(
+        self, description: str, path: str, policy_document: str, *others: Any, **named: Any
+    ) -> Any:
+        """Create a managed policy."""
+        text = _enforceable(policy_document)
+        return super().create_policy(description, path, text, *others, **named)
+
+
+def _enforceable(document: str) -> str:
+    """Return the document if the lab can enforce it."""
+    try:
+        read_policy(document)
+    except InputError as error:
+        raise MalformedPolicyDocument(str(error)) from None
+    return document
 
 
 @cache
@@ -151,17 +194,8 @@ def _may_connect(backend: Any, instance: Any) -> bool:
         )
     except Refusal:
         return False
-    roles = profile.roles if profile else []
-    return any(_allows(role) for role in roles)
-
-
-def _allows(role: Any) -> bool:
-    if any(arn.endswith(f":policy/{MANAGED_POLICY}") for arn in role.managed_policies):
-        return True
-    statements = [
-        statement
-        for policy in role.policies.values()
-        for statement in json.loads(policy)["Statement"]
-        if statement["Effect"] == "Allow"
-    ]
-    return set(_NEEDED) <= {action for statement in statements for action in statement["Action"]}
+    iam = iam_backends[backend.account_id]["aws"]
+    return any(
+        all(role_ruling(iam, role, action).decision == "allowed" for action in _NEEDED)
+        for role in (profile.roles if profile else ())
+    )

@@ -58,13 +58,16 @@ class Account:
 
     `tags` returns the tags of a resource by its id or name, None if there is no such resource.
     `launch` returns the parameters of a launch template's version. `role` returns the ARN of a
-    role or instance profile by its name.
+    role or instance profile by its name, `boundary` the ARN of a role's permissions boundary, None
+    if it has none. `passed` returns the ARN of the role in an instance profile.
     """
 
     number: str
     tags: Callable[[str], Tags | None]
     launch: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     role: Callable[[str, str], str | None]
+    boundary: Callable[[str], str | None]
+    passed: Callable[[str], str | None]
 
 
 def checks(request: Request, region: str, account: Account) -> Iterator[Check]:
@@ -115,8 +118,9 @@ class _View:
             yield self._linked_role("spot")
         for one in sorted(set(_named(name, given))):
             yield from self._existing(self.action, one, kinds.changes + kinds.uses)
-        if profile := given.get("IamInstanceProfile", {}).get("Name"):
-            yield from self._passed(self.account.role("role", profile))
+        if profile := given.get("IamInstanceProfile"):
+            name = profile.get("Name") or str(profile.get("Arn")).rpartition("/")[2]
+            yield from self._passed(self.account.passed(name))
 
     def _made(self, kinds: Ec2Action, given: Mapping[str, Any]) -> Iterator[Check]:
         """Yield the checks of new resources, and of the tags that they get."""
@@ -197,11 +201,25 @@ class _View:
         arn = new if name.startswith("Create") else self.account.role(kind, named)
         if arn is None:
             return  # IAM reports that there is no such role
-        yield Check(self.action, arn)
+        yield Check(self.action, arn, self._boundary() if kind == "role" else {})
         if name.startswith("Create") and given.get("Tags"):
             yield Check(f"iam:Tag{name.removeprefix('Create')}", arn)
         if name == "AddRoleToInstanceProfile":
             yield from self._passed(self.account.role("role", given["RoleName"]))
+
+    def _boundary(self) -> dict[str, str]:
+        """Return the key of the boundary: the one that the request sets, else the role's.
+
+        "Actions, resources, and condition keys for AWS Identity and Access Management", Service
+        Authorization Reference (2026-11-26). The lab has the key for all requests about a role;
+        AWS has it for those that change its permissions or remove it, and no policy of gpuctl's
+        has it for others.
+        """
+        given = self.request.parameters
+        sets = self.request.name in ("CreateRole", "PutRolePermissionsBoundary")
+        known = None if sets else self.account.boundary(given["RoleName"])
+        boundary = given.get("PermissionsBoundary") if sets else known
+        return {"iam:PermissionsBoundary": boundary} if boundary else {}
 
     def _passed(self, role: str | None) -> Iterator[Check]:
         if role is not None:

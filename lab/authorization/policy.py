@@ -2,8 +2,9 @@
 
 The elements and operators that gpuctl's policies have; any other is refused when the document is
 read, so that none is silently ignored. Rules: "IAM JSON policy elements reference" and "Policy
-evaluation logic", IAM User Guide (read 2026-11-23). moto has neither Resource nor Condition
-(decision 330).
+evaluation logic", IAM User Guide (read 2026-11-23 and, for permissions boundaries, 2026-11-26:
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-denyallow.html).
+moto has neither Resource nor Condition (decision 330).
 """
 
 import json
@@ -22,7 +23,7 @@ Context = Mapping[str, str]
 """The values of condition keys; a key that the request does not have is missing."""
 
 _STATEMENT = frozenset({"Sid", "Effect", "Action", "Resource", "Condition"})
-_OPERATORS = ("StringEquals", "StringLike", "Null")
+_OPERATORS = ("StringEquals", "StringLike", "ArnEquals", "ArnLike", "Null")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,31 @@ class Policy:
         if "Deny" in effects:
             return "explicitDeny"
         return "allowed" if "Allow" in effects else "implicitDeny"
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A decision, and whether the permissions boundary made it: `bounded`, if there is one."""
+
+    decision: Decision
+    bounded: bool = False
+
+
+def decide(
+    policy: Policy, boundary: Policy | None, action: str, resource: str, context: Context
+) -> Ruling:
+    """Return IAM's decision for an identity with a permissions boundary, if it has one.
+
+    A Deny in either one overrides every Allow. Otherwise both must allow the action: a boundary
+    grants nothing, and limits what the identity's policies grant.
+    """
+    decision = policy.decide(action, resource, context)
+    limit = boundary.decide(action, resource, context) if boundary else "allowed"
+    if decision == "explicitDeny" or limit == "allowed":
+        return Ruling(decision)
+    if limit == "explicitDeny" or decision == "allowed":
+        return Ruling(limit, bounded=True)
+    return Ruling(decision)
 
 
 def read_policy(text: str) -> Policy:
@@ -100,7 +126,15 @@ def _holds(operator: str, key: str, wanted: tuple[str, ...], context: Context) -
         return False
     if operator == "StringEquals":
         return actual in wanted
+    if operator in ("ArnEquals", "ArnLike"):  # two names of one comparison
+        return any(_like_arn(pattern, actual) for pattern in wanted)
     return any(_like(pattern, actual) for pattern in wanted)
+
+
+def _like_arn(pattern: str, arn: str) -> bool:
+    """Compare the six parts of an ARN one by one: a wildcard does not reach into the next part."""
+    patterns, parts = pattern.split(":", 5), arn.split(":", 5)
+    return len(patterns) == len(parts) == 6 and all(map(_like, patterns, parts))
 
 
 def _like(pattern: str, text: str) -> bool:

@@ -15,18 +15,20 @@ class Role(Resource):
     service = "iam"
     required = frozenset({"assumeRolePolicy"})
     replacing = frozenset({"name", "path"})
-    updating = frozenset({"assumeRolePolicy", "description", "tags"})
+    updating = frozenset({"assumeRolePolicy", "description", "permissionsBoundary", "tags"})
     computed = frozenset({"arn", "uniqueId"})
     aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Create the role; its id is its name."""
+        boundary = inputs.get("permissionsBoundary")
         self.aws.create_role(
             RoleName=inputs["name"],
             Path=inputs.get("path", "/"),
             Description=inputs.get("description", ""),
             AssumeRolePolicyDocument=inputs["assumeRolePolicy"],
             Tags=aws_tags(inputs.get("tags") or {}),
+            **({"PermissionsBoundary": boundary} if boundary else {}),
         )
         return str(inputs["name"])
 
@@ -43,18 +45,26 @@ class Role(Resource):
             "description": actual.get("Description", ""),
             "name": actual["RoleName"],
             "path": actual["Path"],
+            "permissionsBoundary": actual.get("PermissionsBoundary", {}).get(
+                "PermissionsBoundaryArn"
+            ),
             "uniqueId": actual["RoleId"],
             "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Change policy, description and tags."""
+        """Change policy, description, boundary and tags; gpuctl removes no boundary."""
         if state.get("assumeRolePolicy") != inputs["assumeRolePolicy"]:
             self.aws.update_assume_role_policy(
                 RoleName=resource_id, PolicyDocument=inputs["assumeRolePolicy"]
             )
         if (text := inputs.get("description", "")) != state.get("description"):
             self.aws.update_role_description(RoleName=resource_id, Description=text)
+        boundary = inputs.get("permissionsBoundary")
+        if boundary and boundary != state.get("permissionsBoundary"):
+            self.aws.put_role_permissions_boundary(
+                RoleName=resource_id, PermissionsBoundary=boundary
+            )
         old, new = state.get("tags") or {}, inputs.get("tags") or {}
         if gone := sorted(set(old) - set(new)):
             self.aws.untag_role(RoleName=resource_id, TagKeys=gone)

@@ -18,7 +18,8 @@ COMMANDS = (
 """The commands that call AWS. `run` means all commands that can destroy a cluster at the end
 of a run, `ssh` for all that reach nodes through Session Manager."""
 
-FEATURES: tuple[Feature, ...] = ("network", "efs", "fsx-lustre", "ssm", "spot")
+FEATURES: tuple[Feature, ...] = ("network", "efs", "fsx-lustre", "ssm", "role", "spot")
+"""What clusters of any file may have, where gpuctl makes the nodes' role."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,11 @@ PARTS = (
         " iam:ListRoles iam:ListInstanceProfiles",
         optional="file systems, roles and GuardDuty's endpoints are taken to be none",
     ),
-    _part("plan up down run status drift gc", "iam:GetRole iam:GetInstanceProfile", "ssm"),
+    _part("plan up down run status drift gc", "iam:GetRole iam:GetInstanceProfile", "role"),
+    # The nodes' permissions (provision/preflight/node_role.py).
+    _part("plan up", "iam:GetPolicy", "role"),
+    _part("plan up", "iam:GetInstanceProfile", "profile"),
+    _part("up", "iam:PassRole", "profile"),
     _part("gc", "DescribeRegions"),
     _part("status", "DescribeSpotInstanceRequests", "spot", "interruption notices are not shown"),
     # Capacity (provision/capacity.py, provision/launch/claim.py).
@@ -131,7 +136,7 @@ PARTS = (
         "iam:ListAttachedRolePolicies iam:DetachRolePolicy iam:ListRolePolicies"
         " iam:DeleteRolePolicy iam:DeleteRole iam:RemoveRoleFromInstanceProfile"
         " iam:DeleteInstanceProfile",
-        "ssm",
+        "role",
     ),
 )
 """All calls of gpuctl. sts:GetCallerIdentity is not among them: it needs no permission
@@ -183,6 +188,8 @@ def features_of(cluster: Cluster) -> frozenset[Feature]:
         "efs": shared is not None and shared.type == "efs",
         "fsx-lustre": shared is not None and shared.type == "fsx-lustre",
         "ssm": cluster.network.uses_session_manager,
+        "role": cluster.needs_role,
+        "profile": cluster.instance_profile is not None,
         "spot": cluster.capacity.type == "spot",
     }
     return frozenset(feature for feature, has in found.items() if has)

@@ -16,6 +16,7 @@ from config.target import Target
 from provision.aws.account import Caller
 from provision.aws.clients import DENIED, aws_errors, client
 from provision.permissions.actions import optional
+from provision.permissions.boundary import BOUNDARY, BOUNDED, CREATE, boundary_arn
 
 _ASSUMED = re.compile(r"arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/.*")
 _NO_ID = "0" * 17
@@ -26,11 +27,23 @@ _TAGS = ("aws:RequestTag", "aws:ResourceTag")
 class Missing:
     """The actions that the credentials do not allow.
 
-    `warnings` is about optional ones; each says what gpuctl does without the action.
+    `unbounded` are allowed only for roles with gpuctl's permissions boundary, which the account
+    does not have. `warnings` is about optional ones; each says what gpuctl does without the action.
     """
 
     required: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    unbounded: tuple[str, ...] = ()
+
+    @property
+    def without_boundary(self) -> str:
+        """The message that the account has no boundary; empty if that is no problem."""
+        if not self.unbounded:
+            return ""
+        return (
+            f"the credentials allow {', '.join(self.unbounded)} only for roles with the permissions"
+            f" boundary {BOUNDARY}, and the account has no such policy"
+        )
 
     def check(self) -> None:
         """Raise InputError if required actions are missing."""
@@ -39,9 +52,25 @@ class Missing:
                 f"the credentials do not allow {', '.join(self.required)}",
                 "`gpuctl iam-policy` prints a policy that does",
             )
+        if self.unbounded:
+            raise InputError(self.without_boundary, CREATE)
 
 
-def missing_permissions(target: Target, who: Caller, actions: Iterable[str]) -> Missing:
+@dataclass(frozen=True)
+class RoleOfNodes:
+    """What exists of the nodes' permissions before a cluster is created; ARNs, empty for none.
+
+    `boundary` is the account's boundary for roles that gpuctl creates, `role` is the role of the
+    cluster file's own instance profile.
+    """
+
+    boundary: str = ""
+    role: str = ""
+
+
+def missing_permissions(
+    target: Target, who: Caller, actions: Iterable[str], nodes: RoleOfNodes | None = None
+) -> Missing:
     """Return which of the actions the caller's policies do not allow; nothing is created.
 
     Raises CloudError if the caller may not simulate policies, or if it is a role that AWS does not
@@ -49,15 +78,34 @@ def missing_permissions(target: Target, who: Caller, actions: Iterable[str]) -> 
     """
     if who.arn.endswith(":root"):
         return Missing()  # IAM cannot simulate the root user, whom no policy limits
+    nodes = nodes or RoleOfNodes()
     principal, wanted = _principal(target, who), sorted(actions)
-    denied = _denied(target, principal, wanted, {"*": wanted})
+    context = list(_context(target.region, nodes.boundary))
+    denied = _denied(target, principal, wanted, {"*": wanted}, context)
     # A policy can allow an action on some resources only.
-    denied = _denied(target, principal, denied, _by_resource(target.region, who, denied))
+    resources = _by_resource(target.region, who, denied, nodes.role)
+    denied = _denied(target, principal, denied, resources, context)
     without = optional(denied)
+    required = [action for action in denied if action not in without]
+    unbounded = _allowed_with_boundary(target, who, principal, required, nodes)
     return Missing(
-        tuple(action for action in denied if action not in without),
+        tuple(action for action in required if action not in unbounded),
         tuple(f"{action} is not allowed: {why}" for action, why in sorted(without.items())),
+        unbounded,
     )
+
+
+def _allowed_with_boundary(
+    target: Target, who: Caller, principal: str, denied: Sequence[str], nodes: RoleOfNodes
+) -> tuple[str, ...]:
+    """Return those of the denied actions that the account's missing boundary would allow."""
+    roles = [action for action in denied if action in BOUNDED]
+    if nodes.boundary or not roles:
+        return ()
+    context = list(_context(target.region, boundary_arn(who)))
+    resources = _by_resource(target.region, who, roles, nodes.role)
+    still = _denied(target, principal, roles, resources, context)
+    return tuple(action for action in roles if action not in still)
 
 
 def _principal(target: Target, who: Caller) -> str:
@@ -80,6 +128,7 @@ def _denied(
     principal: str,
     actions: Sequence[str],
     groups: Mapping[str, Sequence[str]],
+    context: Sequence[Mapping[str, object]],
 ) -> list[str]:
     """Return those of the actions that are denied on a resource of `groups`, which has ARNs."""
     denied = set[str]()
@@ -91,14 +140,14 @@ def _denied(
                     PolicySourceArn=principal,
                     ActionNames=list(named),
                     ResourceArns=[resource],
-                    ContextEntries=list(_context(target.region)),
+                    ContextEntries=list(context),
                 )
                 results = [one for page in pages for one in page["EvaluationResults"]]
             denied |= {one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"}
     return [action for action in actions if action in denied]
 
 
-def _context(region: str) -> Iterator[dict[str, object]]:
+def _context(region: str, boundary: str) -> Iterator[dict[str, object]]:
     """Yield the keys of gpuctl's requests: its tags, which are on all that it makes, and more."""
     values = {f"{key}/{CLUSTER_TAG}": "gpuctl" for key in _TAGS}
     values |= {
@@ -109,16 +158,21 @@ def _context(region: str) -> Iterator[dict[str, object]]:
         "aws:RequestedRegion": region,
         "ec2:Region": region,
     }
+    if boundary:
+        values["iam:PermissionsBoundary"] = boundary
     for key, value in values.items():
         yield {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
 
 
-def _by_resource(region: str, who: Caller, actions: Iterable[str]) -> dict[str, list[str]]:
+def _by_resource(
+    region: str, who: Caller, actions: Iterable[str], role: str = ""
+) -> dict[str, list[str]]:
     """Return the actions by an ARN of each resource that they need."""
     partition = who.arn.split(":")[1]
     found: dict[str, list[str]] = {}
     for action in actions:
-        for arn in _arns(action, region, who.account):
+        passed = [role] if role and action == "iam:PassRole" else []
+        for arn in passed or _arns(action, region, who.account):
             found.setdefault(arn.replace("arn:aws:", f"arn:{partition}:", 1), []).append(action)
     return found
 

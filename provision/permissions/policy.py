@@ -13,6 +13,7 @@ from config.bucket import ACTIONS, Bucket
 from config.catalogue.ec2_actions import EC2_ACTIONS, Ec2Action
 from config.cluster.resolved import CLUSTER_TAG
 from provision.permissions.actions import is_change
+from provision.permissions.boundary import BOUNDARY, BOUNDED
 
 LIMIT = 6144
 """The most characters of a managed policy, without white space ("IAM and AWS STS quotas",
@@ -25,6 +26,7 @@ TAGGED: Conditions = {"StringLike": {f"aws:ResourceTag/{CLUSTER_TAG}": "*"}}
 TAGGING: Conditions = {"StringLike": {f"aws:RequestTag/{CLUSTER_TAG}": "*"}}
 _GUARDDUTY: Conditions = {"StringEquals": {"aws:ResourceTag/GuardDutyManaged": "true"}}
 _ROLES = ["arn:*:iam::*:role/gpuctl/*", "arn:*:iam::*:instance-profile/gpuctl/*"]
+_BOUNDED: Conditions = {"ArnLike": {"iam:PermissionsBoundary": f"arn:*:iam::*:policy/{BOUNDARY}"}}
 _LINKED = "arn:*:iam::*:role/aws-service-role/{}.amazonaws.com/*"
 _FILES = ("elasticfilesystem:", "fsx:")
 _EFS_TAG = "elasticfilesystem:TagResource"
@@ -33,10 +35,16 @@ _SERVICES = ("spot", "elasticfilesystem", "fsx")
 SESSION_DOCUMENT = "AWS-StartSSHSession"
 
 
-def policy(actions: Iterable[str], bucket: Bucket | None = None) -> Statement:
-    """Return the policy document that allows the actions, the use of the bucket, and no others."""
+def policy(
+    actions: Iterable[str], bucket: Bucket | None = None, profile: str | None = None
+) -> Statement:
+    """Return the policy document that allows the actions, the use of the bucket, and no others.
+
+    `profile` is the instance profile that nodes get, if an administrator made it. Its role has the
+    same name, as AWS's console gives it, with any path.
+    """
     wanted = frozenset(actions)
-    statements = [statement for statement in _statements(wanted) if statement["Action"]]
+    statements = [statement for statement in _statements(wanted, profile) if statement["Action"]]
     statements += _of_bucket(bucket) if bucket else ()
     return {"Version": "2012-10-17", "Statement": statements}
 
@@ -61,11 +69,11 @@ def size(document: Statement) -> int:
     return len(json.dumps(document, separators=(",", ":")))
 
 
-def _statements(wanted: frozenset[str]) -> Iterator[Statement]:
+def _statements(wanted: frozenset[str], profile: str | None) -> Iterator[Statement]:
     yield _allow("Read", {action for action in wanted if not is_change(action)}, "*")
     yield from _ours(wanted)
     yield from _used(wanted)
-    yield from _identities(wanted)
+    yield from _identities(wanted, profile)
     yield _allow("Session", wanted & {"ssm:StartSession"}, _ec2_arn("instance"), TAGGED)
     document = f"arn:*:ssm:*:*:document/{SESSION_DOCUMENT}"
     yield _allow("SessionDocument", wanted & {"ssm:StartSession"}, document)
@@ -117,12 +125,15 @@ def _of_bucket(bucket: Bucket) -> Iterator[Statement]:
     yield _allow("Objects", set(ACTIONS) - lists, f"{arn}/{bucket.prefix}/*".replace("//", "/"))
 
 
-def _identities(wanted: frozenset[str]) -> Iterator[Statement]:
+def _identities(wanted: frozenset[str], profile: str | None) -> Iterator[Statement]:
+    """Yield the statements about roles: to create them within the boundary, and to pass them."""
     changes = {one for one in wanted if one.startswith("iam:") and is_change(one)}
     linked, passed = changes & {"iam:CreateServiceLinkedRole"}, changes & {"iam:PassRole"}
-    yield _allow("Roles", changes - linked - passed, _ROLES)
+    yield _allow("BoundedRoles", changes & BOUNDED, _ROLES[0], _BOUNDED)
+    yield _allow("Roles", changes - BOUNDED - linked - passed, _ROLES)
     to_ec2: Conditions = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-    yield _allow("PassRole", passed, _ROLES[0], to_ec2)
+    named = [f"arn:*:iam::*:role/{profile}", f"arn:*:iam::*:role/*/{profile}"]
+    yield _allow("PassRole", passed, named if profile else _ROLES[0], to_ec2)
     yield _allow("LinkedRoles", linked, [_LINKED.format(service) for service in _SERVICES])
 
 

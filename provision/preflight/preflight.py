@@ -71,6 +71,7 @@ class _Answers:
     ssh_from: str
     layout: tuple[Interface, ...]
     network: ExistingNetwork | None
+    boundary: str
 
 
 def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resolved:
@@ -126,6 +127,8 @@ def _draft(
         bastion_price_usd_h=answers.bastion_price.usd_h,
         nat_price_usd_h=NAT_PRICE_USD_H,
         ssh_from=answers.ssh_from,
+        # An existing role keeps its boundary: without iam:GetPolicy it is not known.
+        boundary=answers.boundary or (before.boundary if before else ""),
         public_key="",
         user_data="",
         bastion_user_data="",
@@ -163,6 +166,7 @@ class _Preflight:
         bastion_image = catch(requests.bastion_image.result)
         catch(lambda: check_access(self.cluster, self.before, self.target))
         catch(lambda: check_plugin(self.cluster, self.target))
+        boundary = self._nodes_role() if who else ""
         ssh_from = catch(requests.ssh_from.result)
         layout = catch(lambda: _layout(self.cluster, instance)) if instance else None
         network, zones = self._network(zones, offers, layout)
@@ -186,7 +190,17 @@ class _Preflight:
             ssh_from=ssh_from,
             layout=layout,
             network=network,
+            boundary=boundary,
         )
+
+    def _nodes_role(self) -> str:
+        """Check the instance profile that the file names; return the boundary for a new role."""
+        requests, advise = self.requests, self.problems.advise
+        ask = "iam:GetPolicy" if self.cluster.needs_role else "iam:GetInstanceProfile"
+        found = advise("the nodes' role", ask, requests.nodes_role.result)
+        if found and found.role and self.target.check_permissions:
+            advise("the permissions of the nodes' role", _SIMULATE, requests.sessions.result)
+        return found.boundary if found else ""
 
     def _account(self) -> Caller | None:
         who = self.problems.catch(self.requests.caller.result)

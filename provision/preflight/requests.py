@@ -14,9 +14,10 @@ from provision.aws.instance_types import instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image, image_id
 from provision.costs.prices import Price, price
 from provision.permissions.actions import features_of, needed
-from provision.permissions.check import Missing, missing_permissions
+from provision.permissions.check import Missing, RoleOfNodes, missing_permissions
 from provision.preflight.existing_network import Found, find_network
 from provision.preflight.launch_pins import PinnedTemplate, launch_template
+from provision.preflight.node_role import check_sessions, find_role
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
 from provision.preflight.reservations import find_reservation
 from provision.preflight.ssh_access import needed_elastic_ips, ssh_source_range
@@ -43,6 +44,8 @@ class Requests:
     template: Future[PinnedTemplate | None]
     price: Future[Price]
     bastion_price: Future[Price]
+    nodes_role: Future[RoleOfNodes]
+    sessions: Future[None]
     permissions: Future[Missing]
     clients: Clients
 
@@ -59,6 +62,7 @@ def send_requests(
     addresses = needed_elastic_ips(cluster)
     who = pool.submit(caller, target)
     actions = needed(("plan", "up", "down"), features_of(cluster))
+    role = pool.submit(lambda: find_role(cluster, target, who.result()))
     return Requests(
         caller=who,
         instance_type=pool.submit(instance_type, ec2, cluster.instance_type),
@@ -73,9 +77,25 @@ def send_requests(
         template=pool.submit(launch_template, ec2, before),
         price=pool.submit(price, cluster.instance_type, pricing, target.region),
         bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
-        permissions=pool.submit(lambda: missing_permissions(target, who.result(), actions)),
+        nodes_role=role,
+        sessions=pool.submit(lambda: check_sessions(cluster, target, role.result())),
+        permissions=pool.submit(
+            lambda: missing_permissions(target, who.result(), *_known(role, actions))
+        ),
         clients=clients,
     )
+
+
+def _known(
+    role: Future[RoleOfNodes], actions: frozenset[str]
+) -> tuple[frozenset[str], RoleOfNodes]:
+    """Return the actions to check, with what is known of the nodes' role.
+
+    Whether an unknown role can be passed is not known; its own error is reported instead.
+    """
+    if role.exception():
+        return actions - {"iam:PassRole"}, RoleOfNodes()
+    return actions, role.result()
 
 
 def _image(ec2: "EC2Client", ssm: "SSMClient", name: str, pinned: str | None) -> tuple[Image, int]:

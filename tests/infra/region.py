@@ -21,6 +21,7 @@ from config.cluster.resolved import Image, InstanceType, NetworkCard, Resolved
 from config.target import Target
 from infra.program.interface_layout import interfaces
 from lab.access_key import ADMINISTRATOR
+from provision.permissions.boundary import BOUNDARY, boundary_document
 from tests.labs import KEY
 from tests.processes import ERRORS
 
@@ -185,6 +186,14 @@ def client(target: Target) -> "EC2Client":
 def administrator(target: Target, service: str) -> Any:
     """A boto3 client of the region, of somebody whom the policy of its credentials leaves alone."""
     return _client(service, target.endpoint, target.region)
+
+
+def create_boundary(target: Target) -> str:
+    """Create gpuctl's permissions boundary, as an administrator does once; return its ARN."""
+    made = administrator(target, "iam").create_policy(
+        PolicyName=BOUNDARY, PolicyDocument=json.dumps(boundary_document())
+    )
+    return str(made["Policy"]["Arn"])
 
 
 @lru_cache(maxsize=8)

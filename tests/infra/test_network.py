@@ -21,7 +21,14 @@ from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
 from infra.pulumi_engine.workspace import workspace
 from tests import golden
-from tests.infra.region import Region, client, instance_type, resolved
+from tests.infra.region import (
+    Region,
+    administrator,
+    client,
+    create_boundary,
+    instance_type,
+    resolved,
+)
 from tests.infra.somebodys_network import SomebodysNetwork
 from tests.labs import KEY
 
@@ -200,6 +207,40 @@ def test_each_way_in_is_planned_made_and_removed(here: Region, stack: Stack, acc
     assert _roles(here) == []
     assert ec2.describe_addresses()["Addresses"] == []
     assert ec2.describe_vpcs()["Vpcs"] == []
+
+
+@pytest.mark.engine
+def test_the_nodes_role_gets_the_accounts_boundary(here: Region, stack: Stack) -> None:
+    unbounded = resolved(here.target, network={"access": "ssm"})
+    stack.up(unbounded)
+    iam = administrator(here.target, "iam")
+    assert "PermissionsBoundary" not in iam.get_role(RoleName="gpuctl-us-east-1-demo")["Role"]
+    # The account gets its boundary later: the role follows, and no node is replaced.
+    bounded = unbounded.model_copy(update={"boundary": create_boundary(here.target)})
+    changes = [(c.name, c.op) for c in stack.preview(bounded).changes if c.op != "same"]
+    assert changes == [("nodes", "update")]
+    stack.up(bounded)
+    assert stack.preview(bounded).is_empty
+    role = iam.get_role(RoleName="gpuctl-us-east-1-demo")["Role"]
+    assert role["PermissionsBoundary"]["PermissionsBoundaryArn"] == bounded.boundary
+    stack.destroy()
+    assert _roles(here) == []
+
+
+@pytest.mark.engine
+def test_nodes_get_an_administrators_profile_and_gpuctl_makes_no_role(
+    here: Region, stack: Stack
+) -> None:
+    iam = administrator(here.target, "iam")
+    iam.create_instance_profile(InstanceProfileName="trainers")
+    wanted = resolved(here.target, network={"access": "ssm"}, instance_profile="trainers")
+    fleet = stack.up(wanted)
+    assert _roles(here) == ["trainers"]
+    described = client(here.target).describe_instances(InstanceIds=[fleet.nodes[0].instance_id])
+    profile = described["Reservations"][0]["Instances"][0]["IamInstanceProfile"]
+    assert profile["Arn"].endswith(":instance-profile/trainers")
+    stack.destroy()
+    assert _roles(here) == ["trainers"]
 
 
 @pytest.mark.engine

@@ -15,7 +15,7 @@ from lab import fault_kinds, fault_table, session_manager_plugin
 from provision.down import down
 from provision.permissions.actions import COMMANDS, FEATURES, needed, optional
 from provision.permissions.policy import policy, split
-from tests.infra.region import Region
+from tests.infra.region import Region, create_boundary
 from tests.permissions.commands import Commands, Effort
 
 Verdict = Literal["named", "goes on", "not called", "NOT NAMED"]
@@ -31,6 +31,7 @@ SHAPES: dict[Feature, dict[str, Any]] = {
     "efs": {"storage": {"shared": {"type": "efs"}}},
     "fsx-lustre": {"storage": {"shared": {"type": "fsx-lustre"}}},
     "ssm": {"network": {"access": "ssm"}},
+    "role": {"network": {"access": "ssm"}},
     "spot": {"capacity": {"type": "spot"}},
 }
 
@@ -63,6 +64,7 @@ class Denied:
 
     def __init__(self, here: Region) -> None:
         self._here = here
+        create_boundary(here.target)
         # Nobody connects, so this machine need not have Session Manager's plugin.
         plugin = (sys.executable, session_manager_plugin.__file__, "no lab")
         self._target = replace(

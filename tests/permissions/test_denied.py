@@ -45,7 +45,8 @@ def test_the_role_for_spot_instances_is_named(engine: Engine, here: Region) -> N
 def test_each_action_has_a_cluster_that_needs_it() -> None:
     features = {action: feature_of(action) for action in needed()}
     assert features["ec2:CreateVpc"] == "network"
-    assert features["iam:CreateRole"] == "ssm"
+    assert features["iam:CreateRole"] == "role"
+    assert features["ssm:StartSession"] == "ssm"
     assert features["fsx:CreateFileSystem"] == "fsx-lustre"
     assert features["elasticfilesystem:CreateFileSystem"] == "efs"
     assert features["ec2:DescribeSpotInstanceRequests"] == "spot"

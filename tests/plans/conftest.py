@@ -11,7 +11,7 @@ from config.target import Target
 from lab import fault_table
 from provision.permissions.actions import needed
 from provision.permissions.policy import policy, split
-from tests.infra.region import client, region
+from tests.infra.region import client, create_boundary, region
 from tests.plans.cases import Case
 from tests.plans.life import AT_ONCE, REGION, Life, live
 
@@ -25,6 +25,7 @@ def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     allowed.write_text(json.dumps(split(policy(needed(("plan", "up", "down"))))))
     fault_table.write(state / "faults.json", {fault_table.POLICY: (str(allowed),)})
     with region(state) as here:
+        create_boundary(here.target)
         yield replace(here.target, region=REGION)
 
 

@@ -33,14 +33,17 @@ from provision.permissions.actions import (
     needed,
     optional,
 )
-from provision.permissions.check import Missing, _by_resource, missing_permissions
+from provision.permissions.boundary import CREATE, boundary_arn
+from provision.permissions.check import Missing, RoleOfNodes, _by_resource, missing_permissions
 from provision.permissions.policy import LIMIT, policy, policy_text, size, split
 from provision.preflight.preflight import resolve
 from tests import golden
+from tests.infra.region import administrator, create_boundary
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "policies"
 ME = Caller("123456789012", "arn:aws:sts::123456789012:user/moto")
+BOUND = RoleOfNodes(boundary=boundary_arn(ME))
 SERVICES = ("ec2", "efs", "fsx", "iam", "ssm", "sts", "service-quotas", "pricing")
 SIGNED = {name: signed for signed, name in NAMES.items()}
 
@@ -79,7 +82,7 @@ WAITERS = {
 FREE = {"sts:GetCallerIdentity"}
 """What needs no permission."""
 
-IMPLIED = {"iam:CreateServiceLinkedRole"}
+IMPLIED = {"iam:CreateServiceLinkedRole", "iam:PassRole"}
 """What AWS requires with a creation; no call of gpuctl's own."""
 
 
@@ -160,7 +163,7 @@ def test_a_cluster_needs_only_the_actions_of_what_it_has() -> None:
             "capacity": {"type": "spot"},
         }
     )
-    assert features_of(with_all) == {"network", "ssm", "efs", "spot"}
+    assert features_of(with_all) == {"network", "ssm", "role", "efs", "spot"}
     more = needed(["up"], features_of(with_all)) - needed(["up"], features_of(plain))
     assert {action.partition(":")[0] for action in more} == {
         "iam", "ssm", "elasticfilesystem", "ec2"
@@ -212,8 +215,12 @@ def test_a_policy_keeps_iams_limit() -> None:
 
 @pytest.fixture
 def allow(empty_region: Target) -> Any:
-    """A function that binds the lab's credentials to a policy of these actions."""
+    """A function that binds the lab's credentials to a policy of these actions.
+
+    The account has gpuctl's boundary.
+    """
     state = empty_region.state.parents[1]
+    create_boundary(empty_region)
 
     def bind(actions: frozenset[str]) -> None:
         file = state / "policy.json"
@@ -228,16 +235,16 @@ def allow(empty_region: Target) -> Any:
 def test_whatever_action_is_taken_away_is_named(empty_region: Target, allow: Any) -> None:
     whole = needed()
     allow(whole)
-    assert missing_permissions(empty_region, ME, whole) == Missing()
+    assert missing_permissions(empty_region, ME, whole, BOUND) == Missing()
     unnoticed = []
     for action in sorted(whole - {"iam:SimulatePrincipalPolicy"}):
         allow(whole - {action})
-        found = missing_permissions(empty_region, ME, [action])
+        found = missing_permissions(empty_region, ME, [action], BOUND)
         if found != without(action):
             unnoticed.append((action, found))
     assert unnoticed == []
     allow(whole - {"ec2:TerminateInstances", "pricing:GetProducts"})
-    assert missing_permissions(empty_region, ME, whole) == Missing(
+    assert missing_permissions(empty_region, ME, whole, BOUND) == Missing(
         required=("ec2:TerminateInstances",),
         warnings=("pricing:GetProducts is not allowed: prices are the catalogue's",),
     )
@@ -339,6 +346,21 @@ def test_doctor_says_what_is_missing(empty_region: Target, allow: Any) -> None:
             needed=False,
         ),
     ]
+    allow(needed())
+    administrator(empty_region, "iam").delete_policy(PolicyArn=BOUND.boundary)
+    assert list(doctor_permissions(here)) == [
+        Check("permissions", "all that every cluster needs"),
+        Check(
+            "permissions",
+            "missing for Session Manager: the credentials allow iam:CreateRole,"
+            " iam:PutRolePermissionsBoundary, iam:PutRolePolicy, iam:UpdateAssumeRolePolicy only"
+            " for roles with the permissions boundary gpuctl-boundary, and the account has no such"
+            " policy",
+            CREATE,
+            needed=False,
+        ),
+    ]
+    create_boundary(empty_region)
     allow(needed() - {"iam:SimulatePrincipalPolicy"})
     (unknown,) = doctor_permissions(here)
     assert (unknown.remedy, unknown.needed) == ("allow iam:SimulatePrincipalPolicy", False)

