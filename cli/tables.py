@@ -4,7 +4,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cli.output import Output
     from engine.history import KeptFinding
@@ -85,13 +85,11 @@ def _half(half: "Timing | None", is_checked: bool) -> tuple[str, ...]:
 
 
 def csv_text(run_id: str, tables: "Iterable[Table]") -> str:
-    """Return the tables as CSV with a head, a line for each half; an unknown value is empty."""
-    import csv
-    from io import StringIO
+    """Return the tables as CSV with a head, a line for each half; an unknown value is empty.
 
-    text = StringIO()
-    columns = csv.writer(text, lineterminator="\n")
-    columns.writerow(_COLUMNS)
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    lines = [_csv_line(_COLUMNS)]
     for number, table in enumerate(tables):
         facts = table.facts
         known = (facts.nccl_tests, facts.nccl, facts.plugin, facts.driver)
@@ -103,8 +101,33 @@ def csv_text(run_id: str, tables: "Iterable[Table]") -> str:
                     continue
                 figures = (half.time_us, half.algbw, half.busbw, half.wrong, half.error)
                 begin = (run_id, number, facts.rank, facts.collective)
-                columns.writerow((*begin, *known, *ranks, *of_row, name, *figures))
-    return text.getvalue().removesuffix("\n")
+                lines.append(_csv_line((*begin, *known, *ranks, *of_row, name, *figures)))
+    return "\n".join(lines)
+
+
+def _csv_line(cells: "Sequence[object]") -> str:
+    """Return a line of CSV in which no text is a formula, as OWASP describes.
+
+    In some countries spreadsheets also split cells at `;`, which quotes prevent
+    (https://owasp.org/www-community/attacks/CSV_Injection, 2026-11-26).
+    """
+    import csv
+    from io import StringIO
+
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    is_plain = not any(text.startswith(_FORMULA) or ";" in text or "\t" in text for text in texts)
+    safe = [
+        f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+        for cell in cells
+    ]
+    line = StringIO()
+    quoting = csv.QUOTE_MINIMAL if is_plain else csv.QUOTE_NONNUMERIC
+    csv.writer(line, lineterminator="", quoting=quoting).writerow(safe)
+    return line.getvalue()
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""The beginnings of a formula; the last four are the first ones in full width."""
 
 
 _COLUMNS = (

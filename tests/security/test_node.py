@@ -14,7 +14,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from cli.tables import csv_text
 from config.errors import NodeError
+from engine.nccl_tests import Table
 from nodes.arrivals import Arrivals, leads_out, unpack
 from nodes.copy import copy_from
 from tests.nodes.conftest import Site
@@ -296,3 +298,43 @@ def test_a_link_that_is_named_is_copied_as_what_it_leads_to(site: Site, tmp_path
     source, to = f"{tmp_path}/newest", f"{tmp_path}/here/"
     assert asyncio.run(copy_from(site.inventory, [node], source, to)) == {0: None}
     assert (tmp_path / "here" / "newest").read_text() == "weights"
+
+
+@pytest.mark.parametrize(
+    ("written", "cell"),
+    [
+        ("=HYPERLINK(1)", '"\'=HYPERLINK(1)"'),
+        ("+1", '"\'+1"'),
+        ("-2+3", '"\'-2+3"'),
+        ("@SUM(A1)", '"\'@SUM(A1)"'),
+        ("\t=1", '"\'\t=1"'),
+        ("\r=1", '"\'\r=1"'),
+        ("\uff1d1+1", '"\'\uff1d1+1"'),
+        ('=1+2";=1+2', '"\'=1+2"";=1+2"'),
+        ("x;=1+2", '"x;=1+2"'),
+        ('x"', '"x"""'),
+        ("ring", "ring"),
+    ],
+)
+def test_a_cell_of_csv_is_no_formula(written: str, cell: str) -> None:
+    """nccl-tests' tables are what a job prints."""
+    table = Table.model_validate(
+        {
+            "facts": {"rank": 0, "collective": written},
+            "rows": [
+                {
+                    "size": 8,
+                    "count": 2,
+                    "dtype": "float",
+                    "redop": None,
+                    "root": -1,
+                    "out_of_place": {"time_us": -1.5, "algbw": 2.0, "busbw": 2.0, "wrong": 0},
+                    "in_place": None,
+                }
+            ],
+        }
+    )
+    line = csv_text("job-000001", [table]).partition("\n")[2]
+    assert cell in line
+    assert "'-1.5" not in line
+    assert table.model_dump(mode="json")["facts"]["collective"] == written  # as `--json` prints it
