@@ -210,13 +210,14 @@ def _saved(path: Path, dry_run: bool) -> "Inventory":
     from pydantic import ValidationError
 
     from config.errors import InputError
+    from config.files import read_regular
     from nodes.inventory import Inventory
 
     if not dry_run:
         raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
     hint = "save one with `gpuctl up FILE --json` or from the cluster's state folder"
     try:
-        return Inventory.model_validate_json(path.read_bytes())
+        return Inventory.model_validate_json(read_regular(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}", hint) from error
     except ValidationError as error:

@@ -1,22 +1,16 @@
 """Secrets of a run. The client reads them when the run starts; gpuctl never stores them."""
 
 import os
-import re
 from pathlib import Path
 
 from config.errors import InputError
 from config.files import read_regular
 from config.folders import config_home
 from config.run.run_file import Run
+from config.sensitive import is_credential
 from engine.launch_plan import WRITTEN_PASSWORD, ImagePlan, LaunchPlan
 from engine.notify_plan import check_secrets, secret_names
 
-CREDENTIALS = re.compile(
-    r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|PULUMI|TF|VAULT|SSH|GPG|KUBE|DOCKER|DATABASE)_.*"
-    r"|KUBECONFIG|PGPASSWORD|(GITHUB|GH|GITLAB|NPM|NODE_AUTH|PYPI|TWINE|CARGO|SLACK)_.*",
-    re.IGNORECASE,
-)
-"""Names of variables that give access to the user's own accounts and machines."""
 _LONGEST = 128 << 10
 """Bytes of a value: Linux passes no longer variable (MAX_ARG_STRLEN, execve(2))."""
 
@@ -28,7 +22,7 @@ def credentials(plan: LaunchPlan) -> tuple[str, ...]:
     own files are not included: they are meant for runs.
     """
     wanted = (name for name in _names(plan) if name in os.environ)
-    return tuple(name for name in wanted if CREDENTIALS.fullmatch(name))
+    return tuple(name for name in wanted if is_credential(name))
 
 
 def is_notifications_alone(plan: LaunchPlan, name: str) -> bool:
@@ -52,12 +46,22 @@ def resolve(plan: LaunchPlan, run: Run | None = None) -> dict[str, str]:
 
 
 def registry_password(image: ImagePlan) -> str:
-    """Return the password of the image's registry, for a client without the run file."""
+    """Return the password of the image's registry, for a client without the run file.
+
+    The plan is the head's, and so may name any variable of this environment. Raises InputError if
+    that is a credential of the user's own, which only `gpuctl run` may ask for.
+    """
     if image.password_secret == WRITTEN_PASSWORD:
         raise InputError(
             f"the password for {image.reference} is in the run file, which this command does not"
             " have",
             "let `gpuctl run` make the node again, or write the password as {secret: NAME}",
+        )
+    if image.password_secret in os.environ and is_credential(image.password_secret):
+        raise InputError(
+            f"the run takes {image.password_secret} from your environment as the password for"
+            f" {image.reference}, and it is a credential of yours",
+            "let the `gpuctl run` that started the run make the node again",
         )
     return look_up(image.password_secret)
 

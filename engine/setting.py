@@ -1,25 +1,11 @@
 """The setting of a run, which the history keeps for reports: where it ran, and its environment."""
 
-import re
-
 from pydantic import Field
 
 from config.models import Value
+from config.sensitive import hide_secrets
 from engine.launch_plan import LaunchPlan
-from engine.secrets import CREDENTIALS
 from nodes.inventory import Inventory
-
-HIDDEN = "***"
-
-_SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASS(WORD|WD|PHRASE)|CREDENTIAL|AUTH|(API|ACCESS|PRIVATE)_?KEY|_KEY$", re.I
-)
-_SECRET_VALUE = re.compile(
-    r"(?<=://)[^/\s@]+(?=@)"  # user and password of a URL
-    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\b(gh[a-z]|hf|glpat|xox[a-z]|sk|pk)[_-][A-Za-z0-9_-]{16,}"
-    r"|\beyJ[\w-]+\.[\w.-]+|-----BEGIN [^-]*PRIVATE KEY-----[\s\S]*"
-)
-"""The beginnings of access keys of AWS, of tokens of well-known services, of JSON web tokens."""
 
 
 class Setting(Value):
@@ -59,10 +45,3 @@ def setting(plan: LaunchPlan, inventory: Inventory) -> Setting:
         environment=shared,
         secrets=tuple(sorted({name for node in plan.nodes for name in node.secrets})),
     )
-
-
-def hide_secrets(name: str, value: str) -> str:
-    """Return the variable's value without what looks like a secret in it."""
-    if _SECRET_NAME.search(name) or CREDENTIALS.fullmatch(name):
-        return HIDDEN
-    return _SECRET_VALUE.sub(HIDDEN, value)

@@ -18,12 +18,12 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from config.diagnostic import Diagnostic
 from config.manifests.given import Given
 from config.mistakes import Mistake, Path, path_text
+from config.sensitive import is_secret_name, may_leave_as_text
 from config.yaml.hints import quote
 from config.yaml.marked_yaml import TEXT, Document, document_of
 
 _PLACEHOLDER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _SHELL = re.compile(r"(.*/)?(ba|da|k|z|a)?sh|-[a-z]*c")
-_SECRET = re.compile(r".*(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|_KEY)|(AWS|KUBE)_.*", re.I)
 # What gpuctl ignores with a warning (manifest.py). `resources`, `nodeSelector` and `affinity` are
 # not among them: `gpuctl up --for` chooses a type by them (requirements.py).
 _IGNORED = frozenset(
@@ -122,11 +122,11 @@ def _is_script(entries: Mapping[str, Node]) -> bool:
 
 def is_own_secret(name: str, value: Any) -> bool:
     """Return whether an entry of `env` is a secret with its own name: HF_TOKEN=${HF_TOKEN}."""
-    return value == f"${{{name}}}" and bool(_SECRET.fullmatch(name))
+    return value == f"${{{name}}}" and is_secret_name(name)
 
 
 def _is_taken(name: str) -> bool:
-    return name in os.environ and not _SECRET.fullmatch(name)
+    return name in os.environ and may_leave_as_text(name, os.environ[name])
 
 
 def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]:
@@ -137,7 +137,7 @@ def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]
         name = missing[0]
         message = f"'{path_text(text.at)}' has envsubst's placeholder ${{{name}}}, without a value"
         hint = f"add `--set {name}=VALUE`, or `export {name}=VALUE` before"
-        if _SECRET.fullmatch(name):
+        if is_secret_name(name) or name in os.environ:
             hint = (
                 f"take the secret by `valueFrom: {{secretKeyRef: {{name: x, key: {name}}}}}`,"
                 f" or add `--set {name}=VALUE`"

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from config.sensitive import hide_secrets
 from engine.history import History
-from engine.setting import hide_secrets, setting
+from engine.setting import setting
 from tests.engine.conftest import make_inventory, make_plan
 
 
