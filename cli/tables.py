@@ -121,8 +121,10 @@ def _csv_line(cells: "Sequence[object]") -> str:
         for cell in cells
     ]
     line = StringIO()
-    quoting = csv.QUOTE_MINIMAL if is_plain else csv.QUOTE_NONNUMERIC
-    csv.writer(line, lineterminator="", quoting=quoting).writerow(safe)
+    if is_plain:
+        csv.writer(line, lineterminator="").writerow(safe)
+    else:
+        csv.writer(line, lineterminator="", quoting=csv.QUOTE_NONNUMERIC).writerow(safe)
     return line.getvalue()
 
 

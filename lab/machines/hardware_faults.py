@@ -5,12 +5,12 @@ values. The kernel's log and the clock are the host's, so two programs print oth
 """
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from lab.fault_table import HARDWARE, read
+from lab.machines.root_files import remove_file, write_file
 from lab.places import Places
 
 VALUES: Mapping[str, tuple[str, str]] = {
@@ -61,7 +61,7 @@ def apply(places: Places, former: tuple[str, ...] = ()) -> None:
     machines, shown = _read(read(places.faults).get(HARDWARE, ()))
     for instance_id in {*_read(former)[0], *machines}:
         root = places.machines / instance_id / "root"
-        if (root / "etc").is_dir():
+        if root.is_dir():
             _write(root, shown if instance_id in machines else {})
 
 
@@ -93,12 +93,8 @@ def _write(root: Path, shown: Mapping[str, str]) -> None:
 
 
 def _put(root: Path, path: str, text: str, mode: int) -> None:
-    """Write a file of the machine, of its root's; remove it if the text is empty."""
-    file = root / path
-    file.unlink(missing_ok=True)  # it may be a link, which from here would lead into the host
-    if not text:
-        return
-    file.write_text(text)
-    file.chmod(mode)
-    owner = (root / "etc").stat()
-    os.chown(file, owner.st_uid, owner.st_gid)
+    """Write a file of the machine; remove it if the text is empty."""
+    if text:
+        write_file(root, path, text.encode(), mode)
+    else:
+        remove_file(root, path)

@@ -24,6 +24,7 @@ from lab.images.image import Flavour, image_path
 from lab.machines import cgroups, hardware_faults, slow_network, user_namespaces
 from lab.machines.host_limits import locked_memory
 from lab.machines.image_faults import BOOTED, faulty_files
+from lab.machines.root_files import remove_file, write_file
 from lab.network import bridge, host_settings
 from lab.network.namespaces import announce
 from lab.places import Places, make_private
@@ -162,7 +163,7 @@ class Machine:
     def remove_public_ip(self, address: str) -> None:
         """Remove a public address from the running machine."""
         self._ip_inside("address", "delete", f"{IPv4Address(address)}/32", "dev", "host0")
-        (self._folder / "root" / (_PUBLIC % address)).unlink(missing_ok=True)
+        remove_file(self._folder / "root", _PUBLIC % address)
 
     def remove(self) -> None:
         """Remove everything of the machine; kill it first if it still runs."""
@@ -212,14 +213,7 @@ class Machine:
 
     def _put(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file in the machine; the machine's root owns it and the folders made for it."""
-        file = self._folder / "root" / path
-        new = [folder for folder in file.parents if not folder.exists()]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)  # it may be a link, which from here would lead into the host
-        file.write_bytes(content)
-        file.chmod(mode)
-        for made in (file, *new):
-            os.chown(made, self._root_id, self._root_id)
+        write_file(self._folder / "root", path, content, mode)
 
     def _start(self) -> None:
         groups = cgroups.create(self._places, self.spec.instance_id, self._root_id)
