@@ -101,14 +101,14 @@ class RunClient:
         from cli.code import fetch
         from cli.run_end import ending
         from config.errors import Interrupted
-        from engine.head import ClusterBusy
+        from engine.head import ClusterBusy, NotStarted
         from engine.known_run import RunGoesOn, RunLost
 
         run, there, out = self._run, self._there, self._out
         try:
             return asyncio.run(work)
-        except (ClusterBusy, RunGoesOn):
-            raise  # a run still uses the cluster: another one, or this one, which goes on
+        except (ClusterBusy, NotStarted, RunGoesOn):
+            raise  # a run still uses the cluster, or this one has changed nothing of it
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and self._is_left_alone:
                 raise

@@ -15,6 +15,7 @@ from engine.events import FirstEvent, parse_event
 from engine.launch_plan import LaunchPlan
 from engine.notify_plan import secret_names
 from engine.places import run_folder, runs_folder
+from nodes.answers import may_have_run
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
 
@@ -40,6 +41,19 @@ class ClusterBusy(RunError):
         )
 
 
+class NotStarted(RunError):
+    """The head was not reached: this run did not start, and the cluster is unchanged."""
+
+    def __init__(self, plan: LaunchPlan, error: NodeError) -> None:
+        bills = f"cluster {plan.cluster} is as it was, and bills"
+        removes = f"`gpuctl down {plan.cluster}` removes it"
+        hint = f"{bills}: {removes}" if plan.on_stop == "destroy" else ""
+        super().__init__(
+            f"run {plan.run_id} was not started: {error.message}",
+            "; ".join(filter(None, (error.hint, hint))),
+        )
+
+
 class Head:
     """The head of a cluster, for one run."""
 
@@ -52,22 +66,32 @@ class Head:
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """Start the run's supervisor with plan and secrets; send the agent if the head has none.
 
-        Raises ClusterBusy if other runs have its nodes, unless it may wait for them.
+        Raises ClusterBusy if other runs have its nodes, unless it may wait for them, and NotStarted
+        if the head is not reached.
         """
         bundle, head = agent_bundle(), self.node
         used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
-        async with connect(self.inventory) as connections:
-            # Environment and secrets go through stdin: every user of the machine can see arguments.
-            start = shlex.join(["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)])
-            command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
-            more = {name: secrets[name] for name in secret_names(plan.notify)}
-            run = {"plan": plan.model_dump(mode="json"), "secrets": used, "notify_secrets": more}
-            text = json.dumps(run)
-            self.start_requested = True
-            done = await connections.run(head, command, stdin=text, timeout=_START_S)
-            if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet
-                await ship_agent(connections, head)
+        with self._connection_errors(plan):
+            async with connect(self.inventory) as connections:
+                # Environment and secrets go through stdin: every user can see arguments.
+                start = shlex.join(
+                    ["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)]
+                )
+                command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
+                more = {name: secrets[name] for name in secret_names(plan.notify)}
+                run = {
+                    "plan": plan.model_dump(mode="json"),
+                    "secrets": used,
+                    "notify_secrets": more,
+                }
+                text = json.dumps(run)
+                self.start_requested = True
                 done = await connections.run(head, command, stdin=text, timeout=_START_S)
+                if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet
+                    self.start_requested = False
+                    await ship_agent(connections, head)
+                    self.start_requested = True
+                    done = await connections.run(head, command, stdin=text, timeout=_START_S)
         self.start_requested = done.exit_status == 0
         if done.exit_status == BUSY:
             raise ClusterBusy(plan.cluster, json.loads(done.stdout)["busy"])
@@ -77,6 +101,17 @@ class Head:
                 f"{head.name} ({head.private_ip}) cannot start the run: {errors[-1]}",
                 f"log in with `gpuctl ssh {plan.cluster} {head.name}` to find out why",
             )
+
+    @contextlib.contextmanager
+    def _connection_errors(self, plan: LaunchPlan) -> Iterator[None]:
+        """Raise NotStarted for an error before the head was asked to start the run."""
+        try:
+            yield
+        except NodeError as error:
+            if self.start_requested and may_have_run(error):
+                raise
+            self.start_requested = False
+            raise NotStarted(plan, error) from error
 
     async def send(self, word: str) -> None:
         """Send `stop`, `ack` or `healed …` to the run's supervisor; do nothing if it has ended."""

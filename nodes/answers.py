@@ -23,6 +23,18 @@ class Unreachable(NodeError):
     """The error that a machine does not answer, or that the connection to it was lost."""
 
 
+class NotReached(Unreachable):
+    """The error that no connection to the machine was made: nothing ran on it."""
+
+
+def may_have_run(error: NodeError) -> bool:
+    """Return whether the command that failed with this error may have begun on its node.
+
+    It has not if the login was refused, or if there was no connection.
+    """
+    return isinstance(error, Unreachable) and not isinstance(error, NotReached)
+
+
 class CommandFailed(NodeError):
     """The error that a command exited with another status than 0; `reason` is its last line."""
 

@@ -182,10 +182,11 @@ async def _run(
 
 
 def _error_message(error: Any) -> Message:
-    from nodes.answers import Unreachable
+    from nodes.answers import NotReached, Unreachable
 
     kind = "unreachable" if isinstance(error, Unreachable) else "error"
-    return {kind: [error.message, error.hint]}
+    not_reached = {"not_reached": True} if isinstance(error, NotReached) else {}
+    return {kind: [error.message, error.hint], **not_reached}
 
 
 if __name__ == "__main__":

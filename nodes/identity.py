@@ -5,7 +5,10 @@ which a colleague has brought the cluster's record and inventory, the user's ssh
 in `~/.ssh` take its place: `gpuctl grant` gives them access. This module does not import asyncssh.
 """
 
+import json
 from pathlib import Path
+
+from config.files import write_whole
 
 _USERS_KEYS = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 """Files of ~/.ssh that ssh tries by default (ssh_config(5), IdentityFile)."""
@@ -27,12 +30,59 @@ def users_keys() -> list[Path]:
     return [place / name for name in _USERS_KEYS if (place / name).exists()]
 
 
+def granted_keys(folder: Path) -> tuple[str, ...]:
+    """Return the public keys, `TYPE BASE64`, that may log in to the cluster with this folder.
+
+    They are in the cluster's record, which a team's bucket has too. Empty without a record.
+    """
+    try:
+        grants = json.loads((folder / "cluster.json").read_text()).get("grants", ())
+    except (OSError, ValueError):
+        return ()
+    return tuple(grant["key"] for grant in grants if not grant.get("is_revoked"))
+
+
+def granted_first(folder: Path) -> list[Path]:
+    """Return the user's private keys in `~/.ssh`, those first that the cluster has been granted."""
+    granted = granted_keys(folder)
+    return sorted(users_keys(), key=lambda path: _public_half(path) not in granted)
+
+
 def identity_lines(folder: Path) -> str:
-    """Return the lines of an ssh_config that choose the key, for a cluster with this folder."""
+    """Return the lines of an ssh_config that choose the key, for a cluster with this folder.
+
+    sshd refuses a client after six keys. If the record has granted keys, ssh offers only those of
+    the user's agent that are among them: it takes their public halves, in files next to the record.
+    """
     if has_cluster_key(folder):
         own = quoted_path(cluster_key(folder))
         return f"  IdentityFile {own}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
-    return "".join(f"  IdentityFile {quoted_path(path)}\n" for path in users_keys())
+    files = granted_first(folder)
+    granted = granted_keys(folder)
+    if not granted:
+        return "".join(f"  IdentityFile {quoted_path(path)}\n" for path in files)
+    own = [path for path in files if _public_half(path) in granted]
+    in_agent = [key for key in granted if key not in {_public_half(path) for path in own}]
+    # Behind the granted files: of a colleague's key ssh finds no private half, and complains.
+    files = [*own, *_public_files(folder, in_agent), *(path for path in files if path not in own)]
+    lines = "".join(f"  IdentityFile {quoted_path(path)}\n" for path in files)
+    return f"{lines}  IdentitiesOnly yes\n"
+
+
+def _public_half(path: Path) -> str:
+    """Return the public key, `TYPE BASE64`, in the file next to the private key; empty without."""
+    try:
+        return " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2])
+    except (OSError, ValueError):
+        return ""
+
+
+def _public_files(folder: Path, keys: list[str]) -> list[Path]:
+    """Write each public key into a file of the cluster's folder; return the files."""
+    paths = [folder / "granted" / f"{number}.pub" for number in range(len(keys))]
+    for path, key in zip(paths, keys, strict=True):
+        write_whole(path, f"{key}\n")
+    return paths
 
 
 def quoted_path(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from config.errors import GpuctlError, NodeError
 from nodes import dial
-from nodes.answers import Completed, Unreachable, broker_lost
+from nodes.answers import Completed, NotReached, Unreachable, broker_lost
 from nodes.inventory import Inventory, Node
 
 
@@ -121,7 +121,8 @@ def _completed(answer: dict[str, Any]) -> Completed | GpuctlError:
 def _error(answer: Any) -> NodeError | None:
     """Return the error that an answer holds, or None."""
     if isinstance(answer, dict) and "unreachable" in answer:
-        return Unreachable(*answer["unreachable"])
+        kind = NotReached if answer.get("not_reached") else Unreachable
+        return kind(*answer["unreachable"])
     if isinstance(answer, dict) and "error" in answer:
         return NodeError(*answer["error"])
     return None

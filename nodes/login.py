@@ -10,7 +10,13 @@ from typing import Any
 import asyncssh
 
 from config.errors import NodeError
-from nodes.identity import cluster_key, has_cluster_key, users_keys
+from nodes.identity import (
+    cluster_key,
+    granted_first,
+    granted_keys,
+    has_cluster_key,
+    users_keys,
+)
 from nodes.inventory import Inventory
 
 _TOO_MANY = "Too many authentication failures"
@@ -33,7 +39,13 @@ def login_options(inventory: Inventory, private_key: str = "") -> dict[str, Any]
             " key of it, nor one of yours in ~/.ssh or in an ssh agent",
             f"make one with `ssh-keygen -t ed25519`, and {_ask(inventory.cluster)}",
         )
-    return {}  # asyncssh then takes the user's agent and the usual files of ~/.ssh
+    granted = [base64.b64decode(key.split()[1]) for key in granted_keys(folder)]
+    if not granted:
+        return {}  # asyncssh then takes the user's agent and the usual files of ~/.ssh
+    # sshd refuses a client after six keys: of the agent's only the granted ones are offered.
+    files = [str(path) for path in granted_first(folder)]
+    options: dict[str, Any] = {"agent_identities": granted, "ignore_encrypted": True}
+    return options | ({"client_keys": files} if files else {})
 
 
 def users_public_keys() -> frozenset[str]:

@@ -20,7 +20,7 @@ from typing import Any
 import asyncssh
 
 from config.errors import NodeError
-from nodes.answers import CommandFailed, Completed, Unreachable
+from nodes.answers import CommandFailed, Completed, NotReached, Unreachable
 from nodes.conversation import Conversation
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.login import login_errors, login_options
@@ -57,7 +57,7 @@ class Connections:
             if bastion is None or self._bastion is not lost:
                 return
             where = _bastion_name(bastion)
-            with ssh_errors(where, CONNECT_TIMEOUT_S), login_errors(where, self._inventory):
+            with connect_errors(where), login_errors(where, self._inventory):
                 self._bastion = await asyncssh.connect(
                     bastion.address,
                     bastion.port,
@@ -239,7 +239,7 @@ class Connections:
         proxy = await self._proxy(node)
         try:
             where = _where(node)
-            with ssh_errors(where, CONNECT_TIMEOUT_S), login_errors(where, self._inventory):
+            with connect_errors(where), login_errors(where, self._inventory):
                 return await asyncssh.connect(
                     node.address,
                     node.port,
@@ -250,7 +250,7 @@ class Connections:
                 )
         except Unreachable as error:
             if proxy and (complaint := await proxy.complaint()):
-                raise Unreachable(f"{_where(node)}: {complaint}", error.hint) from error
+                raise NotReached(f"{_where(node)}: {complaint}", error.hint) from error
             raise
 
     async def _proxy(self, node: Node) -> Proxy | None:
@@ -300,6 +300,16 @@ def _options(inventory: Inventory, private_key: str = "") -> dict[str, Any]:
         "connect_timeout": CONNECT_TIMEOUT_S,
         "login_timeout": CONNECT_TIMEOUT_S,
     }
+
+
+@contextmanager
+def connect_errors(where: str) -> Iterator[None]:
+    """Raise the errors of `ssh_errors` for a connection that is being made: nothing runs yet."""
+    try:
+        with ssh_errors(where, CONNECT_TIMEOUT_S):
+            yield
+    except Unreachable as error:
+        raise NotReached(error.message, error.hint) from error
 
 
 @contextmanager

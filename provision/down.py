@@ -1,14 +1,15 @@
 """The way of `gpuctl down`: remove a cluster completely, whatever state it is in."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from config.errors import InfraError, InputError, Interrupted, StateError
+from config.errors import CloudError, InfraError, InputError, Interrupted, StateError
 from config.progress import Progress, Reporter, silent
 from config.target import Target
+from infra.program.aws_calls import Feature
 from infra.pulumi_engine.failures import DamagedState
 from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
@@ -22,6 +23,8 @@ from provision.aws.resources import (
     find_instances,
 )
 from provision.costs.cost import spent_usd
+from provision.permissions.actions import needed
+from provision.permissions.check import missing_permissions
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import (
     ClusterRecord,
@@ -75,6 +78,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     existing = find_all(target, name)
     cluster_id = _choose_id(name, record, existing, cluster_id)
     existing = [resource for resource in existing if resource.cluster_id == cluster_id]
+    _check_permissions(existing, target)
     if record is not None and cluster_id != record.id:
         return _remove_namesake(name, cluster_id, existing, target, report)
     stack = Stack(name, target, find_engine(report))
@@ -114,6 +118,29 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         id=cluster_id,
         region=target.region,
     )
+
+
+_FEATURES: Mapping[str, Feature] = {
+    "VPC": "network",
+    "EFS file system": "efs",
+    "FSx file system": "fsx-lustre",
+    "IAM role": "ssm",
+    "instance profile": "ssm",
+}
+"""The kinds of resources that only clusters with a feature have."""
+
+
+def _check_permissions(existing: list[Resource], target: Target) -> None:
+    """Raise InputError if the credentials may not remove what exists; ask before anything is.
+
+    Where AWS does not say it, the requests will.
+    """
+    if not target.check_permissions or not existing:
+        return
+    features = {_FEATURES[one.kind] for one in existing if one.kind in _FEATURES}
+    who = caller(target)
+    with suppress(CloudError):
+        missing_permissions(target, who, needed(("down",), features)).check()
 
 
 def _unknown(name: str, target: Target) -> InputError:

@@ -62,7 +62,7 @@ PARTS = (
     ),
     _part("plan up capacity", "pricing:GetProducts", optional="prices are the catalogue's"),
     _part(
-        "plan up doctor",
+        "plan up down run doctor",
         "iam:SimulatePrincipalPolicy",
         optional="missing permissions are found when a request fails",
     ),

@@ -1,6 +1,7 @@
 """A colleague's machine: no key of gpuctl's, so the user's own keys log in."""
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,3 +141,53 @@ def test_another_agent_gets_another_broker(theirs: Site, monkeypatch: pytest.Mon
     before = dial.stamp(folder, values)
     monkeypatch.setenv("SSH_AUTH_SOCK", "/tmp/another")
     assert dial.stamp(folder, values) != before
+
+
+def grant(site: Site, *keys: str) -> None:
+    """Write the cluster's record with these granted keys, which the machines accept."""
+    grants = [{"key": " ".join(key.split()[:2]), "name": "a name"} for key in keys]
+    (site.inventory.folder / "cluster.json").write_text(json.dumps({"grants": grants}))
+    for key in keys:
+        authorize(site, key)
+
+
+def agent_key(folder: Path, name: str) -> str:
+    key = ensure_key(folder / name, name)
+    subprocess.run(["ssh-add", "-q", str(folder / name)], check=True)
+    return key
+
+
+@pytest.mark.usefixtures("agent")
+@pytest.mark.parametrize("place", ["agent", "file"])
+def test_the_granted_key_is_offered_first_whatever_else_the_agent_has(
+    place: str, theirs: Site, home: Path, tmp_path: Path
+) -> None:
+    for number in range(8):
+        agent_key(tmp_path, f"key{number}")
+    if place == "agent":
+        key = agent_key(tmp_path, "work")
+    else:
+        key = ensure_key(home / ".ssh" / "id_rsa", "ann@laptop")  # the last one that ssh tries
+        for name in ("id_ed25519", "id_ecdsa"):
+            ensure_key(home / ".ssh" / name, "ann@laptop")
+    grant(theirs, ensure_key(tmp_path / "colleague", "bob@laptop"), key)
+    assert answer(theirs.inventory) == "here\n"
+    shell = ["ssh", "-F", str(write_openssh_config(theirs.inventory)), "node1", "echo here"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("here\n", "")
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_revoked_key_is_not_offered(theirs: Site, tmp_path: Path) -> None:
+    key = agent_key(tmp_path, "work")
+    other = ensure_key(tmp_path / "other", "bob")
+    grants = [
+        {"key": " ".join(key.split()[:2]), "name": "work", "is_revoked": True},
+        {"key": " ".join(other.split()[:2]), "name": "bob"},
+    ]
+    (theirs.inventory.folder / "cluster.json").write_text(json.dumps({"grants": grants}))
+    authorize(theirs, key)
+    assert refusal(theirs.inventory) == (
+        "the bastion (127.0.0.1) refused your ssh keys;"
+        " ask a member to run `gpuctl grant demo yourkey.pub`"
+    )

@@ -16,7 +16,8 @@ from cli.doctor import Check
 from cli.doctor import _permissions as doctor_permissions
 from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
-from config.errors import CloudError, InputError
+from config.errors import CloudError, InfraError, InputError
+from config.progress import Progress, silent
 from config.target import Target
 from infra.program import aws_resources
 from infra.program.aws_calls import CALLS
@@ -25,6 +26,10 @@ from lab.provider.resource import Resource
 from lab.provider.table import TYPES
 from lab.requests.wire import NAMES
 from provision.aws.account import Caller
+from provision.aws.clients import client
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.resources import find_all
+from provision.down import down
 from provision.permissions.actions import (
     COMMANDS,
     PARTS,
@@ -39,6 +44,7 @@ from provision.permissions.policy import LIMIT, policy, policy_text, size, split
 from provision.preflight.preflight import resolve
 from tests import golden
 from tests.infra.region import administrator, create_boundary
+from tests.provision.test_sweep import make_cluster
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "policies"
@@ -376,3 +382,57 @@ def test_the_check_can_be_left_out_and_the_owner_can_have_another_name(
     allow(needed() - {"ec2:TerminateInstances"})
     found = resolve(cluster, replace(empty_region, check_permissions=False, owner="team <a>"))
     assert found.tags["gpuctl:owner"] == "team _a_"
+
+
+@pytest.mark.parametrize(
+    ("kept", "missing"),
+    [
+        ((), "ec2:DeleteVpc, ec2:TerminateInstances"),
+        (("ec2:DeleteVpc",), "ec2:TerminateInstances"),
+    ],
+)
+def test_a_removal_ends_before_anything_is_removed_with_what_is_missing(
+    kept: tuple[str, ...], missing: str, empty_region: Target, allow: Any
+) -> None:
+    make_cluster(
+        client(empty_region, "ec2"), image_id(client(empty_region, "ssm"), BASTION_IMAGE), "demo"
+    )
+    before = [resource.id for resource in find_all(empty_region, "demo")]
+    taken = {"ec2:TerminateInstances", "ec2:DeleteVpc", "fsx:DeleteFileSystem"} - set(kept)
+    allow(needed() - taken)
+    reports: list[Progress] = []
+    with pytest.raises(InputError) as caught:
+        down("demo", empty_region, reports.append)
+    assert str(caught.value) == (
+        f"the credentials do not allow {missing}; `gpuctl iam-policy` prints a policy that does"
+    )
+    assert reports == []
+    assert [resource.id for resource in find_all(empty_region, "demo")] == before
+
+
+def test_a_removal_needs_no_permission_for_what_the_cluster_has_not(
+    empty_region: Target, allow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody may ask IAM, the requests themselves report what is missing."""
+    make_cluster(
+        client(empty_region, "ec2"), image_id(client(empty_region, "ssm"), BASTION_IMAGE), "demo"
+    )
+    asked: list[str] = []
+
+    def engine(_: object) -> None:
+        asked.append("engine")
+        raise InfraError("no engine", "")
+
+    monkeypatch.setattr("provision.down.find_engine", engine)
+    unneeded = {"fsx:DeleteFileSystem", "iam:DeleteRole", "elasticfilesystem:DeleteFileSystem"}
+    allow(needed() - unneeded)
+    with pytest.raises(InfraError, match="no engine"):
+        down("demo", empty_region, silent)
+    allow(needed() - {"iam:SimulatePrincipalPolicy", "ec2:DeleteVpc"})
+    with pytest.raises(InfraError, match="no engine"):
+        down("demo", empty_region, silent)
+    denied = replace(empty_region, check_permissions=False)
+    allow(needed() - {"ec2:DeleteVpc"})
+    with pytest.raises(InfraError, match="no engine"):
+        down("demo", denied, silent)
+    assert asked == ["engine"] * 3
