@@ -55,17 +55,19 @@ def identity_lines(folder: Path) -> str:
     the user's agent that are among them: it takes their public halves, in files next to the record.
     """
     if has_cluster_key(folder):
-        own = quoted_path(cluster_key(folder))
-        return f"  IdentityFile {own}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
+        key = quoted_path(cluster_key(folder))
+        return f"  IdentityFile {key}\n  IdentitiesOnly yes\n  IdentityAgent none\n"
     files = granted_first(folder)
     granted = granted_keys(folder)
     if not granted:
         return "".join(f"  IdentityFile {quoted_path(path)}\n" for path in files)
     own = [path for path in files if _public_half(path) in granted]
-    in_agent = [key for key in granted if key not in {_public_half(path) for path in own}]
+    in_files = {_public_half(path) for path in own}
+    in_agent = [key for key in granted if key not in in_files]
     # Behind the granted files: of a colleague's key ssh finds no private half, and complains.
-    files = [*own, *_public_files(folder, in_agent), *(path for path in files if path not in own)]
-    lines = "".join(f"  IdentityFile {quoted_path(path)}\n" for path in files)
+    others = [path for path in files if path not in own]
+    offered = [*own, *_public_files(folder, in_agent), *others]
+    lines = "".join(f"  IdentityFile {quoted_path(path)}\n" for path in offered)
     return f"{lines}  IdentitiesOnly yes\n"
 
 
