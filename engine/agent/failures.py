@@ -37,12 +37,14 @@ _ORDER = (
     "core",
     "disk",
     "files",
+    "nccl",
     "exception",
     "launcher",
+    "nccl-peer",
     "clock",
 )
 """Kinds of facts that explain a node's failure, the strongest first."""
-_CAUSES = ("start", "memory", "gpu", "disk", "files", "exception")
+_CAUSES = ("start", "memory", "gpu", "disk", "files", "nccl", "exception")
 """Kinds that make a node the first to fail, though another node reported its end before."""
 _KILLERS = ("memory", "gpu")
 """Kinds that end processes which a launcher on another node waits for."""

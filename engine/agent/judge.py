@@ -92,6 +92,8 @@ class Judge:
         return (
             self._numbers.reads(rank, stream, text)
             or self.clues.reads(text)
+            or self.clues.awaits(rank)
+            or self.clues.awaits(rank)
             or "/GDRDMA" in text
             or PIPE in text
         )

@@ -1,4 +1,5 @@
-"""What a job's output says about its failure: NCCL's timeouts, full disks, EMFILE, lost daemons.
+"""What a job's output says about its failure: NCCL's timeouts and warnings, full disks, EMFILE,
+daemons that mpirun lost.
 
 The formats are those of PyTorch: ProcessGroupNCCL.cpp of 1.13 to 2.9 and TraceUtils.h (`desync`),
 https://github.com/pytorch/pytorch/blob/v2.6.0/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, and
@@ -14,6 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from engine.agent.nccl_warnings import (
+    CAUSE,
+    CONSEQUENCE,
+    LAST_ERROR,
+    WARN,
+    read_warning,
+)
 
 RECENT = 1000  # lines of a node: an older complaint is not taken for the reason of its end
 _TEXT = 200  # characters of a quoted line
@@ -45,7 +54,9 @@ _COMPLAINTS = (
 _DAEMON = "Remote daemon"
 _LOST_DAEMON = re.compile(r"Remote daemon *: \[[^ ]+\] on node (\S+)")
 _OF_COLLECTIVES = ("collective", "NCCL work", "lagging ranks")
-_READ = (*_OF_COLLECTIVES, *(words for words, _ in _COMPLAINTS), _DAEMON)
+_READ = (*_OF_COLLECTIVES, *(words for words, _ in _COMPLAINTS), _DAEMON, WARN, LAST_ERROR)
+_NO_ERROR = ("Exception raised from", "Traceback")
+"""Beginnings of a line that follows LAST_ERROR where NCCL has none."""
 _WORDS = {"disk": "it had no space left", "files": "it had no file descriptor left (`ulimit -n`)"}
 
 
@@ -85,6 +96,8 @@ class Clues:
         self._size = 0
         self._lines: dict[int, int] = {}
         self._complaints: dict[int, Complaint] = {}
+        self._warnings: dict[int, Complaint] = {}  # the first cause of NCCL, else consequence
+        self._last_errors: dict[int, str] = {}  # the text before PyTorch's `Last error:`
         self._lost_daemons: dict[int, list[str]] = {}  # by the node of the mpirun
 
     def place(self, process: int, node: int, size: int) -> None:
@@ -96,6 +109,10 @@ class Clues:
     def reads(text: str) -> bool:
         """Return whether `feed` may find something in a line of the text; mostly it cannot."""
         return any(words in text for words in _READ)
+
+    def awaits(self, node: int) -> bool:
+        """Return whether the node's next line may be the last error of NCCL."""
+        return node in self._last_errors
 
     def skip(self, node: int, lines: int) -> None:
         """Count lines of the node that have nothing to read."""
@@ -109,12 +126,39 @@ class Clues:
                 self._complaints[node] = Complaint(kind, line.strip()[:_TEXT], count)
         if any(words in line for words in _OF_COLLECTIVES):
             self._read(line)
+        self._read_error(node, line, count)
         lost = _LOST_DAEMON.search(line) if _DAEMON in line else None
         if lost:
             names = self._lost_daemons.setdefault(node, [])
             name = self._names.get(lost[1], lost[1])
             if name not in names and len(names) < _MOST_DAEMONS:
                 names.append(name)
+
+    def _read_error(self, node: int, line: str, count: int) -> None:
+        """Read a warning of NCCL, or its last error as PyTorch prints it."""
+        begin, is_begin, rest = line.partition(LAST_ERROR)
+        if is_begin and not rest.strip():
+            self._last_errors[node] = begin
+            return
+        begin = self._last_errors.get(node, "")
+        is_last_error = node in self._last_errors and line.startswith(begin)
+        if is_last_error:
+            line = line[len(begin) :]
+            del self._last_errors[node]
+            if not line.strip() or line.startswith(_NO_ERROR):
+                return
+        warning = read_warning(line) if is_last_error or WARN in line else None
+        quote = f'"{line.strip()[:_TEXT]}"'
+        if warning is not None:
+            self._warn(node, Complaint(warning.kind, f"{warning.text}: {quote}", count))
+        elif is_last_error:
+            self._warn(node, Complaint(CONSEQUENCE, f"NCCL's last error: {quote}", count))
+
+    def _warn(self, node: int, complaint: Complaint) -> None:
+        """Keep the first cause, or the first consequence if there is no cause."""
+        earlier = self._warnings.get(node)
+        if earlier is None or (earlier.kind != CAUSE and complaint.kind == CAUSE):
+            self._warnings[node] = complaint
 
     def _read(self, line: str) -> None:
         job_rank = _JOB_RANK.search(line)
@@ -141,6 +185,9 @@ class Clues:
         if complaint is not None and self._lines[node] - complaint.at < RECENT:
             text = f'{_WORDS[complaint.kind]}: "{complaint.line}"'
             found.append({"kind": complaint.kind, "text": text})
+        warning = self._warnings.get(node)
+        if warning is not None and self._lines[node] - warning.at < RECENT:
+            found.append({"kind": warning.kind, "text": warning.line})
         if names := self._lost_daemons.get(node):
             found.append({"kind": "launcher", "text": f"mpirun lost its daemon on {_some(names)}"})
         return found

@@ -25,6 +25,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/interruption.py": ("tests/engine/test_interruption.py",),
     "engine/agent/failures.py": ("tests/engine/test_failures.py",),
     "engine/agent/kernel_messages.py": ("tests/engine/test_kernel_log.py",),
+    "engine/agent/nccl_warnings.py": ("tests/engine/test_nccl_warnings.py",),
     "engine/agent/watchdog.py": ("tests/engine/test_watchdog.py",),
     "engine/agent/node_counters.py": ("tests/engine/test_node_counters.py",),
     "engine/agent/idle_gpus.py": ("tests/engine/test_samples.py",),
