@@ -146,5 +146,12 @@ CODES: dict[str, Code] = {
         "comands: […]",
     ),
     "W208": Code("A value of `--set` that fills in nothing.", "--set IMGAE=x"),
+    "W209": Code(
+        "The number of processes that a TrainJob starts on a node without 'numProcPerNode'.",
+        "trainer: {command: [torchrun, train.py]}",
+        "Kubeflow starts one for each GPU that 'resourcesPerNode' asks for, or else for each CPU,"
+        " at least one; a node of the cluster may have more.",
+        "Write `numProcPerNode`, or the GPUs in `resourcesPerNode`.",
+    ),
     "W241": Code("Links of your code that lead out of its folder.", "workdir: ."),
 }

@@ -4,8 +4,7 @@
 manifests with `--no-image` on nodes without GPUs.
 
 Labels of nodes: https://kubernetes.io/docs/reference/node/node-labels/; of GPUs:
-https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery; quantities:
-https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/. SageMaker HyperPod
+https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery. SageMaker HyperPod
 calls types `ml.p5.48xlarge` (awsome-distributed-ai, all 2026-11-23).
 """
 
@@ -23,6 +22,7 @@ from config.manifests.given import Given
 from config.manifests.kinds import JOBS, kind_of_manifest
 from config.manifests.manifest import Manifest
 from config.manifests.placeholders import fill_placeholders
+from config.manifests.resources import quantity
 from config.manifests.runtimes import runtime_documents
 from config.manifests.stream import read_job
 from config.run.requirements import Requires, plain_gpu
@@ -33,9 +33,6 @@ _GPU_LABEL = "nvidia.com/gpu.product"
 _ZONE_LABEL, _REGION_LABEL = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _OF_PODS = {"containers", "resourcesPerNode", "nodeSelector", "affinity"}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|[kMGTP]|[KMGTP]i)?")
-_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 _GIB = 2.0**30
 
 
@@ -112,9 +109,8 @@ def _quantities(pod: dict[str, Any]) -> dict[str, float]:
         for kind in ("requests", "limits"):
             amounts = _get(one, kind)
             for name, value in amounts.items() if isinstance(amounts, dict) else ():
-                match = _QUANTITY.fullmatch(str(value))
-                if match is not None:
-                    amount = float(match[1]) * _UNITS[match[2] or ""]
+                amount = quantity(value)
+                if amount is not None:
                     found[name] = max(amount, found.get(name, 0))
     return found
 

@@ -4,8 +4,8 @@ Kubeflow's own: manifests/base/runtimes of kubeflow/trainer@8c0f5059 (v2.3.0, 20
 mpi-distributed: of kubeflow/training-operator@a55f03a8 (2025-02-24), which v2.0.0 has no more.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ class Runtime:
     """A runtime: the number of nodes, and the container, that a TrainJob has by default.
 
     `processes` is the number of processes on a node, as written; None if the runtime has none.
+    `resources` are what its container asks for.
     """
 
     framework: Framework
@@ -40,6 +41,7 @@ class Runtime:
     container: Container
     processes: Any = None
     implementation: str = "OpenMPI"
+    resources: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _own(
@@ -138,6 +140,7 @@ def _read(own: Manifest) -> Runtime:
         replace(container, at=_NAME, image=image, env=placed),
         own.get((*_POLICY, framework, "numProcPerNode")),
         own.choice((*_POLICY, "mpi", "mpiImplementation"), IMPLEMENTATIONS),
+        own.mapping((*container.at, "resources")),
     )
 
 

@@ -4,7 +4,7 @@ What a runtime's framework gives to the job: pkg/runtime/framework/plugins/{torc
 of kubeflow/trainer@8c0f5059 (2026-08-21).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,9 @@ from config.manifests.container import Container, container_at, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
+from config.manifests.resources import cpus_per_node, gpus_per_node
 from config.manifests.runtimes import Framework, Runtime, find_runtime
+from config.mistakes import path_text
 
 _TRAINER = ("spec", "trainer")
 _NODES = (*_TRAINER, "numNodes")
@@ -22,9 +24,10 @@ _KNOWN = {
     *("suspend", "initializer", "datasetConfig", "modelConfig"),
 }
 _TRAINER_KNOWN = {"image", "command", "args", "env", "numNodes", "numProcPerNode"}
-_MPI_KNOWN = {*_TRAINER_KNOWN, "resourcesPerNode"}  # it sets the number of ranks
+_COUNTED = ("mpi", "torch", "xgboost")  # for which `resourcesPerNode` sets the number of ranks
 
 _PORT = 29500
+_TORCHRUN = ("torchrun", "torch.distributed", "tune", "PET_NPROC")
 _EXPORTS: dict[Framework, dict[str, str]] = {
     "torch": {
         "PET_NNODES": '"$GPUCTL_NODES_NUM"',
@@ -65,7 +68,8 @@ def trainjob(manifest: Manifest) -> dict[str, Any]:
             manifest.complain("E225", message, hint, ("spec", key), on_key=True)
     runtime = find_runtime(manifest)
     is_mpi = runtime.framework == "mpi"
-    manifest.warn_unknown(_TRAINER, _MPI_KNOWN if is_mpi else _TRAINER_KNOWN)
+    counted = {"resourcesPerNode"} if runtime.framework in _COUNTED else set()
+    manifest.warn_unknown(_TRAINER, _TRAINER_KNOWN | counted)
     nodes = Placed(manifest.whole(_NODES, default=runtime.nodes), _NODES)
     trainer = _trainer(manifest, runtime)
     _no_reserved(manifest, trainer, _OPEN_MPI_NAMES if is_mpi else _EXPORTS[runtime.framework])
@@ -100,10 +104,8 @@ def _on_every_node(
 ) -> dict[str, Any]:
     """Return the command for every node, with the framework's variables."""
     require_command(manifest, trainer)
-    processes = manifest.get(_PROCESSES)
-    if processes not in (None, "auto", "cpu", "gpu"):
-        processes = manifest.whole(_PROCESSES, default=1)
-    given = {"processes": processes or runtime.processes or "auto", "gpus": _gpus(manifest)}
+    processes = _processes(manifest, runtime, trainer) if runtime.framework == "torch" else 0
+    given = {"processes": processes, "gpus": max(1, gpus_per_node(_resources(manifest, runtime)))}
     exported = _EXPORTS[runtime.framework]
     export = " ".join(f"{name}={text.format(**given)}" for name, text in exported.items())
     return {
@@ -116,11 +118,38 @@ def _on_every_node(
     }
 
 
+def _processes(manifest: Manifest, runtime: Runtime, trainer: Container) -> int | str:
+    """Return torchrun's processes on a node: by default the GPUs, or else the CPUs, asked for.
+
+    Trainer's own default (EnforceMLPolicy in torch.go) is `auto` with GPUs, and in a pod torchrun
+    finds those that were asked for; here it would find all GPUs of the node.
+    """
+    written = manifest.get(_PROCESSES)
+    if written is None:
+        written = runtime.processes
+    if written not in (None, "auto", "cpu", "gpu"):
+        return manifest.whole(_PROCESSES, default=1) if manifest.get(_PROCESSES) else written
+    resources = _resources(manifest, runtime)
+    gpus, cpus = gpus_per_node(resources), cpus_per_node(resources)
+    if written != "cpu" and gpus:
+        count, why = gpus, "the GPUs of its resources"
+    elif written == "gpu":
+        return "gpu"
+    else:
+        count, why = max(1, cpus), "the CPUs of its resources" if cpus else "it asks for nothing"
+    words = " ".join(trainer.words)
+    if any(text in words for text in _TORCHRUN) and "nproc" not in words:
+        message = f"'{path_text(_TRAINER)}' starts {count} per node, as in Kubeflow: {why}"
+        hint = "write 'numProcPerNode' for another number of processes"
+        manifest.complain("W209", message, hint, _PROCESSES)
+    return count
+
+
 def _mpi(manifest: Manifest, runtime: Runtime, trainer: Container, nodes: Placed) -> dict[str, Any]:
     """Return the run of an MPI job. Every node has the trainer's variables, for its ranks."""
-    default = _gpus(manifest)
-    if default == 1 and type(runtime.processes) is int:
-        default = runtime.processes
+    default = runtime.processes if type(runtime.processes) is int else 1
+    if default == 1:
+        default = max(1, gpus_per_node(_resources(manifest, runtime)))
     slots = manifest.whole(_PROCESSES, default)
     job = MpiJob(
         trainer,
@@ -133,10 +162,7 @@ def _mpi(manifest: Manifest, runtime: Runtime, trainer: Container, nodes: Placed
     return mpi_run(manifest, job)
 
 
-def _gpus(manifest: Manifest) -> int:
-    """Return the GPUs that the job requests per node, the default of its processes; at least 1."""
-    for kind in ("limits", "requests"):
-        count = manifest.get((*_TRAINER, "resourcesPerNode", kind, "nvidia.com/gpu"))
-        if str(count).isdecimal():
-            return max(1, int(str(count)))
-    return 1
+def _resources(manifest: Manifest, runtime: Runtime) -> Mapping[str, Any]:
+    """Return what a node is asked for: by the job, or else by its runtime."""
+    at = (*_TRAINER, "resourcesPerNode")
+    return runtime.resources if manifest.get(at) is None else manifest.mapping(at)

@@ -261,7 +261,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
         for name in names
     ),
     (
-        TRAINJOB + "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    colour: red\n"
+        TRAINJOB.replace("torch-distributed", "jax-distributed")
+        + "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    colour: red\n"
         "  podTemplateOverrides: []\n",
         [
             "8:5: W204 'spec.trainer.resourcesPerNode' is ignored: a run has the whole of its"

@@ -236,6 +236,15 @@ def test_a_runtime_of_the_file(tmp_path: Path) -> None:
     assert run.commands[-1] == "torchrun train.py"
 
 
+def test_the_resources_of_a_runtime_are_those_of_its_trainjob(tmp_path: Path) -> None:
+    runtime = RUNTIME.replace("numProcPerNode: 4", "numProcPerNode: auto").replace(
+        "image: mine:1",
+        "image: mine:1\n                      resources: {limits: {nvidia.com/gpu: 2}}",
+    )
+    run = run_of(tmp_path, runtime + "---\n" + OF_MINE)
+    assert "PET_NPROC_PER_NODE=2" in run.commands[0]
+
+
 def test_a_trainjob_overrides_its_runtime(tmp_path: Path) -> None:
     trainer = (
         "  trainer:\n    numNodes: 2\n    image: other:2\n    command: [train]\n"

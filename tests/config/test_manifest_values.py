@@ -35,7 +35,7 @@ def test_a_trainjob_without_an_image_has_its_runtimes(
     ("resources", "slots"),
     [
         ("{}", 1),
-        ("{limits: {nvidia.com/gpu: 8}, requests: {nvidia.com/gpu: 4}}", 8),
+        ("{limits: {nvidia.com/gpu: 8}, requests: {nvidia.com/gpu: 4}}", 4),
         ("{requests: {nvidia.com/gpu: '4'}}", 4),
         ("{limits: {nvidia.com/gpu: 1}}", 1),
         ("{limits: {nvidia.com/gpu: 0}}", 1),

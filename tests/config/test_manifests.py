@@ -296,7 +296,7 @@ def test_each_replica_of_a_task_finds_its_index(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("said", "processes"),
-    [("8", "8"), ("gpu", "gpu"), ("cpu", "cpu"), ("auto", "auto"), ("~", "auto")],
+    [("4", "4"), ("gpu", "8"), ("cpu", "1"), ("auto", "8"), ("~", "8")],
 )
 def test_torchrun_finds_its_options_in_its_environment(
     tmp_path: Path, said: str, processes: str
@@ -313,6 +313,41 @@ def test_torchrun_finds_its_options_in_its_environment(
         "PET_NODE_RANK=1",
         f"PET_NPROC_PER_NODE={processes}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "processes", "why"),
+    [
+        ("", "1", "it asks for nothing"),
+        ("{limits: {nvidia.com/gpu: 4}}", "4", "the GPUs of its resources"),
+        (
+            "{requests: {nvidia.com/gpu: '2'}, limits: {nvidia.com/gpu: 4}}",
+            "2",
+            "the GPUs of its resources",
+        ),
+        ("{requests: {cpu: 2500m, memory: 8Gi}}", "3", "the CPUs of its resources"),
+        ("{requests: {memory: 8Gi}, limits: {cpu: 6}}", "6", "the CPUs of its resources"),
+        ("{limits: {cpu: 6, nvidia.com/gpu.shared: 1}}", "1", "the GPUs of its resources"),
+    ],
+)
+def test_torchrun_starts_what_kubeflow_starts(
+    tmp_path: Path, resources: str, processes: str, why: str
+) -> None:
+    asked = f"    resourcesPerNode: {resources}\n" if resources else ""
+    text = TRAINJOB.replace("[train]", "[torchrun, train.py]") + asked
+    assert complaints(tmp_path, text) == [
+        f"7:5: W209 'spec.trainer' starts {processes} per node, as in Kubeflow: {why}; write"
+        " 'numProcPerNode' for another number of processes"
+    ]
+    run = load_run(written(tmp_path, text))
+    assert isinstance(run, Task)
+    assert f"PET_NPROC_PER_NODE={processes} " in run.commands[0]
+
+
+def test_a_job_that_gives_torchrun_a_number_gets_no_line_about_it(tmp_path: Path) -> None:
+    own = TRAINJOB.replace("[train]", "[torchrun, --nproc-per-node=8, train.py]")
+    assert complaints(tmp_path, own) == []
+    assert complaints(tmp_path, TRAINJOB) == []
 
 
 def expanded(word: str, env: dict[str, str]) -> str:
