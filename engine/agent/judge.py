@@ -77,6 +77,7 @@ class Judge:
         ]
         if verdict.status == "done":
             heard += _of_network(self._proof.final_findings())
+        heard += _of_network(self._proof.observations())
         faults = [one.finding for one in heard if one.kind == "network_seen"]
         faults = [one for one in faults if one.level == "fault"]
         heard += self._of_numbers(self._numbers.final_findings())

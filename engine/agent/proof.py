@@ -8,6 +8,10 @@ use GPUDirect RDMA. The formats are those of NCCL (init.cc, transport/net.cc, ne
 Processes that write into one pipe can tear each other's lines, because stdio writes 4096 bytes at a
 time. A line that may be torn never causes a fault: patterns of a fallback match a line to its end,
 and lines without `/GDRDMA` are counted until a tear cannot explain them.
+
+A process that has only communicators within its node sends nothing over the network that it chose
+(tensor parallelism of vLLM or SGLang). So a wrong network is a fault when NCCL's `nNodes` or its
+connections show that the process reaches other nodes (`nNodes` since 2.20, src/init.cc).
 """
 
 from __future__ import annotations
@@ -28,8 +32,16 @@ _NETWORK = re.compile(r"Using network (\S[^\n]*)")
 _WAY = r"via NET/([^/]+)/(\d+)(?:\(\d+\))?"
 _CONNECTION = re.compile(
     r"(?:(?:Channel|Ring) \d+(?:/\d+)? : \d+(?:\[\w+\])? -> \d+(?:\[\w+\])? )?"
-    rf"\[(?:send|receive)\] {_WAY}(/GDRDMA(?:\(PCI\))?)?(?:/Shared)?"
+    rf"\[(?:send|receive)\] {_WAY}(/GDRDMA(?:\(PCI\))?)?(?:/flush=\w+)?(?:/Shared)?"
 )
+_WITHIN = re.compile(
+    r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] via"
+    r" (?:(P2P/\w+)|SHM|direct shared memory).*"
+)
+_NODES = re.compile(
+    r"comm 0x[0-9a-f]+ rank \d+ nRanks \d+ nNodes (\d+) localRanks \d+ localRank \d+ MNNVL \d+"
+)
+_RANKS = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ nranks (\d+) cudaDev \d+ ")
 _DIRECT = re.compile(rf"{_WAY}/GDRDMA")
 _PROVIDER = re.compile(
     r"NET/OFI Selected provider is ([^\s,]+)(?:, fabric is ([\w-]+))?(?: \(found (\d+) nics?\))?$",
@@ -74,6 +86,8 @@ class _Seen:
 
     `provider` is libfabric's. `layers` are link layers by device number. `direct` and `indirect`
     count connections with and without GPUDirect RDMA by process. `reported` are topics of findings.
+    `network` is the last that NCCL chose; `between` and `within` are the kinds of connections to
+    other nodes and within the node.
     """
 
     name: str
@@ -90,6 +104,23 @@ class _Seen:
     example: str = ""
     reporters: set[str] = field(default_factory=set)  # processes that print too few interfaces
     reported: set[str] = field(default_factory=set)
+    network: str = ""
+    between: set[str] = field(default_factory=set)
+    within: set[str] = field(default_factory=set)
+
+
+@dataclass
+class _Process:
+    """A process of NCCL. `spans` is whether a communicator of it has ranks on other nodes.
+
+    `suspect` is what is wrong with its network, if it uses it. `within` means that it has
+    connections within its node.
+    """
+
+    rank: int
+    spans: bool | None = None
+    suspect: str = ""
+    within: bool = False
 
 
 @dataclass
@@ -114,6 +145,7 @@ class Proof:
         self._seen = [_Seen(node["name"]) for node in nodes]
         self._hosts = hosts_of(nodes)
         self._knows_hosts = False
+        self._processes: dict[str, _Process] = {}
         self._writers: dict[int, set[str]] = {}  # processes that print to a node's output
         self._printing = 0
         self._orphans = 0  # `/GDRDMA` of lines whose beginning was torn off
@@ -131,32 +163,63 @@ class Proof:
         The line may be about another node: mpirun prints the output of all nodes on one. NCCL
         writes its host before its text.
         """
-        if self._verify == "off":
-            return []
         if "/GDRDMA" in text:
             self._orphans += text.count("/GDRDMA") - len(_DIRECT.findall(text))
         words = None
         for words in _NCCL.finditer(text):  # noqa: B007  the last match: a tear is before it
             pass
         if words is None:
-            return self._read_table(rank, text)
-        if not self._promise:
-            return []
+            return self._read_table(rank, text) if self._verify != "off" else []
         about, process = self._about(text[: words.start()], rank)
         if about is None:
             return []
+        line = _COLOUR.sub("", text[words.end() :]).strip()
+        self._observe(about, process, line)
+        if not self._promise or self._verify == "off":
+            return []
         self._printing = rank
         self._writers.setdefault(rank, set()).add(process)
-        return self._read(about, process, _COLOUR.sub("", text[words.end() :]).strip())
+        return self._suspicion(process) + self._read(about, process, line)
+
+    def _observe(self, rank: int, process: str, words: str) -> None:
+        """Note which networks and connections NCCL has, whatever the run must prove."""
+        seen = self._seen[rank]
+        of = self._processes.setdefault(process, _Process(rank))
+        nodes, ranks = _NODES.fullmatch(words), _RANKS.search(words)
+        if nodes:
+            of.spans = of.spans or int(nodes[1]) > 1
+        elif ranks and 0 < self._gpus < int(ranks[1]):
+            of.spans = True
+        network, within = _NETWORK.match(words), _WITHIN.fullmatch(words)
+        connection = _CONNECTION.fullmatch(words)
+        if network:
+            seen.network = network[1].strip()
+        elif within:
+            of.within = True
+            seen.within.add(within[1] or "shared memory")
+        elif connection:
+            (seen.within if of.spans is False else seen.between).add(f"NET/{connection[1]}")
+
+    def observations(self) -> list[Finding]:
+        """Return the connections of each node about which nothing else was said."""
+        return [
+            Finding("proof", rank, f"{seen.name} uses {text}")
+            for rank, seen in enumerate(self._seen)
+            if not seen.reported and (text := _connections(seen))
+        ]
 
     def final_findings(self) -> list[Finding]:
         """Return findings about missing lines; call it at the end of a run that succeeded."""
         findings: list[Finding] = []
+        if self._verify == "off":
+            return findings
         for rank in tuple(self._tables):
             findings += self._end_table(rank)
         if len(self._tested_on) == 1 and self._tested_ranks > 1:
             findings += self._report_one_host(next(iter(self._tested_on)), self._tested_ranks)
         if self._promise:
+            for process in self._processes:
+                findings += self._suspicion(process, is_end=True)
             for rank in range(len(self._seen)):
                 findings += self._end_node(rank)
             findings += self._end_gpudirect()
@@ -205,7 +268,7 @@ class Proof:
                 seen.cause, seen.to_check = cause[0], to_check
         network = _NETWORK.match(words)
         if network:
-            return self._check_network(rank, network[1].strip(), words)
+            return self._check_network(rank, process, network[1].strip(), words)
         provider = _PROVIDER.match(words)
         if provider and self._promise == "efa":
             return self._check_provider(rank, process, provider)
@@ -216,7 +279,17 @@ class Proof:
             return self._check_connection(rank, process, connection, words)
         return []
 
-    def _check_network(self, rank: int, network: str, words: str) -> list[Finding]:
+    def _suspicion(self, process: str, *, is_end: bool = False) -> list[Finding]:
+        """Return the fault of a process that uses a wrong network to reach other nodes.
+
+        At the end that is also assumed of a process that has said nothing about its connections.
+        """
+        of = self._processes[process]
+        if not of.suspect or not (of.spans or (is_end and of.spans is None and not of.within)):
+            return []
+        return self._once(of.rank, "network", self._fault(of.rank, of.suspect))
+
+    def _check_network(self, rank: int, process: str, network: str, words: str) -> list[Finding]:
         seen, title = self._seen[rank], _TITLES[self._promise]
         if _NETWORKS[self._promise].fullmatch(network):
             return self._prove(rank) if seen.provider == "efa" or seen.layers else []
@@ -230,7 +303,12 @@ class Proof:
             f"{seen.name} uses {actual} instead of {title}: `{words}`{why};"
             f" check {seen.to_check or default}"
         )
-        return self._once(rank, "network", self._fault(rank, text))
+        return self._suspect(process, text)
+
+    def _suspect(self, process: str, text: str) -> list[Finding]:
+        of = self._processes[process]
+        of.suspect = of.suspect or text
+        return self._suspicion(process)
 
     def _check_provider(self, rank: int, process: str, provider: re.Match[str]) -> list[Finding]:
         seen, name, found = self._seen[rank], provider[1].lower(), provider[3]
@@ -243,7 +321,7 @@ class Proof:
                 f"{seen.name} uses libfabric's provider {provider[1]} instead of EFA:"
                 f" `{provider[0]}`; check FI_PROVIDER, and {_DEVICES_OF_EFA}"
             )
-            return self._once(rank, "network", self._fault(rank, text))
+            return self._suspect(process, text)
         if found is None:
             return []
         if int(found) >= self._interfaces:
@@ -268,8 +346,15 @@ class Proof:
         self, rank: int, process: str, connection: re.Match[str], words: str
     ) -> list[Finding]:
         network, device, direct = connection.groups()
+        of = self._processes[process]
+        if of.spans is False:
+            return []
         if not _NETWORKS[self._promise].fullmatch(network):
-            return self._check_network(rank, network, words)
+            of.spans = True
+            return self._check_network(rank, process, network, words)
+        if of.suspect:
+            of.spans = True
+            return self._suspicion(process)
         seen = self._seen[rank]
         found = self._prove(rank, int(device))
         if direct and seen.proven:
@@ -394,3 +479,14 @@ class Proof:
             return []
         self._seen[rank].reported.add(topic)
         return [finding]
+
+
+def _connections(seen: _Seen) -> str:
+    """Return what a node's lines show of its connections; empty if they show nothing."""
+    between = ", ".join(
+        "sockets (NET/Socket)" if way == "NET/Socket" else way for way in sorted(seen.between)
+    )
+    within = f"{' and '.join(sorted(seen.within))} within the node" if seen.within else ""
+    if between or within:
+        return f"{between}, and {within}" if between and within else between or within
+    return f"NCCL's network {seen.network}, without a connection" if seen.network else ""

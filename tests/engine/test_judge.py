@@ -9,7 +9,7 @@ from engine.agent.judge import PIPE, Heard, Judge
 from engine.agent.states import Verdict
 from tests.engine.test_numbers import DONE, GOOD, document, judged, row, table
 
-SOCKETS = "node0:7:9 [0] NCCL INFO Using network Socket"
+SOCKETS = "node0:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
 FAILED = Verdict("failed", 3, 1, "node1 exited with 3", is_jobs_own=True)
 
 

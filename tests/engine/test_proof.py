@@ -160,7 +160,7 @@ def test_another_provider_of_libfabric() -> None:
 
 
 def test_another_network_than_the_promised_and_one_that_nobody_knows() -> None:
-    (fault,) = read_line("node1:1:2 [0] NCCL INFO Using network IB", network())
+    (fault,) = read_line("node1:1:2 [0] NCCL INFO", "Using network IB", network())
     assert (fault.level, fault.rank) == ("fault", 1)
     assert fault.text.startswith("node1 uses NCCL's network IB instead of EFA: ")
     proof = Proof(network(), NODES)
@@ -169,13 +169,19 @@ def test_another_network_than_the_promised_and_one_that_nobody_knows() -> None:
     assert proof.final_findings() == [Finding("warning", 0, text)]
 
 
-def read_line(line: str, plan: dict[str, Any]) -> list[Finding]:
-    return Proof(plan, NODES).feed(0, "stderr", line)
+COMM = "comm 0x55d0 rank 0 nRanks 16 nNodes {} localRanks 8 localRank 0 MNNVL 0"
+
+
+def read_line(prefix: str, words: str, plan: dict[str, Any]) -> list[Finding]:
+    """What a line shows once NCCL has said that the process reaches other nodes."""
+    proof = Proof(plan, NODES)
+    assert proof.feed(0, "stderr", f"{prefix} {words}") == []
+    return proof.feed(0, "stderr", f"{prefix} {COMM.format(2)}")
 
 
 def test_colours_and_full_host_names_do_not_hide_a_line() -> None:
     line = "\x1b[36m(Worker pid=7, ip=10.0.0.6)\x1b[0m ip-10-0-0-6.ec2.internal:1:2 [3] NCCL INFO"
-    (fault,) = read_line(f"{line} Using network Socket\x1b[0m", network())
+    (fault,) = read_line(line, "Using network Socket\x1b[0m", network())
     assert fault.rank == 1
     assert "`Using network Socket`" in fault.text
 
@@ -260,3 +266,92 @@ def test_no_line_breaks_it(texts: list[str]) -> None:
     for text in texts:
         proof.feed(1, "stdout", text)
     assert proof.final_findings()
+
+
+P2P = "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"
+SHM = "Channel 01 : 0[0] -> 1[1] via SHM/direct/direct"
+SOCKET = "Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
+RANKS = "ncclCommInitRank comm 0x55d0 rank 0 nranks {} cudaDev 0 nvmlDev 0 busId 53000 - Init"
+TCP = "NET/OFI Selected provider is tcp, fabric is tcp (found 1 nics)"
+
+
+def of_process(plan: dict[str, Any], *words: str) -> tuple[list[str], list[str]]:
+    """Levels and texts of what one process of node0 shows as it prints, and at the end."""
+    proof = Proof(plan, NODES)
+    lines = [f"ip-10-0-0-5:41:77 [0] NCCL INFO {text}" for text in words]
+    found = [one for line in lines for one in proof.feed(0, "stdout", line)]
+    end = [*proof.final_findings(), *proof.observations()]
+    return [one.level for one in found], [f"{one.level}: {one.text}" for one in end]
+
+
+@pytest.mark.parametrize("network_line", ["Using network Socket", TCP])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (COMM.format(1), P2P),
+        (COMM.format(1), SOCKET.replace("8[0]", "1[1]")),  # a node's GPUs without P2P
+        (P2P, RANKS.format(8)),  # NCCL before 2.20
+        (SHM, RANKS.format(2)),
+        (COMM.format(1), "Using network Socket", COMM.format(1)),
+    ],
+)
+def test_a_communicator_within_a_node_is_no_fallback(
+    network_line: str, words: tuple[str, ...]
+) -> None:
+    found, end = of_process(network(), network_line, *words)
+    assert found == []
+    assert [line for line in end if not line.startswith("proof: ")] == []
+
+
+@pytest.mark.parametrize("network_line", ["Using network Socket", TCP])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (COMM.format(2),),
+        (COMM.format(1), P2P, COMM.format(2)),  # tensor parallel first, then data parallel
+        (RANKS.format(16),),
+        (SOCKET,),
+        (P2P, SOCKET),
+    ],
+)
+def test_a_communicator_over_nodes_without_rdma_is_a_fallback(
+    network_line: str, words: tuple[str, ...]
+) -> None:
+    found, end = of_process(network(), network_line, *words)
+    assert found == ["fault"]
+    assert end == []
+
+
+def test_a_torn_number_of_nodes_decides_nothing() -> None:
+    torn = COMM.format(1).replace(" localRanks", "localRanks")
+    found, _ = of_process(network(), "Using network Socket", torn, SOCKET)
+    assert found == ["fault"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((COMM.format(2), SOCKET, P2P), "sockets (NET/Socket), and P2P/CUMEM within the node"),
+        ((COMM.format(1), P2P, SHM), "P2P/CUMEM and shared memory within the node"),
+        (
+            (COMM.format(1), "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0"),
+            "NET/Socket within the node",
+        ),
+        (("Channel 00/0 : 0[0] -> 8[0] [receive] via NET/IB/0/GDRDMA",), "NET/IB"),
+        (("Using network Socket",), "NCCL's network Socket, without a connection"),
+    ],
+)
+@pytest.mark.parametrize("plan", [network(""), network(verify="off")])
+def test_what_was_seen_is_shown_where_nothing_has_to_be_proven(
+    plan: dict[str, Any], words: tuple[str, ...], text: str
+) -> None:
+    assert of_process(plan, *words) == ([], [f"proof: node0 uses {text}"])
+
+
+def test_connections_that_need_a_flush_or_none_have_gpudirect() -> None:
+    way = "Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA/flush={}"
+    provider = "NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)"
+    for kind in ("None", "Always", "Required"):
+        found, end = of_process(network(), provider, *[way.format(kind)] * 5)
+        assert found == ["proof", "proof"]
+        assert end == []

@@ -164,7 +164,7 @@ def test_few_connections_beside_direct_ones_of_two_processes_are_torn(
 
 
 def test_a_host_that_nobody_knows_is_the_printing_node_until_a_known_one_is_seen() -> None:
-    sockets = "container:41:77 [0] NCCL INFO Using network Socket"
+    sockets = "container:41:77 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
     proof = Proof(network(), NODES)
     (fault,) = proof.feed(1, "stdout", sockets)
     assert fault.rank == 1
