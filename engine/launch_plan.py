@@ -296,7 +296,7 @@ def _own_names(run: Run) -> dict[str, object]:
 
 _PROGRAM = re.compile(
     r"\b((?:all_reduce|all_gather|alltoallv?|broadcast|gather|hypercube|reduce|reduce_scatter|scatter"
-    r"|sendrecv)_perf)\b"
+    r"|sendrecv)_perf(?:_\w+)?)\b"
 )
 
 

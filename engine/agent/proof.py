@@ -51,7 +51,7 @@ _PROVIDERS = re.compile(
     r"(efa|tcp|udp|sockets|verbs|shm|sm2|net|psm[23]?|opx|cxi|gni|usnic|ucx|lpp|mlx)(;\w+)*"
 )
 _DEVICE = re.compile(r"\[(\d+)\](?:=\{\[\d+\] )?[\w.-]+:[\d:]+/(IB|RoCE)")
-_TESTED = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device")
+_TESTED = re.compile(r"(?:^|[#\s])\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device")
 
 _LIBFABRIC = re.compile(r"(AWS )?Libfabric|OFI", re.IGNORECASE)
 _VERBS = re.compile(r"IB(ext(_v\d+)?)?|NCCL RDMA Plugin( v\d+)?")
@@ -445,7 +445,7 @@ class Proof:
             self._tables[rank].ranks += 1
             self._tables[rank].hosts.add(listed[2])
             return []
-        if rank in self._tables and "#" in text:
+        if rank in self._tables and ("#" in text or "busbw" in text):
             return self._end_table(rank)
         return []
 

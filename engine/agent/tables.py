@@ -22,12 +22,22 @@ from engine.agent.table_rows import (
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
 )
-_WORTH = ("#", "NCCL", "Test ")
+# Documents and filters leave out the `#` (sed 's/^# *//', text that was pasted).
+_STRIPPED = re.compile(
+    r"\s*(?=nThread \d+ nGpus |nccl-tests version |Collective test (?:starting|concluded):"
+    r"|Using devices|Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid |Reducing maxBytes to "
+    r"|size\s+count\s+type\s|Out of bounds values\s*:|Avg bus bandwidth\s*:)"
+)
+_WORTH = (
+    *("#", "NCCL", "Test "),
+    *("nThread", "nccl-tests", "Collective test", " Pid ", "Out of bounds", "Avg bus", "busbw"),
+    "Reducing maxBytes",
+)
 _TYPES = ("float", "half", "int8", "int32", "int64", "double", "f8e", "fp8_e")
 """Parts of the names of all types, one of which is in each row: a quick test of many lines."""
 _WORTH_ROW = re.compile(r"(?<=\d)[ \t]+\d+[ \t]+[a-z]")
 _VERSIONS = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)")
-_STARTING = re.compile(r"# (?:Collective test starting: (\w+)|CPU stand-in for nccl-tests' (\w+):)")
+_STARTING = re.compile(r"# (?:Collective test starting: (\S+)|CPU stand-in for nccl-tests' (\w+):)")
 _FLAGS = re.compile(
     r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min_bytes>\d+)"
     r" maxBytes (?P<max_bytes>\d+) step: (?P<step>\d+)\((?P<kind>factor|bytes)\)"
@@ -45,9 +55,15 @@ _RANK = re.compile(
 )
 _BOUNDS = re.compile(r"# Out of bounds values\s*: (\d+) (?:OK|FAILED)\s*$")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (\S+)(?: GB/s)?\s*(OK|FAILED)?\s*$")
-_CONCLUDED = re.compile(r"# Collective test concluded: (\w+)")
+_CONCLUDED = re.compile(r"# Collective test concluded: (\S+)")
 _NCCL = re.compile(r"NCCL version ([\w.+-]+)")
-_PLUGIN = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S+)|Loaded net plugin (.+)$")
+_PLUGIN = re.compile(
+    r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S+)|Loaded net plugin (.+)$"
+    r"|P2P plugin (?:v\d+ )?(\S+)$|Initialized NET plugin (.+)$"
+)
+_NETWORK = re.compile(r"Using network (\S[^\n]*?)\s*$")
+_OWN_NETWORKS = ("Socket", "IB")
+"""NCCL's own networks: with one of them a plugin that was loaded is not used (src/transport)."""
 _DRIVER = re.compile(r"cudaDriverVersion (\d+)\s*$")
 _FAILURE = re.compile(
     r"(?:(?P<host>[^\s:\]>]+): |^)(?P<text>Test (?:CUDA|NCCL) failure \S+:\d+ '.*'"
@@ -105,7 +121,8 @@ class ReadTable:
     @property
     def collective(self) -> str:
         """The program's name without `_perf`, or `nccl-tests` if it is unknown."""
-        return self.program[: -len("_perf")] if self.program.endswith("_perf") else "nccl-tests"
+        name, perf, _ = self.program.partition("_perf")  # NAME_SUFFIX of its Makefile: _perf_mpi
+        return name if perf else "nccl-tests"
 
     @property
     def is_checked(self) -> bool:
@@ -178,13 +195,14 @@ class TestFailure:
 
 @dataclass
 class _Stream:
-    """The state of one stream of a node's output."""
+    """The state of one stream of a node's output; `has_own_network` is of NCCL, without plugin."""
 
     table: ReadTable | None = None
     fragment: Fragment | None = None
     nccl: str = ""
     plugin: str = ""
     driver: str = ""
+    has_own_network: bool = False
 
 
 class TableReader:
@@ -220,6 +238,9 @@ class TableReader:
             self._case = int(announced[1])
             return None
         text = strip_prefix(text)
+        stripped = _STRIPPED.match(text)
+        if stripped:
+            text = f"# {text[stripped.end() :]}"
         if "NCCL" in text or "Test " in text:
             self._note_environment(here, text)
         comment = _COMMENT.search(text)
@@ -233,11 +254,16 @@ class TableReader:
             self.failures.append(TestFailure(failure["host"] or "", failure["text"]))
         for name, pattern in (("nccl", _NCCL), ("plugin", _PLUGIN), ("driver", _DRIVER)):
             found = pattern.search(text)
-            if found:
-                value = next(group for group in found.groups() if group)
+            value = next((group for group in found.groups() if group), "") if found else ""
+            if value and value not in _OWN_NETWORKS:
                 setattr(here, name, _dotted(value) if name == "driver" else value.strip())
                 if here.table is not None and not getattr(here.table, name):
                     setattr(here.table, name, getattr(here, name))
+        network = _NETWORK.search(text)
+        if network:
+            here.has_own_network = network[1] in _OWN_NETWORKS
+        if here.table is not None and here.has_own_network:
+            here.table.plugin = ""
 
     def _header(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
         table = here.table
@@ -269,7 +295,8 @@ class TableReader:
     def _begin(self, here: _Stream, rank: int, time: float) -> ReadTable:
         here.fragment = None
         here.table = ReadTable(rank, self._case, self._program(), begun=time)
-        here.table.nccl, here.table.plugin, here.table.driver = here.nccl, here.plugin, here.driver
+        here.table.nccl, here.table.driver = here.nccl, here.driver
+        here.table.plugin = "" if here.has_own_network else here.plugin
         self.tables.append(here.table)
         return here.table
 

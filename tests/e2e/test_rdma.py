@@ -18,7 +18,10 @@ pytestmark = pytest.mark.lab
 SAY = 'say() { echo "$(hostname):$$:$$ [0] NCCL INFO $*"; }'
 EFA = "say 'NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)'"
 CHANNEL = "say 'Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA'"
-SOCKETS = "say Using network Socket"
+SOCKETS = (
+    "say Using network Socket;"
+    " say 'comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0'"
+)
 ON_WORKER = 'if [ "$GPUCTL_NODE_RANK" = 1 ]; then {}; fi'
 LOOK = "check `fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
 

@@ -270,3 +270,77 @@ def test_a_row_of_every_type_is_read_among_many_lines(dtype: str) -> None:
     reader = TableReader()
     assert reader.reads(0, "stdout", f"step 1\n        1024           256  {dtype}     sum\nstep 2")
     assert not reader.reads(0, "stdout", f"step 1\nloss of {dtype} 1024\nstep 2")
+
+
+WHOLE = (
+    "# nccl-tests version 2.17.4 nccl-headers=22707 nccl-library=22707",
+    "# Collective test starting: all_reduce_perf_mpi",
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 agg iters:"
+    " 1 validation: 0 graph: 0",
+    "#",
+    "# Using devices",
+    "#  Rank  0 Group  0 Pid   4100 on ip-10-0-0-5 device  0 [0000:53:00] NVIDIA H100",
+    COLUMNS,
+    row(8).replace(" 0 ", " N/A "),
+    "# Out of bounds values : 0 OK",
+    "# Avg bus bandwidth    : 3.5",
+    "#",
+    "# Collective test concluded: all_reduce_perf_mpi",
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        WHOLE,
+        [line.removeprefix("#") for line in WHOLE],  # cut -c2-
+        [line.removeprefix("#").strip() for line in WHOLE],  # pasted into a document
+        [line.replace("#", "") for line in WHOLE],  # tr -d '#'
+        [f"[1,0]<stdout>:{line.removeprefix('#')}" for line in WHOLE],
+    ],
+)
+def test_a_table_is_read_without_its_hashes(lines: list[str]) -> None:
+    (found,) = tables(*lines)
+    assert (found.nccl_tests, found.nccl, found.collective) == ("2.17.4", "2.27.7", "all_reduce")
+    assert (found.average_busbw, found.out_of_bounds) == (3.5, 0)
+    assert (found.is_checked, found.sizes()) == (False, [8])
+    assert [(rank.rank, rank.host) for rank in found.ranks] == [(0, "ip-10-0-0-5")]
+
+
+@pytest.mark.parametrize(
+    ("program", "collective"),
+    [
+        ("all_reduce_perf_mpi", "all_reduce"),
+        ("sendrecv_perf-cuda12", "sendrecv"),
+        ("alltoall_perf", "alltoall"),
+    ],
+)
+def test_a_program_may_have_a_suffix(program: str, collective: str) -> None:
+    (found,) = tables(f"# Collective test starting: {program}", FLAGS.format(8, 8, 1), row(8))
+    assert found.collective == collective
+
+
+NCCL = "node0:1:2 [0] NCCL INFO "
+
+
+@pytest.mark.parametrize(
+    ("lines", "plugin"),
+    [
+        (["P2P plugin IBext_v8", "Using network IBext_v8"], "IBext_v8"),
+        (["P2P plugin v9 IBext_v9", "Using network IBext_v9"], "IBext_v9"),
+        (["NET/Plugin: Loaded net plugin Libfabric (v10)", "Using network Socket"], ""),
+        (["NET/OFI Initializing aws-ofi-nccl 1.14.0", "Using network IB"], ""),
+        (["Initialized NET plugin Libfabric", "Using network Libfabric"], "Libfabric"),
+        (["Initialized NET plugin IB", "Using network IB"], ""),
+        # Two ranks print by turns.
+        (["P2P plugin IBext_v8", "Using network Socket", "P2P plugin IBext_v8"], ""),
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_plugin_counts_if_its_network_is_used(
+    lines: list[str], plugin: str, is_first: bool
+) -> None:
+    printed = [f"{NCCL}{line}" for line in lines]
+    head = [FLAGS.format(8, 8, 1)]
+    (found,) = tables(*(printed + head if is_first else head + printed), row(8))
+    assert found.plugin == plugin
