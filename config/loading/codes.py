@@ -153,5 +153,11 @@ CODES: dict[str, Code] = {
         " at least one; a node of the cluster may have more.",
         "Write `numProcPerNode`, or the GPUs in `resourcesPerNode`.",
     ),
+    "W210": Code(
+        "A value of `env` that only a shell would read.",
+        "env: {PATH: /opt/x:$PATH}",
+        "No shell reads `env`; a job with such a PATH finds no program.",
+        "Write `${PATH}`, with braces: the value on the node. Commands belong into `commands`.",
+    ),
     "W241": Code("Links of your code that lead out of its folder.", "workdir: ."),
 }

@@ -128,7 +128,8 @@ class Run(Model):
     env: Env = Field(
         default={},
         description="Environment of every process: a mapping, or a list of K=V; a value may be"
-        " `{secret: NAME}`, which a bare NAME in the list means too.",
+        " `{secret: NAME}`, which a bare NAME in the list means too. `${NAME}` in a value is what"
+        " NAME is on the node, `$${NAME}` the text.",
     )
     ports: tuple[Port, ...] = Field(
         default=(),

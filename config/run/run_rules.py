@@ -3,6 +3,7 @@
 The rules do not know the cluster; engine/rules.py has those that depend on the nodes.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     """Yield the mistakes in a run file beyond types; `run_type` is the type it is checked as."""
     yield from _type(data)
     yield from _owned_names(data, run_type)
+    yield from _unread_texts(data)
     yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
     yield from command_mistakes(data)
@@ -63,6 +65,38 @@ def _owned_names(data: Data, run_type: str) -> Iterator[Mistake]:
                 message = f"'{name}' cannot be set in '{path_text(env_at)}': {row.why}"
                 hint = "remove it, or choose another name"
                 yield Mistake("E221", message, hint, (*env_at, at), on_key=isinstance(env, dict))
+
+
+# Lower-case names are left alone: they may be part of a password.
+_BARE = re.compile(r"(?<!\$)\$([A-Z_][A-Z0-9_]*)")
+
+
+def _unread_texts(data: Data) -> Iterator[Mistake]:
+    """Warn of values of `env` that only a shell would read."""
+    for env_at, env in _environments(data):
+        for name, at, text in _values(env):
+            whole, bare = path_text((*env_at, name)), _BARE.search(text)
+            if bare:
+                what, hint = f"${bare[1]}", f"write ${{{bare[1]}}} for the value on the node"
+            elif "$(" in text:
+                what, hint = "a command", f"set it in 'commands': export {name}=$(…)"
+            elif text.startswith("~/"):
+                what, hint = "~", "write ${HOME} for the home folder on the node"
+            else:
+                continue
+            message = f"'{whole}' has {what} in it, which stays as it is written: no shell reads it"
+            yield Mistake("W210", message, hint, (*env_at, at), on_key=isinstance(env, dict))
+
+
+def _values(env: Any) -> Iterator[tuple[str, str | int, str]]:
+    """Yield the variables that have a text: name, key or index, and text."""
+    if isinstance(env, dict):
+        yield from ((name, name, text) for name, text in env.items() if isinstance(text, str))
+    elif isinstance(env, tuple):
+        for index, entry in enumerate(env):
+            if isinstance(entry, str) and "=" in entry:
+                name, _, text = entry.partition("=")
+                yield name, index, text
 
 
 def _environments(data: Data) -> Iterator[tuple[Path, Any]]:

@@ -35,6 +35,7 @@ from engine.agent.process_group import ProcessGroup
 from engine.agent.ranks import Ranks
 from engine.agent.readiness import Probe
 from engine.agent.redaction import Redaction
+from engine.agent.references import add_variables
 from engine.agent.sampler import Sampler
 
 HOSTFILE = "hostfile"
@@ -152,7 +153,10 @@ class Worker:
             # Python writes to a pipe in blocks: a job would look silent, and lose its last lines.
             environment.setdefault("PYTHONUNBUFFERED", "1")
             environment["TORCHELASTIC_ERROR_FILE"] = str(self._folder / ERROR_FILE)
-            environment.update(self._node["environment"])
+            variables = self._node["environment"]
+            own = ("GPUCTL_", "DSTACK_")  # which the run's own variables may refer to
+            environment.update((k, v) for k, v in variables.items() if k.startswith(own))
+            add_variables(environment, variables)
             environment.update(self._order["secrets"])
             self._check_commands(environment)
             self._entrance.open(environment)

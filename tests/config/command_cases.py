@@ -67,6 +67,30 @@ COMMAND_CASES: list[tuple[str, list[str]]] = [
     ),
 ]
 
+UNREAD = "in it, which stays as it is written: no shell reads it"
+
+COMMAND_CASES += [
+    (
+        TASK + "env:\n  PATH: /opt/x:$PATH\n  LD_LIBRARY_PATH: '/opt/x:${LD_LIBRARY_PATH}'\n"
+        "  HF_HOME: ~/cache\n  WORKERS: $(nproc)\n  PASS: pa$word\n",
+        [
+            f"5:3: W210 'env.PATH' has $PATH {UNREAD}; write ${{PATH}} for the value on the node",
+            f"7:3: W210 'env.HF_HOME' has ~ {UNREAD}; write ${{HOME}} for the home folder on the"
+            " node",
+            f"8:3: W210 'env.WORKERS' has a command {UNREAD}; set it in 'commands': export"
+            " WORKERS=$(…)",
+        ],
+    ),
+    (
+        TASK + "env: [A=1, 'B=x$HOME']\nroles: {worker: {env: {C: $A/b}}}\n",
+        [
+            f"4:12: W210 'env.B' has $HOME {UNREAD}; write ${{HOME}} for the value on the node",
+            f"5:24: W210 'roles.worker.env.C' has $A {UNREAD}; write ${{A}} for the value on the"
+            " node",
+        ],
+    ),
+]
+
 GOOD_COMMANDS = [
     "cat <<EOF\nx\nEOF",
     "cat <<-EOF\n\tx\n\tEOF",

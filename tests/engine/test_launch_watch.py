@@ -134,3 +134,10 @@ def test_a_job_may_have_gpuctls_names_and_traps(cluster: LocalCluster) -> None:
     names = "readonly status=5 entry=1 part=1 of=1 gpuctl_status=2; trap 'echo bye' EXIT"
     verdict = cluster.execute(make_plan(commands=(names, "false | true", "exit 3")))
     assert (verdict.status, verdict.exit_code) == ("failed", 3)
+
+
+def test_a_variable_may_refer_to_the_nodes_own(cluster: LocalCluster) -> None:
+    env = {"PATH": "/opt/x:${PATH}", "WHERE": "rank ${GPUCTL_NODE_RANK} of ${NONE}$HOME"}
+    verdict = cluster.execute(make_plan(env=env, commands=('echo "$WHERE"; echo "${PATH%%:*}"',)))
+    assert verdict.status == "done"
+    assert cluster.output(1) == "rank 1 of $HOME\n/opt/x\n"
