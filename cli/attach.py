@@ -61,7 +61,8 @@ def attach(
     there = load_inventory(entry.cluster, target)
     if entry.on_stop == "destroy":
         check_removable(entry.cluster, target)
-    started = _started(here, entry, there)
+    # What is to follow the run's end is this machine's knowledge: a job is root on the head.
+    started = _started(here, entry, there).model_copy(update={"on_stop": entry.on_stop})
     asked = answer_to(on_interrupt, entry.run_id, out, unattended="detach")
     client = RunClient(here, started, there, out, begin, folds=folds)
     healing = Healing(here, started.run_id, there, out, preparation(started.run_id, out))
@@ -110,7 +111,9 @@ def _started(here: "ChosenTarget", entry: "RunRecord", there: "Inventory") -> "F
         elif not error.hint:
             error.hint = f"`gpuctl logs {entry.run_id}` prints what this machine has of its output"
         raise
-    return found or asyncio.run(first_event(entry.run_id, there, here.state / "runs"))
+    if found is None or found.run_id != entry.run_id:
+        return asyncio.run(first_event(entry.run_id, there, here.state / "runs"))
+    return found
 
 
 def after_power_off(run_id: str, there: "Inventory") -> str:

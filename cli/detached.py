@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cli.shared_runs import share_runs
+from cli.shared_runs import share_ended_run
 from config.errors import OutputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     """
     from engine.known_run import NOBODY_READS, RunGoesOn, unattended_end, way_to_saved
 
-    share_runs(here, out)
+    share_ended_run(here, out)
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster
     lines = [

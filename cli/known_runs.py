@@ -66,25 +66,31 @@ def known_run(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
     """
     from cli.lost_head import mark_replaced
     from engine.history import History
-    from provision.records.record import load_inventory
 
     runs = here.state / "runs"
     try:
         entry = _find(here, name, out)
     except InputError:
-        found = _ask_heads(here, name, out)
-        if found is None:
+        answer = _ask_heads(here, name, out)
+        if answer is None:
             raise
-        head = load_inventory(found.cluster, here.cluster_target(found.cluster)).nodes[0]
+        inventory, run = answer
         with History(runs) as history:
-            history.begin(found, head_id=head.instance_id)
-            return history.find(found.run_id)
+            history.begin(run, head_id=inventory.nodes[0].instance_id)
+            return history.find(run.run_id)
     with History(runs) as history:
         return history.find(entry.run_id) if mark_replaced(here, [entry]) else entry
 
 
-def _ask_heads(here: "ChosenTarget", name: str, out: "Output") -> "FirstEvent | None":
-    """Return the newest run of that id or name; a head that does not answer is a warning."""
+def _ask_heads(
+    here: "ChosenTarget", name: str, out: "Output"
+) -> "tuple[Inventory, FirstEvent] | None":
+    """Return the run of that id or name, and its cluster's inventory.
+
+    Of the runs of one head it is the newest with the name. Raises InputError if several heads have
+    one: a job is root on its head, so a newer time proves nothing. A head that does not answer is
+    a warning.
+    """
     import asyncio
 
     if here.is_lab_down():
@@ -94,14 +100,34 @@ def _ask_heads(here: "ChosenTarget", name: str, out: "Output") -> "FirstEvent | 
     async def ask() -> list["FirstEvent | GpuctlError | None"]:
         return await asyncio.gather(*(_ask(one, name) for one in inventories))
 
-    found: list[FirstEvent] = []
+    found: list[tuple[Inventory, FirstEvent]] = []
     for inventory, answer in zip(inventories, asyncio.run(ask()), strict=True):
         if isinstance(answer, GpuctlError):
             where = f"whether cluster {inventory.cluster} has a run {name} is unknown"
             out.warn(f"{where}: {answer.message}")
         elif answer is not None:
-            found.append(answer)
-    return max(found, key=lambda run: run.time, default=None)
+            found.append((inventory, answer))
+    if len(found) > 1:
+        raise _claimed_twice(name, found)
+    return found[0] if found else None
+
+
+def _claimed_twice(name: str, found: "list[tuple[Inventory, FirstEvent]]") -> InputError:
+    """Return the error for a run that several clusters claim to have."""
+    claims = " and ".join(
+        f"{run.run_id} on cluster {inventory.cluster}" for inventory, run in found
+    )
+    ids = list(dict.fromkeys(run.run_id for _, run in found))
+    if len(ids) == len(found):
+        return InputError(
+            f"several clusters have a run {name}: {claims}",
+            "name the run by its id: " + " or ".join(ids),
+        )
+    queues = " and ".join(f"`gpuctl queue {inventory.cluster}`" for inventory, _ in found)
+    return InputError(
+        f"several clusters claim the same run: {claims}",
+        f"an id belongs to one run, so one of the heads is wrong; {queues} show their runs",
+    )
 
 
 async def _ask(inventory: "Inventory", name: str) -> "FirstEvent | GpuctlError | None":

@@ -50,13 +50,13 @@ def logs(
     from cli.known_runs import chosen_run
     from cli.log_filter import wanted
     from config.errors import GpuctlError, InputError
-    from engine.journal_copy import recorded_events
+    from engine.journal_copy import kept_path, recorded_events
 
     here, out = chosen_target(context), output(context)
     lines = wanted(rank, since, grep)
     runs = here.state / "runs"
     entry = chosen_run(here, run, out)
-    is_kept = (runs / entry.run_id / "journal.jsonl").exists()
+    is_kept = kept_path(runs, entry.run_id, "journal.jsonl").exists()
     if entry.is_over and not is_kept:
         raise InputError(
             f"the logs of run {entry.run_id} are not kept any more",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
+    from config.target import Target
     from engine.events import Event
     from engine.following import OnEvent
     from engine.history import RunRecord
@@ -20,9 +21,10 @@ _LOGS = "`gpuctl logs {run}` prints what this machine has of its output"
 
 def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord") -> "OnEvent":
     """Return a follower of a run's events that raises RunLost once AWS says that its head ended."""
+    home = _home(here, there.cluster)  # now: the record may go together with the head
 
     def see(event: "Event") -> None:
-        lost = lost_head(here, there, run) if event.kind == "head_unreachable" else None
+        lost = lost_head(here, there, run, home) if event.kind == "head_unreachable" else None
         if lost is not None:
             raise lost
 
@@ -30,21 +32,25 @@ def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRec
 
 
 def lost_head(
-    here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord"
+    here: "ChosenTarget",
+    there: "Inventory",
+    run: "KnownRun | RunRecord",
+    home: "tuple[str, Target] | None" = None,
 ) -> "RunLost | None":
     """Return the error for a run whose head does not run any more; None if AWS does not say so.
 
-    AWS has ASK_S to answer.
+    AWS has ASK_S to answer. The account of the credentials is compared with the cluster's first,
+    which `home` has, else its record: another account does not list the machine, which is no end.
     """
-    from config.errors import CloudError
+    from config.errors import GpuctlError
     from provision.aws.instance_end import are_ended, instance_end
 
     found: list[str] = []
     saved, others = _saved(there, run), [node.instance_id for node in there.nodes[1:]]
 
     def ask() -> None:
-        with contextlib.suppress(CloudError):  # this machine may have no network either
-            target = here.cluster_target(there.cluster)
+        with contextlib.suppress(GpuctlError):  # no network, or another account's credentials
+            target = _checked_target(here, there.cluster, home)
             end = instance_end(target, there.nodes[0].instance_id)
             is_off = bool(end and saved) and are_ended(target, others)
             found.extend((end, saved if is_off else ""))
@@ -55,6 +61,36 @@ def lost_head(
     lost = _lost(there, run, found[0])
     lost.saved = found[1]
     return lost
+
+
+def _home(here: "ChosenTarget", cluster: str) -> "tuple[str, Target] | None":
+    """Return the cluster's account, and the target in its region; None without a record."""
+    from config.errors import GpuctlError
+    from provision.records.record import read
+
+    try:
+        record = read(cluster, here.remembered())
+        return None if record is None else (record.account, here.cluster_target(cluster))
+    except GpuctlError:  # a damaged record, or no network: it is read again when it is needed
+        return None
+
+
+def _checked_target(
+    here: "ChosenTarget", cluster: str, home: "tuple[str, Target] | None" = None
+) -> "Target":
+    """Return the cluster's target; InputError if its credentials are of another account.
+
+    Also without a record: nobody knows then of which account and region the cluster is.
+    """
+    from provision.aws.account import caller, check_account
+    from provision.records.record import unknown_cluster
+
+    home = home or _home(here, cluster)
+    if home is None:
+        raise unknown_cluster(cluster, ())
+    account, target = home
+    check_account(cluster, account, caller(target).account)
+    return target
 
 
 def _ask_in_time(ask: "Callable[[], None]") -> None:
@@ -182,12 +218,9 @@ def _head_ends(here: "ChosenTarget", clusters: "Sequence[str]") -> "list[tuple[I
 
 def _head_end(here: "ChosenTarget", cluster: str) -> "tuple[Inventory, str]":
     """Return the cluster's inventory, and how its head ended; empty while that runs."""
-    from provision.aws.account import caller, check_account
     from provision.aws.instance_end import instance_end
-    from provision.records.record import load_inventory, read
+    from provision.records.record import load_inventory
 
-    target = here.cluster_target(cluster)
-    there, record = load_inventory(cluster, target), read(cluster, target)
-    if record is not None:  # another account does not list the machine, which is no end
-        check_account(cluster, record.account, caller(target).account)
+    target = _checked_target(here, cluster)
+    there = load_inventory(cluster, target)
     return there, instance_end(target, there.nodes[0].instance_id)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cli.shared_runs import share_runs
+from cli.shared_runs import share_ended_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -112,13 +112,18 @@ class RunClient:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and self._is_left_alone:
                 raise
-            with ending(there, run.run_id, out):
-                share_runs(self._here, out)
-                if isinstance(error, (RunLost, Interrupted, KeyboardInterrupt)):  # its job began
-                    fetch(run, there, self._runs, out)
-                if run.on_stop == "destroy":
-                    # also after an error of gpuctl or a second Ctrl-C: the cluster must not bill on
-                    self._remove_after(error)
+            try:
+                with ending(there, run.run_id, out):
+                    if isinstance(
+                        error, (RunLost, Interrupted, KeyboardInterrupt)
+                    ):  # its job began
+                        fetch(run, there, self._runs, out)
+                    if run.on_stop == "destroy":
+                        # also after an error of gpuctl or a second Ctrl-C: the cluster must not
+                        # bill on
+                        self._remove_after(error)
+            finally:
+                share_ended_run(self._here, out)  # last: a slow bucket must not keep the cluster
             raise
 
     def _remove_after(self, error: BaseException) -> None:
@@ -163,7 +168,7 @@ class RunClient:
                 # Before the result is printed: printing fails if the reader has gone.
                 gone = destroy_if_asked(self._here, run, self._there, out)
         record_cost(gone, self._runs, run.run_id)
-        share_runs(self._here, out)
+        share_ended_run(self._here, out)
         evidence = self._evidence if self._evidence.exists() else None
         self._view.end(result, evidence)
         cost = report_removal(gone, out)

@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from config.bucket import Changed, bucket_of
-from config.errors import GpuctlError, RunError
+from config.errors import GpuctlError, RunError, StateError
+from config.identifiers import BUCKET_KEY, is_valid
 from engine.agent.control import JOURNAL
 
 if TYPE_CHECKING:
@@ -25,8 +26,16 @@ FOLDER = "journals"
 _SETTING = "setting.json"
 _LARGE = 8 << 20
 """The bytes above which it is said that they are written, because that may take a while."""
-_FILE = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
-"""The names that are taken from the bucket: they become paths of this machine."""
+_FILE = re.compile(
+    r"journal\.jsonl|journal-\d{15}\.jsonl(\.gz)?|metrics\.jsonl\.gz|setting\.json"
+    r"|evidence/[A-Za-z0-9][A-Za-z0-9-]{0,62}/[A-Za-z0-9_][\w.-]{0,99}\.txt",
+    re.ASCII,
+)
+"""The names that are taken from the bucket, those that gpuctl writes: they become paths here."""
+_MOST_FILES = 2000
+_MOST_FILE = 512 << 20
+_MOST_RUN = 2 << 30
+"""The most bytes of a run in the bucket: a journal has 1 GiB, its metrics half of one."""
 
 
 def share_journals(there: "Objects", history: "History", runs: "Path", out: "Output") -> None:
@@ -37,8 +46,13 @@ def share_journals(there: "Objects", history: "History", runs: "Path", out: "Out
     prefix = there.bucket.key(FOLDER, "")
     known = set(there.keys(prefix))
     for run in history.runs():
-        if run.is_over and f"{prefix}{run.run_id}/{JOURNAL}" not in known and _is_kept(run, runs):
-            _share(run, there, history, runs, out)
+        if not run.is_over or f"{prefix}{run.run_id}/{JOURNAL}" in known:
+            continue
+        try:
+            if _is_kept(run, runs):
+                _share(run, there, history, runs, out)
+        except (RunError, StateError) as error:  # of this run's files: others are shared
+            out.warn(f"the log of run {run.run_id} is not shared: {error}")
 
 
 def fetch_journal(here: "ChosenTarget", run: "RunRecord", out: "Output") -> None:
@@ -49,11 +63,11 @@ def fetch_journal(here: "ChosenTarget", run: "RunRecord", out: "Output") -> None
     runs = here.state / "runs"
     if bucket_of(here.backend) is None or here.is_lab_down() or not run.is_over:
         return
-    if _is_kept(run, runs):
-        return
     from provision.records.shared import objects
 
     try:
+        if _is_kept(run, runs):
+            return
         there = objects(here.remembered())
         assert there is not None
         keys = there.keys(there.bucket.key(FOLDER, run.run_id, ""))
@@ -66,22 +80,23 @@ def fetch_journal(here: "ChosenTarget", run: "RunRecord", out: "Output") -> None
 
 def _is_kept(run: "RunRecord", runs: "Path") -> bool:
     """Return whether this machine has all that anybody has of the run's journal."""
-    from engine.journal_copy import has_end
+    from engine.journal_copy import has_end, kept_path
 
-    return (run.is_lost and (runs / run.run_id / JOURNAL).exists()) or has_end(runs, run.run_id)
+    is_there = kept_path(runs, run.run_id, JOURNAL).exists()
+    return (run.is_lost and is_there) or has_end(runs, run.run_id)
 
 
 def _share(
     run: "RunRecord", there: "Objects", history: "History", runs: "Path", out: "Output"
 ) -> None:
     from cli.terminal import size
-    from engine.journal_copy import kept_files
+    from engine.journal_copy import kept_files, kept_path
 
     files = kept_files(runs, run.run_id)
     total = sum(path.stat().st_size for path in files if path.exists())
     if total > _LARGE:
         out.complain(f"gpuctl: writing {size(total)} of run {run.run_id} to {there.bucket.url}")
-    folder, setting = runs / run.run_id, history.setting(run.run_id)
+    folder, setting = kept_path(runs, run.run_id), history.setting(run.run_id)
     if setting is not None:
         key = there.bucket.key(FOLDER, run.run_id, _SETTING)
         with suppress(Changed):  # an earlier try, which was interrupted, has written it
@@ -90,42 +105,59 @@ def _share(
         name = path.relative_to(folder).as_posix()
         try:
             there.write_file(there.bucket.key(FOLDER, run.run_id, name), path)
-        except FileNotFoundError:
-            continue  # another gpuctl has compressed or removed it
+        except (FileNotFoundError, Changed):
+            continue  # another gpuctl has compressed or removed it, or has written the object
         except OSError as error:
             raise RunError(f"{path} cannot be read: {error.strerror}", "") from error
 
 
 def _fetch(run_id: str, keys: "list[str]", there: "Objects", runs: "Path") -> None:
-    """Put the run's files into its folder, the journal's first piece last, and its results too."""
+    """Put the run's files into its folder, the journal's first piece last, and its results too.
+
+    They are read into a temporary folder first: a run that is damaged changes nothing here.
+    """
     from tempfile import TemporaryDirectory
 
+    from config.foreign import Malformed, parse_foreign
     from engine.history import History
-    from engine.journal_copy import kept_files
+    from engine.journal_copy import kept_files, kept_path, recorded_events
     from engine.kept_results import keep_results
     from engine.setting import Setting
 
     prefix = there.bucket.key(FOLDER, run_id, "")
     names = [key.removeprefix(prefix) for key in keys]
-    names = sorted(filter(_FILE.fullmatch, names), key=lambda name: name == JOURNAL)
+    names = [name for name in names if is_valid(name, BUCKET_KEY) and _FILE.fullmatch(name)]
+    names.sort(key=lambda name: name == JOURNAL)
+    if len(names) > _MOST_FILES:
+        raise RunError(f"{there.url(prefix)} has more than {_MOST_FILES} objects", "")
     try:
         runs.mkdir(parents=True, exist_ok=True, mode=0o700)
         with TemporaryDirectory(dir=runs, prefix=f".{run_id}-") as part, History(runs) as history:
+            left = _MOST_RUN
             for name in names:
-                there.read_file(prefix + name, runs / part / name)
-            setting = runs / part / _SETTING
-            if setting.exists():
-                history.keep_setting(run_id, Setting.model_validate_json(setting.read_bytes()))
+                path = kept_path(runs / part, run_id, *name.split("/"))
+                try:
+                    left -= there.read_file(prefix + name, path, min(_MOST_FILE, left))
+                except Malformed as error:
+                    raise RunError(f"{there.url(prefix + name)} is left out: {error}", "") from None
+            for _ in recorded_events(runs / part, run_id):  # RunError if one cannot be read
+                pass
+            if _SETTING in names:
+                text = kept_path(runs / part, run_id, _SETTING).read_bytes()
+                try:
+                    history.keep_setting(run_id, parse_foreign(Setting, text))
+                except Malformed as error:
+                    raise RunError(
+                        f"{there.url(prefix + _SETTING)} is left out: {error}", ""
+                    ) from None
                 names.remove(_SETTING)
             for path in kept_files(runs, run_id):
                 path.unlink(missing_ok=True)  # of a client that did not see the run's end
             for name in names:
-                place = runs / run_id / name
+                place = kept_path(runs, run_id, *name.split("/"))
                 place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                (runs / part / name).replace(place)
+                kept_path(runs / part, run_id, *name.split("/")).replace(place)
             keep_results(run_id, runs, history)
     except OSError as error:
         where = error.filename or runs
         raise RunError(f"{where} cannot be written: {error.strerror}", "") from error
-    except ValueError as error:
-        raise RunError(f"{there.bucket.url} does not hold it whole: {error}", "") from error

@@ -1,8 +1,10 @@
 """The histories of a team: each machine's runs are in the bucket, for `gpuctl ps` of all.
 
-A run's end is written after its journal (`cli/shared_journals.py`).
+A run's end is written after its journal (`cli/shared_journals.py`). Whoever may write in the bucket
+may have written any object: each is read into a type, and a wrong one is a warning.
 """
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from config.errors import GpuctlError
@@ -12,6 +14,12 @@ if TYPE_CHECKING:
     from cli.output import Output
     from config.target import Target
     from engine.history import RunRecord
+    from provision.aws.objects import Objects
+
+_NAMED = 20
+"""The wrong objects that are named, each in a line; of more, the number is said."""
+_AHEAD = timedelta(days=1)
+"""How far a colleague's clock may be ahead of this machine's."""
 
 
 def share_runs(here: "ChosenTarget", out: "Output") -> None:
@@ -30,32 +38,97 @@ def share_runs(here: "ChosenTarget", out: "Output") -> None:
         out.warn(f"the runs of others are not known: {error}")
 
 
+def share_ended_run(here: "ChosenTarget", out: "Output") -> None:
+    """Do what `share_runs` does at the end of a run, whose exit code and end nothing here changes.
+
+    Whatever fails is a warning, Ctrl-C too: the next `gpuctl ps` shares what is missing.
+    """
+    try:
+        share_runs(here, out)
+    except KeyboardInterrupt:
+        out.warn("the run is not shared yet: interrupted; the next `gpuctl ps` shares it")
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        out.warn(f"the run is not shared yet: {why}; the next `gpuctl ps` shares it")
+
+
 def _exchange(target: "Target", out: "Output") -> None:
     """Exchange runs. Each has up to two objects, which never change: its begin and its end."""
     from cli.shared_journals import share_journals
     from config.bucket import Changed
-    from engine.history import History, RunRecord
+    from engine.history import History
     from provision.records.shared import objects
 
     there = objects(target)
     assert there is not None
     prefix = there.bucket.key("runs", "")
     known = {key.removeprefix(prefix) for key in there.keys(prefix)}
+    wrong: list[str] = []
     with History(target.runs) as history:
-        ours = {f"{run.run_id}/{_part(run)}": run for run in history.runs()}
-        for name in known - ours.keys():
-            is_superseded = (
-                name.endswith("/begin") and name.replace("/begin", "/end") in known | ours.keys()
-            )
-            stored = None if is_superseded else there.read(prefix + name)
-            if stored is not None:
-                history.adopt(RunRecord.model_validate_json(stored.text))
+        runs = {run.run_id: run for run in history.runs()}
+        ours = {f"{run.run_id}/{_part(run)}": run for run in runs.values()}
+        over = {run.run_id for run in runs.values() if run.is_over}
+        # Ends first: the beginning of a run that is over is not read.
+        for name in sorted(known - ours.keys(), key=lambda name: (name.endswith("/begin"), name)):
+            if name.endswith("/begin") and name.removesuffix("/begin") in over:
+                continue
+            try:
+                run = _shared_run(there, prefix, name)
+                if run is not None:
+                    _check_same(run, runs.get(run.run_id))
+                    history.adopt(run)
+                    over |= {run.run_id} if run.is_over else set()
+            except ValueError as error:
+                wrong.append(f"{there.url(prefix + name)} is left out: {error}")
+        _warn(wrong, there, out)
         share_journals(there, history, target.runs, out)
-        for name in ours.keys() - known:
+        for name in sorted(ours.keys() - known):
             try:
                 there.write(prefix + name, ours[name].model_dump_json(), None)
             except Changed:
                 continue  # a colleague who follows the run has written it meanwhile
+
+
+def _shared_run(there: "Objects", prefix: str, name: str) -> "RunRecord | None":
+    """Return the run of an object; None if it was removed meanwhile. Malformed for a wrong one."""
+    from config.foreign import Malformed, parse_foreign
+    from config.identifiers import RUN_ID, is_valid
+    from engine.history import RunRecord
+
+    run_id, _, part = name.partition("/")
+    if not is_valid(run_id, RUN_ID) or part not in ("begin", "end"):
+        raise Malformed("its key is not `RUN/begin` or `RUN/end` of a run's id")
+    stored = there.read(prefix + name)
+    if stored is None:
+        return None
+    run = parse_foreign(RunRecord, stored.text)
+    if run.run_id != run_id:
+        raise Malformed(f"it is of run {run.run_id}")
+    if _part(run) != part:
+        raise Malformed(f"its status is {run.status}")
+    if run.is_over and (run.exit_code is None or run.ended is None):
+        raise Malformed("it is over, and has no exit code or no end")
+    if run.started > datetime.now(UTC) + _AHEAD:
+        raise Malformed(f"it has started at {run.started:%Y-%m-%d %H:%M} UTC, which is to come")
+    return run
+
+
+def _check_same(run: "RunRecord", known: "RunRecord | None") -> None:
+    """Raise Malformed if this machine knows the run as one of another cluster or name."""
+    from config.foreign import Malformed
+
+    if known is not None and (run.cluster, run.name) != (known.cluster, known.name):
+        raise Malformed(
+            f"it is {run.name} on cluster {run.cluster}, this machine knows the run as"
+            f" {known.name} on cluster {known.cluster}"
+        )
+
+
+def _warn(wrong: list[str], there: "Objects", out: "Output") -> None:
+    for line in wrong[:_NAMED]:
+        out.warn(line)
+    if len(wrong) > _NAMED:
+        out.warn(f"{len(wrong) - _NAMED} more objects of {there.bucket.url} are left out")
 
 
 def _part(run: "RunRecord") -> str:

@@ -145,6 +145,20 @@ def write_new(path: Path, text: str) -> None:
         temporary.unlink()
 
 
+def path_below(folder: Path, *names: str) -> Path:
+    """Return the path of these names below the folder; the folder itself may be a link.
+
+    Raises StateError for a name that leads elsewhere, and for a link on the way: gpuctl makes none.
+    """
+    path = folder.joinpath(*names)
+    is_name = all(name not in ("", ".", "..") and not {"/", "\0"} & set(name) for name in names)
+    if not is_name or os.path.realpath(path) != os.path.join(os.path.realpath(folder), *names):  # noqa: PTH118
+        raise StateError(
+            f"{str(path)!r} leads out of {folder}", "gpuctl makes no links there: remove it"
+        )
+    return path
+
+
 def unwritable(path: Path | str, why: str) -> StateError:
     """Return the complaint about a file of gpuctl's for which its disk has no room."""
     return StateError(

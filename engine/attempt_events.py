@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from config.foreign import ExitCode, Rank, Time, Whole
+from config.identifiers import NodeName, SshHost
 from config.models import Value
 from engine.queue_event import RunNode
 
@@ -10,16 +12,16 @@ class OutputStopped(Value):
     """No node has printed a line for `seconds`, the run's no_output_timeout."""
 
     kind: Literal["output_stopped"] = "output_stopped"
-    time: float
-    seconds: int
+    time: Time
+    seconds: Whole
 
 
 class StartupOver(Value):
     """The run's startup_timeout, in seconds, is over; the job may have started in time."""
 
     kind: Literal["startup_over"] = "startup_over"
-    time: float
-    seconds: int
+    time: Time
+    seconds: Whole
 
 
 class AttemptEnded(Value):
@@ -29,39 +31,39 @@ class AttemptEnded(Value):
     """
 
     kind: Literal["attempt_ended"] = "attempt_ended"
-    time: float
-    number: int
-    attempts: int
-    exit_code: int
-    first_failed_rank: int | None
+    time: Time
+    number: Whole
+    attempts: Whole
+    exit_code: ExitCode
+    first_failed_rank: Rank | None
     reason: str
-    pause_s: int
+    pause_s: Whole
 
 
 class WaitingForNodes(Value):
     """The next attempt starts when these lost nodes are back; the run waits so many seconds."""
 
     kind: Literal["waiting_for_nodes"] = "waiting_for_nodes"
-    time: float
-    nodes: tuple[str, ...]
-    seconds: int
+    time: Time
+    nodes: tuple[NodeName, ...]
+    seconds: Whole
 
 
 class NodesHealed(Value):
     """A client made lost nodes again; `addresses` are their private addresses, by names."""
 
     kind: Literal["nodes_healed"] = "nodes_healed"
-    time: float
-    addresses: dict[str, str]
+    time: Time
+    addresses: dict[NodeName, SshHost]
 
 
 class NodesLeftOut(Value):
     """These lost nodes did not come back in time: the run goes on with the `left` other ones."""
 
     kind: Literal["nodes_left_out"] = "nodes_left_out"
-    time: float
-    nodes: tuple[str, ...]
-    left: int
+    time: Time
+    nodes: tuple[NodeName, ...]
+    left: Whole
 
 
 class AttemptStarted(Value):
@@ -72,6 +74,6 @@ class AttemptStarted(Value):
     """
 
     kind: Literal["attempt_started"] = "attempt_started"
-    time: float
-    number: int
+    time: Time
+    number: Whole
     nodes: tuple[RunNode, ...] = ()

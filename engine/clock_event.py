@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from config.foreign import Rank, Time
 from config.models import Value
 
 
@@ -12,8 +13,8 @@ class ClockSet(Value):
     """
 
     kind: Literal["clock_set"] = "clock_set"
-    time: float
+    time: Time
     level: Literal["warning"] = "warning"
-    rank: int | None
+    rank: Rank | None
     seconds: float
     text: str

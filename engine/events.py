@@ -11,7 +11,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from config.foreign import ExitCode, Rank, Text, Time, Whole, first_mistake
+from config.identifiers import ClusterName, NodeName, RunId, RunName
 from config.models import Value
+from config.run.container_fields import Port
 from engine.attempt_events import (
     AttemptEnded,
     AttemptStarted,
@@ -46,19 +49,19 @@ class RunStarted(Value):
     """
 
     kind: Literal["run_started"] = "run_started"
-    time: float
-    run_id: str
-    name: str
-    cluster: str
-    startup_order: str
-    stop_criteria: str
+    time: Time
+    run_id: RunId
+    name: RunName
+    cluster: ClusterName
+    startup_order: Text
+    stop_criteria: Text
     on_stop: Literal["keep", "destroy"]
-    programs: tuple[str, ...] = ()
+    programs: tuple[Text, ...] = ()
     sweep: Sweep | None = None
-    outputs: tuple[str, ...] = ()
-    saved: str = ""
+    outputs: tuple[Text, ...] = ()
+    saved: Text = ""
     notifies: bool = False
-    ports: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
     nodes: tuple[RunNode, ...]
 
 
@@ -66,16 +69,16 @@ class NodePrepared(Value):
     """The node's worker is ready to start the job."""
 
     kind: Literal["node_prepared"] = "node_prepared"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
 
 
 class NodeNotPrepared(Value):
     """The node's worker cannot run the job."""
 
     kind: Literal["node_not_prepared"] = "node_not_prepared"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     reason: str
 
 
@@ -83,25 +86,25 @@ class NodeStarted(Value):
     """The job's bash runs on the node."""
 
     kind: Literal["node_started"] = "node_started"
-    time: float
-    rank: int
-    pid: int
+    time: Time
+    rank: Rank
+    pid: Whole
 
 
 class NodeReady(Value):
     """The node is ready: nodes that wait for it may start."""
 
     kind: Literal["node_ready"] = "node_ready"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
 
 
 class NodeNotReady(Value):
     """The node's job did not become ready in time."""
 
     kind: Literal["node_not_ready"] = "node_not_ready"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     reason: str
 
 
@@ -109,20 +112,20 @@ class RankStarted(Value):
     """A launcher started rank `process` of `size` on the node `rank`."""
 
     kind: Literal["rank_started"] = "rank_started"
-    time: float
-    rank: int
-    process: int
-    size: int
+    time: Time
+    rank: Rank
+    process: Whole
+    size: Whole
 
 
 class NodeExited(Value):
     """The job ended by itself on the node; `exit_code` is 128 + N if signal N ended it."""
 
     kind: Literal["node_exited"] = "node_exited"
-    time: float
-    rank: int
-    exit_code: int
-    signal: int | None
+    time: Time
+    rank: Rank
+    exit_code: ExitCode
+    signal: Whole | None
 
 
 class NodeFact(Value):
@@ -139,9 +142,9 @@ class NodeExamined(Value):
     """
 
     kind: Literal["node_examined"] = "node_examined"
-    time: float
-    rank: int
-    exit_code: int
+    time: Time
+    rank: Rank
+    exit_code: ExitCode
     is_own_end: bool
     facts: tuple[NodeFact, ...]
 
@@ -150,8 +153,8 @@ class NodeStopped(Value):
     """The supervisor ended the node's job because the run is over; `reason` has details, if any."""
 
     kind: Literal["node_stopped"] = "node_stopped"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     reason: str = ""
 
 
@@ -163,8 +166,8 @@ class NodeInterrupted(Value):
     """
 
     kind: Literal["node_interrupted"] = "node_interrupted"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     action: str
     at: str
 
@@ -173,8 +176,8 @@ class NodeAnswersAgain(Value):
     """The node answers again after `silence_s` seconds without a heartbeat; the run goes on."""
 
     kind: Literal["node_answers_again"] = "node_answers_again"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     silence_s: float
 
 
@@ -182,8 +185,8 @@ class DiskFull(Value):
     """A file of the run on the node cannot be written, `text` names it and why; the job goes on."""
 
     kind: Literal["disk_full"] = "disk_full"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     text: str
 
 
@@ -191,8 +194,8 @@ class NodeUnreachable(Value):
     """ssh did not reach the node, so its worker was not started."""
 
     kind: Literal["node_unreachable"] = "node_unreachable"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     reason: str
 
 
@@ -200,10 +203,10 @@ class Evidence(Value):
     """The state of a lost node as `source` (a command or a file) showed it at the time."""
 
     kind: Literal["evidence"] = "evidence"
-    time: float
-    rank: int
-    node: str
-    source: str
+    time: Time
+    rank: Rank
+    node: NodeName
+    source: Text
     text: str
 
 
@@ -211,8 +214,8 @@ class NodeLost(Value):
     """The node's worker ended without a report, does not answer, or did not stop in time."""
 
     kind: Literal["node_lost"] = "node_lost"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     reason: str
 
 
@@ -220,8 +223,8 @@ class NodeGone(Value):
     """No process of the run is left on the node, or the node cannot be reached any more."""
 
     kind: Literal["node_gone"] = "node_gone"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     reason: str
 
 
@@ -229,7 +232,7 @@ class StopAsked(Value):
     """A client stops the run."""
 
     kind: Literal["stop_asked"] = "stop_asked"
-    time: float
+    time: Time
     reason: str
 
 
@@ -237,29 +240,29 @@ class DurationOver(Value):
     """The run's max_duration, in seconds, is over."""
 
     kind: Literal["duration_over"] = "duration_over"
-    time: float
-    seconds: int
+    time: Time
+    seconds: Whole
 
 
 class HeadEnding(Value):
     """The head, of rank `head_rank` if the run uses it, shuts down, or the unit is stopped."""
 
     kind: Literal["head_ending"] = "head_ending"
-    time: float
-    head_rank: int | None = 0
+    time: Time
+    head_rank: Rank | None = 0
 
 
 class SupervisorResumed(Value):
     """The supervisor was killed, and another one has taken the run up."""
 
     kind: Literal["supervisor_resumed"] = "supervisor_resumed"
-    time: float
+    time: Time
 
 
 class FollowedFailure(Value):
     """Nodes whose jobs failed after the first failure, in the same way."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[NodeName, ...]
     text: str
 
 
@@ -270,10 +273,10 @@ class RunFinished(Value):
     """
 
     kind: Literal["run_finished"] = "run_finished"
-    time: float
+    time: Time
     status: Literal["done", "failed", "stopped"]
-    exit_code: int
-    first_failed_rank: int | None
+    exit_code: ExitCode
+    first_failed_rank: Rank | None
     reason: str
     followed: tuple[FollowedFailure, ...] = ()
 
@@ -282,7 +285,7 @@ class PoweringOff(Value):
     """The nodes power off, because the run has `on_stop: destroy` and no client destroys them."""
 
     kind: Literal["powering_off"] = "powering_off"
-    time: float
+    time: Time
 
 
 class SupervisorLost(Value):
@@ -292,7 +295,7 @@ class SupervisorLost(Value):
     """
 
     kind: Literal["supervisor_lost"] = "supervisor_lost"
-    time: float
+    time: Time
     reason: str = ""
 
 
@@ -303,7 +306,7 @@ class HeadUnreachable(Value):
     """
 
     kind: Literal["head_unreachable"] = "head_unreachable"
-    time: float
+    time: Time
     seconds: float
     reason: str
 
@@ -371,8 +374,11 @@ def parse_event(line: str | bytes) -> Event | None:
     For a malformed event of a known kind it returns a warning about it, which the run reports.
     Raises ValueError for a line that is not JSON, such as an incomplete one.
     """
-    value = json.loads(line)
-    if not isinstance(value, dict) or value.get("kind") not in KINDS:
+    try:
+        value = json.loads(line)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(value, dict) or not _is_known(value.get("kind")):
         return None
     try:
         event: Event = _EVENT.validate_python(value)
@@ -381,15 +387,28 @@ def parse_event(line: str | bytes) -> Event | None:
     return event
 
 
+def _is_known(kind: object) -> bool:
+    return isinstance(kind, str) and kind in KINDS
+
+
 def _malformed(value: dict[str, Any], error: ValidationError) -> OutputJudged:
     """Return a warning that names the event's kind and the first wrong field, not its value."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"][1:]) or "event"
-    time, rank = value.get("time"), value.get("rank")
+    wrong = first_mistake(error, above=1)
+    try:
+        at = _Place.model_validate(value)
+    except ValidationError:
+        at = _Place()
     return OutputJudged(
-        time=time if isinstance(time, float) else 0.0,
-        rank=rank if isinstance(rank, int) else 0,
+        time=at.time,
+        rank=at.rank,
         level="warning",
-        text=f"the head sent a malformed event `{value['kind']}`, which is left out: {field}:"
-        f" {first['msg']}; the head may have another version of gpuctl",
+        text=f"the head sent a malformed event `{value['kind']}`, which is left out: {wrong};"
+        " the head may have another version of gpuctl",
     )
+
+
+class _Place(Value):
+    """Time and rank of an event, for a warning about it."""
+
+    time: Time = 0.0
+    rank: Rank = 0

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
 
-from config.errors import NodeError
+from config.errors import NodeError, RunError
 from engine.events import (
     Event,
     Evidence,
@@ -131,6 +131,7 @@ class Following:
                 if isinstance(event, SupervisorLost):
                     lost = event.reason
                     break
+                self._check_run(event)
                 record.append(line)
                 if event is not None:
                     self._see(event, history)
@@ -148,6 +149,19 @@ class Following:
             "the nodes end the job within two minutes; read"
             f" `journalctl -u gpuctl-run-{self._run_id}` on {self._head.node.name}",
         )
+
+    def _check_run(self, event: Event | None) -> None:
+        """Raise RunError if the head sends the beginning of another run or cluster."""
+        cluster = self._head.inventory.cluster
+        if isinstance(event, FirstEvent) and (
+            event.run_id != self._run_id or event.cluster != cluster
+        ):
+            raise RunError(
+                f"{self._head.node.name} of cluster {cluster} sent the journal of run"
+                f" {event.run_id} of cluster {event.cluster} for {self._run_id}",
+                "its answers cannot be trusted: a job is root on the nodes; `gpuctl down"
+                f" {cluster}` removes the cluster",
+            )
 
     async def _await_end(
         self, lines: AsyncIterator[str], record: JournalCopy, history: History

@@ -4,18 +4,20 @@ A client that did not start a run needs its plan to make a lost node ready for i
 which image. The plan has no values of secrets, and goes to no disk.
 """
 
-import json
 import shlex
 
-from pydantic import ValidationError
-
 from config.errors import NodeError, RunError
+from config.foreign import Malformed, parse_foreign
+from config.identifiers import RunId
+from config.models import Value
 from engine.agent.handover import FOLDER
 from engine.launch_plan import LaunchPlan
 from nodes.inventory import Inventory
 from nodes.ssh import connect
 
 _ASK_S = 60
+_LARGEST = 64 << 20
+"""Bytes of a plan, which has the scripts and files of all nodes."""
 _PRINT = """
 import json, pathlib, sys
 for run in sys.argv[2:]:
@@ -36,15 +38,33 @@ async def plans_of(runs: list[str], inventory: Inventory) -> dict[str, LaunchPla
         done = await connections.run(head, command, timeout=_ASK_S)
     if done.exit_status != 0:
         raise NodeError(f"{head.name} cannot report the plans of its runs: {done.complaint}", "")
-    return {plan.run_id: plan for plan in map(_plan, done.stdout.splitlines())}
+    plans = [_plan(line) for line in done.stdout.splitlines()]
+    for plan in plans:
+        if plan.run_id not in runs or plan.cluster != inventory.cluster:
+            raise NodeError(
+                f"{head.name} answers for run {plan.run_id} of cluster {plan.cluster}, which is not"
+                " its own",
+                "",
+            )
+    return {plan.run_id: plan for plan in plans}
 
 
 def _plan(line: str) -> LaunchPlan:
-    data = json.loads(line)
     try:
-        return LaunchPlan.model_validate(data)
-    except ValidationError as error:
+        return parse_foreign(LaunchPlan, line, _LARGEST)
+    except Malformed as error:
         raise RunError(
-            f"another version of gpuctl started run {data.get('run_id')}",
+            f"another version of gpuctl started {_named(line)}",
             "attach with that version",
         ) from error
+
+
+class _Named(Value):
+    run_id: RunId
+
+
+def _named(line: str) -> str:
+    try:
+        return f"run {parse_foreign(_Named, line, _LARGEST).run_id}"
+    except Malformed:
+        return "a run"

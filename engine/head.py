@@ -5,9 +5,14 @@ import contextlib
 import json
 import shlex
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+from pydantic import Field
 
 from config.errors import NodeError, RunError
+from config.foreign import MOST, Malformed, parse_foreign
+from config.identifiers import RUN_ID, RUN_NAME, RunId, is_valid
+from config.models import Value
 from engine.agent.control import JOURNAL
 from engine.agent.main import BUSY
 from engine.bundle import agent_bundle, ship_agent
@@ -16,7 +21,7 @@ from engine.launch_plan import LaunchPlan
 from engine.notify_plan import secret_names
 from engine.places import run_folder, runs_folder
 from nodes.answers import may_have_run
-from nodes.inventory import Inventory
+from nodes.inventory import Inventory, Node
 from nodes.kept_connections import connect
 
 CALL_S = 30
@@ -31,7 +36,7 @@ _NO_AGENT = 97  # from the command in `start`; the agent itself ends with 0 to 3
 class ClusterBusy(RunError):
     """Other runs have the nodes: this run did not start, and the cluster is unchanged."""
 
-    def __init__(self, cluster: str, runs: list[str]) -> None:
+    def __init__(self, cluster: str, runs: Sequence[RunId]) -> None:
         first, *more = runs
         others = f" and {len(more)} more" if more else ""
         super().__init__(
@@ -52,6 +57,21 @@ class NotStarted(RunError):
             f"run {plan.run_id} was not started: {error.message}",
             "; ".join(filter(None, (error.hint, hint))),
         )
+
+
+class _Busy(Value):
+    """The answer of a head that refuses a run: the runs that have its nodes."""
+
+    busy: tuple[RunId, ...] = Field(min_length=1)
+
+
+def _busy_runs(answer: str, head: Node) -> tuple[RunId, ...]:
+    try:
+        return parse_foreign(_Busy, answer).busy
+    except Malformed as error:
+        raise NodeError(
+            f"{head.name} ({head.private_ip}) refuses the run, and does not say why: {error}", ""
+        ) from error
 
 
 class Head:
@@ -77,7 +97,7 @@ class Head:
                 start = shlex.join(
                     ["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)]
                 )
-                command = f"test -d {bundle.path} || exit {_NO_AGENT}; exec {start}"
+                command = f"test -d {shlex.quote(bundle.path)} || exit {_NO_AGENT}; exec {start}"
                 more = {name: secrets[name] for name in secret_names(plan.notify)}
                 run = {
                     "plan": plan.model_dump(mode="json"),
@@ -94,7 +114,7 @@ class Head:
                     done = await connections.run(head, command, stdin=text, timeout=_START_S)
         self.start_requested = done.exit_status == 0
         if done.exit_status == BUSY:
-            raise ClusterBusy(plan.cluster, json.loads(done.stdout)["busy"])
+            raise ClusterBusy(plan.cluster, _busy_runs(done.stdout, head))
         if done.exit_status != 0:
             errors = done.stderr.strip().splitlines() or ["no reason given"]
             raise RunError(
@@ -158,7 +178,7 @@ class Hold:
                 connect_anew(inventory) as connections,
                 connections.converse(inventory.nodes[0], command) as talk,
             ):
-                self.answer = (await talk.line()).decode().strip()
+                self.answer = (await talk.line(MOST)).decode(errors="replace").strip()
                 limit.reschedule(None)
                 self._answered.set()
                 await asyncio.to_thread(self._over.wait)
@@ -227,8 +247,11 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
 async def find_run(inventory: Inventory, name: str) -> FirstEvent | None:
     """Ask the head for the run with this id, else for the newest with this name; None for neither.
 
-    The head also knows runs that other machines started. Raises NodeError if it does not answer.
+    The head also knows runs that other machines started. It answers for its own cluster alone: a
+    run of another one is none. Raises NodeError if it does not answer.
     """
+    if not is_valid(name, RUN_ID) and not is_valid(name, RUN_NAME):
+        return None
     # The first event of a journal has all that clients need. No agent is asked: the head may have
     # none, or one of another version of gpuctl.
     runs, word = shlex.quote(runs_folder()), shlex.quote(name)
@@ -243,16 +266,20 @@ async def find_run(inventory: Inventory, name: str) -> FirstEvent | None:
         where = f"{node.name} ({node.private_ip})"
         raise NodeError(f"{where} cannot report its runs: {done.complaint}", "")
     events = [_parsed(line) for line in done.stdout.splitlines()]
-    found = [
-        one for one in events if isinstance(one, FirstEvent) and name in (one.run_id, one.name)
+    runs_named = [
+        event
+        for event in events
+        if isinstance(event, FirstEvent)
+        and event.cluster == inventory.cluster
+        and name in (event.run_id, event.name)
     ]
-    exact = [one for one in found if one.run_id == name]
-    return max(exact or found, key=lambda one: one.time, default=None)
+    exact = [event for event in runs_named if event.run_id == name]
+    return max(exact or runs_named, key=lambda event: event.time, default=None)
 
 
 def _parsed(line: str) -> object:
     try:
-        return parse_event(line)
+        return parse_event(line) if len(line) <= MOST else None
     except ValueError:  # its disk was full when the run began
         return None
 
@@ -261,6 +288,6 @@ def _agent(command: str, run_id: str, *arguments: str) -> str:
     """Return the shell command that calls the agent of the run; it does nothing without a run."""
     folder = run_folder(run_id)
     agent = f"{folder}/agent.pyz"
-    return f"test ! -e {agent} || exec python3 -IS " + shlex.join(
+    return f"test ! -e {shlex.quote(agent)} || exec python3 -IS " + shlex.join(
         [agent, command, folder, *arguments]
     )

@@ -12,8 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from pydantic import AwareDatetime, ValidationError
+
 from config.errors import InputError, RunError, StateError
-from config.files import disk_error, is_access_error, unwritable
+from config.files import disk_error, is_access_error, path_below, unwritable
+from config.foreign import Dollars, ExitCode, Rank, Whole, first_mistake
+from config.identifiers import ClusterName, InstanceId, RunId, RunName
 from config.models import Value
 from engine.events import FollowedFailure
 from engine.history_schema import SCHEMA_VERSION, STEPS
@@ -22,6 +26,12 @@ from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.result import RunResult
 from engine.setting import Setting
+
+_ENDING = (
+    *("status", "exit_code", "first_failed_rank", "reason", "started", "ended", "cost_usd"),
+    *("attempts", "followed"),
+)
+"""What the end of a run changes in its row."""
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -34,21 +44,21 @@ class RunRecord(Value):
     instance of its head, empty for a run of an earlier gpuctl.
     """
 
-    run_id: str
-    name: str
-    cluster: str
-    nodes: int
+    run_id: RunId
+    name: RunName
+    cluster: ClusterName
+    nodes: Whole
     on_stop: Literal["keep", "destroy"]
     status: Literal["queued", "running", "done", "failed", "stopped"]
-    exit_code: int | None
-    first_failed_rank: int | None
+    exit_code: ExitCode | None
+    first_failed_rank: Rank | None
     reason: str
-    started: datetime
-    ended: datetime | None
-    cost_usd: float | None
-    attempts: int = 1
+    started: AwareDatetime
+    ended: AwareDatetime | None
+    cost_usd: Dollars | None
+    attempts: Whole = 1
     followed: tuple[FollowedFailure, ...] = ()
-    head_id: str = ""
+    head_id: InstanceId | Literal[""] = ""
 
     @property
     def is_over(self) -> bool:
@@ -78,7 +88,7 @@ class History:
     """
 
     def __init__(self, runs: Path) -> None:
-        self._path = runs / "runs.sqlite"
+        self._path = path_below(runs, "runs.sqlite")
         self._refusal = _refusal(self._path)
         with self._errors():
             self._database = self._connect()
@@ -143,15 +153,19 @@ class History:
             self.keep_setting(known.run_id, setting)
 
     def adopt(self, run: RunRecord) -> None:
-        """Add a run of another machine, or its end to one that is not over here."""
+        """Add a run of another machine, or its end to one that is not over here.
+
+        What this machine knows of a run stays: its cluster, its name, what is to follow its end.
+        """
         values = run.model_dump(mode="json")
         values["followed"] = json.dumps(values["followed"])
         names = ", ".join(values)
-        changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+        changes = ", ".join(f"{name} = excluded.{name}" for name in _ENDING)
         self._write(
             f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * len(values))})"  # noqa: S608
             f" ON CONFLICT (run_id) DO UPDATE SET {changes}"
-            " WHERE runs.status IN ('queued', 'running')",
+            " WHERE runs.status IN ('queued', 'running')"
+            " AND runs.cluster = excluded.cluster AND runs.name = excluded.name",
             [tuple(values.values())],
         )
 
@@ -255,10 +269,17 @@ class History:
         """Return all runs, newest first."""
         with self._errors():
             found = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
-        return tuple(
-            RunRecord.model_validate({**dict(row), "followed": json.loads(row["followed"])})
-            for row in found
-        )
+        return tuple(self._record(row) for row in found)
+
+    def _record(self, row: sqlite3.Row) -> RunRecord:
+        try:
+            followed = json.loads(row["followed"])
+            return RunRecord.model_validate({**dict(row), "followed": followed})
+        except ValidationError as error:
+            raise RunError(
+                f"{self._path} has a run {row['run_id']!r} that is none: {first_mistake(error)}",
+                "move the file away; gpuctl then starts a new history",
+            ) from error
 
     def tables(self, run_id: str) -> tuple[Table, ...]:
         """Return the run's tables in the order in which they began."""

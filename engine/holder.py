@@ -5,7 +5,11 @@ import shlex
 from datetime import UTC, datetime
 from typing import Literal
 
+from pydantic import ValidationError
+
 from config.errors import NodeError
+from config.foreign import MOST, first_mistake
+from config.identifiers import NodeName, RunId
 from config.models import Value
 from engine.agent.main import REFUSED
 from engine.agent.queue import QUEUE
@@ -24,9 +28,9 @@ class Holder(Value):
     `since` is the first time in its journal, None if that has none.
     """
 
-    run_id: str
+    run_id: RunId
     state: Literal["waiting", "started", "leaving"]
-    nodes: tuple[str, ...]
+    nodes: tuple[NodeName, ...]
     since: datetime | None = None
 
 
@@ -47,9 +51,14 @@ async def find_holders(inventory: Inventory) -> tuple[Holder, ...]:
         reason = done.complaint
         raise NodeError(f"{where} cannot report its runs: {reason}", "")
     lines = done.stdout.splitlines()
-    return tuple(
-        _holder(entry, began) for entry, began in zip(lines[::2], lines[1::2], strict=True)
-    )
+    try:
+        return tuple(
+            _holder(entry, began) for entry, began in zip(lines[::2], lines[1::2], strict=True)
+        )
+    except ValueError as error:
+        wrong = first_mistake(error) if isinstance(error, ValidationError) else "it is incomplete"
+        complaint = f"{where} cannot report its runs: its answer is malformed: {wrong}"
+        raise NodeError(complaint, "") from error
 
 
 def _question() -> str:
@@ -75,7 +84,7 @@ def _holder(entry: str, began: str) -> Holder:
 
 def _time(line: str) -> datetime | None:
     try:
-        event = parse_event(line)
+        event = parse_event(line) if len(line) <= MOST else None
     except ValueError:  # the journal does not exist yet, or its disk was full
         return None
     return datetime.fromtimestamp(event.time, UTC) if isinstance(event, FirstEvent) else None
@@ -98,7 +107,9 @@ async def _change(inventory: Inventory, run_id: str, *words: str) -> bool:
     call = shlex.join(["python3", "-IS", f"{folder}/agent.pyz", command, folder, *rest])
     async with connect(inventory) as connections:
         done = await connections.run(
-            inventory.nodes[0], f"test -e {folder} || exit {REFUSED}; {call}", timeout=ASK_S
+            inventory.nodes[0],
+            f"test -e {shlex.quote(folder)} || exit {REFUSED}; {call}",
+            timeout=ASK_S,
         )
     if done.exit_status not in (0, REFUSED):
         raise NodeError(f"{inventory.nodes[0].name} cannot change the queue: {done.complaint}", "")

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from config.foreign import Rank, Time, Whole
 from config.models import Value
 
 
@@ -9,7 +10,7 @@ class GpusIdle(Value):
     """The GPUs of the node have had no work for `seconds`; it comes once for each such stretch."""
 
     kind: Literal["gpus_idle"] = "gpus_idle"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     gpus: tuple[int, ...]
-    seconds: int
+    seconds: Whole

@@ -9,7 +9,7 @@ from pathlib import Path
 from config.errors import RunError
 from engine.agent.budget import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.history import RunRecord
-from engine.journal_copy import OUTPUTS
+from engine.journal_copy import OUTPUTS, kept_path
 
 SIZE = 10 << 30
 """The budget of the client for all runs, in bytes."""
@@ -25,7 +25,7 @@ def stored_runs(runs: Path, known: Iterable[RunRecord]) -> list[StoredRun]:
             record.is_over,
         )
         for record in known
-        if (folder := runs / record.run_id).is_dir() and _logs(folder)
+        if (folder := kept_path(runs, record.run_id)).is_dir() and _logs(folder)
     ]
 
 
@@ -48,7 +48,8 @@ def remove(kept: Iterable[StoredRun]) -> None:
                     shutil.rmtree(run.folder)
                     continue
                 for path in _logs(run.folder):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    is_folder = path.is_dir() and not path.is_symlink()
+                    shutil.rmtree(path) if is_folder else path.unlink()
         except OSError as error:
             raise RunError(
                 f"{run.folder} cannot be removed: {error.strerror}",

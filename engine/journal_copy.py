@@ -11,21 +11,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from config.errors import RunError
+from config.files import path_below
+from config.identifiers import RUN_ID, is_valid
 from engine.agent.control import JOURNAL
-from engine.agent.journal_file import JournalFile, JournalReader
+from engine.agent.journal_file import LONGEST, JournalFile, JournalReader
 from engine.agent.piece_file import budget_on, open_piece, pieces
 from engine.agent.samples import RECORD
-from engine.events import Event, parse_event
+from engine.events import Event, FirstEvent, parse_event
 
 _END = re.compile(rb'"kind": ?"run_finished"')
 """Found in the line of a run's end alone: quotes in the text of other events have backslashes."""
+
+
+def kept_path(runs: Path, run_id: str, *names: str) -> Path:
+    """Return the path of a run's file on this machine: below the run's own folder, by no link.
+
+    Raises RunError for an id that is none, and StateError for a link on the way. Outputs alone have
+    links: those of the job, which stay in its folder.
+    """
+    if not is_valid(run_id, RUN_ID):
+        raise RunError(f"{run_id!r} is no id of a run", "`gpuctl ps` lists the runs")
+    return path_below(runs, run_id, *names)
 
 
 class JournalCopy:
     """The copy of one run's journal."""
 
     def __init__(self, runs: Path, run_id: str) -> None:
-        self._path = runs / run_id / JOURNAL
+        self._path = kept_path(runs, run_id, JOURNAL)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = JournalFile(self._path, budget_on(self._path.parent))
@@ -59,14 +72,14 @@ def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
 
     Raises RunError if the file is damaged.
     """
-    path = runs / run_id / JOURNAL
+    path = kept_path(runs, run_id, JOURNAL)
     reader = JournalReader(path)
     try:
         for line in reader.read():
             event = parse_event(line)
             if event is not None:
-                yield event
-    except (ValueError, EOFError, zlib.error) as error:
+                yield _of_run(event, run_id)
+    except (ValueError, EOFError, zlib.error, OSError) as error:
         raise RunError(
             f"{path} is damaged: {error}",
             f"remove the file; `gpuctl logs {run_id} -f` fetches it again",
@@ -75,12 +88,26 @@ def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
         reader.close()
 
 
+def _of_run(event: Event, run_id: str) -> Event:
+    """Return the event; raise ValueError for the beginning of another run."""
+    if isinstance(event, FirstEvent) and event.run_id != run_id:
+        raise ValueError(f"it is of run {event.run_id}")
+    return event
+
+
 def has_end(runs: Path, run_id: str) -> bool:
     """Return whether the copy has the run's end, after which only notifications come."""
-    found = pieces(runs / run_id / JOURNAL)[-2:]
-    for piece in reversed(found):
-        with open_piece(piece.path) as file:
-            if _END.search(file.read()):
+    last = pieces(kept_path(runs, run_id, JOURNAL))[-2:]
+    try:
+        return any(_has_end(piece.path) for piece in reversed(last))
+    except (EOFError, zlib.error, OSError):  # it is damaged: a reader reports it
+        return False
+
+
+def _has_end(piece: Path) -> bool:
+    with open_piece(piece) as file:
+        while line := file.readline(LONGEST):
+            if _END.search(line):
                 return True
     return False
 
@@ -88,13 +115,13 @@ def has_end(runs: Path, run_id: str) -> bool:
 def kept_files(runs: Path, run_id: str) -> list[Path]:
     """Return the run's files but for its outputs: the journal's first piece is the last."""
     others = [samples_path(runs, run_id), *sorted(evidence_folder(runs, run_id).rglob("*.txt"))]
-    journal = [piece.path for piece in reversed(pieces(runs / run_id / JOURNAL))]
-    return [*(path for path in others if path.exists()), *journal]
+    journal = [piece.path for piece in reversed(pieces(kept_path(runs, run_id, JOURNAL)))]
+    return [*(path for path in others if path.is_file() and not path.is_symlink()), *journal]
 
 
 def evidence_folder(runs: Path, run_id: str) -> Path:
     """Return the folder with the evidence about lost nodes; it exists only if a node was lost."""
-    return runs / run_id / "evidence"
+    return kept_path(runs, run_id, "evidence")
 
 
 OUTPUTS = "outputs"
@@ -103,18 +130,18 @@ OUTPUTS = "outputs"
 
 def outputs_folder(runs: Path, run_id: str) -> Path:
     """Return the folder with the run's outputs; it exists only if some came back."""
-    return runs / run_id / OUTPUTS
+    return kept_path(runs, run_id, OUTPUTS)
 
 
 def samples_path(runs: Path, run_id: str) -> Path:
     """Return the path of the run's samples; it exists once a client has fetched them."""
-    return runs / run_id / f"{RECORD}.gz"
+    return kept_path(runs, run_id, f"{RECORD}.gz")
 
 
 def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
     """Write the evidence that `source` showed about a lost node to `NODE/SOURCE.txt`."""
     # Both names come from a machine on which the job was root, so only their last part is used.
-    path = folder / Path(node).name / f"{Path(source).name}.txt"
+    path = path_below(folder, Path(node).name, f"{Path(source).name}.txt")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
 from config.models import Value
 from config.run.elastic import NodeRange
 from config.run.env import Secret
@@ -72,8 +73,8 @@ class NodePlan(Value):
     """
 
     rank: int
-    name: str
-    private_ip: str
+    name: NodeName
+    private_ip: SshHost
     role: str
     environment: dict[str, str]
     secrets: dict[str, str] = Field(default={})
@@ -104,10 +105,10 @@ class LaunchPlan(Value):
 
     schema_version: int = 2
     type: str = "task"
-    run_id: str
-    name: str
-    cluster: str
-    head: str
+    run_id: RunId
+    name: RunName
+    cluster: ClusterName
+    head: NodeName
     startup_order: StartupOrder
     stop_criteria: Literal["all-done", "master-done", "workers-done"]
     max_duration_s: int | None

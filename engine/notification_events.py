@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from config.foreign import Time, Whole
 from config.models import Value
 
 
@@ -9,8 +10,8 @@ class LeaseEnding(Value):
     """The cluster's lifetime ends soon, `at` this time: its nodes power off then."""
 
     kind: Literal["lease_ending"] = "lease_ending"
-    time: float
-    at: float
+    time: Time
+    at: Time
 
 
 class Notified(Value):
@@ -20,11 +21,11 @@ class Notified(Value):
     """
 
     kind: Literal["notified"] = "notified"
-    time: float
-    number: int
-    target: int
+    time: Time
+    number: Whole
+    target: Whole
     event: str
-    tries: int
+    tries: Whole
     error: str = ""
 
     @property
@@ -40,4 +41,4 @@ class NotificationsEnded(Value):
     """After the end of the run: no notification is on its way any more."""
 
     kind: Literal["notifications_ended"] = "notifications_ended"
-    time: float
+    time: Time

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from config.foreign import Rank, Time, Whole
 from config.models import Value
 
 
@@ -13,8 +14,8 @@ class NetworkSeen(Value):
     """
 
     kind: Literal["network_seen"] = "network_seen"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     level: Literal["proof", "warning", "fault"]
     text: str
 
@@ -26,8 +27,8 @@ class OutputJudged(Value):
     """
 
     kind: Literal["output_judged"] = "output_judged"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     level: Literal["warning", "fault"]
     text: str
 
@@ -39,9 +40,9 @@ class CaseStarted(Value):
     """
 
     kind: Literal["case_started"] = "case_started"
-    time: float
-    number: int
-    of: int
+    time: Time
+    number: Whole
+    of: Whole
     title: str
     left_s: float | None
 
@@ -54,8 +55,8 @@ class GateJudged(Value):
     """
 
     kind: Literal["gate_judged"] = "gate_judged"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     level: Literal["proof", "warning", "fault"]
     text: str
     cases: tuple[int, ...]
@@ -71,9 +72,9 @@ class TableWritten(Value):
     """
 
     kind: Literal["table_written"] = "table_written"
-    time: float
-    rank: int
-    case: int = 0
+    time: Time
+    rank: Rank
+    case: Whole = 0
     document: dict[str, Any]
 
 
@@ -84,12 +85,12 @@ class Output(Value):
     """
 
     kind: Literal["output"] = "output"
-    time: float
-    rank: int
+    time: Time
+    rank: Rank
     stream: Literal["stdout", "stderr"]
     text: str
     ends_line: bool = True
-    offset: int = 0
+    offset: Whole = 0
 
 
 class DroppedOutput(Value):
@@ -98,11 +99,11 @@ class DroppedOutput(Value):
     `sequence` is the worker's number of the last event.
     """
 
-    rank: int
-    size: int
-    since: float
-    until: float
-    sequence: int = 0
+    rank: Rank
+    size: Whole
+    since: Time
+    until: Time
+    sequence: Whole = 0
 
 
 class OutputDropped(Value):
@@ -112,7 +113,7 @@ class OutputDropped(Value):
     """
 
     kind: Literal["output_dropped"] = "output_dropped"
-    time: float
-    start: int
-    end: int
+    time: Time
+    start: Whole
+    end: Whole
     ranks: tuple[DroppedOutput, ...]

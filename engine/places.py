@@ -1,5 +1,7 @@
 """The paths of gpuctl's files on a node."""
 
+from config.errors import RunError
+from config.identifiers import RUN_ID, is_valid
 from engine.agent.examination import ERROR_FILE
 
 REMOTE_ROOT = "/var/lib/gpuctl"
@@ -12,7 +14,9 @@ def runs_folder() -> str:
 
 
 def run_folder(run_id: str) -> str:
-    """Return the run's folder on every node."""
+    """Return the run's folder on every node; RunError for an id that is none."""
+    if not is_valid(run_id, RUN_ID):
+        raise RunError(f"{run_id!r} is no id of a run", "`gpuctl ps` lists the runs")
     return f"{runs_folder()}/{run_id}"
 
 

@@ -2,16 +2,19 @@
 
 from typing import Literal
 
+from config.foreign import Rank, Text, Time, Whole
+from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
 from config.models import Value
+from config.run.container_fields import Port
 
 
 class RunNode(Value):
     """A node of the run."""
 
-    rank: int
-    name: str
-    private_ip: str
-    role: str
+    rank: Rank
+    name: NodeName
+    private_ip: SshHost
+    role: Text
 
 
 class RunQueued(Value):
@@ -22,15 +25,15 @@ class RunQueued(Value):
     """
 
     kind: Literal["run_queued"] = "run_queued"
-    time: float
-    run_id: str
-    name: str
-    cluster: str
+    time: Time
+    run_id: RunId
+    name: RunName
+    cluster: ClusterName
     on_stop: Literal["keep", "destroy"]
-    outputs: tuple[str, ...] = ()
-    saved: str = ""
+    outputs: tuple[Text, ...] = ()
+    saved: Text = ""
     notifies: bool = False
-    ports: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
     nodes: tuple[RunNode, ...]
-    place: int
-    ahead: tuple[str, ...]
+    place: Whole
+    ahead: tuple[RunId, ...]

@@ -92,7 +92,7 @@ class ResultCollector:
             status=self._finished.status,
             exit_code=self._finished.exit_code,
             first_failed_rank=rank,
-            first_failed_node=None if rank is None else names[rank],
+            first_failed_node=None if rank is None else names.get(rank),
             reason=self._finished.reason,
             warnings=tuple(self._warnings),
             followed=self._finished.followed,

@@ -18,6 +18,7 @@ from engine.history import History
 from engine.journal_copy import (
     OUTPUTS,
     evidence_folder,
+    kept_path,
     outputs_folder,
     recorded_events,
     samples_path,
@@ -77,7 +78,7 @@ def take_saved(saved: Path, run_id: str, runs: Path) -> tuple[str, ...] | None:
 
 def _move(saved: Path, run_id: str, runs: Path) -> None:
     """Make the files those of this machine; the journal's first piece comes last."""
-    folder = runs / run_id
+    folder = kept_path(runs, run_id)
     folder.mkdir(exist_ok=True, mode=0o700)
     for piece in pieces(folder / JOURNAL):
         piece.path.unlink()  # a part of it, from before the client ended

@@ -29,7 +29,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_of_a_run(tmp_path, machine):
-    run = tmp_path / "gpuctl/lab/runs/job-1"
+    run = tmp_path / "gpuctl/lab/runs/job-000001"
     run.mkdir(parents=True)
     (run / "journal.jsonl").write_text("node1 was lost")
     note("$ gpuctl run job.yaml\\nran")
@@ -70,12 +70,12 @@ def test_a_failing_test_leaves_journal_console_log_and_output(tmp_path: Path) ->
     lab = next(name.split("/")[0] for name in kept if name.endswith("daemon.log"))
     assert set(kept) == {
         "commands.txt",
-        "gpuctl/lab/runs/job-1/journal.jsonl",
+        "gpuctl/lab/runs/job-000001/journal.jsonl",
         f"{lab}/consoles/i-0",
         f"{lab}/daemon.log",
     }
     assert kept["commands.txt"].read_text() == "$ gpuctl run job.yaml\nran"
-    assert kept["gpuctl/lab/runs/job-1/journal.jsonl"].read_text() == "node1 was lost"
+    assert kept["gpuctl/lab/runs/job-000001/journal.jsonl"].read_text() == "node1 was lost"
     assert kept[f"{lab}/daemon.log"].read_text() == "i-0 did not boot"
     console = kept[f"{lab}/consoles/i-0"].read_text()
     assert console.endswith("no such device")

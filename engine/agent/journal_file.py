@@ -8,6 +8,7 @@ began and ended, so every other line keeps its offset.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import IO, Any
 
 from engine.agent.piece_file import Piece, PieceFile, open_piece, pieces
 
+LONGEST = 32 << 20
+"""The most bytes of a line: the client's copy comes from a machine on which a job was root."""
 DROPPED = "output_dropped"
 _MARK = f'"{DROPPED}"'.encode()
 _OUTPUT = b'{"kind": "output"'
@@ -23,7 +26,8 @@ Message = dict[str, Any]
 
 def end_of_line(start: int, line: bytes) -> int:
     """Return the offset after the line, which begins at `start`."""
-    return int(_gap(line)["end"]) if _is_gap(line) else start + len(line)
+    gap = _gap(line)
+    return start + len(line) if gap is None else int(gap["end"])
 
 
 class JournalFile(PieceFile):
@@ -110,8 +114,10 @@ class JournalReader:
 
     def _read_piece(self) -> Iterator[bytes]:
         assert self._file is not None
-        while line := self._file.readline():
+        while line := self._file.readline(LONGEST):
             if not line.endswith(b"\n"):
+                if len(line) >= LONGEST:
+                    raise ValueError(f"it has a line of more than {LONGEST >> 20} MiB")
                 self._file.seek(-len(line), os.SEEK_CUR)
                 return
             start, self._at = self._at, end_of_line(self._at, line)
@@ -143,13 +149,28 @@ def _lines_of(parts: list[Piece]) -> Iterator[tuple[int, bytes]]:
                     yield start, line
 
 
-def _is_gap(line: bytes) -> bool:
-    return _MARK in line[:64]
+def _gap(line: bytes) -> Message | None:
+    """Return the `output_dropped` of the line; None for any other line, also a malformed one."""
+    gap = _event(line, DROPPED, "time", "start", "end") if _MARK in line[:64] else None
+    if gap is None or not 0 <= gap["start"] < gap["end"] or not isinstance(gap.get("ranks"), list):
+        return None
+    ranks = all(_has(rank, "rank", "size", "since", "until") for rank in gap["ranks"])
+    return gap if ranks else None
 
 
-def _gap(line: bytes) -> Message:
-    gap: Message = json.loads(line)
-    return gap
+def _event(line: bytes, kind: str, *numbers: str) -> Message | None:
+    """Return the line's event if it is of this kind and has these numbers."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if _has(event, *numbers) and event.get("kind") == kind else None
+
+
+def _has(event: Any, *numbers: str) -> bool:
+    return isinstance(event, dict) and all(
+        isinstance(event.get(name), (int, float)) and math.isfinite(event[name]) for name in numbers
+    )
 
 
 def _without_output(lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
@@ -157,27 +178,29 @@ def _without_output(lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
     gap: Message | None = None
     ranks: dict[int, Message] = {}
     for start, line in lines:
-        if not (_is_gap(line) or line.startswith(_OUTPUT)):
+        dropped = _gap(line)
+        output = _event(line, "output", "time", "rank") if line.startswith(_OUTPUT) else None
+        if dropped is None and (output is None or not isinstance(output.get("text"), str)):
             if gap is not None:
                 yield _line({**gap, "ranks": list(ranks.values())})
                 gap = None
             yield line
             continue
-        event = json.loads(line)
         if gap is None:
             gap, ranks = {"kind": DROPPED, "start": start}, {}
+        event = dropped or output or {}
         gap["time"], gap["end"] = event["time"], end_of_line(start, line)
-        for more in event["ranks"] if _is_gap(line) else (_dropped(event),):
+        for more in (_dropped(output),) if dropped is None and output else event["ranks"]:
             one = ranks.setdefault(more["rank"], more)
             if one is not more:
                 one["size"] += more["size"]
-                one["until"], one["sequence"] = more["until"], more["sequence"]
+                one["until"], one["sequence"] = more["until"], more.get("sequence", 0)
     if gap is not None:
         yield _line({**gap, "ranks": list(ranks.values())})
 
 
 def _dropped(event: Message) -> Message:
-    size = len(event["text"].encode("utf-8", "replace")) + event["ends_line"]
+    size = len(event["text"].encode("utf-8", "replace")) + bool(event.get("ends_line", True))
     at = event["time"]
     last = event.get("sequence", 0)
     return {"rank": event["rank"], "size": size, "since": at, "until": at, "sequence": last}
@@ -189,6 +212,8 @@ def _rest_of_gap(line: bytes, offset: int) -> bytes:
     Its sizes and times are shares of the whole: what was removed cannot be counted any more.
     """
     gap = _gap(line)
+    if gap is None or not gap["start"] < offset < gap["end"]:
+        return line
     share = (gap["end"] - offset) / (gap["end"] - gap["start"])
     gap["start"] = offset
     for rank in gap["ranks"]:

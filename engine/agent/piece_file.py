@@ -35,12 +35,15 @@ class Piece(NamedTuple):
 
 
 def pieces(path: Path) -> list[Piece]:
-    """Return the pieces of the file in order; of two files of one piece the compressed one."""
-    found = {0: path} if path.exists() else {}
+    """Return the pieces of the file in order; of two files of one piece the compressed one.
+
+    A link is no piece: it could lead to a file that is not gpuctl's.
+    """
+    found = {0: path} if path.exists() and not path.is_symlink() else {}
     name = re.compile(rf"{re.escape(path.stem)}-(\d{{15}}){re.escape(path.suffix)}(\.gz)?")
     for other in sorted(path.parent.glob(f"{path.stem}-*")):  # compressed ones last
         match = name.fullmatch(other.name)
-        if match:
+        if match and not other.is_symlink():
             found[int(match[1])] = other
     return [Piece(start, found[start]) for start in sorted(found)]
 
@@ -169,4 +172,4 @@ class PieceFile:
 
 
 def _open_to_write(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from config.errors import RunError
-from config.files import write_whole
+from config.files import path_below, write_whole
 from config.models import Value
 from engine.bisect.launch import NAME
 from engine.bisect.verdict import How, Measurement, SpeedEvidence, Suspect, best, node_speeds
@@ -42,7 +42,8 @@ class Bisect(Value):
 
 def keep(bisect: Bisect, runs: Path) -> Path:
     """Write the bisect to the folder of bisects in `runs`, and return the file."""
-    path = runs / FOLDER / f"{bisect.cluster}-{bisect.began:%Y%m%d-%H%M%S}.json"
+    name = f"{bisect.cluster}-{bisect.began:%Y%m%d-%H%M%S}.json"
+    path = path_below(runs, FOLDER, name)
     write_whole(path, bisect.model_dump_json(indent=2) + "\n")
     return path
 
@@ -51,9 +52,9 @@ def find(run: RunRecord, runs: Path) -> Bisect | None:
     """Return the bisect that the run is a part of; None if there is none, or it did not end."""
     if run.name != NAME:
         return None
-    for path in sorted((runs / FOLDER).glob(f"{run.cluster}-*.json"), reverse=True):
+    for path in sorted(path_below(runs, FOLDER).glob(f"{run.cluster}-*.json"), reverse=True):
         try:
-            kept = Bisect.model_validate_json(path.read_bytes())
+            kept = Bisect.model_validate_json(path_below(runs, FOLDER, path.name).read_bytes())
         except ValidationError:
             raise RunError(f"{path} does not hold a bisect", "move the file away") from None
         if run.run_id in kept.runs:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.errors import NodeError
+from config.identifiers import NodeName, RunId, RunName
 from config.models import Value
 from engine.agent import handover
 from engine.agent.samples import NEWEST
@@ -16,13 +17,15 @@ from engine.metrics.usage import Usage, usage
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
 
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
 
 class LiveRun(Value):
     """A run that goes on: `nodes` are its names in rank order, `usages` those with samples."""
 
-    run_id: str
-    name: str
-    nodes: tuple[str, ...]
+    run_id: RunId
+    name: RunName
+    nodes: tuple[NodeName, ...]
     usages: tuple[Usage, ...]
 
 
@@ -62,7 +65,7 @@ def parse_live(text: str) -> tuple[LiveRun, ...]:
     for line in lines:
         try:
             found.append(_run(json.loads(line), uptime))
-        except (ValueError, KeyError, TypeError):  # another version's, or being written
+        except _WRONG:  # another version's, being written, or hostile
             continue
     return tuple(found)
 

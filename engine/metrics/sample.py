@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError
 
+from config.foreign import Rank, Time, Whole
 from config.models import Value
 
-GpuRow = tuple[float | None, ...]
+GpuRow = tuple[FiniteFloat | None, ...]
 
 
 class Sample(Value):
@@ -20,16 +21,16 @@ class Sample(Value):
     memory. `gpus` are rows of GpuReading. What the node could not read is None.
     """
 
-    time: float
-    rank: int
-    cpu_s: float | None = None
-    cores: int | None = None
-    memory: tuple[int, int] | None = None
-    space: tuple[int, int] | None = None
-    disk: tuple[int, int] | None = None
-    network: tuple[int, int] | None = None
-    rdma: tuple[int, int, int, int, int, int] | None = None
-    job: tuple[float, float] | None = None
+    time: Time
+    rank: Rank
+    cpu_s: FiniteFloat | None = None
+    cores: Whole | None = None
+    memory: tuple[Whole, Whole] | None = None
+    space: tuple[Whole, Whole] | None = None
+    disk: tuple[Whole, Whole] | None = None
+    network: tuple[Whole, Whole] | None = None
+    rdma: tuple[Whole, Whole, Whole, Whole, Whole, Whole] | None = None
+    job: tuple[FiniteFloat, FiniteFloat] | None = None
     gpus: tuple[GpuRow, ...] = Field(default=())
     sources: tuple[str, ...] = ()
 

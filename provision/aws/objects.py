@@ -5,7 +5,6 @@ the others get 412 or, while two requests overlap, 409 ("Conditional writes", Am
 2026-11-23).
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from config.bucket import ACTIONS, Bucket, Changed
 from config.errors import CloudError
+from config.foreign import MOST, Malformed, too_long
 from config.target import Target
 from provision.aws.clients import DENIED, aws_errors, client
 
@@ -55,8 +55,15 @@ class Objects:
             _ATTEMPTS,
         )
 
+    def url(self, key: str) -> str:
+        """Return the object's address, as messages and AWS's own command write it."""
+        return f"s3://{self.bucket.name}/{key}"
+
     def read(self, key: str) -> Stored | None:
-        """Return the object, or None if there is none."""
+        """Return the object, or None if there is none.
+
+        Raises Malformed for one of more than 1 MiB, which is no record, or that is no text.
+        """
         with _explain(self.bucket):
             try:
                 answer = self._s3.get_object(Bucket=self.bucket.name, Key=key)
@@ -64,7 +71,15 @@ class Objects:
                 if _code(error) in _UNKNOWN:
                     return None
                 raise
-            return Stored(answer["Body"].read().decode(), answer["ETag"], _age(answer))
+            body = answer["Body"].read(MOST + 1)
+            answer["Body"].close()
+        if len(body) > MOST:
+            raise Malformed(too_long(MOST))
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            raise Malformed("it is no text in UTF-8") from None
+        return Stored(text, answer["ETag"], _age(answer))
 
     def write(self, key: str, text: str, etag: str | None) -> str:
         """Write the object if it still has this ETag, or if there is none for None.
@@ -82,22 +97,40 @@ class Objects:
                 if _code(error) not in (*_LOST, *_UNKNOWN):
                     raise
         # botocore repeats a request whose answer was lost: the first try may have written this.
-        now = self.read(key)
+        try:
+            now = self.read(key)
+        except Malformed:
+            now = None  # it is not this text
         if now is None or now.text != text:
             raise Changed(key)
         return now.etag
 
-    def read_file(self, key: str, path: Path) -> None:
-        """Write the object, which exists, to the file; its folder is made."""
+    def read_file(self, key: str, path: Path, most: int) -> int:
+        """Write the object, which exists, to the file; make its folder; return the bytes written.
+
+        Raises Malformed if it has more than `most`.
+        """
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        size = 0
         with _explain(self.bucket), path.open("wb") as file:
             body = self._s3.get_object(Bucket=self.bucket.name, Key=key)["Body"]
-            shutil.copyfileobj(body, file, 1 << 20)
+            while data := body.read(1 << 20):
+                size += len(data)
+                if size > most:
+                    body.close()
+                    raise Malformed(too_long(most))
+                file.write(data)
+        return size
 
     def write_file(self, key: str, path: Path) -> None:
-        """Write the file to the object, in the place of an earlier one."""
+        """Write the file to the object; raise Changed if there is one."""
         with path.open("rb") as file, _explain(self.bucket):
-            self._s3.put_object(Bucket=self.bucket.name, Key=key, Body=file)
+            try:
+                self._s3.put_object(Bucket=self.bucket.name, Key=key, Body=file, IfNoneMatch="*")
+            except ClientError as error:
+                if _code(error) not in _LOST:
+                    raise
+                raise Changed(key) from None
 
     def remove(self, key: str) -> None:
         """Remove the object, if there is one."""

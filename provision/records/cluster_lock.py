@@ -16,7 +16,7 @@ from config.files import disk_errors
 from config.target import Target
 from provision.records.record import folder
 from provision.records.shared import pull
-from provision.records.shared_lock import holder, shared_lock
+from provision.records.shared_lock import is_held, shared_lock
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
 
 def is_locked(name: str, target: Target) -> bool:
     """Return whether a command is changing the cluster."""
-    if holder(name, target) is not None:
+    if is_held(name, target):
         return True
     path = folder(name, target) / "lock"
     if not path.exists():

@@ -9,13 +9,16 @@ import shutil
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, StringConstraints, ValidationError
 
+from config.cluster.cluster_file import REGION, ZONE
 from config.cluster.resolved import Resolved
 from config.errors import InputError, StateError
 from config.files import write_whole
+from config.foreign import first_mistake
+from config.identifiers import ClusterName
 from config.models import Value
 from config.target import Target
 from nodes.inventory import Inventory, save
@@ -52,10 +55,10 @@ class ClusterRecord(Value):
     colleagues; a revoked one stays until every machine has confirmed it.
     """
 
-    name: str
-    region: str
-    zone: str
-    account: str
+    name: ClusterName
+    region: Annotated[str, StringConstraints(pattern=REGION)]
+    zone: Annotated[str, StringConstraints(pattern=ZONE)]
+    account: Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
     resolved: Resolved
     created: AwareDatetime
     status: Status
@@ -114,7 +117,7 @@ def lease_end(record: ClusterRecord, launches: Iterable[datetime]) -> datetime |
 
 def folder(name: str, target: Target) -> Path:
     """Return the path of the cluster's folder, which may not exist; only its owner can read it."""
-    return target.clusters / name
+    return shared.cluster_folder(name, target)
 
 
 def write(record: ClusterRecord, target: Target) -> None:
@@ -136,14 +139,31 @@ def read(name: str, target: Target) -> ClusterRecord | None:
     shared.pull(name, target, (shared.RECORD,))
     path = folder(name, target) / shared.RECORD
     try:
-        return ClusterRecord.model_validate_json(_upgrade(path.read_bytes()))
+        record = ClusterRecord.model_validate_json(_upgrade(path.read_bytes()))
+        if not record.name == record.resolved.cluster.name == name:
+            raise ValueError(f"it is of cluster {record.name}")  # noqa: TRY301
+        return record  # noqa: TRY300
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except ValidationError as error:
+        raise _malformed(shared.RECORD, first_mistake(error), name, target) from error
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(
             f"the record {path} cannot be read: {str(error).splitlines()[0]}",
             f"move it away; `gpuctl down {name}` then finds the cluster by its tags and removes it",
         ) from error
+
+
+def _malformed(file: str, why: str, name: str, target: Target) -> InputError:
+    """Return the error for a file of the cluster, which in a team's bucket is somebody else's."""
+    if target.bucket is not None:
+        key = shared.cluster_key(name, file, target)
+        return shared.malformed(f"s3://{target.bucket.name}/{key}", why, name)
+    path = folder(name, target) / file
+    return InputError(
+        f"the {'record' if file == shared.RECORD else 'inventory'} {path} cannot be read: {why}",
+        f"move it away; `gpuctl down {name}` then finds the cluster by its tags and removes it",
+    )
 
 
 def _upgrade(text: bytes) -> bytes:
@@ -232,6 +252,11 @@ def load_inventory(name: str, target: Target) -> Inventory:
             f"cluster '{name}' is not ready: its record says {record.status}",
             f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
         ) from None
+    except ValidationError as error:
+        raise _malformed(shared.INVENTORY, first_mistake(error), name, target) from error
+    if inventory.cluster != name or not inventory.nodes:
+        why = "it has no nodes" if inventory.cluster == name else f"it is of {inventory.cluster}"
+        raise _malformed(shared.INVENTORY, why, name, target)
     # The cluster may have been made on another machine, with another folder for its state.
     inventory = inventory.model_copy(update={"folder": folder(name, target)})
     if inventory.proxy and target.session_proxy:

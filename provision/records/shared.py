@@ -6,20 +6,24 @@ a bucket nothing here does anything.
 """
 
 import json
+import re
 import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.bucket import Changed
+from config.cluster.cluster_file import FORMS
 from config.cluster.resolved import ID_TAG
 from config.errors import InputError, StateError
 from config.files import write_whole
-from config.identifiers import CLUSTER_NAME, is_valid
+from config.foreign import Malformed, parse_foreign
+from config.identifiers import CLUSTER_NAME, ClusterName, is_valid
+from config.models import Value
 from config.target import Target
 
 if TYPE_CHECKING:
-    from provision.aws.objects import Objects
+    from provision.aws.objects import Objects, Stored
 
 RECORD, INVENTORY, HOST_KEYS = "cluster.json", "inventory.json", "known_hosts"
 FILES = (RECORD, INVENTORY, HOST_KEYS)
@@ -48,9 +52,20 @@ def objects(target: Target) -> "Objects | None":
 
 
 def cluster_key(name: str, file: str, target: Target) -> str:
-    """Return the key of a cluster's object."""
+    """Return the key of a cluster's object; InputError for a name that no cluster can have."""
     assert target.bucket is not None
-    return target.bucket.key("clusters", name, file)
+    return target.bucket.key("clusters", _checked(name), file)
+
+
+def cluster_folder(name: str, target: Target) -> Path:
+    """Return the path of the cluster's folder; InputError for a name that no cluster can have."""
+    return target.clusters / _checked(name)
+
+
+def _checked(name: str) -> str:
+    if not is_valid(name, CLUSTER_NAME):
+        raise InputError(f"{name!r} is no cluster's name", f"a name has {FORMS[CLUSTER_NAME]}")
+    return name
 
 
 def pull(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
@@ -62,10 +77,10 @@ def pull(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
     there = objects(target)
     if there is None:
         return
-    place = target.clusters / name
+    place = cluster_folder(name, target)
     marked = _is_marked(place, target)
     for file in files:
-        stored = there.read(cluster_key(name, file, target))
+        stored = _read(name, file, there, target)
         _seen[_place(name, file, target)] = stored.etag if stored else None
         if stored is None:
             if marked and file == RECORD:
@@ -78,6 +93,59 @@ def pull(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
             _adopt(name, stored.text, target, is_marked=marked)
             marked = True
         _keep(place / file, _localized(file, stored.text, place, target))
+
+
+def _read(name: str, file: str, there: "Objects", target: Target) -> "Stored | None":
+    """Return the object of a cluster, or None; InputError if it is not what it has to be.
+
+    What else is wrong with a record or an inventory is found when this machine's copy is read.
+    """
+    key = cluster_key(name, file, target)
+    try:
+        stored = there.read(key)
+        if stored is not None and file == RECORD:
+            record = parse_foreign(_Record, stored.text)
+            if record.name != name:
+                raise Malformed(f"it is of cluster {record.name}")  # noqa: TRY301
+        if stored is not None and file == INVENTORY:
+            parse_foreign(_Inventory, stored.text)
+        if stored is not None and file == HOST_KEYS and not _HOST_KEYS.fullmatch(stored.text):
+            raise Malformed("a line is not `HOST TYPE KEY`")  # noqa: TRY301
+    except Malformed as error:
+        raise malformed(there.url(key), str(error), name) from None
+    return stored
+
+
+def malformed(where: str, why: str, name: str) -> InputError:
+    """Return the error for an object or a file of a cluster that is not what it has to be."""
+    return InputError(
+        f"{where} of cluster '{name}' is malformed: {why}",
+        "somebody else has written it: restore an earlier version, or remove it;"
+        f" `gpuctl down {name}` then finds the cluster by its tags and removes it",
+    )
+
+
+class _Tags(Value):
+    tags: dict[str, str]
+
+
+class _Record(Value):
+    """What this module reads of a record."""
+
+    name: ClusterName
+    resolved: _Tags
+
+
+class _Inventory(Value):
+    """What this module reads of an inventory."""
+
+    proxy: tuple[str, ...] = ()
+
+
+_HOST_KEYS = re.compile(
+    r"([A-Za-z0-9\[:][A-Za-z0-9.,:\[\]-]* [a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [^\s]+)?\n?)*"
+)
+"""Lines of known_hosts without markers: `@cert-authority` would let a stranger sign keys."""
 
 
 def push(name: str, file: str, text: str, target: Target) -> None:
@@ -168,7 +236,7 @@ def _is_marked(place: Path, target: Target) -> bool:
 
 def _adopt(name: str, text: str, target: Target, *, is_marked: bool) -> None:
     """Prepare the folder for a shared record; another cluster's files are removed from it."""
-    place = target.clusters / name
+    place = cluster_folder(name, target)
     before, now = _id_of_file(place / RECORD), _id(text)
     if before is not None and before != now:
         if not is_marked:
@@ -202,7 +270,7 @@ def _localized(file: str, text: str, place: Path, target: Target) -> str:
         return text
     inventory = json.loads(text)
     inventory["folder"] = str(place)
-    if inventory["proxy"]:
+    if inventory.get("proxy"):
         inventory["proxy"] = list(target.session_proxy)
     return json.dumps(inventory, indent=2)
 

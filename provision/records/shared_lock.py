@@ -7,6 +7,7 @@ then writes nothing more.
 """
 
 import os
+import shlex
 import socket
 import threading
 import uuid
@@ -21,6 +22,7 @@ from pydantic import AwareDatetime
 from config.bucket import Changed
 from config.errors import CloudError, InputError
 from config.files import write_whole
+from config.foreign import Malformed, parse_foreign
 from config.models import Value
 from config.target import Target
 from provision.records import shared
@@ -114,14 +116,19 @@ def shared_lock(name: str, command: str, target: Target) -> Iterator[None]:
             held.release()
 
 
-def holder(name: str, target: Target) -> Lock | None:
-    """Return who holds the cluster's lock in the bucket; None if nobody does, or not any more."""
+def is_held(name: str, target: Target) -> bool:
+    """Return whether another machine holds the cluster's lock in the bucket.
+
+    A malformed lock, which somebody else has written, counts as held until it is stale.
+    """
     there = shared.objects(target)
-    stored = there.read(shared.cluster_key(name, shared.LOCK_FILE, target)) if there else None
-    if stored is None or stored.age >= timedelta(seconds=STALE_S):
-        return None
-    lock = Lock.model_validate_json(stored.text)
-    return lock if lock.machine != _machine(target) else None
+    try:
+        stored = there.read(shared.cluster_key(name, shared.LOCK_FILE, target)) if there else None
+        if stored is None or stored.age >= timedelta(seconds=STALE_S):
+            return False
+        return parse_foreign(Lock, stored.text).machine != _machine(target)
+    except Malformed:
+        return True
 
 
 def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
@@ -141,9 +148,16 @@ def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
         try:
             etag = there.write(key, lock.model_dump_json(), seen.etag if seen else None)
         except Changed:
-            seen = there.read(key)  # None if the holder has just ended
-            if seen is not None:
-                _check_free(name, seen, lock)
+            try:
+                seen = there.read(key)  # None if the holder has just ended
+                if seen is not None:
+                    _check_free(name, seen, lock)
+            except Malformed as error:
+                raise InputError(
+                    f"cluster '{name}' is locked by an object that is no lock: {error}",
+                    "if nobody changes the cluster, remove it:"
+                    f" `aws s3 rm {shlex.quote(there.url(key))}`",
+                ) from error
         else:
             return Held(name, lock, etag, target)
 
@@ -153,9 +167,11 @@ def _check_free(name: str, stored: "Stored", ours: Lock) -> None:
 
     A holder with our state folder is dead: this process has that folder's own lock.
     """
-    held = Lock.model_validate_json(stored.text)
     left = timedelta(seconds=STALE_S) - stored.age
-    if held.machine == ours.machine or left <= timedelta():
+    if left <= timedelta():
+        return
+    held = parse_foreign(Lock, stored.text)
+    if held.machine == ours.machine:
         return
     who = f"`{held.command}` of {held.owner} on {held.host} (process {held.pid})"
     if stored.age < timedelta(seconds=_LATE_S):

@@ -29,7 +29,7 @@ def node(rank: int, role: str, script: str, processes: int = 8) -> NodePlan:
 
 PLAN = LaunchPlan(
     type="mpi",
-    run_id="job-1",
+    run_id="job-000001",
     name="job",
     cluster="demo",
     head="node0",
@@ -46,7 +46,7 @@ PLAN = LaunchPlan(
 )
 
 TEXT = """\
-Run job-1 of type mpi on cluster demo: 2 nodes, startup workers-first, over when master-done, then keep
+Run job-000001 of type mpi on cluster demo: 2 nodes, startup workers-first, over when master-done, then keep
 network preset efa, verify auto
 image reg/job:1
 dashboard http://10.0.0.0:8265
@@ -109,15 +109,15 @@ def test_targets_of_notifications_and_what_they_get_first(
     lines = capsys.readouterr().out.splitlines()[4:10]
     assert lines[:3] == [
         "notify[0] webhook in the form slack, on start, end: secret HOOK",
-        '  {"text": "run job-1 on cluster demo has started on 2 nodes"}',
+        '  {"text": "run job-000001 on cluster demo has started on 2 nodes"}',
         "notify[1] command, on end: mail me",
     ]
     assert lines[4] == "notify[2] webhook in the form json, on failure: https://a.example/x"
     ended, failed = json.loads(lines[3]), json.loads(lines[5])
     assert (ended["event"], failed["event"]) == ("end", "failure")
     assert failed["text"] == (
-        "run job-1 on cluster demo has failed after 1 h 50 min with exit code 1: rank 0 (node0):"
-        " exited with 1"
+        "run job-000001 on cluster demo has failed after 1 h 50 min with exit code 1:"
+        " rank 0 (node0): exited with 1"
     )
 
 

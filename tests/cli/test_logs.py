@@ -206,20 +206,20 @@ def test_prefixes_have_a_colour_where_it_is_wanted(
 def test_ps_lists_the_newest_runs_alone(remembered: Target) -> None:
     with History(remembered.runs) as history:
         for number in range(3):
-            history.begin(make_plan().model_copy(update={"run_id": f"job-{number}"}))
-            history.mark_lost(f"job-{number}", "for the test")
-        history.mark_attempt("job-1", 3)
+            history.begin(make_plan().model_copy(update={"run_id": f"job-00000{number}"}))
+            history.mark_lost(f"job-00000{number}", "for the test")
+        history.mark_attempt("job-000001", 3)
     done = CliRunner().invoke(app, ["ps", "-n", "2"])
     head, *rows = done.stdout.splitlines()
-    assert head == "RUN    CLUSTER  NODES  STATUS  ATTEMPTS  EXIT  COST  STARTED"
+    assert head == "RUN         CLUSTER  NODES  STATUS  ATTEMPTS  EXIT  COST  STARTED"
     assert [row.split()[:5] for row in rows] == [
-        ["job-2", "demo", "2", "failed", "1"],
-        ["job-1", "demo", "2", "failed", "3"],
+        ["job-000002", "demo", "2", "failed", "1"],
+        ["job-000001", "demo", "2", "failed", "3"],
     ]
     assert [
         run["run_id"] for run in json.loads(CliRunner().invoke(app, ["ps", "--json"]).stdout)
     ] == [
-        "job-2",
-        "job-1",
-        "job-0",
+        "job-000002",
+        "job-000001",
+        "job-000000",
     ]

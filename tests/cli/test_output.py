@@ -79,7 +79,7 @@ def test_a_quiet_run_shows_output_and_verdict(
 ) -> None:
     view = RunView(make_plan(), Output(as_json=as_json, is_quiet=True))
     begun = RunStarted.model_construct(
-        kind="run_started", time=1.0, run_id="job-1", nodes=(), startup_order="any"
+        kind="run_started", time=1.0, run_id="job-000001", nodes=(), startup_order="any"
     )
     view.event(begun)
     view.event(Line(time=1, rank=0, stream="stdout", text="hello"))
@@ -89,7 +89,7 @@ def test_a_quiet_run_shows_output_and_verdict(
 
 def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
     result = RunResult(
-        run_id="job-1",
+        run_id="job-000001",
         status="failed",
         exit_code=137,
         first_failed_rank=3,
@@ -101,7 +101,7 @@ def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
         ended=datetime(2026, 11, 23, 12, 0, 2, tzinfo=UTC),
     )
     assert verdict(result) == [
-        "Run job-1: failed in 2.0s, exit code 137: rank 3 (node3): killed by SIGKILL (137)",
+        "Run job-000001: failed in 2.0s, exit code 137: rank 3 (node3): killed by SIGKILL (137)",
         "Then node[0-2]: exited with 1",
         "Last lines of rank 3:",
         "  loading",

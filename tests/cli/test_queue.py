@@ -49,12 +49,12 @@ def gpuctl(*words: str) -> Result:
 def test_the_queue_of_a_cluster(head: list[Holder]) -> None:
     assert gpuctl("queue", "demo").stdout == "No run is on cluster demo.\n"
     head += on_the_cluster(
-        ("ccc-1", "waiting"), ("aaa-000001", "started"), ("bbb-000001", "waiting")
+        ("ccc-000001", "waiting"), ("aaa-000001", "started"), ("bbb-000001", "waiting")
     )
     assert [line.split() for line in gpuctl("queue", "demo").stdout.splitlines()] == [
         ["PLACE", "RUN", "STATE", "NODES", "SINCE"],
         ["aaa-000001", "started", "node[0-1]", "2026-11-23", "05:20:11"],
-        ["1", "ccc-1", "waiting", "node[0-1]", "2026-11-23", "05:20:11"],
+        ["1", "ccc-000001", "waiting", "node[0-1]", "2026-11-23", "05:20:11"],
         ["2", "bbb-000001", "waiting", "node[0-1]", "2026-11-23", "05:20:11"],
     ]
     shown = json.loads(gpuctl("queue", "show", "demo", "--json").stdout)
@@ -63,7 +63,7 @@ def test_the_queue_of_a_cluster(head: list[Holder]) -> None:
 
 def test_ps_shows_the_place_of_a_run_that_waits(head: list[Holder]) -> None:
     head += on_the_cluster(
-        ("aaa-000001", "started"), ("ccc-1", "waiting"), ("bbb-000001", "waiting")
+        ("aaa-000001", "started"), ("ccc-000001", "waiting"), ("bbb-000001", "waiting")
     )
     shown = {
         run["name"]: (run["status"], run["place"])

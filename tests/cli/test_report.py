@@ -83,7 +83,8 @@ def keep(
         history.finish(result(run_id).model_copy(update={"reason": reason}))
     record = JournalCopy(runs, run_id)
     nodes = tuple(
-        RunNode(rank=rank, name=f"node{rank}", private_ip="", role="worker") for rank in (0, 1)
+        RunNode(rank=rank, name=f"node{rank}", private_ip="10.0.0.1", role="worker")
+        for rank in (0, 1)
     )
     for event in (
         RunStarted(
@@ -119,9 +120,9 @@ def figures(tables: list[Table]) -> list[list[list[str]]]:
 
 def test_the_page_opens_offline_with_the_figures_of_the_history(tmp_path: Path) -> None:
     tables = [table("all_reduce", "ip-a", "ip-b"), table("all_gather", "ip-a", "ip-b")]
-    keep(tmp_path, "job-1", tables)
+    keep(tmp_path, "job-000001", tables)
     page = tmp_path / "report.html"
-    done = gpuctl("report", "job-1", "-o", str(page), home=tmp_path)
+    done = gpuctl("report", "job-000001", "-o", str(page), home=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"Written: {page}\n", "")
     opened = open_page(page, tmp_path)
     assert opened.complaints == []
@@ -129,7 +130,7 @@ def test_the_page_opens_offline_with_the_figures_of_the_history(tmp_path: Path) 
     assert len(re.findall(r'<svg [^>]*class="marks"', opened.dom)) == 5
     assert opened.tables("figures") == figures(tables)
     assert ">network of a node, 400 GB/s</text>" in opened.dom
-    assert "<title>Report of job-1</title>" in opened.dom
+    assert "<title>Report of job-000001</title>" in opened.dom
     assert {"svg", "table"} <= opened.elements
     assert "img" not in opened.elements
     assert opened.screenshot.startswith(b"\x89PNG")
@@ -149,7 +150,7 @@ def test_the_page_opens_offline_with_the_figures_of_the_history(tmp_path: Path) 
 
 def report_of(tables: tuple[Table, ...], **fields: Any) -> Report:
     run = RunRecord(
-        run_id="job-1", name="job", cluster="demo", nodes=5, on_stop="keep", status="done",
+        run_id="job-000001", name="job", cluster="demo", nodes=5, on_stop="keep", status="done",
         exit_code=0, first_failed_rank=None, reason="", started=datetime.now(UTC), ended=None,
         cost_usd=None,
     )  # fmt: skip
@@ -192,20 +193,20 @@ def bisect_of(nodes: int, slow: int, dead: tuple[int, int] = (-1, -1)) -> Bisect
     names = tuple(f"node{number}" for number in range(nodes))
     return Bisect(
         cluster="demo", began=datetime(2026, 11, 22, 20, 1, 2, tzinfo=UTC), nodes=names,
-        planned_runs=3, runs=("bisect-1", "bisect-2"), measured=measured,
+        planned_runs=3, runs=("bisect-000001", "bisect-000002"), measured=measured,
         suspects=suspects(measured), verdict=verdict_line(names, suspects(measured), measured),
     )  # fmt: skip
 
 
 def test_runs_are_drawn_together_with_the_whole_bisect_of_a_run(tmp_path: Path) -> None:
     pairs = [("ip-a", "ip-b"), ("ip-b", "ip-c"), ("ip-a", "ip-c")]
-    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b", scale=1.5)])
-    keep(tmp_path, "job-2", [table("all_reduce", *pair) for pair in pairs])
-    keep(tmp_path, "bisect-1", [table("broadcast", *pair) for pair in pairs], name="bisect")
-    keep(tmp_path, "bisect-2", [table("all_reduce", "ip-a", "ip-b", "ip-c")], name="bisect")
+    keep(tmp_path, "job-000001", [table("all_reduce", "ip-a", "ip-b", scale=1.5)])
+    keep(tmp_path, "job-000002", [table("all_reduce", *pair) for pair in pairs])
+    keep(tmp_path, "bisect-000001", [table("broadcast", *pair) for pair in pairs], name="bisect")
+    keep(tmp_path, "bisect-000002", [table("all_reduce", "ip-a", "ip-b", "ip-c")], name="bisect")
     write_bisect(bisect_of(4, slow=1, dead=(2, 3)), tmp_path / RUNS)
     page, picture = tmp_path / "report.html", tmp_path / "report.png"
-    runs = ["job-1", "job-2", "bisect-1", "bisect-2"]
+    runs = ["job-000001", "job-000002", "bisect-000001", "bisect-000002"]
     words = ("report", *runs, "-o", str(page), "--png", str(picture), "--json")
     done = gpuctl(*words, home=tmp_path)
     assert json.loads(done.stdout) == {"runs": runs, "files": [str(page), str(picture)]}
@@ -228,12 +229,12 @@ def test_runs_are_drawn_together_with_the_whole_bisect_of_a_run(tmp_path: Path) 
         "</tbody></table></div>\n"
         "<ul><li>broadcast on node2 and node3 failed: &lt;b&gt;no route&lt;/b&gt;</li></ul>\n"
         '<p class="sub">Begun 2026-11-22 20:01:02 UTC. 14 measurements in 2 of 3 planned runs:'
-        " bisect-1, bisect-2</p>\n"
+        " bisect-000001, bisect-000002</p>\n"
     )
     assert "<h1>4 runs of job, bisect</h1>" in text
     assert re.findall("<h2>((?:Bisect|Pairs).*)</h2>", text) == [
         "Bisect of demo",
-        "Pairs of hosts of job-2",
+        "Pairs of hosts of job-000002",
     ]
     (specs,) = re.findall(r'<script type="application/json" id="charts">(.*)</script>', text)
     assert [one["title"] for one in json.loads(specs).values() if "title" in one] == [
@@ -242,7 +243,7 @@ def test_runs_are_drawn_together_with_the_whole_bisect_of_a_run(tmp_path: Path) 
         "all_reduce: time",
         "Bus bandwidth between two hosts, GB/s",
     ]
-    assert "job-2: float sum, 2 ranks on 2 hosts" in specs
+    assert "job-000002: float sum, 2 ranks on 2 hosts" in specs
     data = picture.read_bytes()
     width, height = struct.unpack(">II", data[16:24])
     assert data.startswith(b"\x89PNG")
@@ -328,7 +329,7 @@ def test_a_run_without_tables_and_without_logs_has_a_page(tmp_path: Path) -> Non
 def test_a_wheel_without_the_extra_names_it(
     module: str, words: list[str], message: str, tmp_path: Path
 ) -> None:
-    keep(tmp_path, "job-1", [table("all_reduce")])
+    keep(tmp_path, "job-000001", [table("all_reduce")])
     program = (
         "import sys\n"
         f"sys.modules[{module!r}] = None\n"
@@ -348,8 +349,8 @@ def test_a_wheel_without_the_extra_names_it(
 
 
 def test_a_plot_in_the_terminal_has_both_halves_and_no_colours(tmp_path: Path) -> None:
-    keep(tmp_path, "job-1", [table("all_reduce", "ip-a", "ip-b")])
-    done = gpuctl("results", "job-1", "--plot", home=tmp_path, COLUMNS="60")
+    keep(tmp_path, "job-000001", [table("all_reduce", "ip-a", "ip-b")])
+    done = gpuctl("results", "job-000001", "--plot", home=tmp_path, COLUMNS="60")
     lines = done.stdout.splitlines()
     assert lines[0] == (
         "all_reduce float sum, 2 ranks on 2 hosts: bus bandwidth in GB/s over size"

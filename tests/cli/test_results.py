@@ -23,7 +23,7 @@ def history(home: Path) -> History:
 def home(tmp_path: Path) -> Path:
     """Two runs that are done, of which the second is slower in-place; and one without a table."""
     with history(tmp_path) as kept:
-        for run_id, in_place in (("job-1", 20.0), ("job-2", 30.0), ("job-3", None)):
+        for run_id, in_place in (("job-000001", 20.0), ("job-000002", 30.0), ("job-000003", None)):
             kept.begin(make_plan().model_copy(update={"run_id": run_id}))
             if in_place:
                 kept.keep_table(run_id, 0, table(10, in_place=in_place, nccl=f"2.{in_place:g}"))
@@ -33,8 +33,8 @@ def home(tmp_path: Path) -> Path:
 
 
 COMPARED = """\
-Before: run job-1, done, 2026-11-20 19:00 UTC
-After: run job-2, done, 2026-11-20 19:00 UTC
+Before: run job-000001, done, 2026-11-20 19:00 UTC
+After: run job-000002, done, 2026-11-20 19:00 UTC
 Different NCCL: 2.20, then 2.30
 
 all_reduce float sum
@@ -53,24 +53,26 @@ def words(text: str) -> list[list[str]]:
 
 
 def test_two_runs_are_compared(home: Path) -> None:
-    done = gpuctl("results", "--compare", "job-1", "job-2", home=home)
+    done = gpuctl("results", "--compare", "job-000001", "job-000002", home=home)
     assert (done.returncode, done.stderr) == (0, "")
     assert words(done.stdout) == words(COMPARED)
     document = json.loads(
-        gpuctl("results", "--compare", "job-1", "job-2", "--json", home=home).stdout
+        gpuctl("results", "--compare", "job-000001", "job-000002", "--json", home=home).stdout
     )
     assert [document[name] for name in ("slower", "faster", "same")] == [1, 0, 1]
     assert document["changes"][1]["mark"] == "slower"
 
 
 def test_a_baseline_is_kept_by_name(home: Path) -> None:
-    done = gpuctl("results", "job-1", "--keep-baseline", "nccl-2.20", home=home)
-    assert done.stdout == "Baseline nccl-2.20 is run job-1.\n"
-    done = gpuctl("results", "job-2", "--baseline", "nccl-2.20", home=home)
+    done = gpuctl("results", "job-000001", "--keep-baseline", "nccl-2.20", home=home)
+    assert done.stdout == "Baseline nccl-2.20 is run job-000001.\n"
+    done = gpuctl("results", "job-000002", "--baseline", "nccl-2.20", home=home)
     assert words(done.stdout) == words(COMPARED)
-    assert gpuctl("results", "job-2", "--keep-baseline", "nccl-2.20", home=home).returncode == 0
-    done = gpuctl("results", "job-2", "--baseline", "nccl-2.20", "--json", home=home)
-    assert json.loads(done.stdout)["before"]["run_id"] == "job-2"
+    assert (
+        gpuctl("results", "job-000002", "--keep-baseline", "nccl-2.20", home=home).returncode == 0
+    )
+    done = gpuctl("results", "job-000002", "--baseline", "nccl-2.20", "--json", home=home)
+    assert json.loads(done.stdout)["before"]["run_id"] == "job-000002"
     done = gpuctl("results", "--baseline", "2.21", home=home)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         2,
@@ -82,29 +84,29 @@ def test_a_baseline_is_kept_by_name(home: Path) -> None:
     ("arguments", "message"),
     [
         (
-            ("job-3", "--keep-baseline", "empty"),
-            "run job-3 printed no nccl-tests table: it cannot be a baseline; keep a run that is"
-            " done and has tables; `gpuctl ps` lists the runs",
+            ("job-000003", "--keep-baseline", "empty"),
+            "run job-000003 printed no nccl-tests table: it cannot be a baseline; keep a run that"
+            " is done and has tables; `gpuctl ps` lists the runs",
         ),
         (
-            ("job-1", "--keep-baseline", "a b"),
+            ("job-000001", "--keep-baseline", "a b"),
             "'a b' cannot be a baseline's name; use up to 63 letters, digits, dots, dashes and"
             " underscores; begin with a letter or digit",
         ),
         (
-            ("--compare", "job-1", "job-3"),
-            "run job-3 printed no nccl-tests table; `gpuctl ps` lists other runs",
+            ("--compare", "job-000001", "job-000003"),
+            "run job-000003 printed no nccl-tests table; `gpuctl ps` lists other runs",
         ),
         (
-            ("job-1", "--compare", "job-1", "job-2"),
-            "--compare names both runs; leave job-1 out",
+            ("job-000001", "--compare", "job-000001", "job-000002"),
+            "--compare names both runs; leave job-000001 out",
         ),
         (
-            ("job-1", "--csv", "--json"),
+            ("job-000001", "--csv", "--json"),
             "--csv and --json exclude each other; leave one of them out",
         ),
         (
-            ("job-1", "--baseline", "none"),
+            ("job-000001", "--baseline", "none"),
             "there is no baseline none; keep one with `gpuctl results RUN --keep-baseline NAME`",
         ),
     ],
@@ -117,11 +119,15 @@ def test_what_cannot_be_compared_is_one_line(
 
 
 def test_tables_as_csv_have_the_figures_of_the_history(home: Path) -> None:
-    done = gpuctl("results", "job-1", "--csv", home=home)
+    done = gpuctl("results", "job-000001", "--csv", home=home)
     with history(home) as kept:
-        (row,) = kept.tables("job-1")[0].rows
+        (row,) = kept.tables("job-000001")[0].rows
     first, second = csv.DictReader(io.StringIO(done.stdout))
-    assert (first["run"], first["collective"], first["nccl"]) == ("job-1", "all_reduce", "2.20")
+    assert (first["run"], first["collective"], first["nccl"]) == (
+        "job-000001",
+        "all_reduce",
+        "2.20",
+    )
     for line, half in ((first, row.out_of_place), (second, row.in_place)):
         assert half is not None
         assert float(line["time_us"]) == half.time_us
@@ -133,14 +139,14 @@ def test_tables_as_csv_have_the_figures_of_the_history(home: Path) -> None:
 def test_failures_after_the_first_and_attempts_are_shown(home: Path) -> None:
     followed = (FollowedFailure(nodes=("node1", "node2"), text="killed by SIGKILL"),)
     with history(home) as kept:
-        kept.begin(make_plan().model_copy(update={"run_id": "job-4"}))
+        kept.begin(make_plan().model_copy(update={"run_id": "job-000004"}))
         failed = {"attempts": 2, "followed": followed}
-        kept.finish(result("job-4").model_copy(update=failed))
-    done = gpuctl("results", "job-4", home=home)
-    ended = result("job-4")
+        kept.finish(result("job-000004").model_copy(update=failed))
+    done = gpuctl("results", "job-000004", home=home)
+    ended = result("job-000004")
     assert done.stdout.splitlines()[:2] == [
-        f"Run job-4: failed after 2 attempts, exit code {ended.exit_code}: {ended.reason}",
+        f"Run job-000004: failed after 2 attempts, exit code {ended.exit_code}: {ended.reason}",
         "Then node[1-2]: killed by SIGKILL",
     ]
-    document = json.loads(gpuctl("results", "job-4", "--json", home=home).stdout)
+    document = json.loads(gpuctl("results", "job-000004", "--json", home=home).stdout)
     assert document["followed"] == [{"nodes": ["node1", "node2"], "text": "killed by SIGKILL"}]

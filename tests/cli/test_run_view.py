@@ -196,18 +196,18 @@ def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixtur
     now = datetime(2026, 11, 20, tzinfo=UTC)
     how: dict[str, Any] = {"status": "failed", "exit_code": 125, "first_failed_rank": 1}
     how |= {"first_failed_node": "node1", "reason": "node1 cannot be reached: x", "last_lines": ()}
-    result = RunResult(run_id="job-1", started=now, ended=now, **how)
+    result = RunResult(run_id="job-000001", started=now, ended=now, **how)
     view = RunView(make_plan(), Out())
-    view.end(result, Path("/runs/job-1/evidence"))
+    view.end(result, Path("/runs/job-000001/evidence"))
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "Run job-1: failed in 0.0s, exit code 125: node1 cannot be reached: x",
-        "Evidence: what was seen of the lost node is in /runs/job-1/evidence",
+        "Run job-000001: failed in 0.0s, exit code 125: node1 cannot be reached: x",
+        "Evidence: what was seen of the lost node is in /runs/job-000001/evidence",
     ]
     view.end(result, None)
     assert "Evidence" not in capsys.readouterr().out
     view = RunView(make_plan(), Out(as_json=True))
-    view.end_json(result, None, Path("/runs/job-1/evidence"))
-    assert json.loads(capsys.readouterr().out)["evidence"] == "/runs/job-1/evidence"
+    view.end_json(result, None, Path("/runs/job-000001/evidence"))
+    assert json.loads(capsys.readouterr().out)["evidence"] == "/runs/job-000001/evidence"
 
 
 def line(rank: int, text: str, at: float = 1.0) -> Output:

@@ -257,7 +257,7 @@ def a_bisect(measured: list[Measurement], *runs: str) -> Bisect:
 def test_all_suspects_the_rings_and_failures_have_a_line() -> None:
     measured = [*pairs_of(4, n1=10), broadcast(2, 3, 0, "no route"), ring(0, 1, 2, 3, gbps=8)]
     measured = [one for one in measured if one.trial.nodes != (2, 3) or one.error]
-    bisect = a_bisect(measured, "bisect-1")
+    bisect = a_bisect(measured, "bisect-000001")
     assert verdict_lines(bisect) == [
         "c and d: 100 % below what both reach with others (c to d 0 of 40 GB/s)",
         "also b: 75 % below the median of 4 as sender and receiver (10 of 40 GB/s, 10 of 40 GB/s)",
@@ -275,22 +275,22 @@ def record(run_id: str, name: str = "bisect") -> RunRecord:
 
 
 def test_a_bisect_is_found_by_any_of_its_runs(tmp_path: Path) -> None:
-    assert find(record("bisect-1"), tmp_path) is None
-    older = a_bisect(pairs_of(4, n1=10), "bisect-1", "bisect-2")
+    assert find(record("bisect-000001"), tmp_path) is None
+    older = a_bisect(pairs_of(4, n1=10), "bisect-000001", "bisect-000002")
     newer = older.model_copy(
-        update={"began": datetime(2026, 11, 23, tzinfo=UTC), "runs": ("bisect-3",)}
+        update={"began": datetime(2026, 11, 23, tzinfo=UTC), "runs": ("bisect-000003",)}
     )
     path = keep(older, tmp_path)
     assert path == tmp_path / "bisects/fleet-20261122-200102.json"
     assert path.read_text().endswith("}\n")
     keep(newer, tmp_path)
-    assert find(record("bisect-2"), tmp_path) == older
-    assert find(record("bisect-3"), tmp_path) == newer
-    assert find(record("bisect-4"), tmp_path) is None  # of a bisect that did not end
-    assert find(record("bisect-2", name="job"), tmp_path) is None
+    assert find(record("bisect-000002"), tmp_path) == older
+    assert find(record("bisect-000003"), tmp_path) == newer
+    assert find(record("bisect-000004"), tmp_path) is None  # of a bisect that did not end
+    assert find(record("bisect-000002", name="job"), tmp_path) is None
     path.write_text("{}")
     with pytest.raises(RunError) as error:
-        find(record("bisect-1"), tmp_path)
+        find(record("bisect-000001"), tmp_path)
     assert (error.value.message, error.value.hint) == (
         f"{path} does not hold a bisect",
         "move the file away",

@@ -124,7 +124,7 @@ def test_a_run_holds_its_nodes_however_the_heads_clock_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
-    handover.write_handover(tmp_path / "job-1", b"{}")
+    handover.write_handover(tmp_path / "job-000001", b"{}")
     for wrong in (7200, -7200):
         clock[0] = wrong
-        assert handover.holds_nodes(tmp_path / "job-1")
+        assert handover.holds_nodes(tmp_path / "job-000001")

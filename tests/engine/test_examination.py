@@ -192,9 +192,11 @@ def test_the_launchers_last_lines_are_shown_of_a_node_that_printed_none(own: tup
     collector = ResultCollector()
     collector.see(
         RunStarted(
-            time=1, run_id="r", name="r", cluster="c", startup_order="any", on_stop="keep",
+            time=1, run_id="r-000000", name="r", cluster="c", startup_order="any", on_stop="keep",
             stop_criteria="all-done",
-            nodes=tuple(RunNode(rank=n, name=f"n{n}", private_ip="", role="w") for n in (0, 1)),
+            nodes=tuple(
+                RunNode(rank=n, name=f"n{n}", private_ip="10.0.0.1", role="w") for n in (0, 1)
+            ),
         )
     )  # fmt: skip
     for rank, text in ((0, "of mpirun"), *((1, text) for text in own)):

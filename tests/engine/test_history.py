@@ -140,14 +140,14 @@ def test_a_database_of_0_1_0_opens_and_keeps_its_runs(tmp_path: Path) -> None:
 
 def test_name_means_the_newest_run(tmp_path: Path) -> None:
     with History(tmp_path) as history:
-        for run_id in ("job-1", "job-2"):
+        for run_id in ("job-000001", "job-000002"):
             history.begin(make_plan().model_copy(update={"run_id": run_id}))
-        assert history.find("job").run_id == "job-2"
-        assert [run.run_id for run in history.runs()] == ["job-2", "job-1"]
-        history.drop("job-2")
+        assert history.find("job").run_id == "job-000002"
+        assert [run.run_id for run in history.runs()] == ["job-000002", "job-000001"]
+        history.drop("job-000002")
         with pytest.raises(InputError) as error:
-            history.find("job-2")
-    assert str(error.value) == "there is no run job-2; the newest are: job-1"
+            history.find("job-000002")
+    assert str(error.value) == "there is no run job-000002; the newest are: job-000001"
 
 
 def test_a_lost_run_is_over(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> N
 
 STARTED = RunStarted(
     time=1,
-    run_id="job-1",
+    run_id="job-000001",
     name="job",
     cluster="demo",
     startup_order="any",
@@ -189,75 +189,100 @@ FINISHED = RunFinished(time=2, status="done", exit_code=0, first_failed_rank=Non
 
 def test_record_goes_on_where_it_was_torn(tmp_path: Path) -> None:
     first, last = STARTED.model_dump_json(), FINISHED.model_dump_json()
-    record = JournalCopy(tmp_path, "job-1")
+    record = JournalCopy(tmp_path, "job-000001")
     record.append(first)
     record.close()
-    path = tmp_path / "job-1" / "journal.jsonl"
+    path = tmp_path / "job-000001" / "journal.jsonl"
     path.write_text(path.read_text() + last[:20])
-    assert list(recorded_events(tmp_path, "job-1")) == [STARTED]
-    again, beside = JournalCopy(tmp_path, "job-1"), JournalCopy(tmp_path, "job-1")
+    assert list(recorded_events(tmp_path, "job-000001")) == [STARTED]
+    again, beside = JournalCopy(tmp_path, "job-000001"), JournalCopy(tmp_path, "job-000001")
     assert again.offset == len(first) + 1
     for client in (again, beside):  # both follow, and write the same
         client.append(last)
         client.close()
     assert path.read_text() == f"{first}\n{last}\n"
-    assert list(recorded_events(tmp_path, "job-1")) == [STARTED, FINISHED]
+    assert list(recorded_events(tmp_path, "job-000001")) == [STARTED, FINISHED]
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_events_of_a_newer_agent_are_passed_over(tmp_path: Path) -> None:
-    record = JournalCopy(tmp_path, "job-1")
+    record = JournalCopy(tmp_path, "job-000001")
     for line in (STARTED.model_dump_json(), '{"kind": "novelty", "time": 1}', "[]", "{}"):
         record.append(line)
     record.close()
-    assert list(recorded_events(tmp_path, "job-1")) == [STARTED]
+    assert list(recorded_events(tmp_path, "job-000001")) == [STARTED]
 
 
 def test_damaged_record_is_told_in_one_line(tmp_path: Path) -> None:
-    record = JournalCopy(tmp_path, "job-1")
+    record = JournalCopy(tmp_path, "job-000001")
     record.append("{damaged")
     record.close()
     with pytest.raises(
         RunError,
-        match=r"journal\.jsonl is damaged: .*; remove the file; `gpuctl logs job-1 -f` fetches it",
+        match=r"journal\.jsonl is damaged: .*; remove the file; `gpuctl logs job-000001 -f`",
     ):
-        list(recorded_events(tmp_path, "job-1"))
+        list(recorded_events(tmp_path, "job-000001"))
 
 
 def test_unknown_run_has_no_events(tmp_path: Path) -> None:
-    assert list(recorded_events(tmp_path, "job-9")) == []
+    assert list(recorded_events(tmp_path, "job-000009")) == []
 
 
 def test_a_database_of_version_2_opens_and_keeps_its_tables(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "runs.sqlite") as database:
         database.executescript(f"{RUNS};{RESULTS};PRAGMA user_version = 2")
-        values = ("job-1", "job", "demo", 2, "keep", "done", 0, None, "", "2026-11-20T19:00:00Z")
+        values = (
+            "job-000001",
+            "job",
+            "demo",
+            2,
+            "keep",
+            "done",
+            0,
+            None,
+            "",
+            "2026-11-20T19:00:00Z",
+        )
         database.execute(
             "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", values
         )
         facts = '{"rank": 0, "collective": "all_reduce"}'
-        database.execute("INSERT INTO tables VALUES ('job-1', 0, ?)", (facts,))
+        database.execute("INSERT INTO tables VALUES ('job-000001', 0, ?)", (facts,))
     database.close()
     with History(tmp_path) as history:
-        history.keep_baseline("first", "job-1")
-        assert history.baseline("first").run_id == "job-1"
-        assert history.tables("job-1")[0].facts.collective == "all_reduce"
+        history.keep_baseline("first", "job-000001")
+        assert history.baseline("first").run_id == "job-000001"
+        assert history.tables("job-000001")[0].facts.collective == "all_reduce"
 
 
 def test_a_database_of_version_3_gets_attempts_and_failures_after_the_first(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "runs.sqlite") as database:
         database.executescript(f"{RUNS};{RESULTS};{KEPT};PRAGMA user_version = 3")
-        values = ("job-1", "job", "demo", 2, "keep", "done", 0, None, "", "2026-11-20T19:00:00Z")
+        values = (
+            "job-000001",
+            "job",
+            "demo",
+            2,
+            "keep",
+            "done",
+            0,
+            None,
+            "",
+            "2026-11-20T19:00:00Z",
+        )
         database.execute(
             "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", values
         )
     database.close()
     followed = (FollowedFailure(nodes=("node1", "node2"), text="exited with 1"),)
     with History(tmp_path) as history:
-        assert (history.find("job-1").attempts, history.find("job-1").followed) == (1, ())
-        assert history.find("job-1").head_id == ""
-        history.mark_attempt("job-1", 2)
-        assert history.find("job-1").attempts == 2
-        ended = result("job-1").model_copy(update={"attempts": 3, "followed": followed})
+        assert (history.find("job-000001").attempts, history.find("job-000001").followed) == (1, ())
+        assert history.find("job-000001").head_id == ""
+        history.mark_attempt("job-000001", 2)
+        assert history.find("job-000001").attempts == 2
+        ended = result("job-000001").model_copy(update={"attempts": 3, "followed": followed})
         history.finish(ended)
-        assert (history.find("job-1").attempts, history.find("job-1").followed) == (3, followed)
+        assert (history.find("job-000001").attempts, history.find("job-000001").followed) == (
+            3,
+            followed,
+        )

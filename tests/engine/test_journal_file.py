@@ -215,18 +215,18 @@ def test_a_copy_has_the_offsets_of_the_head(
     head = tmp_path / "head" / JOURNAL
     head.parent.mkdir()
     write(head, MIXED[:20])
-    copy = JournalCopy(tmp_path, "job-1")
+    copy = JournalCopy(tmp_path, "job-000001")
     for line in read(head):
         copy.append(line.decode().rstrip("\n"))
     assert copy.offset == len(b"".join(MIXED[:20]))
     write(head, MIXED[20:], budget=1)
-    again = JournalCopy(tmp_path, "job-1")
+    again = JournalCopy(tmp_path, "job-000001")
     for line in read(head, again.offset):
         again.append(line.decode().rstrip("\n"))
     assert again.offset == len(b"".join(MIXED))
     again.close()
-    assert JournalCopy(tmp_path, "job-1").offset == again.offset
-    events = [parse_event(line) for line in read(tmp_path / "job-1" / JOURNAL)]
+    assert JournalCopy(tmp_path, "job-000001").offset == again.offset
+    events = [parse_event(line) for line in read(tmp_path / "job-000001" / JOURNAL)]
     texts = [one.text for one in events if one is not None and one.kind == "output"]
     assert texts[:20] == [f"line {number:04}" for number in range(20)]
     assert sum(isinstance(one, OutputDropped) for one in events) == 2
@@ -270,10 +270,10 @@ def test_a_head_whose_job_prints_without_end_stays_within_its_budget(
 def test_a_damaged_piece_is_reported(tmp_path: Path) -> None:
     from config.errors import RunError
 
-    path = tmp_path / "job-1" / JOURNAL
+    path = tmp_path / "job-000001" / JOURNAL
     path.parent.mkdir()
     write(path, OUTPUT)
     packed = pieces(path)[1].path
     packed.write_bytes(packed.read_bytes()[:40])
     with pytest.raises(RunError, match=r"journal\.jsonl is damaged: .*; remove the file"):
-        list(recorded_events(tmp_path, "job-1"))
+        list(recorded_events(tmp_path, "job-000001"))

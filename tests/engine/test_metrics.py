@@ -150,7 +150,7 @@ def test_the_course_has_the_spread_over_nodes() -> None:
 
 
 ANSWER = {
-    "run_id": "job-1", "name": "job", "cluster": "demo", "nodes": ["node2", "node3"],
+    "run_id": "job-000001", "name": "job", "cluster": "demo", "nodes": ["node2", "node3"],
     "samples": {"1": [{"rank": 1, "time": 995}, {"rank": 1, "time": 1000, "gpus": [gpu(4, 0)]}]},
     "idle": {"1": {"4": 300}}, "clock": 900,
 }  # fmt: skip
@@ -160,7 +160,7 @@ def test_the_heads_answer_has_ages_by_the_runs_clock() -> None:
     (run,) = parse_live(f'103.5\n{json.dumps(ANSWER)}\n{{"run_id": "torn\n')
     (node,) = run.usages
     assert (run.run_id, run.nodes[node.rank], node.age_s, node.seconds) == (
-        "job-1",
+        "job-000001",
         "node3",
         3.5,
         5,
@@ -175,12 +175,12 @@ def test_the_head_is_asked_for_all_runs_or_for_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("engine.agent.handover.FOLDER", tmp_path)
-    for name in ("a-1", "b-2"):
+    for name in ("a-000001", "b-000002"):
         (tmp_path / f"{name}.samples").write_text(json.dumps({**ANSWER, "run_id": name}) + "\n")
     there = make_inventory(2)
-    assert [run.run_id for run in asyncio.run(live_runs(there))] == ["a-1", "b-2"]
-    assert [run.run_id for run in asyncio.run(live_runs(there, "b-2"))] == ["b-2"]
-    assert asyncio.run(live_runs(there, "c-3")) == ()
+    assert [run.run_id for run in asyncio.run(live_runs(there))] == ["a-000001", "b-000002"]
+    assert [run.run_id for run in asyncio.run(live_runs(there, "b-000002"))] == ["b-000002"]
+    assert asyncio.run(live_runs(there, "c-000003")) == ()
     monkeypatch.setattr("engine.agent.handover.FOLDER", tmp_path / "nowhere")
     assert asyncio.run(live_runs(there)) == ()
 
@@ -189,7 +189,7 @@ def test_a_record_in_pieces_comes_back_whole(
     connections: LocalConnections,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    head = Path(run_folder("job-1"))
+    head = Path(run_folder("job-000001"))
     head.mkdir(parents=True)
     lines = [f'{{"rank":0,"time":{at}}}\n' for at in range(6)]
     (head / "metrics.jsonl").write_text("".join(lines[:2]))
@@ -197,33 +197,33 @@ def test_a_record_in_pieces_comes_back_whole(
         packed.write("".join(lines[2:4]))
     (head / "metrics-000000000000068.jsonl").write_text("".join(lines[4:]))
     (head / "metrics-000000000000034.jsonl.gz.7.tmp").write_text("left by a killed writer")
-    path = asyncio.run(fetch_record(make_inventory(1), "job-1", tmp_path))
-    assert path == samples_path(tmp_path, "job-1") == tmp_path / "job-1/metrics.jsonl.gz"
-    assert [one.time for one in recorded_samples(tmp_path, "job-1")] == list(range(6))
+    path = asyncio.run(fetch_record(make_inventory(1), "job-000001", tmp_path))
+    assert path == samples_path(tmp_path, "job-000001") == tmp_path / "job-000001/metrics.jsonl.gz"
+    assert [one.time for one in recorded_samples(tmp_path, "job-000001")] == list(range(6))
     assert [one.name for one in path.parent.iterdir()] == [path.name]
-    assert asyncio.run(fetch_record(make_inventory(1), "other-1", tmp_path)) is None
-    assert list(recorded_samples(tmp_path, "other-1")) == []
+    assert asyncio.run(fetch_record(make_inventory(1), "other-000001", tmp_path)) is None
+    assert list(recorded_samples(tmp_path, "other-000001")) == []
 
 
 def test_a_copy_that_breaks_off_is_none(
     connections: LocalConnections,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    head = Path(run_folder("job-1"))
+    head = Path(run_folder("job-000001"))
     head.mkdir(parents=True)
     (head / "metrics.jsonl").write_text('{"rank":0,"time":1}\n' * 3)
     connections.cut_after = 1
     with pytest.raises(NodeError, match="node0: the connection was lost"):
-        asyncio.run(fetch_record(make_inventory(1), "job-1", tmp_path))
-    assert list((tmp_path / "job-1").iterdir()) == []
+        asyncio.run(fetch_record(make_inventory(1), "job-000001", tmp_path))
+    assert list((tmp_path / "job-000001").iterdir()) == []
 
 
 def test_a_damaged_copy_is_named(tmp_path: Path) -> None:
-    path = samples_path(tmp_path, "job-1")
+    path = samples_path(tmp_path, "job-000001")
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b'{"rank":0,"time":1}\n' * 900)[:-9])
     with pytest.raises(RunError) as refused:
-        list(recorded_samples(tmp_path, "job-1"))
+        list(recorded_samples(tmp_path, "job-000001"))
     assert str(refused.value) == (
         f"{path} is damaged: Compressed file ended before the end-of-stream marker was reached;"
         " remove the file"

@@ -13,10 +13,10 @@ from tests.engine.conftest import make_inventory, make_run
 
 
 def test_type_without_gpus_has_no_slots() -> None:
-    plan = launch_plan(make_run(), make_inventory(2, gpus=0), "job-1")
+    plan = launch_plan(make_run(), make_inventory(2, gpus=0), "job-000001")
     node = plan.nodes[0]
     assert node.environment["DSTACK_GPUS_PER_NODE"] == node.environment["DSTACK_GPUS_NUM"] == "0"
-    assert node.files == {"/var/lib/gpuctl/runs/job-1/hostfile": "10.213.1.10\n10.213.1.11\n"}
+    assert node.files == {"/var/lib/gpuctl/runs/job-000001/hostfile": "10.213.1.10\n10.213.1.11\n"}
 
 
 def test_programs_of_nccl_tests_are_those_that_commands_name() -> None:
@@ -27,7 +27,7 @@ def test_programs_of_nccl_tests_are_those_that_commands_name() -> None:
     calls = tuple(f"mpirun /opt/nccl-tests/build/{name}_perf -b 8 | tee out" for name in names)
     others = ("./all_reduce_performance", "./my_reduce_perf", "cat scatter_perfect")
     run = Task(type="task", name="job", nodes=2, commands=(*others, *calls))
-    plan = launch_plan(run, make_inventory(2), "job-1")
+    plan = launch_plan(run, make_inventory(2), "job-000001")
     assert plan.programs == tuple(f"{name}_perf" for name in names)
     run = Task(type="task", name="job", nodes=2, commands=("mpirun ./all_reduce_perf_mpi -b 8",))
     assert launch_plan(run, make_inventory(2), "job-1").programs == ("all_reduce_perf_mpi",)

@@ -308,7 +308,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run whose journal begins with this boot, and whose plan is in memory."""
     monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
     monkeypatch.setattr(control, "LOST_SUPERVISOR_S", 0.5)
-    folder = tmp_path / "job-1"
+    folder = tmp_path / "job-000001"
     folder.mkdir()
     began = {"kind": "run_started", "boot_id": handover.boot_id()}
     (folder / JOURNAL).write_text(json.dumps(began) + "\n")

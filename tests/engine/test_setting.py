@@ -46,5 +46,5 @@ def test_a_setting_has_what_all_nodes_share_and_the_names_of_secrets(tmp_path: P
     with History(tmp_path) as history:
         history.begin(plan, found)
         assert history.setting(plan.run_id) == found
-        assert history.setting("job-9") is None
+        assert history.setting("job-000009") is None
     assert b"hush" not in (tmp_path / "runs.sqlite").read_bytes()

@@ -34,7 +34,7 @@ def run_of(kind: str, **fields: Any) -> Run:
 
 
 def planned(run: Run, inventory: Inventory) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(launch_plan(run, inventory, "job-1").model_dump_json())
+    data: dict[str, Any] = json.loads(launch_plan(run, inventory, "job-000001").model_dump_json())
     return data
 
 

@@ -22,9 +22,11 @@ from engine.queue_event import RunNode
 from engine.timeline import Moment, Span, Timeline, timeline
 
 FACT = NodeFact(kind="memory", text="killed")
-NODES = tuple(RunNode(rank=rank, name=f"node{rank}", private_ip="", role="w") for rank in (0, 1))
+NODES = tuple(
+    RunNode(rank=rank, name=f"node{rank}", private_ip="10.0.0.1", role="w") for rank in (0, 1)
+)
 STARTED = RunStarted(
-    time=100, run_id="job-1", name="job", cluster="demo", startup_order="any",
+    time=100, run_id="job-000001", name="job", cluster="demo", startup_order="any",
     stop_criteria="all-done", on_stop="keep", nodes=NODES,
 )  # fmt: skip
 

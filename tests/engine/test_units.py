@@ -38,7 +38,7 @@ def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Units:
         archive.writestr("__main__.py", "an agent")
     agent = tmp_path / "agent-1"
     ips = ("10.0.0.1", "10.0.0.2")
-    return Units(tmp_path / "job-1", agent, ips, ips)
+    return Units(tmp_path / "job-000001", agent, ips, ips)
 
 
 def asked(units: Units, rank: int) -> list[str]:
@@ -61,12 +61,12 @@ def test_a_workers_unit(units: Units, rank: int, tmp_path: Path) -> None:
     # One node's memory is enough to end its job, and not the worker that has to report it.
     assert "--property=OOMPolicy=continue" in words
     assert "--property=TasksMax=infinity" in words
-    assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-1-{rank}.service"} <= set(
+    assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-000001-{rank}.service"} <= set(
         words
     )
     path = str(tmp_path / "agent-1" / "__main__.py")
     program = sys.executable if rank == 0 else "python3"
-    assert words[-5:] == [program, "-IS", path, "work", str(tmp_path / "job-1")]
+    assert words[-5:] == [program, "-IS", path, "work", str(tmp_path / "job-000001")]
 
 
 def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
@@ -81,7 +81,7 @@ def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
         return subprocess.CompletedProcess(words, 0)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert supervisor_unit.start_unit(tmp_path / "job-1", "/agent/__main__.py") == 0
+    assert supervisor_unit.start_unit(tmp_path / "job-000001", "/agent/__main__.py") == 0
     reload, words = asked
     assert reload == ["systemctl", "daemon-reload"]
     assert "--property=After=network.target gpuctl-runs.target" in words
@@ -89,7 +89,7 @@ def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
     _, _, script, *_ = master_command("10.0.0.1", ["true"])
     assert "systemd-run --quiet --scope --collect --property=Before=network.target ssh" in script
 
-    assert supervisor_unit.start_unit(tmp_path / "job-2", "/agent/__main__.py") == 0
+    assert supervisor_unit.start_unit(tmp_path / "job-000002", "/agent/__main__.py") == 0
     assert len(asked) == 3, "systemd is told once"
 
 
@@ -97,12 +97,12 @@ def test_a_run_without_the_head_has_its_first_worker_on_another_node(
     units: Units, tmp_path: Path
 ) -> None:
     others = Units(
-        tmp_path / "job-1", tmp_path / "agent-1", ("10.0.0.2",), ("10.0.0.1", "10.0.0.2")
+        tmp_path / "job-000001", tmp_path / "agent-1", ("10.0.0.2",), ("10.0.0.1", "10.0.0.2")
     )
     assert others.address == "10.0.0.1"
     words = asked(others, 0)
     assert words[-5] == "python3", "over ssh, with that node's Python"
-    assert "--unit=gpuctl-run-job-1-0.service" in words
+    assert "--unit=gpuctl-run-job-000001-0.service" in words
     assert "--property=CPUWeight=100" in words
 
 
@@ -112,7 +112,7 @@ def test_a_worker_is_taken_up_on_its_node(
 ) -> None:
     """Rank 0 may be on another node than the head."""
     (tmp_path / "bin" / "ssh").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
-    others = Units(tmp_path / "job-1", tmp_path / "agent-1", ips, ("10.0.0.1", "10.0.0.2"))
+    others = Units(tmp_path / "job-000001", tmp_path / "agent-1", ips, ("10.0.0.1", "10.0.0.2"))
 
     async def take_up() -> bytes:
         process = await others.attach(0)

@@ -12,6 +12,7 @@ from engine.events import HeadUnreachable, StopAsked
 from engine.known_run import RunLost
 from provision.aws.clients import client
 from provision.aws.instance_end import instance_end
+from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
 from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_interruptions import spot_nodes
@@ -29,7 +30,8 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
 ) -> None:
     with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
-        here: Any = SimpleNamespace(cluster_target=lambda _: there)
+        here: Any = SimpleNamespace(cluster_target=lambda _: there, remembered=lambda: there)
+        remember(make_inventory(2), there)
         ec2 = client(there, "ec2")
         head, other = spot_nodes(there, ec2)
         nodes = zip(make_inventory(2).nodes, (head, other), strict=True)

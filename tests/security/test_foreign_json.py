@@ -1,0 +1,376 @@
+"""Arbitrary JSON for every reader of somebody else's JSON: an error of gpuctl's, and nothing else.
+
+A reader may refuse with a GpuctlError, or with Malformed, which its caller makes a warning. It
+writes no file outside its folder and starts no program. Values are arbitrary, or a valid document
+of which one part is replaced.
+"""
+
+import asyncio
+import copy
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from config.errors import GpuctlError
+from config.foreign import Malformed, parse_foreign
+from config.progress import silent
+from config.target import Target
+from engine import outputs, session
+from engine.agent.journal_file import JournalReader
+from engine.events import KINDS
+from engine.handed_over import plans_of
+from engine.head import find_run
+from engine.history import History, RunRecord
+from engine.holder import find_holders
+from engine.journal_copy import JournalCopy, recorded_events
+from engine.kept_results import keep_results
+from engine.metrics.live import parse_live
+from engine.metrics.sample import parse_samples
+from engine.setting import Setting
+from provision.records import record
+from provision.records.shared_lock import Lock
+from tests.cli.conftest import remember
+from tests.engine.conftest import make_inventory, make_plan
+from tests.security.test_head import HERE, LIVE, Heads, heads, started  # noqa: F401  a fixture
+
+RUN = "job-000001"
+HOSTILE = (
+    *("", ".", "..", "../../x", "/etc/passwd", "a;id", "$(id)", "`id`", "-oProxyCommand=id"),
+    *("a\nb", "a\x00b", "\x1b[2J", "é", "\u2028", "x" * 300, "a" * 70_000, "\ud800", "~"),
+)
+NUMBERS = (0, -1, 1 << 31, 1 << 63, -(1 << 63) - 1, 10**30, 1e308, -0.0, float("inf"), float("nan"))
+
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(HOSTILE)
+    | st.sampled_from(NUMBERS)
+)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def places(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """Yield the path of every part of a JSON value."""
+    yield path
+    parts: dict[Any, Any] = dict(enumerate(value)) if isinstance(value, list) else {}
+    for key, part in (value if isinstance(value, dict) else parts).items():
+        yield from places(part, (*path, key))
+
+
+@st.composite
+def spoiled(draw: Any, *documents: Any) -> Any:
+    """Return an arbitrary value, or one of the documents with a part replaced or removed."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(values)
+    document = copy.deepcopy(draw(st.sampled_from(documents)))
+    for _ in range(draw(st.integers(1, 2))):
+        path = draw(st.sampled_from([place for place in places(document) if place]))
+        part = document
+        for key in path[:-1]:
+            part = part[key]
+        if draw(st.integers(0, 4)) == 0:
+            del part[path[-1]]
+        else:
+            part[path[-1]] = draw(values)
+        if not document:
+            break
+    return document
+
+
+_WATCHED: list[Path] = []
+_SEEN: list[str] = []
+_PROGRAMS = ("subprocess.Popen", "os.exec", "os.fork", "os.posix_spawn", "os.system", "pty.spawn")
+_CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.symlink", "os.link", "shutil.rmtree")
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _WATCHED:
+        return
+    if event in _PROGRAMS:
+        _SEEN.append(f"{event} {arguments!r}")
+    writes = (
+        event == "open"
+        and isinstance(arguments[2], int)
+        and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    )
+    if not writes and event not in _CHANGES:
+        return
+    for name in arguments[1:2] if event in ("os.symlink", "os.link") else arguments[:1]:
+        if isinstance(name, (str, bytes, os.PathLike)):
+            place = Path(os.fsdecode(name))
+            path = Path(os.path.realpath(place.parent), place.name)
+            if not path.is_relative_to(_WATCHED[0]) and not str(path).startswith("/dev/"):
+                _SEEN.append(f"{event} {path}")
+
+
+sys.addaudithook(_audit)
+
+
+@contextmanager
+def confined() -> Iterator[Path]:
+    """Yield a folder; fail if the block writes outside it, or starts a program.
+
+    An error of the block is one of gpuctl's, or Malformed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        _SEEN.clear()
+        _WATCHED.append(Path(os.path.realpath(folder)))
+        try:
+            yield Path(folder)
+        except (GpuctlError, Malformed) as error:
+            assert len(str(error)) < 100_000, "an error is for a terminal"
+        finally:
+            _WATCHED.clear()
+        assert _SEEN == []
+
+
+fuzz = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+PLAN = json.loads(make_plan().model_dump_json())
+RECORD: dict[str, Any] = {
+    **{"run_id": RUN, "name": "job", "cluster": "demo", "nodes": 2, "on_stop": "keep"},
+    **{"status": "done", "exit_code": 0, "first_failed_rank": None, "reason": ""},
+    **{"started": "2026-11-20T19:00:00Z", "ended": "2026-11-20T19:10:00Z", "cost_usd": 1.0},
+    "followed": [{"nodes": ["node0"], "text": "x"}],
+}
+SETTING = {
+    "type": "task",
+    "region": "us-east-1",
+    "zone": "a",
+    "instance_type": "p",
+    "is_spot": True,
+}
+LOCK = {
+    **{"id": "a", "owner": "anna", "host": "desk", "machine": "b", "pid": 1, "command": "up"},
+    **{"since": "2026-11-20T19:00:00Z", "renewed": "2026-11-20T19:00:00Z"},
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "document"), [(RunRecord, RECORD), (Setting, SETTING), (Lock, LOCK)]
+)
+@fuzz
+@given(data=st.data())
+def test_an_object_of_the_bucket(model: Any, document: Any, data: st.DataObject) -> None:
+    text = json.dumps(data.draw(spoiled(document)))
+    with confined() as folder:
+        value = parse_foreign(model, text)
+        if isinstance(value, RunRecord):
+            with History(folder) as history:
+                history.adopt(value)
+                assert history.runs() == (value,)
+
+
+FIRST = json.loads(started(run_id=RUN, name="job"))
+LINES = [
+    FIRST,
+    {**FIRST, "kind": "run_queued", "place": 1, "ahead": ["other-000002"]},
+    {"kind": "output", "time": 1.0, "rank": 0, "stream": "stdout", "text": "x", "offset": 0},
+    {
+        "kind": "output",
+        "time": 1.0,
+        "rank": 0,
+        "stream": "stdout",
+        "text": "8 2 float sum -1 45 1 2 0",
+    },
+    {"kind": "evidence", "time": 1.0, "rank": 0, "node": "node0", "source": "ping", "text": "x"},
+    {"kind": "table_written", "time": 1.0, "rank": 0, "case": 0, "document": {"results": []}},
+    {
+        **{"kind": "output_dropped", "time": 1.0, "start": 10, "end": 20},
+        "ranks": [{"rank": 0, "size": 3, "since": 1.0, "until": 2.0}],
+    },
+    {"kind": "network_seen", "time": 1.0, "rank": 0, "level": "warning", "text": "x"},
+    {"kind": "notified", "time": 1.0, "number": 1, "target": 0, "event": "end", "tries": 1},
+    {"kind": "clock_set", "time": 1.0, "rank": 0, "seconds": 1.0, "text": "x"},
+    {"kind": "node_interrupted", "time": 1.0, "rank": 0, "action": "terminate", "at": "2026"},
+    {"kind": "attempt_started", "time": 1.0, "number": 2, "nodes": FIRST["nodes"]},
+    {
+        **{"kind": "run_finished", "time": 2.0, "status": "failed", "exit_code": 1},
+        **{"first_failed_rank": 0, "reason": "x", "followed": [{"nodes": ["node0"], "text": "x"}]},
+    },
+]
+journals = st.lists(spoiled(*LINES), max_size=6).map(lambda lines: [FIRST, *lines, LINES[-1]])
+
+
+@fuzz
+@given(kind=st.sampled_from(sorted(KINDS)), lines=journals, more=values)
+def test_a_heads_journal(
+    heads: Heads,  # noqa: F811
+    kind: str,
+    lines: list[Any],
+    more: Any,
+) -> None:
+    event = {**more, "kind": kind} if isinstance(more, dict) else {"kind": kind}
+    heads.answers["demo"] = "".join(
+        json.dumps(line) + "\n" for line in [*lines[:-1], event, lines[-1]]
+    )
+    with confined() as folder:
+        with History(folder) as history:
+            history.begin(make_plan())
+        asyncio.run(session.follow(RUN, HERE, folder, lambda _: None))
+
+
+@fuzz
+@given(lines=st.lists(spoiled(*LINES), max_size=6))
+def test_a_journal_of_the_bucket(lines: list[Any]) -> None:
+    with confined() as folder:
+        (folder / RUN).mkdir()
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / RUN / "journal.jsonl").write_text(text)
+        for _ in recorded_events(folder, RUN):
+            pass
+        with History(folder) as history:
+            history.begin(make_plan())
+            keep_results(RUN, folder, history)
+            history.tables(RUN)
+            history.findings(RUN)
+        reader = JournalReader(folder / RUN / "journal.jsonl", 15)
+        list(reader.read())
+        reader.close()
+        copied = JournalCopy(folder, RUN)
+        for line in lines:
+            copied.append(json.dumps(line))
+        copied.close()
+
+
+@fuzz
+@given(answer=spoiled(*LINES[:2]))
+def test_a_heads_answer_about_a_run(heads: Heads, answer: Any) -> None:  # noqa: F811
+    heads.answers["demo"] = json.dumps(answer) + "\n"
+    with confined():
+        run = asyncio.run(find_run(HERE, RUN))
+        assert run is None or (run.cluster, run.run_id) == ("demo", RUN)
+
+
+@fuzz
+@given(words=st.lists(st.sampled_from([*HOSTILE, RUN, "started", "node0"]), max_size=4))
+def test_a_heads_answer_about_its_runs(heads: Heads, words: list[str]) -> None:  # noqa: F811
+    heads.answers["demo"] = f"{' '.join(words)}\n\n"
+    with confined():
+        asyncio.run(find_holders(HERE))
+
+
+@fuzz
+@given(answer=spoiled(PLAN))
+def test_a_heads_answer_about_a_plan(heads: Heads, answer: Any) -> None:  # noqa: F811
+    heads.answers["demo"] = json.dumps(answer) + "\n"
+    with confined():
+        asyncio.run(plans_of([RUN], HERE))
+
+
+SAMPLE = {
+    **{"time": 1.0, "rank": 0, "cpu_s": 1.0, "cores": 4, "memory": [1, 2], "disk": [1, 2]},
+    **{"gpus": [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]], "sources": ["nvidia-smi"]},
+}
+
+
+@fuzz
+@given(answer=spoiled({**LIVE, "samples": {"0": [SAMPLE, {**SAMPLE, "time": 2.0}]}}))
+def test_a_heads_answer_about_its_metrics(answer: Any) -> None:
+    with confined():
+        parse_live(f"5.0\n{json.dumps(answer)}\n")
+
+
+@fuzz
+@given(sample=spoiled(SAMPLE))
+def test_a_sample(sample: Any) -> None:
+    with confined():
+        for found in parse_samples([json.dumps(sample)]):
+            list(found.readings)
+
+
+ITEMS = [["a", "file", 0o644, "", 3], ["b", "folder", 0o755, "", 0], ["c", "link", 0o777, "a", 0]]
+
+
+class Talk:
+    """A node's answer: a list of outputs, and bytes without end."""
+
+    def __init__(self, line: bytes) -> None:
+        self._line = line
+
+    async def write(self, data: bytes) -> None:
+        pass
+
+    def end_input(self) -> None:
+        pass
+
+    async def line(self, most: int = 0) -> bytes:
+        return self._line
+
+    async def read(self, size: int) -> bytes:
+        return b"x" * min(size, 8)
+
+
+@fuzz
+@given(header=spoiled({"files": ITEMS}))
+def test_a_nodes_list_of_outputs(monkeypatch: pytest.MonkeyPatch, header: Any) -> None:
+    class Connections:
+        @staticmethod
+        @contextmanager
+        def _talk() -> Iterator[Talk]:
+            yield Talk(json.dumps(header).encode() + b"\n")
+
+        def converse(self, *_: object) -> Any:
+            return _Async(self._talk())
+
+    monkeypatch.setattr(outputs, "connect", lambda _: _Async(_here(Connections())))
+    plan = make_plan(outputs=("x",))
+    with confined() as folder:
+        asyncio.run(outputs.fetch_outputs(plan, HERE, folder / "outputs", silent))
+        for path in folder.rglob("*"):
+            assert path.is_symlink() or path.resolve().is_relative_to(folder.resolve())
+
+
+@contextmanager
+def _here(value: Any) -> Iterator[Any]:
+    yield value
+
+
+class _Async:
+    """A context manager as an asynchronous one."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aenter__(self) -> Any:
+        return self._inner.__enter__()
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return self._inner.__exit__(*error)
+
+
+@pytest.mark.parametrize("file", ["cluster.json", "inventory.json"])
+@fuzz
+@given(data=st.data())
+def test_a_file_of_a_cluster(file: str, data: st.DataObject) -> None:
+    with confined() as folder:
+        target = Target("aws", "us-east-1", folder)
+        remember(make_inventory(2), target)
+        path = record.folder("demo", target) / file
+        path.write_text(json.dumps(data.draw(spoiled(json.loads(path.read_text())))))
+        read: Callable[[str, Target], Any] = (
+            record.read if file == "cluster.json" else record.load_inventory
+        )
+        read("demo", target)

@@ -1,0 +1,355 @@
+"""A cluster's head: a job is root there, so it answers what it likes, for its own cluster alone."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.lost_head import head_watch, lost_head
+from cli.main import app
+from config.errors import GpuctlError, NodeError, RunError
+from config.target import Target
+from engine import session
+from engine.agent.main import BUSY
+from engine.events import HeadUnreachable, parse_event
+from engine.handed_over import plans_of
+from engine.head import Head, find_run
+from engine.history import History
+from engine.holder import drop_run, find_holders, move_run
+from engine.known_run import RunLost
+from engine.metrics.live import live_runs, parse_live
+from engine.output_events import OutputJudged
+from nodes.answers import Completed
+from nodes.inventory import Inventory, Node
+from provision.records import record
+from tests.cli.conftest import remember
+from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  a fixture
+from tests.engine.conftest import make_inventory, make_plan
+
+HERE = make_inventory(2)
+
+
+class Heads:
+    """The heads of clusters: what each answers to every command, and the commands that came."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, str] = {}
+        self.commands: list[str] = []
+        self.exit_status = 0
+
+    @asynccontextmanager
+    async def connect(self, inventory: Inventory) -> AsyncIterator["Answers"]:
+        yield Answers(self, inventory.cluster)
+
+
+class Answers:
+    """The connection to a head."""
+
+    def __init__(self, heads: Heads, cluster: str) -> None:
+        self._heads, self._cluster = heads, cluster
+
+    async def run(self, node: Node, command: str, **_: object) -> Completed:
+        self._heads.commands.append(command)
+        answer = self._heads.answers.get(self._cluster, "")
+        return Completed(self._heads.exit_status, answer, "")
+
+    async def lines(self, node: Node, command: str) -> AsyncGenerator[str, None]:
+        self._heads.commands.append(command)
+        for line in self._heads.answers.get(self._cluster, "").splitlines():
+            yield line
+
+    async def put(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def heads(monkeypatch: pytest.MonkeyPatch) -> Heads:
+    answering = Heads()
+    for place in ("head", "holder", "handed_over", "metrics.live", "metrics.record"):
+        monkeypatch.setattr(f"engine.{place}.connect", answering.connect)
+    return answering
+
+
+def started(**changes: object) -> str:
+    """Return a first event as a head answers it."""
+    node = {"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}
+    fields = {
+        **{"kind": "run_started", "time": 1.0, "run_id": "train-000001", "name": "train"},
+        **{"cluster": "demo", "startup_order": "any", "stop_criteria": "all-done"},
+        **{"on_stop": "keep", "nodes": [node]},
+    }
+    return json.dumps({**fields, **changes}) + "\n"
+
+
+def gpuctl(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def test_a_head_answers_for_a_run_of_its_cluster(heads: Heads) -> None:
+    heads.answers["demo"] = started()
+    run = asyncio.run(find_run(HERE, "train"))
+    assert run is not None
+    assert run.run_id == "train-000001"
+
+
+NO_RUNS = {
+    "another cluster's": started(cluster="prod"),
+    "an id that leads out": started(run_id="../../x-000001"),
+    "an id of a shell": started(run_id="train-000001;id"),
+    "an id with a line": started(run_id="train-000001\nx"),
+    "a cluster of a shell": started(cluster="demo;id"),
+    "a node of a shell": started(
+        nodes=[{"rank": 0, "name": "-oProxyCommand=id", "private_ip": "10.0.0.1", "role": "w"}]
+    ),
+    "an address of a shell": started(
+        nodes=[{"rank": 0, "name": "node0", "private_ip": "-oProxyCommand=id", "role": "w"}]
+    ),
+    "a rank beyond all": started(
+        nodes=[{"rank": 10**30, "name": "node0", "private_ip": "10.0.0.1", "role": "w"}]
+    ),
+    "a time without end": started().replace("1.0", "1e999"),
+    "no time": started().replace("1.0", "NaN"),
+    "a port of a shell": started(ports=["8000 -oProxyCommand=id"]),
+    "nested": "[" * 100_000,
+    "long": started(saved="x" * (2 << 20)),
+    "no JSON": "no\n",
+    "another kind": '{"kind": "output"}\n',
+    "a kind that is no text": '{"kind": []}\n',
+}
+
+
+@pytest.mark.parametrize("case", NO_RUNS)
+def test_a_hostile_answer_is_no_run(heads: Heads, case: str) -> None:
+    heads.answers["demo"] = NO_RUNS[case]
+    assert asyncio.run(find_run(HERE, "train")) is None
+    assert asyncio.run(find_run(HERE, "train-000001")) is None
+
+
+@pytest.mark.parametrize("name", ["../x", "-x", "a;id", "", "a\nb", "TRAIN", "$(id)"])
+def test_no_head_is_asked_for_what_is_no_runs_name(heads: Heads, name: str) -> None:
+    assert asyncio.run(find_run(HERE, name)) is None
+    assert heads.commands == []
+
+
+@pytest.fixture
+def two(heads: Heads, remembered: Target) -> Heads:
+    """This machine has the clusters `demo` and `prod`, and no run."""
+    for name in ("demo", "prod"):
+        remember(make_inventory(2).model_copy(update={"cluster": name}), remembered)
+    return heads
+
+
+def test_a_head_that_answers_for_another_cluster_is_not_heard(two: Heads) -> None:
+    two.answers = {"demo": started(cluster="prod", time=9e9)}
+    stopped = gpuctl("stop", "train")
+    assert str(stopped.exception) == "there is no run train; no run was started yet"
+    assert len(two.commands) == 2, "both heads were asked, and nothing else was sent"
+
+
+def test_two_heads_that_claim_one_run_are_an_error_whatever_their_clocks(two: Heads) -> None:
+    two.answers = {"demo": started(), "prod": started(cluster="prod", time=9e9)}
+    for words in (("stop", "train-000001"), ("attach", "train"), ("wait", "train")):
+        refused = gpuctl(*words)
+        assert refused.exit_code == 1
+        assert str(refused.exception) == (
+            "several clusters claim the same run: train-000001 on cluster demo and train-000001 on"
+            " cluster prod; an id belongs to one run, so one of the heads is wrong;"
+            " `gpuctl queue demo` and `gpuctl queue prod` show their runs"
+        )
+    assert not any("agent.pyz" in command for command in two.commands)
+
+
+def test_two_clusters_with_runs_of_one_name_ask_for_the_id(two: Heads) -> None:
+    other = started(cluster="prod", run_id="train-000002", time=9e9)
+    two.answers = {"demo": started(), "prod": other}
+    refused = gpuctl("stop", "train")
+    assert str(refused.exception) == (
+        "several clusters have a run train: train-000001 on cluster demo and train-000002 on"
+        " cluster prod; name the run by its id: train-000001 or train-000002"
+    )
+
+
+@pytest.mark.parametrize("run_id", ["../../x-000000", "a;id", "a b-000000", "saved", ""])
+def test_no_command_is_made_of_what_is_no_runs_id(
+    heads: Heads, tmp_path: Path, run_id: str
+) -> None:
+    for ask in (
+        lambda: Head(HERE, run_id).send("stop"),
+        lambda: move_run(run_id, HERE, 1),
+        lambda: drop_run(run_id, HERE),
+        lambda: session.follow(run_id, HERE, tmp_path / "runs", lambda _: None),
+    ):
+        with pytest.raises(RunError) as refused:
+            asyncio.run(ask())
+        assert str(refused.value) == f"{run_id!r} is no id of a run; `gpuctl ps` lists the runs"
+    assert heads.commands == []
+
+
+WHERE = f"node0 ({HERE.nodes[0].private_ip})"
+WRONG = f"{WHERE} cannot report its runs: its answer is malformed: "
+HOLDERS = {
+    "half": ("train-000001 started node0\n", f"{WRONG}it is incomplete"),
+    "few words": ("train-000001\n\n", f"{WRONG}it is incomplete"),
+    "an id that leads out": (
+        "../../x started node0\n\n",
+        f"{WRONG}run_id: String should match pattern '^[a-z][a-z0-9-]{{0,40}}-[0-9a-f]{{6}}$'",
+    ),
+    "a node of a shell": (
+        "train-000001 started -oProxyCommand=id\n\n",
+        f"{WRONG}nodes.0: String should match pattern '^[A-Za-z0-9][A-Za-z0-9-]{{0,62}}$'",
+    ),
+    "another state": (
+        "train-000001 dancing node0\n\n",
+        f"{WRONG}state: Input should be 'waiting', 'started' or 'leaving'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOLDERS)
+def test_a_hostile_list_of_runs_is_one_line(heads: Heads, case: str) -> None:
+    heads.answers["demo"], message = HOLDERS[case]
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(find_holders(HERE))
+    assert wrong.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("no", "Invalid JSON: expected ident at line 1 column 2"),
+        ("{}", "busy: Field required"),
+        ('{"busy": []}', "busy: Tuple should have at least 1 item after validation, not 0"),
+        (
+            '{"busy": ["x; rm -rf ~"]}',
+            "busy.0: String should match pattern '^[a-z][a-z0-9-]{0,40}-[0-9a-f]{6}$'",
+        ),
+    ],
+)
+def test_a_refusal_without_a_run_is_one_line(heads: Heads, answer: str, why: str) -> None:
+    heads.answers["demo"], heads.exit_status = answer, BUSY
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(Head(HERE, "job-000001").start(make_plan(), {}))
+    assert str(wrong.value) == f"{WHERE} refuses the run, and does not say why: {why}"
+
+
+def test_a_plan_of_another_cluster_is_not_taken(heads: Heads) -> None:
+    plan = make_plan().model_copy(update={"cluster": "prod"})
+    heads.answers["demo"] = plan.model_dump_json()
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(plans_of(["job-000001"], HERE))
+    claim = "node0 answers for run job-000001 of cluster prod, which is not its own"
+    assert str(wrong.value) == claim
+    heads.answers["demo"] = make_plan().model_dump_json()
+    with pytest.raises(NodeError):
+        asyncio.run(plans_of(["other-000001"], HERE))
+
+
+@pytest.mark.parametrize("line", ["no", "[]", "{}", "[" * 100_000, '{"run_id": "x; id"}'])
+def test_a_plan_that_is_none_is_one_line(heads: Heads, line: str) -> None:
+    heads.answers["demo"] = line
+    with pytest.raises(RunError) as wrong:
+        asyncio.run(plans_of(["job-000001"], HERE))
+    assert str(wrong.value) == ("another version of gpuctl started a run; attach with that version")
+
+
+LIVE = {"run_id": "a-000000", "name": "a", "nodes": ["node0"], "clock": 0, "idle": {}}
+SAMPLES: tuple[object, ...] = (
+    *({}, [], {"0": []}, {"0": [1]}, {"0": {}}, {"0": [{"time": 1, "rank": 10**30}]}),
+    *({"0": [{"time": 1e999, "rank": 0}]}, {"0": [{"time": 1, "rank": 0, "gpus": [[1e999]]}]}),
+)
+
+
+@pytest.mark.parametrize("samples", SAMPLES)
+def test_hostile_samples_are_left_out(samples: object) -> None:
+    found = parse_live(f"5.0\n{json.dumps({**LIVE, 'samples': samples})}\n")
+    assert all(run.usages == () for run in found)
+    assert parse_live("x\n") == parse_live("") == parse_live("5.0\n[]\n3\n" + "[" * 99_999) == ()
+
+
+def test_metrics_are_asked_of_one_run_in_one_word(heads: Heads) -> None:
+    asyncio.run(live_runs(HERE, "a b;id"))
+    assert "for run in 'a b;id'." in heads.commands[0]
+
+
+def test_a_head_does_not_end_another_run(heads: Heads, tmp_path: Path) -> None:
+    with History(tmp_path) as history:
+        for name in ("job-000001", "job-000002"):
+            history.begin(make_plan().model_copy(update={"run_id": name}))
+    over = '{"kind": "run_finished", "time": 2.0, "status": "failed", "exit_code": 1,'
+    heads.answers["demo"] = (
+        started(run_id="job-000002", name="job")
+        + f'{over} "first_failed_rank": 7, "reason": "hostile"}}\n'
+    )
+    with pytest.raises(RunError) as wrong:
+        asyncio.run(session.follow("job-000001", HERE, tmp_path, lambda _: None))
+    assert str(wrong.value) == (
+        "node0 of cluster demo sent the journal of run job-000002 of cluster demo for job-000001;"
+        " its answers cannot be trusted: a job is root on the nodes; `gpuctl down demo` removes the"
+        " cluster"
+    )
+    with History(tmp_path) as history:
+        assert [run.status for run in history.runs()] == ["running", "running"]
+
+
+def test_a_rank_that_the_run_does_not_have_is_no_traceback(heads: Heads, tmp_path: Path) -> None:
+    over = '{"kind": "run_finished", "time": 2.0, "status": "failed", "exit_code": 1,'
+    heads.answers["demo"] = (
+        started(run_id="job-000001", name="job")
+        + f'{over} "first_failed_rank": 7, "reason": "rank 7"}}\n'
+    )
+    result = asyncio.run(session.follow("job-000001", HERE, tmp_path, lambda _: None))
+    assert (result.first_failed_rank, result.first_failed_node) == (7, None)
+
+
+@pytest.mark.parametrize("node", ["..", "../..", "/tmp", "a/b", "", "-x", "x\n"])
+def test_evidence_of_a_node_that_is_none_is_a_warning(node: str) -> None:
+    event = {"kind": "evidence", "time": 1.0, "rank": 1, "node": node, "source": "x", "text": "x"}
+    assert parse_event(json.dumps(event)) == OutputJudged(
+        time=1.0,
+        rank=1,
+        level="warning",
+        text="the head sent a malformed event `evidence`, which is left out: node: String should"
+        " match pattern '^[A-Za-z0-9][A-Za-z0-9-]{0,62}$'; the head may have another version of"
+        " gpuctl",
+    )
+
+
+SILENT = HeadUnreachable(time=1.0, seconds=11.0, reason="node0: no answer")
+
+
+def test_other_credentials_do_not_declare_a_run_lost(target: Target, tmp_path: Path) -> None:
+    there = Target(**{**vars(target), "state": tmp_path / "state"})
+    here: Any = SimpleNamespace(cluster_target=lambda _: there, remembered=lambda: there)
+    inventory = remember(make_inventory(2), there)
+    ours = record.read("demo", there)
+    assert ours is not None
+    lost = lost_head(here, inventory, make_plan())
+    assert isinstance(lost, RunLost)
+    machine = inventory.nodes[0].instance_id
+    assert lost.reason == f"node0 was lost: its machine {machine} does not exist any more"
+
+    record.write(ours.model_copy(update={"account": "999999999999"}), there)
+    assert lost_head(here, inventory, make_plan()) is None
+    head_watch(here, inventory, make_plan())(SILENT)
+
+    watch = head_watch(here, inventory, make_plan())
+    record.forget("demo", there)
+    assert lost_head(here, inventory, make_plan()) is None, "nobody knows of which account it is"
+    watch(SILENT)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc", "", ".", "..", "A", "a b", "a;id", "-a", "a\nb"])
+def test_a_name_that_no_cluster_has_is_no_folder(remembered: Target, name: str) -> None:
+    for use in (record.folder, record.read, record.load_inventory, record.known_record):
+        with pytest.raises(GpuctlError) as refused:
+            use(name, remembered)
+        assert str(refused.value) == (
+            f"{name!r} is no cluster's name; a name has lower-case letters, digits and hyphens, at"
+            " most 30, with a letter first"
+        )
