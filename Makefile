@@ -17,7 +17,7 @@ test-tools:
 install: setup
 	@$$(scripts/uv) sync --quiet --frozen --all-extras --python $${UV_PYTHON:-$$(scripts/python)}
 
-demo: install
+demo: install engine
 	@scripts/demo
 
 # Cold demos in a row beside a load, each of which must end well: `make soak DEMOS=40`.
@@ -25,7 +25,7 @@ demo: install
 # `make soak STORMS=3`: runs on machines that random failures hit (root), 5 to 15 minutes each.
 DEMOS := 20
 SOAK = $(if $(POINTS),tests.leaks --points $(POINTS),tests.soak --demos $(DEMOS))
-soak: install
+soak: install engine
 	@$(RUN)/python -m $(if $(STORMS),tests.storm --machines --storms $(STORMS),$(SOAK))
 
 # A REAL account, step by step; asks before each, with its price (docs/first-day.md).
@@ -36,7 +36,7 @@ aws-smoke: install
 images: install
 	@scripts/images
 
-# Pulumi's engine; minutes the first time.
+# Pulumi's engine: downloaded, or built where downloads are closed; minutes the first time.
 engine: install
 	@scripts/engine
 

@@ -55,7 +55,7 @@ def _lines(checks: list[Check], out: "Output") -> "Iterator[str]":
 
 
 def _checks(here: "ChosenTarget") -> "Iterator[Check]":
-    yield from _engine()
+    yield engine_check()
     yield _backend(here)
     yield _credentials(here)
     yield from _permissions(here)
@@ -63,12 +63,20 @@ def _checks(here: "ChosenTarget") -> "Iterator[Check]":
     yield from _lab(here)
 
 
-def _engine() -> "Iterator[Check]":
-    from infra.pulumi_engine.installation import findings
+def engine_check() -> Check:
+    """Check Pulumi's engine: the one that commands use, or what they do without one."""
+    from config.errors import GpuctlError
+    from infra.pulumi_engine.installation import REMEDY, installed_engine, missing_engine
 
-    for sighting in findings():
-        # none is needed: gpuctl makes an engine where none fits
-        yield Check(sighting.what, sighting.seen, sighting.remedy, needed=False)
+    name = "Pulumi's engine"
+    try:
+        engine = installed_engine()
+    except GpuctlError as error:
+        return Check(name, error.message, error.hint)
+    if engine is not None:
+        return Check(name, f"{engine.path} {engine.version}")
+    remedy = "the first command that needs it downloads it; if get.pulumi.com is closed, "
+    return Check(name, missing_engine(), remedy + REMEDY, needed=False)
 
 
 def _backend(here: "ChosenTarget") -> Check:

@@ -23,6 +23,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "check_permissions": ("GPUCTL_CHECK_PERMISSIONS",),
     "lifetime": ("GPUCTL_LIFETIME",),
     "owner": ("GPUCTL_OWNER",),
+    "pulumi": ("GPUCTL_PULUMI",),
     "region": ("GPUCTL_REGION", "AWS_REGION", "AWS_DEFAULT_REGION"),
     "state": ("GPUCTL_STATE",),
 }
@@ -38,6 +39,7 @@ DEFAULTS: Mapping[str, tuple[Any, str]] = {
     "check_permissions": (True, "default"),
     "lifetime": (None, "none: clusters without `lifetime` do not end by themselves"),
     "owner": (None, "the ARN of your credentials"),
+    "pulumi": (None, "`pulumi` on PATH, or gpuctl's own"),
     "region": (None, "the AWS profile's"),
 }
 

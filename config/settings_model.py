@@ -35,6 +35,9 @@ class Settings(Model):
     owner: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="The tag gpuctl:owner of new clusters."
     )
+    pulumi: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="The command `pulumi` of Pulumi's engine."
+    )
     region: Annotated[str, Field(pattern=REGION)] | None = Field(
         default=None, description="AWS region of clusters whose file has no `region`."
     )

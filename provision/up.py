@@ -79,7 +79,7 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
     target = resolve_credentials(target)
     engine, early = installed_engine(), None
     if engine is None:
-        # Check the file before the minutes in which the Pulumi engine is downloaded or built.
+        # Check the file before the minutes in which Pulumi's engine is downloaded.
         early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
     with (
         Stack(cluster.name, target, engine).start_preview() as preview,

@@ -26,6 +26,7 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from config.settings import settings
 from tests import evidence, regions
 
 # A shell starts what runs in the background with SIGINT ignored, and the tests' commands would
@@ -38,6 +39,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # it that chooses a version. Workers inherit both.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))  # images, the engine
+    if engine := settings()["pulumi"].value:
+        os.environ["GPUCTL_PULUMI"] = str(Path(engine).expanduser())
     os.environ["HOME"] = tempfile.mkdtemp(prefix="gpuctl-home-")
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)

@@ -38,6 +38,13 @@ def test_the_wheel_has_every_file_of_the_rooms(wheel: Path) -> None:
     assert [path for path in tracked if path not in packed and (HOME / path).exists()] == []
 
 
+def test_the_wheel_has_nothing_that_builds_pulumis_engine(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert [name for name in names if name.startswith("scripts/")] == []
+    assert [name for name in names if name.endswith((".go", "go.mod", "go.sum"))] == []
+
+
 def test_the_installed_command_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "installed"
     _uv("pip", "install", "--no-deps", "--python", sys.executable, "--target", home, wheel)

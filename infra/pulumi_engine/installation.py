@@ -1,141 +1,133 @@
-"""The installation of the Pulumi engine, the `pulumi` command.
+"""The installation of Pulumi's engine, the command `pulumi`.
 
-PyPI's `pulumi` is only the SDK; the Pulumi engine is a Go program. gpuctl searches PATH and its
-cache, then downloads Pulumi's release, then builds the release from Go modules. Both are pinned.
+PyPI's `pulumi` is only the SDK; the engine is a Go program. gpuctl uses the engine that the setting
+`pulumi` names. Without that setting it takes the first of: `pulumi` on PATH if it works with the
+SDK, the engine in gpuctl's cache, and a download of Pulumi's release into that cache.
+
+gpuctl downloads Pulumi's archive itself and compares it with a pinned sha256, because that is safer
+than `PulumiCommand.install` of the SDK. That function runs https://get.pulumi.com/install.sh
+without a check, and the script unpacks the archive without a check
+(https://github.com/pulumi/get.pulumi.com/blob/de7ce38e0e5b/dist/install.sh, 2026-11-26).
+
+Where get.pulumi.com cannot be reached, `make engine` in gpuctl's checkout builds the engine into
+the same cache (scripts/pulumi_engine).
 """
 
 import fcntl
+import hashlib
+import http.client
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from config.errors import InfraError
+from config.errors import InfraError, InputError
 from config.folders import cache_home
-from config.progress import Progress, Reporter, silent
-from infra.pulumi_engine.build import build_engine
-from infra.pulumi_engine.download import download_engine
-from infra.pulumi_engine.go_toolchain import VERSION as GO_VERSION
-from infra.pulumi_engine.go_toolchain import is_new_enough, required_go, version_of
+from config.progress import Progress, Reporter
+from config.settings import settings
 
 VERSION = "3.258.0"
-"""The version that gpuctl installs, which is that of the SDK in pyproject.toml and of source/."""
+"""The version that gpuctl installs, which is that of the SDK in pyproject.toml."""
 
-_FOLDER = f"v{VERSION}-2"
-"""The Pulumi engine's folder in the cache; another number if `source/` changes at one version."""
+RELEASES = "https://get.pulumi.com/releases/sdk"
+
+SHA256 = {
+    f"pulumi-v{VERSION}-linux-x64.tar.gz": (
+        "b6cf2de0243fece40f386bc7ae6a5194c39e15891c79f66cc6c8905bea8c6479"
+    ),
+    f"pulumi-v{VERSION}-linux-arm64.tar.gz": (
+        "c5928718c70ab328b22843ee41908942148743ff3021b29852efdcdd6ce369f1"
+    ),
+    f"pulumi-v{VERSION}-darwin-x64.tar.gz": (
+        "65cab2b670b6fd85e7bbcf956563cf7597ea13c2804c82f95f7407e60b01ec5f"
+    ),
+    f"pulumi-v{VERSION}-darwin-arm64.tar.gz": (
+        "4f743ed05afd9dc2e0663622e496bfe903a6ae6c102c54cf9e3f84af85a695bf"
+    ),
+}
+"""The sha256 of each archive of the release.
+
+They are those of the formula that Pulumi's release makes for Homebrew,
+https://github.com/pulumi/homebrew-tap/blob/18f79b69f27ccbd84f022af4eb77a84c2dc7ca9a/Formula/pulumi.rb
+(2026-08-17, read on 2026-11-22). The formula names the archives of the GitHub release.
+get.pulumi.com serves the same ones: the formulas and the sha256 of get.pulumi.com's archives in
+public Nix expressions agree for 3.128.0 and 3.141.0.
+"""
+
+REMEDY = (
+    f"put `pulumi` >= {VERSION} on PATH, name it in GPUCTL_PULUMI, or build it with `make engine`"
+    " in gpuctl's checkout"
+)
+"""What to do where get.pulumi.com cannot be reached."""
 
 _SUBJECT = f"pulumi v{VERSION}"
+_MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
+_MEMBER = "pulumi/pulumi"  # the archive also has language hosts; an inline program needs none
 _VERSION_TEXT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(\S*)")
+_BLOCK = 1 << 20
+_CONNECT_TIMEOUT_S = 60
+_LIMIT_S = 900
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A `pulumi` command that works with the SDK, and its source."""
+    """A `pulumi` command that works with the SDK, and where gpuctl found it."""
 
     path: Path
     version: str
-    source: Literal["path", "cache", "download", "build"]
+    source: Literal["setting", "path", "cache"]
 
 
-@dataclass(frozen=True)
-class EngineFinding:
-    """One line of `gpuctl doctor`; `remedy` is empty if all is well."""
+def find_engine(report: Reporter) -> Engine:
+    """Return an engine that works with the SDK; download it, in minutes, if there is none.
 
-    what: str
-    seen: str
-    remedy: str
-
-
-EngineSource = Callable[[Reporter], Engine]
-"""A function that returns a Pulumi engine from one source, or raises InfraError."""
-
-
-def engine_on_path(_: Reporter) -> Engine:
-    """Return the `pulumi` on PATH if it works with the SDK."""
-    found = shutil.which("pulumi")
-    if found is None:
-        raise InfraError("no pulumi", f"install Pulumi >= {VERSION}")
-    version = engine_version(Path(found))
-    if not fits(version):
-        raise InfraError(f"{found} is {version or 'not Pulumi'}", f"upgrade it to >= {VERSION}")
-    return Engine(Path(found), version or "", "path")
-
-
-def cached_engine(_: Reporter) -> Engine:
-    """Return the Pulumi engine that an earlier command installed into the cache."""
-    path = _cached_path()
-    if not path.is_file():
-        raise InfraError("empty", "")
-    version = _checked_version(path)
-    if version is None:
-        # The home may be another machine's, or the disk damaged: it is installed again.
-        raise InfraError(f"{path} does not run here", "")
-    return Engine(path, version, "cache")
+    Raises InputError if the setting `pulumi` names no such engine, and InfraError if the download
+    fails.
+    """
+    engine = installed_engine()
+    if engine is not None:
+        return engine
+    try:
+        return install_engine(download_release, report)
+    except InfraError as error:
+        report(Progress("engine", _SUBJECT, "failed"))
+        raise InfraError(
+            f"Pulumi's engine is not installed ({missing_engine()}): {error.message}",
+            f"{error.hint}, or {REMEDY}" if error.hint else REMEDY,
+        ) from error
 
 
 def installed_engine() -> Engine | None:
-    """Return a Pulumi engine that is already installed, or None."""
-    for source in (engine_on_path, cached_engine):
-        with suppress(InfraError):  # try the next source
-            return source(silent)
-    return None
+    """Return an engine that is already installed, or None.
 
-
-def install_release(report: Reporter) -> Engine:
-    """Download the pinned release into the cache, and return it."""
-    return _install("download", download_engine, report)
-
-
-def install_built_engine(report: Reporter) -> Engine:
-    """Build the Pulumi engine from the pinned Go modules into the cache, and return it."""
-    return _install("build", build_engine, report)
-
-
-SOURCES: dict[str, EngineSource] = {
-    "PATH": engine_on_path,
-    "cache": cached_engine,
-    "download": install_release,
-    "build": install_built_engine,
-}
-"""All sources by name, in the order of search: those that take minutes are last."""
-
-
-def find_engine(report: Reporter, ways: dict[str, EngineSource] = SOURCES) -> Engine:
-    """Return a Pulumi engine that works with the SDK; install one, in minutes, if there is none.
-
-    Raises InfraError with each source's error if all fail.
+    Raises InputError if the setting `pulumi` names no engine that works with the SDK.
     """
-    started = time.monotonic()
-    failed: dict[str, InfraError] = {}
-    for name, source in ways.items():
-        try:
-            engine = source(report)
-        except InfraError as error:
-            failed[name] = error
-        else:
-            if engine.source in ("download", "build"):
-                seconds = time.monotonic() - started
-                report(Progress("engine", _SUBJECT, "done", str(engine.path), seconds))
-            return engine
-    report(Progress("engine", _SUBJECT, "failed"))
-    tried = "; ".join(f"{name}: {error.message}" for name, error in failed.items())
-    raise InfraError(
-        f"the Pulumi engine >= {VERSION} is not installed and cannot be installed ({tried})",
-        "put `pulumi` on PATH (https://www.pulumi.com/docs/install), or allow HTTPS to"
-        " get.pulumi.com or to a Go module proxy (GOPROXY)",
-    )
+    return _engine_of_setting() or _engine_on_path() or _cached_engine()
+
+
+def missing_engine() -> str:
+    """Return where gpuctl found no engine that works with the SDK, for a message."""
+    command = shutil.which("pulumi")
+    if command is None:
+        return f"PATH has no `pulumi`, and {_cached_path().parent.parent.parent} has none"
+    version = engine_version(Path(command))
+    return f"{command} is {version or 'not Pulumi'}; gpuctl needs >= {VERSION}"
 
 
 def fits(version: str | None) -> bool:
-    """Return whether a Pulumi engine of this version works with the SDK.
+    """Return whether an engine of this version works with the SDK.
 
     It must have the same major version and not be older than the SDK. An older engine may not know
     the Automation API's flags and the SDK's protocol, while Pulumi keeps newer engines of a major
@@ -169,42 +161,141 @@ def engine_version(path: Path) -> str | None:
     return answer.removeprefix("v") if _VERSION_TEXT.fullmatch(answer) else None
 
 
-def findings() -> tuple[EngineFinding, ...]:
-    """Return the state of the Pulumi engine and of Go here; change and download nothing."""
-    pulumi, go = shutil.which("pulumi"), shutil.which("go")
-    version = engine_version(Path(pulumi)) if pulumi else None
-    held = engine_version(_cached_path())
-    have = fits(version) or fits(held)
-    install = "" if have else "the first command that needs it installs it (minutes)"
-    go_version = version_of(Path(go)) if go else None
-    fetch = f"gpuctl downloads Go {GO_VERSION} if it must build the Pulumi engine"
-    return (
-        EngineFinding(
-            "pulumi on PATH",
-            f"{pulumi} {version or '(not Pulumi)'}" if pulumi else "none",
-            ""
-            if fits(version) or not pulumi
-            else f"upgrade it to >= {VERSION}, or ignore it: gpuctl installs its own",
-        ),
-        EngineFinding(
-            "pulumi in the cache", f"{_cached_path()} {held}" if held else "none", install
-        ),
-        EngineFinding(
-            "go",
-            f"{go} {go_version or '(not Go)'}" if go else "none",
-            ""
-            if have or is_new_enough(go_version)
-            else f"{fetch}; >= {required_go()} on PATH would do",
-        ),
+def install_engine(fill: Callable[[Path, Reporter], None], report: Reporter) -> Engine:
+    """Install the engine into the cache, completely or not at all, and return it.
+
+    `fill` puts the engine into an empty folder, as `bin/pulumi`. If two processes install it at the
+    same time, the second one waits and uses the engine of the first.
+    """
+    started = time.monotonic()
+    final = _cached_path().parent.parent
+    with _install_lock(final.parent, report):
+        engine = _cached_engine()
+        if engine is not None:
+            return engine  # another process installed it during the wait
+        report(Progress("engine", _SUBJECT, "start"))
+        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".making-") as folder:
+            root = Path(folder) / "root"
+            root.mkdir()
+            try:
+                fill(root, report)
+            except OSError as error:
+                raise InfraError(
+                    f"{final.parent} cannot be written: {error.strerror or error}",
+                    "free space there, or set XDG_CACHE_HOME to another folder",
+                ) from error
+            version = engine_version(root / "bin" / "pulumi")
+            if version is None or not fits(version):
+                raise InfraError(
+                    f"the installed engine of Pulumi has version {version}, not {VERSION}",
+                    "report this as a bug of gpuctl",
+                )
+            shutil.rmtree(final, ignore_errors=True)  # rename fails if something stays
+            root.rename(final)
+    seconds = time.monotonic() - started
+    report(Progress("engine", _SUBJECT, "done", str(_cached_path()), seconds))
+    return Engine(_cached_path(), version, "cache")
+
+
+def download_release(root: Path, report: Reporter) -> None:
+    """Download the engine of Pulumi's release to `root/bin/pulumi`.
+
+    Raises InfraError if no archive is pinned for this machine, and as `fetch_pinned` does.
+    """
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    name = f"pulumi-v{VERSION}-{sys.platform}-{machine}.tar.gz"
+    if name not in SHA256:
+        raise InfraError(f"gpuctl has no sha256 of {name}", "")
+    archive = root / name
+    hint = "allow HTTPS to get.pulumi.com"
+    fetch_pinned(f"{RELEASES}/{name}", archive, SHA256[name], f"{_SUBJECT} archive", report, hint)
+    (root / "bin").mkdir()
+    try:
+        with tarfile.open(archive) as files:
+            source = files.extractfile(_MEMBER)
+            assert source is not None
+            with source, (root / "bin" / "pulumi").open("wb") as engine:
+                shutil.copyfileobj(source, engine)
+    except (KeyError, tarfile.TarError) as error:
+        raise InfraError(
+            f"{name} has no {_MEMBER} ({error})", "report this as a bug of gpuctl"
+        ) from error
+    (root / "bin" / "pulumi").chmod(0o755)
+    archive.unlink()
+
+
+def fetch_pinned(
+    url: str, path: Path, sha256: str, subject: str, report: Reporter, hint: str
+) -> None:
+    """Download `url` to `path`, and keep the file only if it has this sha256.
+
+    A read waits at most 60 s, the whole download takes at most 15 minutes. Raises InfraError with
+    `hint` if the download fails, and InfraError if the file has another sha256. No file is left at
+    `path` then.
+    """
+    try:
+        actual = _download(url, path, subject, report)
+    except (OSError, http.client.HTTPException) as error:
+        path.unlink(missing_ok=True)
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise InfraError(f"{url} cannot be downloaded ({reason})", hint) from error
+    if actual != sha256:
+        path.unlink()
+        raise InfraError(
+            f"{url} is not the pinned file and was removed: sha256 {actual}, not {sha256}",
+            "find out which server or proxy sends another file",
+        )
+    report(Progress("engine", subject, "done", url))
+
+
+def _engine_of_setting() -> Engine | None:
+    """Return the engine that the user's setting names, or None without that setting."""
+    setting = settings()["pulumi"]
+    if setting.value is None:
+        return None
+    path = Path(setting.value).expanduser().absolute()
+    version = engine_version(path)
+    if version is not None and fits(version):
+        return Engine(path, version, "setting")
+    if not path.exists():
+        problem = "does not exist"
+    elif path.is_dir():
+        problem = "is a folder"
+    elif version is None:
+        problem = "is not a `pulumi` that runs on this machine"
+    else:
+        problem = f"is Pulumi {version}"
+    raise InputError(
+        f"the setting 'pulumi' ({setting.source}) is {path}, which {problem}",
+        f"name the command `pulumi` of Pulumi >= {VERSION} there, or remove the setting",
     )
 
 
+def _engine_on_path() -> Engine | None:
+    """Return the `pulumi` on PATH if it works with the SDK."""
+    command = shutil.which("pulumi")
+    version = engine_version(Path(command)) if command else None
+    if command is None or version is None or not fits(version):
+        return None
+    return Engine(Path(command), version, "path")
+
+
+def _cached_engine() -> Engine | None:
+    """Return the engine in the cache if it runs on this machine.
+
+    It does not if the home is shared with another kind of machine, or if the disk is damaged.
+    """
+    path = _cached_path()
+    version = _checked_version(path) if path.is_file() else None
+    return Engine(path, version, "cache") if version else None
+
+
 def _cached_path() -> Path:
-    return cache_home() / "engine" / _FOLDER / "bin" / "pulumi"
+    return cache_home() / "engine" / f"v{VERSION}" / "bin" / "pulumi"
 
 
 def _checked_version(path: Path) -> str | None:
-    """Return the version of the cached Pulumi engine if it runs on this machine.
+    """Return the version of the cached engine if it runs on this machine.
 
     The version is read once per machine and file, and kept in a file next to it, because a start
     takes 0.2 s. For a `pulumi` on PATH it is read each time: that may be a shim that chooses among
@@ -225,38 +316,23 @@ def _checked_version(path: Path) -> str | None:
     return asked
 
 
-def _install(
-    source: Literal["download", "build"],
-    make: Callable[[str, Path, Reporter], None],
-    report: Reporter,
-) -> Engine:
-    """Install the Pulumi engine into the cache, completely or not at all, and return it."""
-    final = _cached_path().parent.parent
-    with _install_lock(final.parent, report):
-        try:
-            return cached_engine(report)  # another process installed it during the wait
-        except InfraError:
-            pass  # not installed yet
-        report(Progress("engine", _SUBJECT, "start", source))
-        with tempfile.TemporaryDirectory(dir=final.parent, prefix=".making-") as folder:
-            root = Path(folder) / "root"
-            root.mkdir()
-            try:
-                make(VERSION, root, report)
-            except OSError as error:
-                raise InfraError(
-                    f"{final.parent} cannot be written: {error.strerror or error}",
-                    "free space there, or set XDG_CACHE_HOME to another folder",
-                ) from error
-            version = engine_version(root / "bin" / "pulumi")
-            if not fits(version):
-                raise InfraError(
-                    f"the installed Pulumi engine has version {version}, not {VERSION}",
-                    "report this as a bug of gpuctl",
-                )
-            shutil.rmtree(final, ignore_errors=True)  # rename fails if something stays
-            root.rename(final)
-    return Engine(_cached_path(), version or "", source)
+def _download(url: str, path: Path, subject: str, report: Reporter) -> str:
+    """Download `url` to `path`, and return the file's sha256."""
+    digest = hashlib.sha256()
+    started = time.monotonic()
+    with urllib.request.urlopen(url, timeout=_CONNECT_TIMEOUT_S) as answer, path.open("wb") as file:  # noqa: S310
+        size = int(answer.headers.get("Content-Length") or 0)
+        while block := answer.read(_BLOCK):
+            file.write(block)
+            digest.update(block)
+            seconds = round(time.monotonic() - started)
+            if seconds > _LIMIT_S:
+                raise TimeoutError(f"not complete within {_LIMIT_S // 60} minutes")
+            detail = f"{file.tell() >> 20} of {size >> 20} MiB"
+            report(Progress("engine", subject, "running", detail, seconds))
+        if file.tell() < size:
+            raise OSError(f"it ended after {file.tell()} of {size} bytes")
+    return digest.hexdigest()
 
 
 @contextmanager

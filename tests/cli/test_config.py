@@ -46,6 +46,7 @@ def test_each_value_and_where_it_comes_from(file: Path, tmp_path: Path) -> None:
                 ("check_permissions", "true", "default"),
                 ("lifetime", "8h", f"{file}:2"),
                 ("owner", "-", "the ARN of your credentials"),
+                ("pulumi", "-", "`pulumi` on PATH, or gpuctl's own"),
                 ("region", "eu-west-1", f"{file}:1"),
                 ("state", f"{tmp_path}/state/gpuctl", "default"),
             )

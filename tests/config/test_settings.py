@@ -49,6 +49,7 @@ def test_without_a_file_everything_is_the_default(tmp_path: Path) -> None:
         "check_permissions": True,
         "lifetime": None,
         "owner": None,
+        "pulumi": None,
         "region": None,
         "state": str(tmp_path / "state" / "gpuctl"),
     }
@@ -114,6 +115,7 @@ def test_the_folder_for_state_reaches_all_parts_and_children(
         ("regoin: us-east-1\n", "1:1: E101 unknown key 'regoin'; did you mean 'region'?"),
         ("lifetime: 8\n", "1:11: E203 'lifetime' is the number 8, which is no duration; write a"
          " whole number (at most 6 digits) and a unit: s, m, h or d (30m, 8h)"),
+        ("pulumi: 3\n", "1:9: E103 'pulumi' is the number 3, must be text; quote it: '3'"),
         ("region: moon\n", "1:9: E203 'region' is 'moon'; write an AWS region such as us-east-1"),
         ("profiles:\n  work:\n    state: 3\n",
          "3:12: E103 'profiles.work.state' is the number 3, must be text; quote it: '3'"),

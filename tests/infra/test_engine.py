@@ -1,7 +1,5 @@
-"""The engine is found in order, made whole or not at all; where nothing works one line says so."""
+"""Pulumi's engine: which one gpuctl uses, how it is installed, and the errors."""
 
-import platform
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,30 +7,29 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
-from config.errors import InfraError
+from config.errors import InfraError, InputError
 from config.progress import Progress, Reporter, silent
-from infra.pulumi_engine import installation as engine_module
-from infra.pulumi_engine.download import download_engine
-from infra.pulumi_engine.go_toolchain import SOURCE
 from infra.pulumi_engine.installation import (
     VERSION,
     Engine,
-    EngineSource,
-    cached_engine,
-    engine_on_path,
     engine_version,
     find_engine,
-    findings,
     fits,
+    install_engine,
+    installed_engine,
 )
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a PATH with nothing of Pulumi or Go."""
+    """An empty cache, no settings, and a PATH with nothing of Pulumi or Go."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("GPUCTL_PULUMI", raising=False)
+    monkeypatch.delenv("GPUCTL_PROFILE", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     return tmp_path / "cache" / "gpuctl"
 
@@ -45,180 +42,20 @@ def command(path: Path, answer: str, status: int = 0) -> Path:
     return path
 
 
-def held(cache: Path) -> Path:
-    return cache / "engine" / f"v{VERSION}-2" / "bin" / "pulumi"
+def cached(cache: Path) -> Path:
+    return cache / "engine" / f"v{VERSION}" / "bin" / "pulumi"
 
 
-def test_sdk_engine_and_modules_have_one_version() -> None:
-    assert version("pulumi") == VERSION
-    modules = (SOURCE / "go.mod").read_text()
-    assert "\ntool github.com/pulumi/pulumi/pkg/v3/cmd/pulumi\n" in modules
-    for module in ("pkg", "sdk"):
-        assert f"\tgithub.com/pulumi/pulumi/{module}/v3 v{VERSION} // indirect\n" in modules
-        assert (
-            f"github.com/pulumi/pulumi/{module}/v3 v{VERSION} h1:"
-            in (SOURCE / "go.sum").read_text()
-        )
+def write_settings(cache: Path, **settings: object) -> Path:
+    file = cache.parents[1] / "config" / "gpuctl" / "config.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump(settings))
+    return file
 
 
-@pytest.mark.parametrize(
-    ("number", "fitting"),
-    [
-        *(("3.258.0", True), ("3.258.1", True), ("3.300.0", True), ("v3.258.0", True)),
-        *(("3.257.9", False), ("2.999.0", False), ("4.0.0", False)),
-        *(("3.259.0-alpha.1", False), ("3.258.0+dirty", True), ("dev", False), (None, False)),
-    ],
-)
-def test_fitting_is_the_same_major_and_not_older(number: str | None, fitting: bool) -> None:
-    assert fits(number) is fitting
-
-
-def test_the_one_on_path_comes_first(cache: Path, tmp_path: Path) -> None:
-    found = command(tmp_path / "bin" / "pulumi", "v3.260.0")
-    command(held(cache), f"v{VERSION}")
-    assert find_engine(silent) == Engine(found, "3.260.0", "path")
-
-
-def test_an_old_one_on_path_is_passed_over_for_the_cached(cache: Path, tmp_path: Path) -> None:
-    old = command(tmp_path / "bin" / "pulumi", "v3.100.0")
-    command(held(cache), f"v{VERSION}")
-    assert find_engine(silent) == Engine(held(cache), VERSION, "cache")
-    with pytest.raises(InfraError) as caught:
-        engine_on_path(silent)
-    assert str(caught.value) == f"{old} is 3.100.0; upgrade it to >= {VERSION}"
-
-
-def test_a_damaged_cached_engine_counts_as_none(cache: Path) -> None:
-    command(held(cache), "Exec format error", status=126)
-    with pytest.raises(InfraError, match="does not run here"):
-        cached_engine(silent)
-
-
-def test_our_own_engine_is_asked_for_its_version_once(cache: Path, tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    path = command(held(cache), f"v{VERSION}'; echo asked >> '{asked}")
-    for _ in range(2):
-        assert cached_engine(silent) == Engine(path, VERSION, "cache")
-    assert asked.read_text() == "asked\n"
-    command(path, "Exec format error", status=126)
-    with pytest.raises(InfraError, match="does not run here"):
-        cached_engine(silent)
-
-
-def test_what_is_no_pulumi_has_no_version(tmp_path: Path) -> None:
-    assert engine_version(command(tmp_path / "a", "hello")) is None
-    assert engine_version(command(tmp_path / "b", "v3.258.0", status=1)) is None
-    assert engine_version(tmp_path / "missing") is None
-
-
-def test_where_nothing_works_one_line_says_what_was_tried(cache: Path) -> None:
-    def closed(_: Reporter) -> Engine:
-        raise InfraError("get.pulumi.com gave none (no such host)", "")
-
-    def no_go(_: Reporter) -> Engine:
-        raise InfraError("no Go", "")
-
-    reported: list[Progress] = []
-    ways: dict[str, EngineSource] = {
-        "PATH": engine_on_path,
-        "cache": cached_engine,
-        "download": closed,
-        "build": no_go,
-    }
-    with pytest.raises(InfraError) as caught:
-        find_engine(reported.append, ways)
-    assert str(caught.value) == (
-        f"the Pulumi engine >= {VERSION} is not installed and cannot be installed (PATH: no pulumi;"
-        " cache: empty; download: get.pulumi.com gave none (no such host); build: no Go); put"
-        " `pulumi` on PATH (https://www.pulumi.com/docs/install), or allow HTTPS to"
-        " get.pulumi.com or to a Go module proxy (GOPROXY)"
-    )
-    assert reported[-1].state == "failed"
-
-
-def stand_in(
-    seconds: float = 0.0, *, fails: bool = False, made: list[Path] | None = None
-) -> Callable[[str, Path, Reporter], None]:
-    """A maker of engines that takes `seconds`, and leaves half an engine where it fails."""
-
-    def make(number: str, root: Path, report: Reporter) -> None:
-        if made is not None:
-            made.append(root)
-        (root / "bin").mkdir()
-        (root / "bin" / "pulumi").write_text("#!/bin/sh\n")
-        time.sleep(seconds)
-        if fails:
-            raise InfraError("go build ended with 1: no space left on device", "free some disk")
-        command(root / "bin" / "pulumi", f"v{number}")
-
-    return make
-
-
-def test_a_made_engine_lies_in_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "build_engine", stand_in())
-    reported: list[Progress] = []
-    made = find_engine(reported.append, {"build": engine_module.install_built_engine})
-    assert made == Engine(held(cache), VERSION, "build")
-    assert cached_engine(silent).path == held(cache)
-    assert [(p.stage, p.state) for p in reported] == [("engine", "start"), ("engine", "done")]
-    assert reported[-1].seconds is not None
-
-
-def test_a_failed_build_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "build_engine", stand_in(fails=True))
-    with pytest.raises(InfraError, match="no space left on device"):
-        find_engine(silent, {"build": engine_module.install_built_engine})
-    assert [path.name for path in (cache / "engine").iterdir()] == ["lock"]
-
-
-def test_an_engine_that_does_not_answer_is_not_kept(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def make(number: str, root: Path, report: Reporter) -> None:
-        command(root / "bin" / "pulumi", "v3.1.0")
-
-    monkeypatch.setattr(engine_module, "build_engine", make)
-    with pytest.raises(InfraError, match=r"Pulumi engine has version 3\.1\.0, not 3"):
-        find_engine(silent, {"build": engine_module.install_built_engine})
-    assert not held(cache).exists()
-
-
-def test_what_a_killed_build_left_is_cleared(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (cache / "engine" / ".making-old" / "root").mkdir(parents=True)
-    monkeypatch.setattr(engine_module, "build_engine", stand_in())
-    find_engine(silent, {"build": engine_module.install_built_engine})
-    assert sorted(p.name for p in (cache / "engine").iterdir()) == ["lock", f"v{VERSION}-2"]
-
-
-def test_two_at_once_make_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
-    monkeypatch.setattr(engine_module, "build_engine", stand_in(0.3, made=made))
-    found: list[Engine] = []
-    details: list[str] = []
-
-    def find() -> None:
-        ways: dict[str, EngineSource] = {"build": engine_module.install_built_engine}
-        found.append(find_engine(lambda p: details.append(p.detail), ways))
-
-    threads = [threading.Thread(target=find) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(made) == 1
-    assert sorted(engine.source for engine in found) == ["build", "cache", "cache"]
-    assert details.count("another gpuctl is installing it") == 2
-
-
-def test_an_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    with pytest.raises(InfraError, match=r"/proc/nowhere/gpuctl/engine cannot be written \("):
-        find_engine(silent, {"build": engine_module.install_built_engine})
-
-
-def test_a_closed_network_fails_the_download_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No HTTPS: every request goes to a proxy that refuses."""
     # An earlier test of this process may have made the opener, which keeps that time's proxies.
     monkeypatch.setattr("urllib.request._opener", None)
     # Port 1 of loopback refuses: no name is looked up and no packet leaves the machine.
@@ -226,45 +63,245 @@ def test_a_closed_network_fails_the_download_at_once(
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    machine = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
-    name = f"pulumi-v{VERSION}-{sys.platform}-{machine}.tar.gz"
-    started = time.monotonic()
-    with pytest.raises(InfraError) as caught:
-        download_engine(VERSION, tmp_path, silent)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("sys.platform", "linux")
+
+
+def test_sdk_and_engine_have_one_version() -> None:
+    assert version("pulumi") == VERSION
+
+
+@pytest.mark.parametrize(
+    ("number", "fitting"),
+    [
+        ("3.258.0", True),
+        ("3.258.1", True),
+        ("3.300.0", True),
+        ("v3.258.0", True),
+        ("3.257.9", False),
+        ("2.999.0", False),
+        ("4.0.0", False),
+        ("3.259.0-alpha.1", False),
+        ("3.258.0+dirty", True),
+        ("dev", False),
+        (None, False),
+    ],
+)
+def test_an_engine_fits_if_its_major_is_the_sdks_and_it_is_not_older(
+    number: str | None, fitting: bool
+) -> None:
+    assert fits(number) is fitting
+
+
+def test_the_engine_of_the_setting_comes_first(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path / "bin" / "pulumi", "v3.260.0")
+    command(cached(cache), f"v{VERSION}")
+    of_file = command(tmp_path / "of_file", "v3.261.0")
+    of_variable = command(tmp_path / "home" / "of_variable", "v3.262.0")
+    write_settings(cache, pulumi=str(of_file))
+    assert find_engine(silent) == Engine(of_file, "3.261.0", "setting")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GPUCTL_PULUMI", "~/of_variable")
+    assert find_engine(silent) == Engine(of_variable, "3.262.0", "setting")
+
+
+def test_the_engine_of_a_profile_is_used(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = command(tmp_path / "pulumi", "v3.261.0")
+    write_settings(cache, profiles={"work": {"pulumi": str(path)}})
+    assert installed_engine() is None
+    monkeypatch.setenv("GPUCTL_PROFILE", "work")
+    assert installed_engine() == Engine(path, "3.261.0", "setting")
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: None, "does not exist"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.write_text("v3.258.0"), "is not a `pulumi` that runs on this machine"),
+        (lambda path: command(path, "hello"), "is not a `pulumi` that runs on this machine"),
+        (lambda path: command(path, "v3.100.0"), "is Pulumi 3.100.0"),
+        (lambda path: command(path, "v4.0.0"), "is Pulumi 4.0.0"),
+    ],
+)
+def test_a_setting_that_names_no_fitting_engine_is_an_error(
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], object],
+    problem: str,
+) -> None:
+    """Another engine would work, but the user chose this one."""
+    command(tmp_path / "bin" / "pulumi", "v3.260.0")
+    path = tmp_path / "chosen"
+    make(path)
+    monkeypatch.setenv("GPUCTL_PULUMI", str(path))
+    with pytest.raises(InputError) as caught:
+        find_engine(silent)
     assert str(caught.value) == (
-        f"https://get.pulumi.com/releases/sdk/{name} cannot be downloaded ([Errno 111] Connection"
-        " refused); allow HTTPS to get.pulumi.com"
+        f"the setting 'pulumi' ($GPUCTL_PULUMI) is {path}, which {problem}; name the command"
+        f" `pulumi` of Pulumi >= {VERSION} there, or remove the setting"
     )
-    assert time.monotonic() - started < 30
 
 
-def test_doctor_sees_without_touching(cache: Path, tmp_path: Path) -> None:
+def test_the_error_about_the_setting_names_its_line(cache: Path, tmp_path: Path) -> None:
+    file = write_settings(cache, pulumi="/no/such/pulumi", region="us-east-1")
+    with pytest.raises(InputError) as caught:
+        installed_engine()
+    assert caught.value.message == (
+        f"the setting 'pulumi' ({file}:1) is /no/such/pulumi, which does not exist"
+    )
+
+
+def test_the_engine_on_path_comes_before_the_cached(cache: Path, tmp_path: Path) -> None:
+    path = command(tmp_path / "bin" / "pulumi", "v3.260.0")
+    command(cached(cache), f"v{VERSION}")
+    assert find_engine(silent) == Engine(path, "3.260.0", "path")
+
+
+def test_an_old_engine_on_path_is_passed_over_for_the_cached(cache: Path, tmp_path: Path) -> None:
     command(tmp_path / "bin" / "pulumi", "v3.100.0")
-    command(tmp_path / "bin" / "go", "go version go1.19.2 linux/amd64")
-    assert [(s.what, s.seen, s.remedy) for s in findings()] == [
-        (
-            "pulumi on PATH",
-            f"{tmp_path}/bin/pulumi 3.100.0",
-            f"upgrade it to >= {VERSION}, or ignore it: gpuctl installs its own",
-        ),
-        (
-            "pulumi in the cache",
-            "none",
-            "the first command that needs it installs it (minutes)",
-        ),
-        (
-            "go",
-            f"{tmp_path}/bin/go 1.19.2",
-            "gpuctl downloads Go 1.26.8 if it must build the Pulumi engine; >= 1.25.11 on PATH"
-            " would do",
-        ),
-    ]
-    assert not cache.exists()
+    command(cached(cache), f"v{VERSION}")
+    assert find_engine(silent) == Engine(cached(cache), VERSION, "cache")
 
 
-def test_doctor_has_no_remedy_where_all_is_well(cache: Path) -> None:
-    command(held(cache), f"v{VERSION}")
-    assert [s.remedy for s in findings()] == ["", "", ""]
+def test_a_damaged_cached_engine_counts_as_none(cache: Path) -> None:
+    command(cached(cache), "Exec format error", status=126)
+    assert installed_engine() is None
+
+
+def test_the_version_of_the_cached_engine_is_read_once(cache: Path, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    path = command(cached(cache), f"v{VERSION}'; echo asked >> '{asked}")
+    for _ in range(2):
+        assert installed_engine() == Engine(path, VERSION, "cache")
+    assert asked.read_text() == "asked\n"
+    command(path, "Exec format error", status=126)
+    assert installed_engine() is None
+
+
+def test_a_command_that_is_not_pulumi_has_no_version(tmp_path: Path) -> None:
+    assert engine_version(command(tmp_path / "a", "hello")) is None
+    assert engine_version(command(tmp_path / "b", "v3.258.0", status=1)) is None
+    assert engine_version(tmp_path / "missing") is None
+
+
+@pytest.mark.usefixtures("closed_network")
+def test_a_closed_network_without_an_engine_is_one_line_with_every_remedy(cache: Path) -> None:
+    reported: list[Progress] = []
+    with pytest.raises(InfraError) as caught:
+        find_engine(reported.append)
+    assert str(caught.value) == (
+        f"Pulumi's engine is not installed (PATH has no `pulumi`, and {cache}/engine has none):"
+        f" https://get.pulumi.com/releases/sdk/pulumi-v{VERSION}-linux-x64.tar.gz cannot be"
+        " downloaded ([Errno 111] Connection refused); allow HTTPS to get.pulumi.com, or put"
+        f" `pulumi` >= {VERSION} on PATH, name it in GPUCTL_PULUMI, or build it with `make engine`"
+        " in gpuctl's checkout"
+    )
+    assert reported[-1].state == "failed"
+    assert [path.name for path in (cache / "engine").iterdir()] == ["lock"]
+
+
+@pytest.mark.usefixtures("closed_network")
+def test_the_error_names_an_engine_on_path_that_is_too_old(cache: Path, tmp_path: Path) -> None:
+    command(tmp_path / "bin" / "pulumi", "v3.100.0")
+    with pytest.raises(InfraError) as caught:
+        find_engine(silent)
+    assert caught.value.message.startswith(
+        f"Pulumi's engine is not installed ({tmp_path}/bin/pulumi is 3.100.0; gpuctl needs >="
+        f" {VERSION}): https://get.pulumi.com/"
+    )
+
+
+@pytest.mark.usefixtures("closed_network")
+def test_a_machine_that_pulumi_releases_nothing_for(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(InfraError) as caught:
+        find_engine(silent)
+    assert str(caught.value).endswith(
+        f": gpuctl has no sha256 of pulumi-v{VERSION}-linux-riscv64.tar.gz; put `pulumi` >="
+        f" {VERSION} on PATH, name it in GPUCTL_PULUMI, or build it with `make engine` in gpuctl's"
+        " checkout"
+    )
+
+
+def filling(
+    answer: str = f"v{VERSION}",
+    *,
+    seconds: float = 0.0,
+    fails: bool = False,
+    made: list[Path] | None = None,
+) -> Callable[[Path, Reporter], None]:
+    """A source of engines that takes `seconds`, and leaves half an engine if it fails."""
+
+    def fill(root: Path, report: Reporter) -> None:
+        if made is not None:
+            made.append(root)
+        (root / "bin").mkdir()
+        (root / "bin" / "pulumi").write_text("#!/bin/sh\n")
+        time.sleep(seconds)
+        if fails:
+            raise InfraError("go build ended with 1: no space left on device", "free some disk")
+        command(root / "bin" / "pulumi", answer)
+
+    return fill
+
+
+def test_an_installed_engine_is_in_the_cache(cache: Path) -> None:
+    reported: list[Progress] = []
+    assert install_engine(filling(), reported.append) == Engine(cached(cache), VERSION, "cache")
+    assert installed_engine() == Engine(cached(cache), VERSION, "cache")
+    assert [(p.stage, p.state) for p in reported] == [("engine", "start"), ("engine", "done")]
+    assert reported[-1].seconds is not None
+
+
+def test_a_failed_installation_leaves_nothing(cache: Path) -> None:
+    with pytest.raises(InfraError, match="no space left on device"):
+        install_engine(filling(fails=True), silent)
+    assert [path.name for path in (cache / "engine").iterdir()] == ["lock"]
+
+
+def test_an_engine_of_another_version_is_not_kept(cache: Path) -> None:
+    with pytest.raises(InfraError, match=r"engine of Pulumi has version 3\.1\.0, not 3"):
+        install_engine(filling("v3.1.0"), silent)
+    assert not cached(cache).exists()
+
+
+def test_an_installation_removes_what_a_killed_one_left(cache: Path) -> None:
+    (cache / "engine" / ".making-old" / "root").mkdir(parents=True)
+    install_engine(filling(), silent)
+    assert sorted(p.name for p in (cache / "engine").iterdir()) == ["lock", f"v{VERSION}"]
+
+
+def test_installations_at_the_same_time_install_once(cache: Path) -> None:
+    made: list[Path] = []
+    found: list[Engine] = []
+    details: list[str] = []
+    fill = filling(seconds=0.3, made=made)
+
+    def install() -> None:
+        found.append(install_engine(fill, lambda p: details.append(p.detail)))
+
+    threads = [threading.Thread(target=install) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert found == [Engine(cached(cache), VERSION, "cache")] * 3
+    assert details.count("another gpuctl is installing it") == 2
+
+
+def test_an_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    with pytest.raises(InfraError, match=r"^/proc/nowhere/gpuctl/engine cannot be written \("):
+        install_engine(filling(), silent)
 
 
 @pytest.mark.engine

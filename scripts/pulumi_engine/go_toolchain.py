@@ -1,8 +1,7 @@
-"""The Go toolchain that builds the Pulumi engine: the one on PATH if it is new enough, or Go's own.
+"""The Go toolchain that builds Pulumi's engine: the one on PATH if it is new enough, or Go's own.
 
 A closed network often allows only the Go module proxy. The proxy also serves Go itself, as the
-module `golang.org/toolchain` (https://go.dev/doc/toolchain#download, 2026-11-20). The archives
-are pinned in `source/SHA256SUMS`.
+module `golang.org/toolchain` (https://go.dev/doc/toolchain#download, 2026-11-20).
 """
 
 import os
@@ -18,23 +17,38 @@ from pathlib import Path
 from config.errors import InfraError
 from config.folders import cache_home
 from config.progress import Reporter
-from infra.pulumi_engine.pinned_downloads import fetch_pinned, pinned_sha256
+from infra.pulumi_engine.installation import fetch_pinned
 
 SOURCE = Path(__file__).parent / "source"
 VERSION = "1.26.8"
+SHA256 = {
+    f"v0.0.1-go{VERSION}.linux-amd64.zip": (
+        "30c2b1bf7dcc88d3eb0a1364e47ddd9128edb3110a30e8a0ef61cd5856b31de7"
+    ),
+    f"v0.0.1-go{VERSION}.linux-arm64.zip": (
+        "02b36b6787b3ac767668f630e2998df45a3b1f9ffee08d1bf3ef6487cd658d99"
+    ),
+}
+"""The sha256 of each archive; each was compared once with its hash in Go's checksum database.
+
+The hashes in https://sum.golang.org (2026-11-20), in the order above:
+`h1:ZOmGe1OnfREDMIdb1Qi4G9JSuDPBLGExZMQ4nis1RXM=`,
+`h1:sYL/O6MqS68ML0kjsQ36WoYIpJqkw60TxizWUYUKQMc=`.
+"""
+
 _PUBLIC_PROXY = "https://proxy.golang.org"
 _NUMBERS = re.compile(r"go(\d+(?:\.\d+)*)")
 
 
 def go_folder() -> Path:
-    """Return the folder of the toolchains that gpuctl downloaded, and of their caches."""
+    """Return the folder of the downloaded toolchains and of their caches."""
     return cache_home() / "go"
 
 
 def required_go() -> str:
-    """Return the oldest version of Go that builds the Pulumi engine, from the shipped go.mod."""
+    """Return the oldest version of Go that builds Pulumi's engine, from `source/go.mod`."""
     match = re.search(r"^go (\S+)$", (SOURCE / "go.mod").read_text(), re.MULTILINE)
-    assert match is not None, "the shipped go.mod has no go line"
+    assert match is not None, "source/go.mod has no go line"
     return match[1]
 
 
@@ -57,7 +71,7 @@ def version_of(go: Path) -> str | None:
 
 
 def is_new_enough(version: str | None) -> bool:
-    """Return whether this version of Go builds the Pulumi engine."""
+    """Return whether this version of Go builds Pulumi's engine."""
     return version is not None and _numbers(version) >= _numbers(required_go())
 
 
@@ -68,7 +82,7 @@ def go_on_path() -> Path | None:
 
 
 def ensure_go(report: Reporter) -> Path:
-    """Return the path of a `go` that builds the Pulumi engine; download one if PATH has none.
+    """Return the path of a `go` that builds Pulumi's engine; download one if PATH has none.
 
     Raises InfraError if the download fails.
     """
@@ -106,7 +120,8 @@ def _platform() -> str:
 def _fetch(release: Path, report: Reporter) -> None:
     """Download the pinned release of Go and unpack it at `release`, completely or not at all."""
     module = f"v0.0.1-go{VERSION}.{_platform()}"
-    if pinned_sha256(f"{module}.zip") is None:
+    sha256 = SHA256.get(f"{module}.zip")
+    if sha256 is None:
         raise InfraError(
             f"no Go >= {required_go()} on PATH, and none is pinned for {_platform()}",
             f"install Go >= {required_go()}",
@@ -117,13 +132,12 @@ def _fetch(release: Path, report: Reporter) -> None:
     url = f"{proxy}/golang.org/toolchain/@v/{module}.zip"
     hint = f"install Go >= {required_go()}, or set GOPROXY to a Go module proxy"
     release.parent.mkdir(parents=True, exist_ok=True)
-    for left in release.parent.glob(
-        ".fetch-*"
-    ):  # a killed process left it; the caller has the lock
+    # A killed process left them; the caller has the lock.
+    for left in release.parent.glob(".fetch-*"):
         shutil.rmtree(left, ignore_errors=True)  # what stays is removed by the next download
     with tempfile.TemporaryDirectory(dir=release.parent, prefix=".fetch-") as folder:
         archive = Path(folder) / "go.zip"
-        fetch_pinned(url, archive, f"go {VERSION}", report, hint)
+        fetch_pinned(url, archive, sha256, f"go {VERSION}", report, hint)
         _unpack(archive, f"golang.org/toolchain@{module}/", Path(folder) / "go")
         (Path(folder) / "go").rename(release)
 

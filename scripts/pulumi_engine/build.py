@@ -1,8 +1,8 @@
-"""The build of the Pulumi engine from the Go modules that `source/` pins.
+"""The build of Pulumi's engine from the Go modules that `source/` pins.
 
-It works in a closed network that has a Go module proxy. `go install …@version` refuses the Pulumi
-engine's module because it has replace directives. gpuctl's module in `source/` therefore names it
-as a tool, with every dependency's hash in go.sum.
+It works in a closed network that has a Go module proxy. `go install …@version` refuses the
+engine's module because it has replace directives. The module in `source/` therefore names it as a
+tool, with every dependency's hash in go.sum.
 """
 
 import os
@@ -15,15 +15,16 @@ from pathlib import Path
 
 from config.errors import InfraError
 from config.progress import Progress, Reporter
-from infra.pulumi_engine.go_toolchain import SOURCE, ensure_go, go_folder
+from infra.pulumi_engine.installation import VERSION
+from scripts.pulumi_engine.go_toolchain import SOURCE, ensure_go, go_folder
 
 _PACKAGE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 _VERSION_VARIABLE = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
 _LAST_LINES = 3
 
 
-def build_engine(version: str, root: Path, report: Reporter) -> None:
-    """Build the Pulumi engine as `root/bin/pulumi`; `root` is an empty folder.
+def build_engine(root: Path, report: Reporter) -> None:
+    """Build Pulumi's engine as `root/bin/pulumi`; `root` is an empty folder.
 
     This takes about 3 minutes on 2 cores. Raises InfraError with the last lines of Go's output.
     """
@@ -32,12 +33,21 @@ def build_engine(version: str, root: Path, report: Reporter) -> None:
     shutil.copytree(SOURCE, sources)
     (root / "tmp").mkdir()
     command = [
-        *(str(go), "build", "-v", "-mod=readonly", "-modcacherw", "-trimpath", "-buildvcs=false"),
-        # The Automation API refuses a Pulumi engine that does not report its version.
-        *("-ldflags", f"-s -w -X {_VERSION_VARIABLE}=v{version}"),
-        *("-o", str(root / "bin" / "pulumi"), _PACKAGE),
+        str(go),
+        "build",
+        "-v",
+        "-mod=readonly",
+        "-modcacherw",
+        "-trimpath",
+        "-buildvcs=false",
+        # The Automation API refuses an engine that does not report its version.
+        "-ldflags",
+        f"-s -w -X {_VERSION_VARIABLE}=v{VERSION}",
+        "-o",
+        str(root / "bin" / "pulumi"),
+        _PACKAGE,
     ]
-    _compile(command, sources, _environment(go, root / "tmp"), _Watch(version, report))
+    _compile(command, sources, _environment(go, root / "tmp"), _Watch(report))
     shutil.rmtree(sources)
     shutil.rmtree(root / "tmp")
     if go.is_relative_to(go_folder()):
@@ -63,7 +73,6 @@ def _environment(go: Path, temporary: Path) -> dict[str, str]:
 class _Watch:
     """A reader of `go build -v` that reports the progress, at most once a second."""
 
-    version: str
     report: Reporter
     downloaded: int = 0
     compiled: int = 0
@@ -86,9 +95,7 @@ class _Watch:
         detail = f"building: {self.compiled} packages compiled"
         if not self.compiled:
             detail = f"building: {self.downloaded} modules downloaded"
-        self.report(
-            Progress("engine", f"pulumi v{self.version}", "running", detail, round(seconds))
-        )
+        self.report(Progress("engine", f"pulumi v{VERSION}", "running", detail, round(seconds)))
 
 
 def _compile(command: list[str], folder: Path, env: dict[str, str], watch: _Watch) -> None:
@@ -101,7 +108,7 @@ def _compile(command: list[str], folder: Path, env: dict[str, str], watch: _Watc
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # Ctrl-C reaches only gpuctl, which ends the compilers below
+        start_new_session=True,  # Ctrl-C reaches only this program, which ends the compilers below
     )
     try:
         assert process.stderr is not None
