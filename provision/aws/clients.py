@@ -30,6 +30,7 @@ from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
 from config.target import NO_AWS_FILES, Target
 from provision.aws.calls import record_calls
+from provision.aws.credentials import AWS_FILES, load_credentials, unknown_profile, unusable_files
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -86,17 +87,21 @@ def session(target: Target) -> boto3.session.Session:
     key = frozenset((*given.items(), *(() if has_keys else _surroundings())))
     with _CREATING:
         if key not in _sessions:
-            _sessions[key] = boto3.session.Session(
+            # A session of boto3's own fails if the user's AWS_PROFILE does not exist.
+            core = botocore.session.Session(NO_AWS_FILES if has_keys else None)
+            opened = boto3.session.Session(
                 given.get("AWS_ACCESS_KEY_ID"),
                 given.get("AWS_SECRET_ACCESS_KEY"),
                 given.get("AWS_SESSION_TOKEN"),
                 # The endpoint of roles is that of the first region; clients name their own.
                 region_name=target.region,
-                # A session of boto3's own fails if the user's AWS_PROFILE does not exist.
-                botocore_session=botocore.session.Session(NO_AWS_FILES) if has_keys else None,
+                botocore_session=core,
                 profile_name=None if has_keys else given.get("AWS_PROFILE"),
             )
-            record_calls(_sessions[key])
+            if not has_keys:
+                load_credentials(core)
+            record_calls(opened)
+            _sessions[key] = opened
         return _sessions[key]
 
 
@@ -105,16 +110,11 @@ _CREATING = RLock()
 
 _sessions: dict[frozenset[tuple[str, str]], boto3.session.Session] = {}
 
-_FILES = {
-    "AWS_CONFIG_FILE": "~/.aws/config",
-    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
-}
-
 
 def _surroundings() -> Iterator[tuple[str, str]]:
     """Yield this process's AWS settings and the times of the user's AWS files."""
     yield from ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
-    for variable, default in _FILES.items():
+    for variable, default in AWS_FILES.items():
         path = Path(os.environ.get(variable, default)).expanduser()
         with suppress(OSError):  # without the file there is nothing to notice
             yield str(path), str(path.stat().st_mtime_ns)
@@ -199,8 +199,9 @@ def aws_errors(zone: str = "") -> Iterator[None]:
             f"AWS refused {error.operation_name}{place}: {code}: {text}", remedy(code), code
         ) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
+        unusable = "".join(f"; {problem}" for problem in unusable_files())
         raise CloudError(
-            "no AWS credentials were found",
+            f"no AWS credentials were found{unusable}",
             "run `aws configure`, or set AWS_PROFILE or AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY",
             "NoCredentials",
@@ -208,9 +209,7 @@ def aws_errors(zone: str = "") -> Iterator[None]:
     except (SSOError, TokenRetrievalError) as error:
         raise CloudError(f"AWS sign-in: {error}", _CREDENTIALS, "ExpiredToken") from error
     except ProfileNotFound as error:
-        raise CloudError(
-            f"{error}", "set AWS_PROFILE to one that `aws configure list-profiles` names"
-        ) from error
+        raise unknown_profile(str(error.kwargs.get("profile", ""))) from error
     except NoRegionError as error:
         raise CloudError(
             "no AWS region is known", "set `region` in the file, --region or AWS_REGION"

@@ -38,7 +38,10 @@ def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert profile_region(None) is None
     with pytest.raises(CloudError) as error:
         profile_region("nobody")
-    assert error.value.hint == ("set AWS_PROFILE to one that `aws configure list-profiles` names")
+    assert str(error.value) == (
+        f"profile 'nobody' is neither in {config} nor ~/.aws/credentials; name another one:"
+        " `aws configure list-profiles` names those that exist"
+    )
 
 
 @pytest.fixture

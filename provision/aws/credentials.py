@@ -1,0 +1,147 @@
+"""The credentials of the user's AWS profile: found once, with errors that name the profile.
+
+boto3 asks for them when a client is made, and for those of a role at the first request. Its own
+errors then name neither the profile nor the file or variable that is wrong.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import botocore.session
+from botocore.exceptions import CredentialRetrievalError
+
+from config.errors import CloudError
+
+AWS_FILES: Mapping[str, str] = {
+    "AWS_CONFIG_FILE": "~/.aws/config",
+    "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
+}
+"""The variables that choose the user's AWS files, and where the files are without them."""
+
+_PROFILE_VARIABLES = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE", "GPUCTL_AWS_PROFILE")
+"""In botocore's order (`botocore.configprovider`), then gpuctl's own."""
+_LIST = "`aws configure list-profiles` names those that exist"
+_NO_CODE = "NoCredentials"
+
+
+def load_credentials(session: botocore.session.Session) -> None:
+    """Get the credentials of the session's profile; do nothing if it has none.
+
+    Raises CloudError in one line if a program, a file or an MFA code stands in the way, and the
+    errors of botocore.
+    """
+    try:
+        found = session.get_credentials()
+        if found is None:
+            return
+        if found.method == "assume-role":
+            _check_terminal(session)
+        found.get_frozen_credentials()
+    except EOFError as error:
+        raise _no_code(session) from error
+    except CredentialRetrievalError as error:
+        if not _program(session):
+            raise
+        said = str(error.kwargs.get("error_msg", "")).strip().splitlines()
+        raise _program_failed(session, f"failed: {said[0]}" if said else "failed") from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        if _program(session) and error.filename:
+            raise _program_failed(session, f"cannot be run: {error.filename}: {why}") from error
+        raise _unusable(session, f"{error.filename or 'a file'} cannot be read: {why}") from error
+    except (ValueError, TypeError, AttributeError) as error:  # its output is no object of JSON
+        if not _program(session):
+            raise
+        raise _program_failed(session, "prints no JSON object, as it must") from error
+
+
+def unknown_profile(name: str) -> CloudError:
+    """Return the error about a profile that no file has; it names what chooses the profile."""
+    chosen = [one for one in _PROFILE_VARIABLES if os.environ.get(one) == name]
+    if not name and chosen:
+        return CloudError(
+            f"{chosen[0]} is set and empty, and boto3 takes that as a profile's name",
+            f"unset {chosen[0]}, or set it to a profile: {_LIST}",
+            _NO_CODE,
+        )
+    by = f", which {chosen[0]} names," if chosen else ""
+    places = " nor ".join(str(path) for _, path in _files())
+    change = f"change {chosen[0]}" if chosen else "name another one"
+    return CloudError(
+        f"profile '{name}'{by} is neither in {places}", f"{change}: {_LIST}", _NO_CODE
+    )
+
+
+def unusable_files() -> Iterator[str]:
+    """Yield what is wrong with the user's AWS files: boto3 passes over them without a word."""
+    for variable, path in _files():
+        try:
+            with path.expanduser().open("rb"):
+                pass
+        except FileNotFoundError:
+            if os.environ.get(variable):
+                yield f"{path}, which {variable} names, does not exist"
+        except OSError as error:
+            yield f"{path} cannot be read: {error.strerror}"
+
+
+def _files() -> list[tuple[str, Path]]:
+    return [(name, Path(os.environ.get(name) or place)) for name, place in AWS_FILES.items()]
+
+
+def _check_terminal(session: botocore.session.Session) -> None:
+    """Raise CloudError if the profile needs an MFA code that nobody can be asked for.
+
+    boto3 would read it from a pipe, after two lines of its own.
+    """
+    if "mfa_serial" not in session.get_scoped_config():
+        return
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError as error:
+        if not sys.stdin.isatty():
+            raise _no_code(session) from error
+
+
+def _name(session: botocore.session.Session) -> str:
+    return str(session.get_config_variable("profile") or "default")
+
+
+def _program(session: botocore.session.Session) -> str:
+    """Return the first word of the profile's `credential_process`: others may be secrets."""
+    command = str(session.get_scoped_config().get("credential_process", ""))
+    return (command.split() or [""])[0]
+
+
+def _config_file() -> str:
+    return str(_files()[0][1])
+
+
+def _program_failed(session: botocore.session.Session, what: str) -> CloudError:
+    name = _name(session)
+    return CloudError(
+        f"the credential_process of profile '{name}' ({_program(session)}) {what}",
+        f"correct it in {_config_file()}; `aws sts get-caller-identity --profile {name}` tries it",
+        _NO_CODE,
+    )
+
+
+def _unusable(session: botocore.session.Session, what: str) -> CloudError:
+    return CloudError(
+        f"the credentials of profile '{_name(session)}': {what}",
+        "correct the profile, or the variable that names the file",
+        _NO_CODE,
+    )
+
+
+def _no_code(session: botocore.session.Session) -> CloudError:
+    name = _name(session)
+    serial = session.get_scoped_config().get("mfa_serial", "its device")
+    return CloudError(
+        f"profile '{name}' needs an MFA code of {serial}, and there is no terminal to ask on",
+        "run gpuctl on a terminal, or give it credentials that have one:"
+        f' eval "$(aws configure export-credentials --profile {name} --format env)"',
+        _NO_CODE,
+    )

@@ -1,0 +1,151 @@
+"""Profiles that give no credentials: one line with the profile and what is wrong in which place."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_command import COMMAND
+
+TRIES = "`aws sts get-caller-identity --profile {name}` tries it"
+
+
+def status(home: Path, config: str, *options: str, **variables: str) -> str:
+    """Return the error of `gpuctl status` for a user with this configuration of AWS."""
+    folder = home / ".aws"
+    folder.mkdir(exist_ok=True)
+    (folder / "config").write_text(config)
+    done = subprocess.run(
+        [str(COMMAND), "--region", "us-east-1", *options, "status"],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            **variables,
+        },
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        start_new_session=True,  # without a terminal
+        timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gpuctl: error: "), done.stderr
+    assert done.stderr.count("\n") == 1
+    return done.stderr.removeprefix("gpuctl: error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("program", "what"),
+    [
+        ("echo no JSON, and a secret", "prints no JSON object, as it must"),
+        ("echo 7", "prints no JSON object, as it must"),
+        ("exit 0", "prints no JSON object, as it must"),
+        ("echo please log in >&2; exit 3", "failed: please log in"),
+        ("exit 3", "failed"),
+        ("""echo '{"Version": 1}'""", "failed: Missing required key in response: 'AccessKeyId'"),
+    ],
+)
+def test_a_program_that_gives_no_credentials_is_named_with_its_profile(
+    program: str, what: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "sign-in"
+    script.write_text(f"#!/bin/sh\n{program}\n")
+    script.chmod(0o755)
+    config = f"[profile work]\ncredential_process = {script} --password hidden\n"
+    assert status(tmp_path, config, "--profile", "work") == (
+        f"the credential_process of profile 'work' ({script}) {what};"
+        f" correct it in ~/.aws/config; {TRIES.format(name='work')}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "why"), [("missing", "No such file or directory"), (".aws", "Permission denied")]
+)
+def test_a_program_that_cannot_be_run_is_named_with_its_profile(
+    program: str, why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / program
+    config = f"[default]\ncredential_process = {path}\n"
+    assert status(tmp_path, config) == (
+        f"the credential_process of profile 'default' ({path}) cannot be run: {path}: {why};"
+        f" correct it in ~/.aws/config; {TRIES.format(name='default')}"
+    )
+
+
+def test_an_mfa_code_that_nobody_can_be_asked_for_is_one_line(tmp_path: Path) -> None:
+    config = (
+        "[profile admin]\nrole_arn = arn:aws:iam::123456789012:role/Admin\nsource_profile = me\n"
+        "mfa_serial = arn:aws:iam::123456789012:mfa/me\n[profile me]\n"
+        "aws_access_key_id = AKIDME\naws_secret_access_key = hidden\n"
+    )
+    assert status(tmp_path, config, AWS_PROFILE="admin") == (
+        "profile 'admin' needs an MFA code of arn:aws:iam::123456789012:mfa/me, and there is no"
+        " terminal to ask on; run gpuctl on a terminal, or give it credentials that have one:"
+        ' eval "$(aws configure export-credentials --profile admin --format env)"'
+    )
+
+
+def test_a_token_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    said = status(
+        tmp_path,
+        "",
+        AWS_WEB_IDENTITY_TOKEN_FILE="/var/run/token",
+        AWS_ROLE_ARN="arn:aws:iam::123456789012:role/Job",
+    )
+    assert said == (
+        "the credentials of profile 'default': /var/run/token cannot be read: No such file or"
+        " directory; correct the profile, or the variable that names the file"
+    )
+
+
+@pytest.mark.parametrize("variable", ["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])
+def test_a_variable_for_the_profile_that_is_empty_is_named(variable: str, tmp_path: Path) -> None:
+    assert status(tmp_path, "", **{variable: ""}) == (
+        f"{variable} is set and empty, and boto3 takes that as a profile's name; unset {variable},"
+        " or set it to a profile: `aws configure list-profiles` names those that exist"
+    )
+
+
+@pytest.mark.parametrize("variable", ["AWS_PROFILE", "AWS_DEFAULT_PROFILE", "GPUCTL_AWS_PROFILE"])
+def test_a_profile_that_does_not_exist_is_named_with_its_variable(
+    variable: str, tmp_path: Path
+) -> None:
+    assert status(tmp_path, "", **{variable: "work"}) == (
+        f"profile 'work', which {variable} names, is neither in ~/.aws/config nor"
+        f" ~/.aws/credentials; change {variable}: `aws configure list-profiles` names those that"
+        " exist"
+    )
+
+
+def test_a_profile_of_an_option_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    assert status(tmp_path, "", "--profile", "work") == (
+        "profile 'work' is neither in ~/.aws/config nor ~/.aws/credentials; name another one:"
+        " `aws configure list-profiles` names those that exist"
+    )
+
+
+NONE = "run `aws configure`, or set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+
+def test_files_that_boto3_passes_over_are_named_if_nothing_else_has_credentials(
+    tmp_path: Path,
+) -> None:
+    assert status(tmp_path, "", AWS_SHARED_CREDENTIALS_FILE="/nowhere/keys") == (
+        "no AWS credentials were found; /nowhere/keys, which AWS_SHARED_CREDENTIALS_FILE names,"
+        f" does not exist; {NONE}"
+    )
+    (tmp_path / ".aws/credentials").mkdir(parents=True)
+    assert status(tmp_path, "") == (
+        f"no AWS credentials were found; ~/.aws/credentials cannot be read: Is a directory; {NONE}"
+    )
+
+
+def test_credentials_of_variables_need_no_program(tmp_path: Path) -> None:
+    """A broken profile takes no part where keys are given."""
+    config = "[default]\ncredential_process = /nowhere\n"
+    said = status(
+        tmp_path, config,
+        AWS_ACCESS_KEY_ID="AKIDX", AWS_SECRET_ACCESS_KEY="x",
+        AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_MAX_ATTEMPTS="1",
+    )  # fmt: skip
+    assert said.startswith("AWS cannot be reached: ")
