@@ -58,6 +58,7 @@ def _checks(here: "ChosenTarget") -> "Iterator[Check]":
     yield engine_check()
     yield _backend(here)
     yield _credentials(here)
+    yield from _proxies(here)
     yield from _permissions(here)
     yield _session_plugin(here)
     yield from _lab(here)
@@ -84,7 +85,7 @@ def _backend(here: "ChosenTarget") -> Check:
     from config.bucket import bucket_of
     from config.errors import GpuctlError
 
-    where = here.backend or f"file://{here.state / 'pulumi'}"
+    where = here.backend or (here.state / "pulumi").as_uri()
     if bucket_of(where) is None or here.is_lab_down():
         return Check("backend", where)
     from provision.records.shared import try_bucket
@@ -109,6 +110,23 @@ def _credentials(here: "ChosenTarget") -> Check:
     except GpuctlError as error:
         return Check("credentials", error.message, error.hint)
     return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
+
+
+_PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY")
+
+
+def _proxies(here: "ChosenTarget") -> "Iterator[Check]":
+    """Show the proxies of the environment, through which AWS is reached; without their passwords.
+
+    The lab, ssh and Pulumi's engine on this machine are reached directly.
+    """
+    import os
+    import re
+
+    given = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
+    if given and not here.lab:
+        shown = (f"{name}={re.sub('[^/@]*@', '***@', value)}" for name, value in given.items())
+        yield Check("proxies", f"AWS and downloads: {', '.join(shown)}", needed=False)
 
 
 def _permissions(here: "ChosenTarget") -> "Iterator[Check]":

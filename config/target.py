@@ -71,4 +71,4 @@ class Target:
     @property
     def backend_url(self) -> str:
         """Pulumi's backend URL: the configured one, or a folder of `state`."""
-        return self.backend or f"file://{self.state / 'pulumi'}"
+        return self.backend or (self.state / "pulumi").absolute().as_uri()

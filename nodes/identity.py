@@ -88,5 +88,9 @@ def _public_files(folder: Path, keys: list[str]) -> list[Path]:
 
 
 def quoted_path(path: Path) -> str:
-    """Return a path as ssh_config takes it: quoted, with `%` escaped so that it is not a token."""
-    return '"' + str(path).replace("%", "%%") + '"'
+    """Return a path as ssh_config takes it: quoted, with `%` escaped so that it is not a token.
+
+    Quotes and backslashes are escaped as `argv_split` of OpenSSH 8.7 and newer reads them (misc.c).
+    """
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

@@ -12,8 +12,13 @@ KEEPALIVE_S = 15
 
 
 def openssh_config(inventory: Inventory) -> str:
-    """Return an ssh_config with which plain `ssh -F FILE node0` connects as gpuctl does."""
+    """Return an ssh_config with which plain `ssh -F FILE node0` connects as gpuctl does.
+
+    For `ProxyJump` ssh gives FILE to a shell as it is (ssh.c of OpenSSH 9.2): a path with a space
+    or a `$` would break. gpuctl writes the command that ssh would run, with the path quoted.
+    """
     bastion, folder = inventory.bastion, inventory.folder
+    jump = f"ssh -F {quoted_words([str(_config_file(inventory))])} -W '[%h]:%p' bastion"
     blocks = []
     if bastion is not None:
         blocks = [_host("bastion", bastion.address, bastion.port, bastion.user)]
@@ -21,7 +26,7 @@ def openssh_config(inventory: Inventory) -> str:
         block = _host(node.name, node.address, node.port, inventory.user)
         if proxy := proxy_command(inventory, node):
             block += f"  ProxyCommand {quoted_words(proxy)}\n"
-        blocks.append(block if bastion is None else f"{block}  ProxyJump bastion\n")
+        blocks.append(block if bastion is None else f"{block}  ProxyCommand {jump}\n")
     blocks.append(
         "Host *\n"
         f"{identity_lines(folder)}"
@@ -37,9 +42,13 @@ def openssh_config(inventory: Inventory) -> str:
 
 def write_openssh_config(inventory: Inventory) -> Path:
     """Write the ssh_config into the cluster's folder, and return its path."""
-    path = inventory.folder / "ssh_config"
+    path = _config_file(inventory)
     write_whole(path, openssh_config(inventory))
     return path
+
+
+def _config_file(inventory: Inventory) -> Path:
+    return inventory.folder / "ssh_config"
 
 
 def proxy_command(inventory: Inventory, node: Node) -> list[str]:

@@ -22,6 +22,9 @@ _LIMITING = threading.Lock()
 # ended. If the next engine gets the same port, gRPC would call it unreachable without a try.
 # See docs/decisions/398-each-engine-has-connections-of-its-own.md.
 _GRPC_CHANNEL_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
+# The SDK's connections stay on this machine. gRPC would send those to 127.0.0.1 to the user's proxy
+# too (https://grpc.github.io/grpc/core/group__grpc__arg__keys.html, 2026-11-26).
+_GRPC_CHANNEL_OPTIONS.append(("grpc.enable_http_proxy", 0))
 
 
 @contextmanager

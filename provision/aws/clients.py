@@ -209,7 +209,8 @@ def aws_errors(zone: str = "") -> Iterator[None]:
     except (SSOError, TokenRetrievalError) as error:
         raise CloudError(f"AWS sign-in: {error}", _CREDENTIALS, "ExpiredToken") from error
     except ProfileNotFound as error:
-        raise unknown_profile(str(error.kwargs.get("profile", ""))) from error
+        given = getattr(error, "kwargs", {})
+        raise unknown_profile(str(given.get("profile", ""))) from error
     except NoRegionError as error:
         raise CloudError(
             "no AWS region is known", "set `region` in the file, --region or AWS_REGION"

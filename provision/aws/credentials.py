@@ -24,6 +24,8 @@ _PROFILE_VARIABLES = ("AWS_DEFAULT_PROFILE", "AWS_PROFILE", "GPUCTL_AWS_PROFILE"
 """In botocore's order (`botocore.configprovider`), then gpuctl's own."""
 _LIST = "`aws configure list-profiles` names those that exist"
 _NO_CODE = "NoCredentials"
+_ROLES = ("assume-role", "assume-role-with-web-identity")
+"""botocore's names for the credentials of roles, which it asks for at the first request."""
 
 
 def load_credentials(session: botocore.session.Session) -> None:
@@ -34,11 +36,9 @@ def load_credentials(session: botocore.session.Session) -> None:
     """
     try:
         found = session.get_credentials()
-        if found is None:
-            return
-        if found.method == "assume-role":
+        if found is not None and found.method in _ROLES:
             _check_terminal(session)
-        found.get_frozen_credentials()
+            found.get_frozen_credentials()
     except EOFError as error:
         raise _no_code(session) from error
     except CredentialRetrievalError as error:
@@ -94,7 +94,7 @@ def _files() -> list[tuple[str, Path]]:
 def _check_terminal(session: botocore.session.Session) -> None:
     """Raise CloudError if the profile needs an MFA code that nobody can be asked for.
 
-    boto3 would read it from a pipe, after two lines of its own.
+    boto3 would print two lines, and read the code from a pipe.
     """
     if "mfa_serial" not in session.get_scoped_config():
         return

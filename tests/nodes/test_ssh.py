@@ -16,7 +16,7 @@ from config.errors import NodeError
 from nodes.answers import Completed
 from nodes.fanout import on_each
 from nodes.keys import ensure_key
-from nodes.openssh import openssh_config
+from nodes.openssh import openssh_config, write_openssh_config
 from nodes.ssh import Connections, connect
 from tests.nodes.conftest import Site
 
@@ -268,9 +268,8 @@ def test_a_bastion_that_is_lost_on_the_way_is_connected_again(site: Site) -> Non
     session(site, use)
 
 
-def test_openssh_reaches_a_node_with_the_written_config(site: Site, tmp_path: Path) -> None:
-    config = tmp_path / "ssh_config"
-    config.write_text(openssh_config(site.inventory))
+def test_openssh_reaches_a_node_with_the_written_config(site: Site) -> None:
+    config = write_openssh_config(site.inventory)
     done = subprocess.run(
         ["ssh", "-F", str(config), "node1", "echo $SSH_CONNECTION"],
         capture_output=True,

@@ -152,7 +152,7 @@ def test_clients_made_by_many_threads_at_once_work(target: Target) -> None:
 def test_an_unknown_profile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     target = Target("aws", "us-east-1", tmp_path, environment={"AWS_PROFILE": "work"})
-    with pytest.raises(CloudError, match="^profile 'work' is neither in "):
+    with pytest.raises(CloudError, match=r"^profile 'work' is neither in "):
         client(target, "sts")
 
 
