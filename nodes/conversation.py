@@ -29,6 +29,23 @@ class Conversation:
         with suppress(BrokenPipeError):  # the command has ended
             self._process.stdin.write_eof()
 
+    async def skip_past(self, mark: bytes, most: int) -> bool:
+        """Read to the end of the mark; keep everything if the output ends without it.
+
+        Return False if more than `most` bytes came before it.
+        """
+        searched = 0
+        while (found := self._unread.find(mark, max(0, searched - len(mark)))) < 0:
+            searched = len(self._unread)
+            if searched > most:
+                return False
+            data = await self._process.stdout.read(_PIECE)
+            if not data:
+                return True
+            self._unread += data
+        self._take(found + len(mark))
+        return True
+
     async def line(self, most: int = LONGEST_LINE) -> bytes:
         """Return the next line of output; empty at the end.
 

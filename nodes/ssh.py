@@ -26,6 +26,7 @@ from nodes.inventory import Bastion, Inventory, Node
 from nodes.login import login_errors, login_options
 from nodes.openssh import KEEPALIVE_S, proxy_command
 from nodes.proxy import Proxy
+from nodes.shell_marks import MARK, MOST_NOISE, after_mark, mark
 
 CONNECT_TIMEOUT_S = 30
 
@@ -85,7 +86,8 @@ class Connections:
                     done = await process.wait()
                 finally:
                     process.close()  # closes the channel; the connection stays open
-        return Completed(_exit_status(done, node), str(done.stdout), str(done.stderr))
+        texts = (after_mark(str(text)) for text in (done.stdout, done.stderr))
+        return Completed(_exit_status(done, node), *texts)
 
     async def run_on_bastion(
         self,
@@ -102,9 +104,11 @@ class Connections:
         assert bastion is not None
         assert self._bastion is not None
         with ssh_errors(_bastion_name(bastion), timeout):
-            done = await self._bastion.run(command, input=stdin, timeout=timeout)
+            done = await self._bastion.run(
+                mark(command), input=stdin, timeout=timeout, errors="replace"
+            )
         status = 1 if done.returncode is None else done.returncode
-        return Completed(status, str(done.stdout), str(done.stderr))
+        return Completed(status, *(after_mark(str(text)) for text in (done.stdout, done.stderr)))
 
     async def lines(
         self, node: Node, command: str, *, stdin: str | None = None
@@ -121,8 +125,17 @@ class Connections:
             try:
                 # At the end of the stream asyncssh may return one empty string, which is not a
                 # line.
+                unmarked: deque[str] = deque(maxlen=20)
+                is_marked = False
                 while line := await process.stdout.readline():
-                    yield line.rstrip("\r\n")
+                    if is_marked:
+                        yield line.rstrip("\r\n")
+                    elif line.endswith(f"{MARK}\n"):
+                        is_marked = True
+                    else:
+                        unmarked.append(line.rstrip("\r\n"))
+                for line in () if is_marked else unmarked:
+                    yield line
                 done = await process.wait()
                 await drained
             finally:
@@ -148,11 +161,13 @@ class Connections:
         """
         with ssh_errors(_where(node)):
             connection = await self._connection(node)
-            process = await connection.create_process(command, encoding=None)
+            process = await connection.create_process(mark(command), encoding=None)
             complaints: deque[str] = deque(maxlen=20)
             drained = asyncio.create_task(_keep_last(process.stderr, complaints))
             talk = Conversation(process)
             try:
+                if not await talk.skip_past(f"{MARK}\n".encode(), MOST_NOISE):
+                    raise NodeError(*_printed_too_much(node))
                 yield talk
                 talk.end_input()
                 done = await process.wait()
@@ -183,7 +198,8 @@ class Connections:
                 process.close()
         if _exit_status(done, node) != 0:
             complaint = done.stderr
-            reason = complaint.decode(errors="replace") if isinstance(complaint, bytes) else ""
+            text = complaint.decode(errors="replace") if isinstance(complaint, bytes) else ""
+            reason = after_mark(text)
             raise NodeError(
                 f"{_where(node)}: {path} cannot be written: {reason.strip()}", _disk_hint(path)
             )
@@ -199,6 +215,7 @@ class Connections:
         encoding = None if isinstance(stdin, bytes) else "utf-8"
         arguments: dict[str, Any] = {"stdin": source, "encoding": encoding, "errors": "replace"}
         connection = await self._connection(node)
+        command = mark(command)
         try:
             process = await connection.create_process(command, **arguments)
         except asyncssh.ChannelOpenError:  # MaxSessions of sshd_config(5), by default 10
@@ -358,6 +375,11 @@ def _first_line(command: str) -> str:
     return first if len(first) <= 60 else f"{first[:57]}..."
 
 
+def _printed_too_much(node: Node) -> tuple[str, str]:
+    text = f"its shell printed more than {MOST_NOISE >> 20} MiB before the command began"
+    return f"{_where(node)}: {text}", "see what ~/.bashrc and /etc/bash.bashrc do there"
+
+
 def _disk_hint(path: str) -> str:
     return f"see whether the disk under {path} is full or read-only"
 
@@ -371,5 +393,7 @@ def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node) -> int:
 async def _keep_last(stream: asyncssh.SSHReader[Any], lines: deque[str]) -> None:
     async for line in stream:
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
-        if text.strip():
+        if text.endswith(f"{MARK}\n"):
+            lines.clear()
+        elif text.strip():
             lines.append(text.strip())
