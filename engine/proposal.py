@@ -173,7 +173,13 @@ def _stand_in(cluster: Cluster, needs: Requires) -> Inventory:
     gpus = entry.gpu.count if entry else int(parse_range(needs.gpus or "0")[0])
     efa = entry.network.max_efa if entry else 0
     node = Node(
-        rank=0, name="node0", instance_id="", private_ip="", gpus=gpus, slots=max(1, gpus), efa=efa
+        rank=0,
+        name="node0",
+        instance_id="not-launched",
+        private_ip="0.0.0.0",  # noqa: S104  nothing listens there: it is not launched
+        gpus=gpus,
+        slots=max(1, gpus),
+        efa=efa,
     )
     return Inventory(
         cluster=cluster.name,

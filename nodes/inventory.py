@@ -1,11 +1,20 @@
 """A cluster's nodes as they exist: names, addresses, rank order."""
 
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, StringConstraints, model_validator
 
 from config.files import write_whole
+from config.identifiers import ClusterName, InstanceId, NodeName, SshHost, SshUser
 from config.models import Value
+
+Word = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.:+~-]{0,127})?$")]
+"""A name of a device, a place, a type or a version; empty if it is unknown."""
+FolderPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_.][A-Za-z0-9_./-]{0,255})?$")]
+"""The absolute path of a folder on nodes; empty without one."""
+Port = Annotated[int, Field(ge=1, le=65535)]
+_BASTION = "bastion"
 
 
 class Node(Value):
@@ -19,18 +28,18 @@ class Node(Value):
     """
 
     rank: int
-    name: str
-    instance_id: str
-    private_ip: str
+    name: NodeName
+    instance_id: InstanceId
+    private_ip: SshHost
     gpus: int
     slots: int
-    port: int = 22
-    public_ip: str = ""
+    port: Port = 22
+    public_ip: SshHost | Literal[""] = ""
     efa: int = 0
-    hcas: tuple[str, ...] = ()
-    interface: str = ""
-    software: dict[str, str] = Field(default_factory=dict)
-    topology: tuple[str, ...] = ()
+    hcas: tuple[Word, ...] = ()
+    interface: Word = ""
+    software: dict[Word, Word] = Field(default_factory=dict)
+    topology: tuple[Word, ...] = ()
 
     @property
     def address(self) -> str:
@@ -41,17 +50,17 @@ class Node(Value):
 class Bastion(Value):
     """The machine through which ssh reaches the nodes: its address for the client, and its user."""
 
-    instance_id: str
-    address: str
-    user: str = "gpuctl"
-    port: int = 22
+    instance_id: InstanceId
+    address: SshHost
+    user: SshUser = "gpuctl"
+    port: Port = 22
 
 
 class Replaced(Value):
     """A machine that `up` replaced before the cluster was ready, and why."""
 
-    name: str
-    instance_id: str
+    name: NodeName
+    instance_id: InstanceId
     cause: str
 
 
@@ -68,19 +77,27 @@ class Inventory(Value):
     order.
     """
 
-    cluster: str
-    region: str
-    zone: str
-    instance_type: str
-    user: str = "root"
+    cluster: ClusterName
+    region: Word
+    zone: Word
+    instance_type: Word
+    user: SshUser = "root"
     bastion: Bastion | None
     nodes: tuple[Node, ...]
     folder: Path
     is_spot: bool = False
     root_gib: int = 0
-    shared: str = ""
+    shared: FolderPath = ""
     proxy: tuple[str, ...] = ()
     replaced: tuple[Replaced, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        """Each name is one machine's: ssh's settings and runs find machines by their names."""
+        names = [node.name for node in self.nodes]
+        if len({_BASTION, *names}) != len(names) + 1:
+            raise ValueError(f"two machines have one name: {', '.join(sorted(names))}")
+        return self
 
     @property
     def gpus_total(self) -> int:

@@ -5,20 +5,30 @@ may have. `tests/engine/test_outputs.py` has the outputs of runs.
 """
 
 import asyncio
+import copy
 import io
 import os
 import stat
+import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from cli.tables import csv_text
 from config.errors import NodeError
 from engine.nccl_tests import Table
 from nodes.arrivals import Arrivals, leads_out, unpack
 from nodes.copy import copy_from
+from nodes.inventory import Inventory
+from nodes.openssh import openssh_config
+from nodes.ssh_hosts import hosts_text
 from tests.nodes.conftest import Site
 from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture
 
@@ -338,3 +348,122 @@ def test_a_cell_of_csv_is_no_formula(written: str, cell: str) -> None:
     assert cell in line
     assert "'-1.5" not in line
     assert table.model_dump(mode="json")["facts"]["collective"] == written  # as `--json` prints it
+
+
+INVENTORY: dict[str, Any] = {
+    "cluster": "demo",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "p4d.24xlarge",
+    "user": "root",
+    "bastion": {"instance_id": "i-0", "address": "198.18.0.9", "user": "gpuctl", "port": 22},
+    "nodes": [
+        {
+            "rank": rank,
+            "name": f"node{rank}",
+            "instance_id": f"i-{rank + 1}",
+            "private_ip": f"10.0.0.{rank + 4}",
+            "gpus": 8,
+            "slots": 8,
+        }
+        for rank in range(2)
+    ],
+    "folder": "/nowhere/clusters/demo",
+}
+HOSTILE_TEXTS = (
+    "x\n  ProxyCommand touch /tmp/evil",
+    "x\r  LocalCommand touch /tmp/evil",
+    "x ProxyCommand=evil",
+    "-oProxyCommand=evil",
+    "$(touch /tmp/evil)",
+    "%h",
+    "`x`",
+    "../../x",
+    '"',
+    "*",
+    "\u2028ProxyCommand x",
+    "\u0661",
+    "a" * 300,
+)
+HOSTILE_PLACES = (
+    ("cluster",),
+    ("user",),
+    ("zone",),
+    ("region",),
+    ("instance_type",),
+    ("bastion", "address"),
+    ("bastion", "user"),
+    ("bastion", "instance_id"),
+    ("nodes", 0, "name"),
+    ("nodes", 1, "private_ip"),
+    ("nodes", 1, "public_ip"),
+    ("nodes", 1, "instance_id"),
+    ("nodes", 1, "interface"),
+    ("shared",),
+)
+
+
+def inventory_with(place: tuple[str | int, ...], value: object) -> dict[str, Any]:
+    made = copy.deepcopy(INVENTORY)
+    above: Any = made
+    for part in place[:-1]:
+        above = above[part]
+    above[place[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize("place", HOSTILE_PLACES, ids=lambda place: ".".join(map(str, place)))
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_an_inventory_has_no_text_that_ssh_or_a_shell_reads_as_more(
+    place: tuple[str | int, ...], text: str
+) -> None:
+    with pytest.raises(ValidationError):
+        Inventory.model_validate(inventory_with(place, text))
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, "22\n  ProxyCommand x"])
+def test_a_port_is_a_port(port: object) -> None:
+    for place in (("nodes", 0, "port"), ("bastion", "port")):
+        with pytest.raises(ValidationError):
+            Inventory.model_validate(inventory_with(place, port))
+
+
+@pytest.mark.parametrize("name", ["node1", "bastion"])
+def test_two_machines_with_one_name_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match=r"two machines have one name: "):
+        Inventory.model_validate(inventory_with(("nodes", 0, "name"), name))
+
+
+SAFE = st.sampled_from(("node7", "Node-8", "9x"))
+ADDRESSES = st.sampled_from(("10.0.0.7", "fd00::7", "ip-10-0-0-7.ec2.internal", "::1"))
+USERS = st.sampled_from(("root", "ubuntu", "ec2-user", "_x"))
+
+
+@given(SAFE, ADDRESSES, USERS, st.integers(1, 65535), st.booleans())
+@settings(max_examples=8)
+def test_ssh_reads_back_what_was_written(
+    name: str, address: str, user: str, port: int, has_proxy: bool
+) -> None:
+    """`ssh -G` prints the settings that it will use for a host."""
+    made = inventory_with(("nodes", 0, "name"), name)
+    made["nodes"][0] |= {"private_ip": address, "port": port}
+    made["user"] = user
+    made["proxy"] = ["/opt/my python/bin", "100%", "$x;y"] if has_proxy else []
+    inventory = Inventory.model_validate(made)
+    for text, host in (
+        (openssh_config(inventory), name),
+        (hosts_text(inventory), f"demo-{name}"),
+    ):
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write(text)
+            file.flush()
+            done = subprocess.run(
+                ["ssh", "-F", file.name, "-G", host], capture_output=True, text=True, check=True
+            )
+        read = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+        assert (read["hostname"], read["user"], read["port"]) == (address, user, str(port))
+        assert read.get("proxyjump", "").rpartition("-")[2] == ("" if has_proxy else "bastion")
+        command = "'/opt/my python/bin' 100%% '$x;y' i-1"
+        assert read.get("proxycommand", "") == (command if has_proxy else "")
+        assert "localcommand" not in read
+        assert read["permitlocalcommand"] == "no"
