@@ -1,9 +1,12 @@
 """Completions of the shell for names of clusters, nodes and runs.
 
 They come from files of this machine: completion calls no API, and imports nothing that could.
+Others may have written the names in them. bash inserts a completion into the line as it is, and
+zsh evaluates it: only texts that are names are completed.
 """
 
 import json
+import re
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,8 @@ from config.settings import export_state
 
 def clusters(context: typer.Context) -> list[str]:
     """Return the names of the clusters of the target that the line means so far."""
-    return sorted(path.parent.name for path in _state(context).glob("clusters/*/cluster.json"))
+    names = (path.parent.name for path in _state(context).glob("clusters/*/cluster.json"))
+    return sorted(name for name in names if _is_name(name))
 
 
 def nodes(context: typer.Context) -> list[str]:
@@ -26,9 +30,10 @@ def nodes(context: typer.Context) -> list[str]:
     path = _state(context) / "clusters" / str(context.params.get("cluster")) / "inventory.json"
     try:
         inventory = json.loads(path.read_bytes())
-        found = [node["name"] for node in inventory["nodes"]]
+        names = [node["name"] for node in inventory["nodes"]]
+        found = [name for name in names if _is_name(name)]
         return [*found, "bastion"] if inventory["bastion"] else found
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, LookupError, TypeError):
         return []
 
 
@@ -43,13 +48,22 @@ def runs(context: typer.Context) -> list[tuple[str, str]]:
         closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database,
     ):
         found = database.execute(query).fetchall()
-        return [(run_id, f"{status} on {cluster}") for run_id, status, cluster in found]
+        return [
+            (run_id, f"{status} on {cluster}")
+            for run_id, status, cluster in found
+            if all(map(_is_name, (run_id, status, cluster)))
+        ]
     return []
 
 
 def clusters_and_runs(context: typer.Context) -> list[tuple[str, str]]:
     """Return the names of the clusters, then the ids of the runs."""
     return [*((name, "cluster") for name in clusters(context)), *runs(context)]
+
+
+def _is_name(text: object) -> bool:
+    """Return whether the text has the form of names in config/identifiers.py, which takes long."""
+    return isinstance(text, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", text) is not None
 
 
 def _state(context: typer.Context) -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import YesOption, chosen_target, output
+from config.command_text import command_text
 
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
@@ -177,15 +178,18 @@ def _title(cluster: "FoundCluster") -> str:
 
 
 def _in_use(cluster: "FoundCluster") -> str:
-    region = f" --region {cluster.region}"
     if cluster.verdict == "recorded":
         return f"{_title(cluster)}: this machine's, {_cost(cluster)}; `gpuctl status` shows it"
     runs = f"{_number(cluster.instances, 'instance')}, " if cluster.instances else "no instance, "
-    which = f" --id {cluster.id}" if cluster.id else ""
+    if cluster.id:
+        words = "gpuctl down {} --id {} --region {}"
+        down = command_text(words, cluster.name, cluster.id, cluster.region)
+    else:
+        down = command_text("gpuctl down {} --region {}", cluster.name, cluster.region)
     whose = "owner unknown" if cluster.owner == "unknown" else f"it is {cluster.owner}'s"
     return (
-        f"{_title(cluster)}: {whose}, {runs}{_cost(cluster)}; `gpuctl status{region}` shows it,"
-        f" `gpuctl down {cluster.name}{which}{region}` removes it"
+        f"{_title(cluster)}: {whose}, {runs}{_cost(cluster)};"
+        f" {command_text('gpuctl status --region {}', cluster.region)} shows it, {down} removes it"
     )
 
 

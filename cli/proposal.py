@@ -37,12 +37,13 @@ def proposal_for(path: "Path", given: "Given", region: str | None, out: "Output"
 
 def no_cluster_hint(run: "Run", path: "Path") -> str:
     """Return the remedy for a run without a cluster; it names `--for` if the file knows enough."""
+    from config.command_text import command_text
     from config.manifests.given import NOTHING_GIVEN
 
     # A pipe cannot be read again.
     wanted = _with_requirements(run, path, NOTHING_GIVEN) if path.is_file() else run
     if wanted.requires is not None and wanted.requires.name_a_type:
-        return f"`gpuctl up --for {path}` proposes one that fits"
+        return f"{command_text('gpuctl up --for {}', path)} proposes one that fits"
     return "make one with `gpuctl up FILE`"
 
 
@@ -61,6 +62,7 @@ def show(proposal: "Proposal", path: "Path", out: "Output") -> None:
 
 def write(proposal: "Proposal", path: "Path", file: "Path", out: "Output") -> None:
     """Write the proposed cluster file and print it; InputError if there is such a file."""
+    from config.command_text import command_text
     from config.errors import InputError
 
     text = cluster_file(proposal, path)
@@ -68,7 +70,9 @@ def write(proposal: "Proposal", path: "Path", file: "Path", out: "Output") -> No
         with file.open("x", encoding="utf-8") as new:
             new.write(text)
     except FileExistsError:
-        hint = f"name a new file, or bring up what it describes: `gpuctl up {file}`"
+        hint = (
+            f"name a new file, or bring up what it describes: {command_text('gpuctl up {}', file)}"
+        )
         raise InputError(f"{file} exists, and --for writes a new cluster file", hint) from None
     except OSError as error:
         reason = f"{file} cannot be written: {error.strerror}"

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from config.command_text import command_text
 from config.errors import InputError
 from config.files import read_regular
 from config.folders import config_home
@@ -92,7 +93,8 @@ def _read(name: str, path: Path) -> str:
         if mode & 0o077:
             raise InputError(
                 f"secret {name}: {path} is accessible to other users (mode {mode:04o})",
-                f"`chmod 600 {path}`, and rotate the secret: others may have read it",
+                f"{command_text('chmod 600 {}', path)}, and rotate the secret:"
+                " others may have read it",
             )
         # Editors of Windows put a byte order mark in front of a text.
         text = read_regular(path, _LONGEST).decode("utf-8-sig")
@@ -100,7 +102,7 @@ def _read(name: str, path: Path) -> str:
     except FileNotFoundError as error:
         raise InputError(
             f"secret {name} is neither in your environment nor in {path}",
-            f"`export {name}=…`, or write the value into that file with mode 600",
+            f"{command_text('export {}=…', name)}, or write the value into that file with mode 600",
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

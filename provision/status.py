@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from config.cluster.resolved import OWNER_TAG
+from config.command_text import command_text
 from config.target import Target
 from provision.aws.account import OTHER_ACCOUNT, caller
 from provision.aws.clients import client
@@ -215,20 +216,20 @@ def _judge(
     existing: Sequence[Resource],
     busy: bool,
 ) -> tuple[ClusterState, tuple[str, ...]]:
-    remove = f"`gpuctl down {name}` removes it"
+    down = command_text("gpuctl down {}", name)
     if record is None:
         return "orphaned", (_unrecorded(name, existing),)
     if busy:
         return record.status, ()
     if not existing:
-        return "gone", (f"nothing of it exists; `gpuctl down {name}` forgets it",)
+        return "gone", (f"nothing of it exists; {down} forgets it",)
     if record.status != "ready":
         why = {
             "creating": "`gpuctl up` was killed; repeat it",
             "destroying": "`gpuctl down` did not finish; repeat it",
             "failed": f"{record.problem}; repeat `gpuctl up`",
         }[record.status]
-        return "failed", (f"{why}; {remove}",)
+        return "failed", (f"{why}; {down} removes it",)
     lost = tuple(
         f"{node.name} is {node.state}{_why(node)}; `gpuctl up` replaces it"
         for node in nodes
@@ -240,10 +241,12 @@ def _judge(
 def _unrecorded(name: str, existing: Sequence[Resource]) -> str:
     marked = next((one for one in existing if one.cluster_id), None)
     if marked is None:
-        return f"this machine has no record of it; `gpuctl down {name}` removes it"
+        return (
+            f"this machine has no record of it; {command_text('gpuctl down {}', name)} removes it"
+        )
     return (
         f"this machine has no record of it; it is {marked.owner}'s;"
-        f" `gpuctl down {name} --id {marked.cluster_id}` removes it"
+        f" {command_text('gpuctl down {} --id {}', name, marked.cluster_id)} removes it"
     )
 
 
@@ -281,7 +284,7 @@ def _claims(name: str, existing: Sequence[Resource]) -> tuple[str, ...]:
     return tuple(
         f"{one.id} reserves {one.attributes['TotalInstanceCount']} x"
         f" {one.attributes['InstanceType']}, which bill until it ends by itself{_until(one)};"
-        f" `gpuctl down {name}` cancels it at once"
+        f" {command_text('gpuctl down {}', name)} cancels it at once"
         for one in existing
         if one.kind == "capacity reservation"
     )

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
+from config.command_text import command_text
 from config.errors import BrokenNodes, CloudError, GpuctlError, InputError, Interrupted, StateError
 from config.files import disk_errors
 from config.progress import Progress, Reporter
@@ -245,5 +246,5 @@ def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
     return InputError(
         f"{len(found)} resources of a cluster '{name}'{whose} exist in {resolved.region},"
         " but this machine has no record of it",
-        f"choose another name, or remove them: `gpuctl down {name}`",
+        f"choose another name, or remove them: {command_text('gpuctl down {}', name)}",
     )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from config.command_text import command_text
 from config.diagnostic import Diagnostic
 from config.manifests.given import Given
 from config.mistakes import Mistake, Path, path_text
@@ -136,7 +137,7 @@ def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]
             continue
         name = missing[0]
         message = f"'{path_text(text.at)}' has envsubst's placeholder ${{{name}}}, without a value"
-        hint = f"add `--set {name}=VALUE`, or `export {name}=VALUE` before"
+        hint = f"add `--set {name}=VALUE`, or {command_text('export {}=VALUE', name)} before"
         if is_secret_name(name) or name in os.environ:
             hint = (
                 f"take the secret by `valueFrom: {{secretKeyRef: {{name: x, key: {name}}}}}`,"

@@ -12,6 +12,7 @@ from pulumi import automation
 from pulumi.automation import CommandError, ConcurrentUpdateError, StackNotFoundError
 
 from config.cluster.resolved import Resolved
+from config.command_text import command_text
 from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
@@ -306,7 +307,7 @@ class Stack:
         if bucket is None:
             return "remove the lock in Pulumi's backend"
         locks = f"{bucket.url}/.pulumi/locks/organization/{PROJECT}/{self.name}/"
-        return f"remove its lock: `aws s3 rm --recursive {locks}`"
+        return f"remove its lock: {command_text('aws s3 rm --recursive {}', locks)}"
 
     @contextmanager
     def _errors(self, watch: EventWatch) -> Iterator[None]:

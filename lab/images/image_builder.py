@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
+from config.command_text import command_text
 from config.errors import LabError
 from lab.host_commands import ENVIRONMENT, call, succeeds
 from lab.images import frameworks, image_recipes
@@ -154,7 +155,8 @@ def _work(flavour: str, folder: Path, base: list[Path]) -> NoReturn:
         _report(message=error.message, hint=error.hint)
         code = 1
     except Exception as error:
-        hint = f"check that {folder.parent} has room, `df -h {folder.parent}`, and is writable"
+        df = command_text("df -h {}", folder.parent)
+        hint = f"check that {folder.parent} has room, {df}, and is writable"
         _report(message=f"cannot make the image: {type(error).__name__}: {error}", hint=hint)
         code = 1
     os._exit(code)

@@ -16,6 +16,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from config.bucket import ACTIONS, Bucket, Changed
+from config.command_text import command_text
 from config.errors import CloudError
 from config.foreign import MOST, Malformed, too_long
 from config.target import Target
@@ -166,7 +167,8 @@ def _explain(bucket: Bucket) -> Iterator[None]:
         hint = error.hint
         if error.code == "NoSuchBucket":
             hint = (
-                f"create it once for the team: `aws s3 mb s3://{bucket.name}`, or correct `backend`"
+                f"create it once for the team: {command_text('aws s3 mb s3://{}', bucket.name)},"
+                " or correct `backend`"
             )
         elif error.code in DENIED:
             hint = f"allow {', '.join(ACTIONS)}: `gpuctl iam-policy` prints the policy"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import ExistingNetwork, Resolved
+from config.command_text import command_text
 from config.errors import InputError
 from provision.aws.clients import aws_errors
 from provision.aws.resources import ALIVE, find_instances
@@ -186,7 +187,7 @@ def _unknown(ec2: "EC2Client", what: str, resource: str) -> InputError:
     region = ec2.meta.region_name
     return InputError(
         f"network.{what}: {resource} does not exist in {region}, or this account may not use it",
-        f"`aws ec2 describe-{what}s --region {region}` lists yours",
+        f"{command_text('aws ec2 describe-{}s --region {}', what, region)} lists yours",
     )
 
 

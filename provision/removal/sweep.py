@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import WaiterError
 
+from config.command_text import command_text
 from config.errors import CloudError
 from config.progress import Progress, Reporter, State
 from config.target import Target
@@ -61,7 +62,9 @@ def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tu
         _sweep_once(target, found, removed, report)
     if left := find_all(target, cluster, cluster_id=cluster_id):
         names = ", ".join(f"{resource.kind} {resource.id}" for resource in left)
-        raise CloudError(f"AWS still has {names}", f"repeat `gpuctl down {cluster}` later")
+        raise CloudError(
+            f"AWS still has {names}", f"repeat {command_text('gpuctl down {}', cluster)} later"
+        )
     return tuple(removed)
 
 

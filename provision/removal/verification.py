@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 
 from config.cluster.resolved import CLUSTER_TAG, ID_TAG
+from config.command_text import command_text
 from config.errors import CloudError
 from config.target import Target
 from provision.aws.clients import client
@@ -49,7 +50,8 @@ def verify(name: str, cluster_id: str, target: Target) -> Verification:
         left = {f"{one.kind} {one.id} ({one.state or 'exists'})": None for one in found}
     if left:
         raise CloudError(
-            f"AWS still lists {', '.join(left)}", f"repeat `gpuctl down {name} --verify`"
+            f"AWS still lists {', '.join(left)}",
+            f"repeat {command_text('gpuctl down {} --verify', name)}",
         )
     if denied:
         raise CloudError(

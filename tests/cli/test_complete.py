@@ -130,3 +130,37 @@ def test_the_shell_that_runs_is_taught(known: Target) -> None:
     script = Path(environment(known)["HOME"]) / ".bash_completions" / "gpuctl.sh"
     assert str(script) in installed
     assert script.read_text() == shown.removesuffix("\n")
+
+
+HOSTILE = ("$(touch evil)", "`touch evil`", "a b", "a;b", "'", '"', "a:b", "-x", "x\ny")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_only_names_are_completed(known: Target, shell: str) -> None:
+    """Both shells would evaluate other texts, which a team's bucket or a node may have brought."""
+    with History(known.runs) as history:
+        for number, name in enumerate(HOSTILE):
+            plan = make_plan().model_copy(update={"run_id": f"{name}-{number:06}"})
+            history.begin(plan)
+        history.begin(make_plan().model_copy(update={"run_id": "job-aaaaaa", "cluster": "$(x)"}))
+    for name in HOSTILE:
+        (known.state / "clusters" / name).mkdir()
+        (known.state / "clusters" / name / "cluster.json").write_text("{}")
+    inventory = known.state / "clusters" / "demo" / "inventory.json"
+    there = json.loads(inventory.read_text())
+    there["nodes"] += [{**there["nodes"][0], "name": name} for name in HOSTILE]
+    inventory.write_text(json.dumps(there))
+    for line in ("gpuctl ssh demo ", "gpuctl ssh ", "gpuctl logs "):
+        done = subprocess.run(
+            [str(COMMAND)],
+            env=environment(known)
+            | {"_GPUCTL_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line}
+            | {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout != ""
+        assert "evil" not in done.stdout
+        assert "$(x)" not in done.stdout
+        assert "-x" not in done.stdout

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cli.report import _write as write_report
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, InvalidFiles
 from config.loading.load import check, load_run
 from config.run.sources import file_source, folder_sources
@@ -250,3 +251,21 @@ def test_a_path_with_a_nul_is_refused(at: Path) -> None:
     run.write_text(f'{RUN}files: ["a\\0b"]\n')
     with pytest.raises(InvalidFiles):
         load_run(run)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a b", "$(touch evil)", "`touch evil`", "a;touch evil", "x\ntouch evil", "it's", '"', "a&&b"],
+)
+def test_a_command_that_is_shown_passes_a_value_as_one_word(tmp_path: Path, value: str) -> None:
+    text = command_text("printf %s {} {}", value, "last")
+    done = subprocess.run(
+        ["bash", "-c", text[1:-1]], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (f"{value}last", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_value_of_a_command_that_is_shown_is_no_option() -> None:
+    assert command_text("gpuctl up {}", "--yes") == "`gpuctl up ./--yes`"
+    assert command_text("gpuctl down {}", "demo") == "`gpuctl down demo`"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from config.command_text import command_text
 from provision.health.facts import Disk, NodeFacts
 from provision.health.model import AllFacts, Deviation, Rule
 
@@ -24,7 +25,9 @@ def check(_: str, facts: NodeFacts, __: AllFacts) -> Iterator[Deviation]:
 
 
 def _deviation(disk: Disk, subject: str, expected: str, seen: str, is_full: bool) -> Deviation:
-    remedy = f"`du -xh --max-depth=2 {disk.path}` on the node shows what to remove"
+    remedy = (
+        f"{command_text('du -xh --max-depth=2 {}', disk.path)} on the node shows what to remove"
+    )
     return Deviation(subject, expected, seen, None if is_full else "watch", remedy)
 
 

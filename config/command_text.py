@@ -1,0 +1,17 @@
+"""Commands that gpuctl shows for people to paste into a shell."""
+
+import shlex
+
+
+def command_text(command: str, *values: object) -> str:
+    """Return the command between backticks, with a value in place of each `{}`.
+
+    The values may be a stranger's: tags of a cloud, names of files, what a node reports. Each is
+    quoted for a shell, and none is read as an option.
+    """
+    return f"`{command.format(*map(_quoted, values))}`"
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
