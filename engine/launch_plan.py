@@ -24,6 +24,7 @@ from engine.modes.job import Job, Launch, ReadyPlan, Variables, fix_size, roles_
 from engine.modes.mpirun import open_mpi_defaults
 from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
+from engine.network.user_settings import user_settings
 from engine.node_choice import choose_nodes
 from engine.notify_plan import NotifyPlan, notify_plan
 from engine.places import run_folder, saved_folder
@@ -197,7 +198,11 @@ def launch_plan(
         ports=run.ports,
         programs=tuple(case.program for case in launch.cases) or _programs(run),
         sweep=sweep,
-        warnings=(*warnings(preset, _own_names(run)), *unknown, *unchecked(run, inventory)),
+        warnings=(
+            *warnings(preset, user_settings(run), nodes),
+            *unknown,
+            *unchecked(run, inventory),
+        ),
     )
 
 
@@ -285,14 +290,6 @@ def _retry(run: Run) -> RetryPlan | None:
         backoff_s=run.retry.backoff,
         node_wait_s=run.retry.node_wait,
     )
-
-
-def _own_names(run: Run) -> dict[str, object]:
-    """Return the variables that the run file sets, for the run or for any role."""
-    names: dict[str, object] = dict(run.env)
-    for role in run.roles.values():
-        names.update(role.env)
-    return names
 
 
 _PROGRAM = re.compile(

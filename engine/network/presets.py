@@ -9,6 +9,7 @@ from config.run.run_file import PresetName, Run
 from engine.network import settings
 from engine.network.promise import NetworkPlan, Transport
 from engine.network.settings import HCAS, INTERFACE, BadSetting, PresetVariable
+from engine.network.user_settings import UserSetting
 from nodes.inventory import Inventory, Node
 
 
@@ -145,12 +146,24 @@ def misfit_reason(preset: Preset, nodes: Sequence[Node]) -> str | None:
     return None if lacking is None else f"{lacking.name} has no {needs.device}"
 
 
-def warnings(preset: Preset, environment: Mapping[str, object]) -> tuple[str, ...]:
-    """Return a line per variable of the user that is obsolete, harmful or hides the proof."""
+def warnings(
+    preset: Preset, settings: Sequence[UserSetting], nodes: Sequence[Node] = ()
+) -> tuple[str, ...]:
+    """Return a line per variable of the user that is obsolete, harmful or hides the proof.
+
+    Interfaces are compared with those of the nodes, if bootstrap has found them all.
+    """
+    names = {node.interface for node in nodes}
+    interfaces = names if all(names) else set()
     return tuple(
-        f"env {one.name} {one.why}; {one.instead}"
-        for one in preset.unwise
-        if one.name in environment and (not one.values or environment[one.name] in one.values)
+        dict.fromkeys(
+            f"{setting.where} {one.name} {one.why}; {one.instead}"
+            if setting.where == "env"
+            else f"{setting.where}: {one.name} {one.why}; {one.instead}"
+            for one in preset.unwise
+            for setting in settings
+            if setting.name == one.name and one.is_harmful(setting.value, interfaces)
+        )
     )
 
 

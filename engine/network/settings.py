@@ -4,6 +4,8 @@ Each has its reason, versions and source. `engine/network/presets.py` says which
 group.
 """
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 EFA_TABLE = "aws-ofi-nccl, doc/efa-env-var.md, 2026-11-20"
@@ -36,13 +38,42 @@ class PresetVariable:
 
 @dataclass(frozen=True)
 class BadSetting:
-    """A variable that is obsolete or harmful. `values` are the harmful values; empty for any."""
+    """A variable that is obsolete or harmful. `values` are the harmful values; empty for any.
+
+    `harmful` is a pattern of them, if there are more than `values` names. `names_interfaces`: its
+    value is a list of interfaces, and is harmful if it has none of the nodes'.
+    """
 
     name: str
     why: str
     instead: str
     source: str
     values: tuple[str, ...] = ()
+    harmful: str = ""
+    names_interfaces: bool = False
+
+    def is_harmful(self, value: str | None, interfaces: Collection[str]) -> bool:
+        """Return whether the value is harmful on nodes with these interfaces, if they are known."""
+        if value is None or "$" in value:  # known on the node only
+            return not (self.values or self.harmful or self.names_interfaces)
+        if self.names_interfaces and interfaces:
+            return not any(_names(value, interface) for interface in interfaces)
+        if self.harmful:
+            return re.fullmatch(self.harmful, value, re.IGNORECASE) is not None
+        return not self.values or value in self.values
+
+
+def _names(value: str, interface: str) -> bool:
+    """Return whether NCCL's list of interfaces has the interface.
+
+    `^` excludes, `=` compares whole names; otherwise a name is a prefix (NCCL user guide,
+    NCCL_SOCKET_IFNAME, 2026-11-20).
+    """
+    excludes, text = value.startswith("^"), value.lstrip("^")
+    exact, text = text.startswith("="), text.lstrip("=")
+    parts = [part.partition(":")[0] for part in text.split(",") if part]
+    matches = any(interface == p if exact else interface.startswith(p) for p in parts)
+    return matches != excludes
 
 
 _LINES = PresetVariable(
@@ -148,6 +179,12 @@ RDMA_UNWISE = (
     BadSetting(
         "NCCL_DEBUG", "suppresses the lines that prove RDMA",
         "leave it out, or set `verify: off`", NCCL_DOCS, ("WARN", "VERSION"),
+        harmful=r"(?!(?:info|trace|abort)$).*",
+    ),
+    BadSetting(
+        "NCCL_DEBUG_SUBSYS", "suppresses the lines that prove RDMA, unless it has INIT and NET",
+        "leave it out, add INIT,NET, or set `verify: off`", NCCL_DOCS, ("COLL",),
+        harmful=r"(?!\^)(?!(?=.*\b(?:init|all)\b)(?=.*\b(?:net|all)\b)).+|\^.*\b(?:init|net|all)\b.*",
     ),
     BadSetting(
         "NCCL_DEBUG_FILE", "writes the lines that prove RDMA into a file",
@@ -226,7 +263,13 @@ EFA_UNWISE = (
     *(
         BadSetting(name, "names an interface that EC2's instances do not have",
                    "leave it out: the preset sets it", "EC2 names them ens… or enp… (from memory)",
-                   ("eth0",))
-        for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+                   ("eth0",), harmful=r"=?(?:eth|ib|bond|eno|em|mlx|hsn|docker|lo)[\w.]*(?:,.*)?",
+                   names_interfaces=True)
+        for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include",
+                     "OMPI_MCA_oob_tcp_if_include")
+    ),
+    BadSetting(
+        "NCCL_IB_HCA", "chooses among InfiniBand's and RoCE's devices, which EC2's instances do not"
+        " have", "leave it out", NCCL_DOCS,
     ),
 )  # fmt: skip

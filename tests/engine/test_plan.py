@@ -30,7 +30,7 @@ def test_programs_of_nccl_tests_are_those_that_commands_name() -> None:
     plan = launch_plan(run, make_inventory(2), "job-000001")
     assert plan.programs == tuple(f"{name}_perf" for name in names)
     run = Task(type="task", name="job", nodes=2, commands=("mpirun ./all_reduce_perf_mpi -b 8",))
-    assert launch_plan(run, make_inventory(2), "job-1").programs == ("all_reduce_perf_mpi",)
+    assert launch_plan(run, make_inventory(2), "job-000001").programs == ("all_reduce_perf_mpi",)
 
 
 def test_run_ids_differ_and_say_which_run() -> None:

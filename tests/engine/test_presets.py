@@ -18,6 +18,7 @@ from engine.network.presets import (
     warnings,
 )
 from engine.network.promise import NetworkPlan, Transport
+from engine.network.user_settings import UserSetting, user_settings
 from nodes.inventory import Inventory, Node
 
 SOFTWARE = {"openmpi": "4.1.7"}
@@ -187,9 +188,78 @@ def test_what_cannot_be_proven_is_not_required() -> None:
     assert unprovable_reason(a_run("tcp"), PRESETS["tcp"], EFA) is None
 
 
+def of_env(environment: dict[str, str]) -> list[UserSetting]:
+    return [UserSetting(name, value, "env") for name, value in environment.items()]
+
+
+IFNAME = "names an interface that EC2's instances do not have; leave it out: the preset sets it"
+HIDES = "suppresses the lines that prove RDMA; leave it out, or set `verify: off`"
+
+
+@pytest.mark.parametrize(
+    ("commands", "warned"),
+    [
+        ("mpirun -x NCCL_SOCKET_IFNAME=eth0 ./a", f"NCCL_SOCKET_IFNAME {IFNAME}"),
+        ("mpirun \\\n  -x NCCL_DEBUG=WARN \\\n  ./a", f"NCCL_DEBUG {HIDES}"),
+        ("set -e\nexport NCCL_DEBUG=version\npython x.py", f"NCCL_DEBUG {HIDES}"),
+        ("env 'NCCL_DEBUG=WARN' python x.py", f"NCCL_DEBUG {HIDES}"),
+        ('export GLOO_SOCKET_IFNAME="ib0"', f"GLOO_SOCKET_IFNAME {IFNAME}"),
+        ("mpiexec -genv NCCL_DEBUG WARN ./a", f"NCCL_DEBUG {HIDES}"),
+        ("mpirun --mca btl_tcp_if_include eth0 ./a", f"OMPI_MCA_btl_tcp_if_include {IFNAME}"),
+        (
+            'python -c \'import os; os.environ["NCCL_DEBUG"] = "WARN"\'',
+            f"NCCL_DEBUG {HIDES}",
+        ),
+        (
+            "export NCCL_IB_HCA=mlx5_0",
+            "NCCL_IB_HCA chooses among InfiniBand's and RoCE's devices, which EC2's instances do"
+            " not have; leave it out",
+        ),
+    ],
+)
+def test_what_commands_set_is_warned_of_too(commands: str, warned: str) -> None:
+    run = Task(type="task", name="job", commands=(commands,))
+    assert warnings(PRESETS["efa"], user_settings(run)) == (f"commands: {warned}",)
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "mpirun -x NCCL_DEBUG -x NCCL_SOCKET_IFNAME=^docker0,lo ./a",
+        "# export NCCL_DEBUG=WARN\npython x.py  # NCCL_DEBUG=WARN hides it",
+        "export NCCL_DEBUG=${NCCL_DEBUG:-WARN}",
+        "if [ $NCCL_DEBUG = WARN ]; then echo; fi",
+        "if [[ $NCCL_DEBUG == WARN ]]; then echo; fi",
+        "export NCCL_DEBUG=info NCCL_DEBUG_SUBSYS=INIT,NET,ENV",
+        "python x.py --nccl-debug=WARN",
+    ],
+)
+def test_what_commands_do_not_set_is_not_warned_of(commands: str) -> None:
+    run = Task(type="task", name="job", commands=(commands,))
+    assert warnings(PRESETS["efa"], user_settings(run)) == ()
+
+
+def test_what_mpirun_gets_is_warned_of_too() -> None:
+    run = Mpi(type="mpi", name="job", commands=("./a",), mpirun_args=("-x", "NCCL_DEBUG=WARN"))
+    assert warnings(PRESETS["efa"], user_settings(run)) == (f"mpirun_args: NCCL_DEBUG {HIDES}",)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_wrong"),
+    [
+        *(("eth0", True), ("ens5", False), ("ens", False), ("=ens", True), ("=ens5", False)),
+        *(("^docker,lo", False), ("^ens", True), ("eth0,ens5", False), ("enp", True)),
+    ],
+)
+def test_interfaces_are_compared_with_those_of_the_nodes(value: str, is_wrong: bool) -> None:
+    nodes = [EFA[0].model_copy(update={"interface": "ens5"})]
+    settings = of_env({"NCCL_SOCKET_IFNAME": value})
+    assert bool(warnings(PRESETS["efa"], settings, nodes)) == is_wrong
+
+
 def test_the_users_variables_are_warned_of_where_they_do_harm() -> None:
     def warned(preset: PresetName, **environment: str) -> tuple[str, ...]:
-        return warnings(PRESETS[preset], environment)
+        return warnings(PRESETS[preset], of_env(environment))
 
     assert warned("efa", FI_EFA_USE_DEVICE_RDMA="1", OTHER="1") == (
         "env FI_EFA_USE_DEVICE_RDMA is obsolete since aws-ofi-nccl 1.7 and libfabric 1.18;"
@@ -214,7 +284,7 @@ def test_no_preset_sets_what_is_warned_of() -> None:
     for preset in PRESETS.values():
         if preset.name != "hcc":  # TI-ONE's own values, as they are
             environment = {one.name: one.value for one in preset.settings}
-            assert warnings(preset, environment) == ()
+            assert warnings(preset, of_env(environment)) == ()
 
 
 def test_every_setting_and_warning_says_why_and_from_where() -> None:
