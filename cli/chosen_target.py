@@ -128,10 +128,10 @@ class ChosenTarget:
 
         InputError when the target is a lab that is down.
         """
-        from provision.records.record import read
+        from provision.records.record import last_known
 
         self.require_lab()
-        record = read(name, self.remembered())
+        record = last_known(name, self.remembered())
         return self.target(record.region if record else None)
 
     def require_lab(self) -> None:

@@ -59,6 +59,7 @@ def _show_verified(here: "ChosenTarget", teardown: "Teardown", out: "Output") ->
     from provision.removal.verification import verify
 
     out.note(text(teardown))
+    _warn(teardown, out)
     target = replace(here.target(teardown.region), region=teardown.region)
     proof = verify(teardown.name, teardown.id, target)
     out.show({**asdict(teardown), "verified": asdict(proof)}, [_proof_text(proof)])
@@ -78,10 +79,10 @@ def _holders(
 ) -> "tuple[Holder, ...]":
     """Return the runs on the cluster; none where none is known."""
     from cli.held import holders_of
-    from provision.records.record import read
+    from provision.records.record import last_known
 
     if cluster_id is not None:
-        record = read(cluster, here.remembered())
+        record = last_known(cluster, here.remembered())
         if record is None or record.id != cluster_id:
             return ()  # another person's cluster of that name: its head is unknown here
     return holders_of(here, cluster, out)
@@ -91,20 +92,26 @@ def remove(
     here: "ChosenTarget", cluster: str, view: "ProgressView", cluster_id: str | None = None
 ) -> "Teardown":
     """Remove the cluster; record the runs that were still going on it as failed."""
+    from dataclasses import replace
+
+    from config.errors import RunError, StateError
     from engine.history import History
     from nodes.dial import end as end_broker
     from provision.down import down as take_down
-    from provision.records.record import read
+    from provision.records.record import last_known
 
     target = here.cluster_target(cluster)
     end_broker(str(target.clusters / cluster))
     teardown = take_down(cluster, target, view.report, cluster_id)
-    if read(cluster, target) is not None:
+    if last_known(cluster, target) is not None:
         return teardown  # another person's was removed: this machine's cluster and its runs stay
-    with History(target.runs) as history:
-        for run in history.runs():
-            if run.cluster == cluster and not run.is_over:
-                history.mark_lost(run.run_id, "its cluster was removed")
+    try:
+        with History(target.runs) as history:
+            for run in history.runs():
+                if run.cluster == cluster and not run.is_over:
+                    history.mark_lost(run.run_id, "its cluster was removed")
+    except (StateError, RunError) as error:  # a full disk: the cluster is gone, its runs stay
+        return replace(teardown, warnings=(*teardown.warnings, str(error)))
     return teardown
 
 
@@ -113,6 +120,12 @@ def show(teardown: "Teardown", out: "Output") -> None:
     from dataclasses import asdict
 
     out.show(asdict(teardown), [text(teardown)])
+    _warn(teardown, out)
+
+
+def _warn(teardown: "Teardown", out: "Output") -> None:
+    for warning in teardown.warnings:
+        out.warn(warning)
 
 
 def text(teardown: "Teardown") -> str:

@@ -1,7 +1,7 @@
 """Find the runs on a cluster, before a command removes anything from it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ def holders_of(here: "ChosenTarget", cluster: str, out: "Output") -> "tuple[Hold
     """
     import asyncio
 
-    from config.errors import InputError, NodeError
+    from config.errors import InputError, NodeError, StateError
     from engine.holder import find_holders
     from provision.records.record import load_inventory
 
     try:
         inventory = load_inventory(cluster, here.cluster_target(cluster))
-    except (InputError, ValueError):  # it never was ready, or its file is damaged: no head to ask
+    except (InputError, StateError, ValueError):
+        # It never was ready, its file is damaged, or the disk is full: no head to ask.
         return ()
     try:
         return asyncio.run(find_holders(inventory))
@@ -37,6 +38,7 @@ def describe(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -> 
 
     Return an empty text without runs.
     """
+    from config.errors import StateError
     from engine.history import History
 
     if not runs:
@@ -44,7 +46,8 @@ def describe(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -> 
     run, *more = runs
     others = "" if not more else " (and 1 more)" if len(more) == 1 else f" (and {len(more)} more)"
     since = f" since {run.since:%Y-%m-%d %H:%M:%S} UTC" if run.since else ""
-    with History(here.state / "runs") as history:
+    is_ours = True
+    with suppress(StateError), History(here.state / "runs") as history:  # the disk may be full
         is_ours = any(known.run_id == run.run_id for known in history.runs())
     whose = "" if is_ours else ", started from another machine"
     return f"run {run.run_id}{others} has been on cluster {cluster}{since}{whose}"

@@ -159,6 +159,27 @@ def path_below(folder: Path, *names: str) -> Path:
     return path
 
 
+ROOM = 1 << 20
+"""The free bytes without which a disk counts as full. A command's records take some hundred KiB."""
+
+
+def storage_problem(folder: Path) -> str:
+    """Return why the folder takes no records; empty if it does. A missing folder is made."""
+    probe = folder / f".room.{os.getpid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with probe.open("wb") as file:
+            file.write(bytes(ROOM))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"{folder} cannot be written: {error.strerror or error}"
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return ""
+
+
 def unwritable(path: Path | str, why: str) -> StateError:
     """Return the complaint about a file of gpuctl's for which its disk has no room."""
     return StateError(

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from config.errors import CloudError, InfraError, InputError, Interrupted, StateError
+from config.files import disk_errors, storage_problem
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.program.aws_calls import Feature
 from infra.pulumi_engine.failures import DamagedState
 from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
+from infra.pulumi_engine.workspace import backend_folder, remove_folders, remove_state
 from nodes.ssh_hosts import remove_hosts
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client
@@ -30,11 +33,12 @@ from provision.records.record import (
     ClusterRecord,
     folder,
     forget,
-    read,
+    last_known,
     records,
     unknown_cluster,
     write,
 )
+from provision.records.shared import Superseded
 from provision.removal.sweep import sweep
 from provision.spending.ledger import keep as keep_cost
 
@@ -49,7 +53,7 @@ class Teardown:
     """The report of a removal: the removed resources, the cluster's age and its cost.
 
     `cost_usd` is None if a price is not known. `id` is the cluster's, empty if an early gpuctl
-    created it.
+    created it. `warnings` are about records that could not be written or removed.
     """
 
     name: str
@@ -58,17 +62,19 @@ class Teardown:
     cost_usd: float | None
     id: str = ""
     region: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def down(name: str, target: Target, report: Reporter, cluster_id: str | None = None) -> Teardown:
     """Remove the cluster from AWS, from Pulumi's state and from this machine.
 
     Pulumi removes the resources that it knows; every other resource with the cluster's tags is
-    removed after that. Raises InputError if no cluster has this name; the message lists those that
+    removed after that. Records are best effort: a full disk, or a folder that cannot be written,
+    keeps no resource. Raises InputError if no cluster has this name; the message lists those that
     exist. Raises InputError if several clusters have it, this machine has a record of none of them,
     and `cluster_id` chooses none.
     """
-    record = read(name, target)
+    record = last_known(name, target)
     if record is not None:
         target = replace(target, region=record.region)
     target = resolve_credentials(target)
@@ -81,13 +87,17 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     _check_permissions(existing, target)
     if record is not None and cluster_id != record.id:
         return _remove_namesake(name, cluster_id, existing, target, report)
-    stack = Stack(name, target, find_engine(report))
-    if record is None and not existing and not stack.exists():
-        stack.remove()  # the files of a plan that was never carried out, or of `exists` above
+    warnings: list[str] = []
+    stack = _stack(name, target, report, warnings)
+    if record is None and not existing and (stack is None or not stack.exists()):
+        if stack is not None:
+            stack.remove()  # the files of a plan that was never carried out, or of `exists` above
         raise _unknown(name, target)
-    with cluster_lock(name, f"gpuctl down {name}", target), _interruptible(name):
-        if record is not None:
-            write(record.now("destroying"), target)
+    lock = cluster_lock(name, f"gpuctl down {name}", target, is_removal=True)
+    with lock, _interruptible(name):
+        if record is not None and stack is not None:
+            with _best_effort(warnings):
+                write(record.now("destroying"), target)
         now = datetime.now(UTC)
         began = record.created if record else _oldest(existing, now)
         others = [resource for resource in existing if resource.kind != "instance"]
@@ -98,18 +108,26 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         killed = killed or any(KINDS[one.kind].service == "guardduty" for one in existing)
         # An `up` that was killed just now: EC2 may not list its last resources yet.
         settled = time.monotonic() + (SETTLE_S if record and record.status == "creating" else 0)
-        _destroy(stack, lambda: sweep(target, name, cluster_id, collect), collect, killed)
+        if stack is not None:
+            sweep_all = partial(sweep, target, name, cluster_id, collect)
+            _destroy(stack, sweep_all, collect, killed, target, warnings)
+        else:
+            sweep(target, name, cluster_id, collect)
         if (left := settled - time.monotonic()) > 0:
             time.sleep(left)
         # Also a Pulumi engine that outlived its client may have created a resource until now.
         sweep(target, name, cluster_id, collect)
-        stack.remove()
         now = datetime.now(UTC)
         spent = spent_usd(billed, now, record.resolved if record else None)
-        with suppress(StateError):  # a full disk must not keep a record of what is gone
-            keep_cost(record, now, spent, target)
-        remove_hosts(name, folder(name, target))
-        forget(name, target)
+        records_left = (
+            partial(_remove_state, stack, name, target),
+            partial(remove_hosts, name, folder(name, target)),
+            partial(forget, name, target),
+            partial(keep_cost, record, now, spent, target),  # a full disk now has room for a line
+        )
+        for remove in records_left:
+            with _best_effort(warnings):
+                remove()
     return Teardown(
         name=name,
         removed=tuple(removed),
@@ -117,6 +135,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         cost_usd=spent,
         id=cluster_id,
         region=target.region,
+        warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
@@ -124,8 +143,8 @@ _FEATURES: Mapping[str, Feature] = {
     "VPC": "network",
     "EFS file system": "efs",
     "FSx file system": "fsx-lustre",
-    "IAM role": "ssm",
-    "instance profile": "ssm",
+    "IAM role": "role",
+    "instance profile": "role",
 }
 """The kinds of resources that only clusters with a feature have."""
 
@@ -141,6 +160,51 @@ def _check_permissions(existing: list[Resource], target: Target) -> None:
     who = caller(target)
     with suppress(CloudError):
         missing_permissions(target, who, needed(("down",), features)).check()
+
+
+def _stack(name: str, target: Target, report: Reporter, warnings: list[str]) -> Stack | None:
+    """Return the cluster's stack; None if Pulumi's engine is missing, or its disk is full.
+
+    Then the cluster's resources are found and removed by their tags.
+    """
+    problem = storage_problem(target.state)
+    if problem:
+        warnings.append(f"{problem}; what exists was found by its tags")
+        return None
+    try:
+        return Stack(name, target, find_engine(report))
+    except (InfraError, StateError) as error:
+        warnings.append(f"{error.message}; what exists was found by its tags")
+        return None
+
+
+def _remove_state(stack: Stack | None, name: str, target: Target) -> None:
+    """Remove Pulumi's state of the cluster, without Pulumi's engine if there is no stack."""
+    if stack is not None:
+        stack.remove()
+        return
+    if backend_folder(target) is None:
+        raise StateError(
+            f"Pulumi's state of {name} is still in {target.backend_url}",
+            f"make room on this machine's disk; then `gpuctl down {name}` removes it",
+        )
+    remove_state(name, target)
+    remove_folders(name, target)
+
+
+@contextmanager
+def _best_effort(warnings: list[str]) -> Iterator[None]:
+    """Add a failure of the block to the warnings: no record is a condition of a removal.
+
+    Raises Superseded if somebody else has changed the cluster.
+    """
+    try:
+        with disk_errors():
+            yield
+    except Superseded:
+        raise
+    except (StateError, CloudError, InfraError) as error:
+        warnings.append(str(error))
 
 
 def _unknown(name: str, target: Target) -> InputError:
@@ -190,12 +254,20 @@ def _choose_id(
     )
 
 
-def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, killed: bool) -> None:
+def _destroy(
+    stack: Stack,
+    sweep_all: Callable[[], object],
+    report: Reporter,
+    killed: bool,
+    target: Target,
+    warnings: list[str],
+) -> None:
     """Remove the resources that Pulumi knows, and all others of the cluster.
 
     The sweep comes first if a command was killed, if GuardDuty has put something into the VPC, or
     if Pulumi fails: resources that Pulumi does not know block the removal of those that it knows,
-    and it would retry for twenty minutes. After the sweep Pulumi only updates its state.
+    and it would retry for twenty minutes. After the sweep Pulumi only updates its state, for which
+    a disk may have no room.
     """
     if not killed:
         try:
@@ -204,8 +276,14 @@ def _destroy(stack: Stack, sweep_all: Callable[[], object], report: Reporter, ki
             killed = True
     if killed:
         sweep_all()
-        with suppress(DamagedState):  # the sweep has removed everything by its tags
+        try:
             stack.destroy(silent)
+        except DamagedState:
+            pass  # the sweep has removed everything by its tags
+        except InfraError as error:
+            if not storage_problem(target.state):
+                raise
+            warnings.append(error.message)
 
 
 def _collector(removed: list[str], report: Reporter) -> Reporter:

@@ -7,7 +7,7 @@ machines see, is in provision/records/shared_lock.py.
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -20,31 +20,59 @@ from provision.records.shared_lock import is_held, shared_lock
 
 
 @contextmanager
-def cluster_lock(name: str, command: str, target: Target) -> Iterator[None]:
+def cluster_lock(
+    name: str, command: str, target: Target, *, is_removal: bool = False
+) -> Iterator[None]:
     """Hold the cluster's lock for `command` until the block ends.
 
     Raises InputError with the holder's process and command if another command holds it. This
-    machine's copy of a shared cluster is renewed before the block begins.
+    machine's copy of a shared cluster is renewed before the block begins. For a removal
+    (`is_removal`) a disk that cannot be written is no error: the lock is then held as far as that
+    disk allows it.
     """
     path = folder(name, target) / "lock"
-    with disk_errors(), _open(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            pid, _, what = file.read().partition(" ")
-            raise InputError(
-                f"cluster '{name}' is being changed by `{what or 'gpuctl'}` (process {pid or '?'})",
-                "wait for it or end it, then repeat this command",
-            ) from None
-        except OSError as error:
-            raise _no_locks(path, error) from error
-        file.truncate(0)
-        file.write(f"{os.getpid()} {command}")
-        file.flush()
-        with shared_lock(name, command, target):
+    tolerated: tuple[type[StateError], ...] = (StateError,) if is_removal else ()
+    with disk_errors(), ExitStack() as stack:
+        file = _open_existing(path) if is_removal else None
+        with suppress(*tolerated):
+            file = file or _open(path)
+        if file is not None:
+            stack.enter_context(file)
+            with suppress(*tolerated):
+                _hold(file, path, name, command)
+        stack.enter_context(shared_lock(name, command, target))
+        with suppress(*tolerated):
             pull(name, target)
-            yield
+        yield
+
+
+def _open_existing(path: Path) -> IO[str] | None:
+    """Open the lock's file if there is one, also on a disk that cannot be written."""
+    for mode in ("r+", "r"):
+        with suppress(OSError):
+            return path.open(mode)
+    return None
+
+
+def _hold(file: IO[str], path: Path, name: str, command: str) -> None:
+    """Lock the open file, and write who holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        pid, _, what = file.read().partition(" ")
+        raise InputError(
+            f"cluster '{name}' is being changed by `{what or 'gpuctl'}` (process {pid or '?'})",
+            "wait for it or end it, then repeat this command",
+        ) from None
+    except OSError as error:
+        raise _no_locks(path, error) from error
+    if not file.writable():
+        return
+    # Without the file's buffer, which would be written again when the file is closed.
+    with disk_errors():
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), f"{os.getpid()} {command}".encode())
 
 
 def is_locked(name: str, target: Target) -> bool:

@@ -7,6 +7,7 @@ client dies in between, `gpuctl status` still finds the cluster and `gpuctl down
 import json
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -164,6 +165,22 @@ def _malformed(file: str, why: str, name: str, target: Target) -> InputError:
         f"the {'record' if file == shared.RECORD else 'inventory'} {path} cannot be read: {why}",
         f"move it away; `gpuctl down {name}` then finds the cluster by its tags and removes it",
     )
+
+
+def last_known(name: str, target: Target) -> ClusterRecord | None:
+    """Return what is known of the cluster for its removal, also if this machine's disk is full.
+
+    A shared record cannot be copied to a full disk: it is then this machine's copy. A record that
+    the disk does not let us read is None. Raises InputError if it is damaged.
+    """
+    try:
+        return read(name, target)
+    except StateError:
+        return last_known(name, replace(target, backend=None)) if target.bucket else None
+    except InputError as error:
+        if isinstance(error.__cause__, OSError):
+            return None
+        raise
 
 
 def _upgrade(text: bytes) -> bytes:

@@ -293,8 +293,12 @@ def _clear(place: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _refused(name: str, why: str) -> StateError:
-    return StateError(
+class Superseded(StateError):
+    """The error that somebody else has changed a shared cluster, or is changing it."""
+
+
+def _refused(name: str, why: str) -> Superseded:
+    return Superseded(
         f"the record of cluster '{name}' was not written: {why}",
         "`gpuctl status` shows the cluster as it is now; then repeat this command",
     )

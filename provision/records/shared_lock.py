@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pydantic import AwareDatetime
 
 from config.bucket import Changed
-from config.errors import CloudError, InputError
+from config.errors import CloudError, InputError, StateError
 from config.files import write_whole
 from config.foreign import Malformed, parse_foreign
 from config.models import Value
@@ -187,10 +187,15 @@ def _check_free(name: str, stored: "Stored", ours: Lock) -> None:
 
 
 def _machine(target: Target) -> str:
-    """Return the id of the target's state folder; make one if it has none."""
-    path = target.state / "machine-id"
+    """Return the id of the target's state folder; make one if it has none.
+
+    On a disk that cannot be written it counts for this process alone.
+    """
+    path, made = target.state / "machine-id", uuid.uuid4().hex
     try:
         return path.read_text()
     except FileNotFoundError:
-        write_whole(path, uuid.uuid4().hex)
-        return path.read_text()
+        with suppress(StateError):
+            write_whole(path, made)
+            return path.read_text()
+        return made

@@ -1,0 +1,153 @@
+"""`gpuctl down` on a disk that takes no records: nothing that bills is left."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import provision.down
+from cli.main import app
+from config.errors import InfraError, InputError
+from config.files import storage_problem
+from config.progress import silent
+from config.target import Target
+from engine.history import History
+from provision.aws.clients import client, forget_clients
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.aws.resources import find_all
+from provision.down import down
+from provision.records import record
+from provision.records.cluster_lock import cluster_lock
+from provision.spending.ledger import cluster_costs
+from tests.engine.conftest import make_plan
+from tests.infra.region import CREDENTIALS
+from tests.provision.test_record import a_record
+from tests.provision.test_sweep import make_cluster
+from tests.small_disks import fill, small_disk
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk: root")
+
+FULL = "cannot be written: No space left on device; what exists was found by its tags"
+READ_ONLY = "cannot be written: Read-only file system; what exists was found by its tags"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "4m") as place:
+        yield place
+
+
+@pytest.fixture
+def target(empty_region: Target, disk: Path) -> Target:
+    """A region with a cluster; its record is on the small disk."""
+    made = replace(empty_region, state=disk / "aws")
+    make_cluster(
+        client(empty_region, "ec2"), image_id(client(empty_region, "ssm"), BASTION_IMAGE), "demo"
+    )
+    record.write(a_record().now("ready"), made)
+    return made
+
+
+def stop_writes(disk: Path) -> None:
+    """Mount the disk read-only."""
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+
+
+def test_a_full_disk_keeps_no_resource_and_no_record(target: Target, disk: Path) -> None:
+    fill(disk, 0)
+    gone = down("demo", target, silent)
+    assert find_all(target, "demo") == []
+    assert len(gone.removed) > 10
+    assert record.read("demo", target) is None
+    assert not record.folder("demo", target).exists()
+    assert gone.warnings == (f"{target.state} {FULL}",)
+    (cost,), _ = cluster_costs(target)
+    assert (cost.name, cost.cost_usd) == ("demo", gone.cost_usd)
+
+
+def test_a_read_only_disk_keeps_no_resource_and_what_stays_there_is_said(
+    target: Target, disk: Path
+) -> None:
+    stop_writes(disk)
+    gone = down("demo", target, silent)
+    assert find_all(target, "demo") == []
+    folder = record.folder("demo", target)
+    assert gone.warnings[0] == f"{target.state} {READ_ONLY}"
+    assert (
+        f"{folder} cannot be removed: Read-only file system; remove it by hand: it contains a"
+        " private key"
+    ) in gone.warnings
+
+
+def test_without_a_record_the_cluster_is_found_by_its_tags(target: Target, disk: Path) -> None:
+    record.forget("demo", target)
+    fill(disk, 0)
+    down("demo", target, silent)
+    assert find_all(target, "demo") == []
+    with pytest.raises(InputError, match=r"^there is no cluster 'demo'"):
+        down("demo", target, silent)
+
+
+def test_a_state_folder_that_is_a_file_keeps_no_resource(target: Target, disk: Path) -> None:
+    place = disk / "file"
+    place.write_text("")
+    gone = down("demo", replace(target, state=place), silent)
+    assert find_all(target, "demo") == []
+    assert gone.warnings[0] == (
+        f"{place} cannot be written: File exists; what exists was found by its tags"
+    )
+
+
+def test_a_missing_engine_keeps_no_resource(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_engine(_: object) -> Any:
+        raise InfraError("Pulumi's engine cannot be downloaded: no network", "")
+
+    monkeypatch.setattr(provision.down, "find_engine", no_engine)
+    gone = down("demo", target, silent)
+    assert find_all(target, "demo") == []
+    assert gone.warnings == (
+        "Pulumi's engine cannot be downloaded: no network; what exists was found by its tags",
+    )
+
+
+def test_a_disk_that_is_full_still_excludes_two_commands(target: Target, disk: Path) -> None:
+    with cluster_lock("demo", "gpuctl up", target):
+        fill(disk, 0)
+        with pytest.raises(InputError) as refused:
+            down("demo", target, silent)
+    assert str(refused.value).startswith("cluster 'demo' is being changed by `gpuctl up` (process")
+    assert find_all(target, "demo") != []
+
+
+def test_the_command_says_what_it_could_not_record(
+    target: Target, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(target.endpoint)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk))
+    forget_clients()
+    mine = replace(target, state=disk / "gpuctl" / "aws")
+    record.write(a_record().now("ready"), mine)
+    with History(mine.runs) as history:
+        history.begin(make_plan(nodes=1))
+    fill(disk, 0)
+    done = CliRunner().invoke(app, ["down", "demo", "--yes", "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["warnings"][0] == f"{mine.state} {FULL}"
+    for warning in told["warnings"]:
+        assert warning in done.stderr
+    assert find_all(target, "demo") == []
+
+
+def test_a_folder_that_can_be_written_has_no_problem(tmp_path: Path) -> None:
+    assert storage_problem(tmp_path / "new" / "folder") == ""
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
