@@ -1,5 +1,7 @@
 """`gpuctl down CLUSTER`: remove everything of the cluster."""
 
+import shlex
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,9 +28,19 @@ def down(
     verify: Annotated[
         bool, typer.Option("--verify", help="Then prove by AWS's lists that nothing is left.")
     ] = False,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            "--owner",
+            metavar="NAME",
+            help="Whose cluster it is, if it is not yours: removes it without asking for its name.",
+        ),
+    ] = None,
     yes: YesOption = False,
 ) -> None:
     """Remove everything of a cluster, also what was left half-made.
+
+    If the cluster belongs to somebody else, gpuctl asks for its name, also with --yes.
 
     $ gpuctl down demo
     $ gpuctl down demo --yes --verify --json
@@ -37,6 +49,7 @@ def down(
 
     here, out = chosen_target(context), output(context)
     here.require_lab()
+    _check_owner(here, cluster, cluster_id, owner, out)
     which = f" {cluster_id}" if cluster_id else ""
     runs = _holders(here, cluster, cluster_id, out)
     held = describe(here, cluster, runs)
@@ -50,6 +63,34 @@ def down(
         _show_verified(here, teardown, out)
     else:
         show(teardown, out)
+
+
+def _check_owner(
+    here: "ChosenTarget", cluster: str, cluster_id: str | None, owner: str | None, out: "Output"
+) -> None:
+    """Have the person type the name of somebody else's cluster, unless --owner names its owner.
+
+    Raises InputError if they do not, if no terminal can ask, or if --owner names somebody else.
+    """
+    from config.errors import InputError
+    from provision.ownership import find_ownership
+
+    found = find_ownership(cluster, here.cluster_target(cluster), cluster_id)
+    if found is None or (found.is_ours and owner is None):
+        return
+    whose = f"cluster '{cluster}' (id {found.id or 'none'}) {found.text}"
+    option = shlex.join(["--owner", found.owner])
+    if owner is not None and owner != found.owner:
+        raise InputError(f"{whose}, not to {owner}", f"write {option} if that is the one you mean")
+    if owner is not None:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(
+            f"{whose}, and there is no terminal to ask on",
+            f"ask them to remove it, or add {option}",
+        )
+    if out.ask(f"{whose[0].upper()}{whose[1:]}. Type its name to remove it: ").strip() != cluster:
+        raise InputError("nothing was done", f"the name is '{cluster}'")
 
 
 def _show_verified(here: "ChosenTarget", teardown: "Teardown", out: "Output") -> None:

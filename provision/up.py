@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from config.cluster.cluster_file import Cluster
-from config.cluster.resolved import Resolved
+from config.cluster.resolved import OWNER_TAG, Resolved
 from config.command_text import command_text
 from config.errors import BrokenNodes, CloudError, GpuctlError, InputError, Interrupted, StateError
 from config.files import disk_errors
@@ -26,6 +26,7 @@ from provision.costs.cost import hourly_usd
 from provision.launch.launch import FleetLaunch
 from provision.lease import note_ends, note_launches
 from provision.machines import BASTION
+from provision.ownership import ownership
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 from provision.records.cluster_lock import cluster_lock
@@ -240,11 +241,24 @@ def _unrecorded(name: str, target: Target) -> list[Resource]:
 
 
 def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
-    name = resolved.cluster.name
-    owners = sorted({one.owner for one in found if one.owner})
-    whose = f" of {', '.join(owners)}" if owners else ""
+    """Return the error that the name is another cluster's: whose, since when, and what to do."""
+    name, ours = resolved.cluster.name, resolved.tags[OWNER_TAG]
+    ids = sorted({one.cluster_id for one in found})
+    taken = [
+        ownership([one for one in found if one.cluster_id == cluster_id], ours, resolved.region)
+        for cluster_id in ids
+    ]
+    whose = "; ".join(f"{one.text} (id {one.id or 'none'})" for one in taken)
+    others = sorted({one.owner for one in taken if not one.is_ours})
+    count = "1 resource" if len(found) == 1 else f"{len(found)} resources"
+    remedy = (
+        f"choose another name in the cluster file, or ask {', '.join(others)} to remove it"
+        if others
+        else "choose another name in the cluster file, go on with it where it was made, or remove"
+        f" it: {command_text('gpuctl down {}', name)}"
+    )
     return InputError(
-        f"{len(found)} resources of a cluster '{name}'{whose} exist in {resolved.region},"
-        " but this machine has no record of it",
-        f"choose another name, or remove them: {command_text('gpuctl down {}', name)}",
+        f"{count} of a cluster '{name}' {'exists' if len(found) == 1 else 'exist'} in"
+        f" {resolved.region}, but this machine has no record of it: it {whose}",
+        remedy,
     )

@@ -19,8 +19,8 @@ _BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
 _LONGEST = 400  # characters of a message: AWS sometimes lists every zone of the world
 
 _TAKEN = (
-    "a cluster of this name already exists, or a crash left parts of one:"
-    " remove it with `gpuctl down {stack}`, or choose another name"
+    "a cluster of this name already exists, or a crash left parts of one: `gpuctl status {stack}`"
+    " shows its owner; choose another name, or, if it is yours, remove it: `gpuctl down {stack}`"
 )
 
 _HINTS = {

@@ -1,13 +1,19 @@
 """Whose a cluster is: names are shared in an account, ids are not, and accounts differ."""
 
+import io
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
+from cli.chosen_target import ChosenTarget
+from cli.down import _check_owner
 from cli.main import app
+from cli.output import Output
 from config.errors import InputError
 from config.progress import silent
 from config.target import Target
@@ -16,11 +22,13 @@ from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all
 from provision.down import _choose_id, down
 from provision.launch.claim import _group
+from provision.ownership import find_ownership, is_same_owner
 from provision.preflight.preflight import _identity_tags
 from provision.records import record
 from provision.records.record import ClusterRecord
 from provision.removal.sweep import sweep
 from provision.status import clusters
+from provision.up import _name_taken
 from tests.cli.conftest import remembered  # noqa: F401  a fixture is found by import
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
@@ -179,3 +187,152 @@ def test_a_claim_lies_in_the_clusters_own_group(empty_region: Target) -> None:
         arns[cluster_id] = made["PlacementGroup"]["GroupArn"]
         assert _group(ec2, with_id(cluster_id).resolved) == arns[cluster_id]
     assert _group(ec2, with_id("bbbb").resolved) is None
+
+
+# Whose it is
+
+
+def made(cluster_id: str, owner: str, day: int | None = None) -> Resource:
+    since = {} if day is None else {"CreateTime": datetime(2026, 11, day, 10, 5, tzinfo=UTC)}
+    return Resource("VPC", "vpc-1", "demo", "demo", "available", since, cluster_id, owner)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (
+            [made("aaaa", ANN, 21), made("aaaa", ANN, 20)],
+            "2 resources of a cluster 'demo' exist in us-east-1, but this machine has no record of"
+            f" it: it belongs to {ANN} since 2026-11-20 10:05 UTC (id aaaa); choose another name"
+            f" in the cluster file, or ask {ANN} to remove it",
+        ),
+        (
+            [made("bbbb", BEN)],
+            "1 resource of a cluster 'demo' exists in us-east-1, but this machine has no record of"
+            f" it: it belongs to {BEN} (id bbbb); choose another name in the cluster file, go on"
+            " with it where it was made, or remove it: `gpuctl down demo`",
+        ),
+        (
+            [made("aaaa", ANN, 20), made("bbbb", BEN, 21), made("", "")],
+            "3 resources of a cluster 'demo' exist in us-east-1, but this machine has no record of"
+            f" it: it belongs to unknown (id none); belongs to {ANN} since 2026-11-20 10:05 UTC (id"
+            f" aaaa); belongs to {BEN} since 2026-11-21 10:05 UTC (id bbbb); choose another name in"
+            f" the cluster file, or ask {ANN}, unknown to remove it",
+        ),
+    ],
+)
+def test_up_of_a_name_that_is_taken_says_whose_it_is(found: list[Resource], message: str) -> None:
+    ours = with_id("bbbb").resolved
+    ours = ours.model_copy(update={"tags": {**ours.tags, "gpuctl:owner": BEN}})
+    assert str(_name_taken(ours, found)) == message
+
+
+ROLE = "arn:aws:sts::1:assumed-role/dev"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (ANN, ANN, True),
+        (ANN, BEN, False),
+        ("unknown", ANN, False),
+        # Without a chosen name botocore names each session of a role after the time.
+        (f"{ROLE}/botocore-session-1700000000", f"{ROLE}/botocore-session-1700009999", True),
+        (f"{ROLE}/botocore-session-1700000000", f"{ROLE}2/botocore-session-1700009999", False),
+        (f"{ROLE}/botocore-session-1700000000", f"{ROLE}/ann", False),
+        (f"{ROLE}/ann", f"{ROLE}/ben", False),
+    ],
+)
+def test_an_owner_is_a_person_and_not_a_session(one: str, other: str, *, same: bool) -> None:
+    assert is_same_owner(one, other) is same
+
+
+def test_the_owner_of_what_down_would_remove(empty_region: Target) -> None:
+    ec2 = client(empty_region, "ec2")
+    vpc(ec2, "aaaa", ANN)
+    found = find_ownership("demo", empty_region)
+    assert found is not None
+    assert (found.id, found.owner, found.is_ours) == ("aaaa", ANN, False)
+    assert find_ownership("other", empty_region) is None
+    mine = find_ownership("demo", replace(empty_region, owner=ANN))
+    assert mine is not None
+    assert mine.is_ours
+    vpc(ec2, "bbbb", BEN)
+    assert find_ownership("demo", empty_region) is None  # `down` asks for an id
+    chosen = find_ownership("demo", empty_region, "bbbb")
+    assert chosen is not None
+    assert chosen.owner == BEN
+    # What this machine made is ours, whatever the credentials are called now.
+    record.write(with_id("bbbb"), empty_region)
+    here = find_ownership("demo", empty_region)
+    assert here is not None
+    assert (here.id, here.is_ours) == ("bbbb", True)
+    theirs = find_ownership("demo", empty_region, "aaaa")
+    assert theirs is not None
+    assert (theirs.owner, theirs.is_ours) == (ANN, False)
+
+
+# The command
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def command(
+    empty_region: Target,
+    remembered: Target,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Any:
+    """`gpuctl down` in a region where ann has a cluster; `typed` is what the person types."""
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    vpc(client(empty_region, "ec2"), "aaaa", ANN)
+
+    def call(*words: str, typed: str | None = None) -> None:
+        monkeypatch.setattr(sys, "stdin", Terminal(typed) if typed else io.StringIO())
+        here, out = ChosenTarget(region="us-east-1"), Output()
+        owner = words[1] if words else None
+        _check_owner(here, "demo", None, owner, out)
+
+    return call
+
+
+BELONGS = f"cluster 'demo' (id aaaa) belongs to {ANN}"
+
+
+def test_down_of_somebody_elses_cluster_asks_for_its_name(
+    command: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(typed="demo\n")
+    assert capsys.readouterr().err == (
+        f"Cluster 'demo' (id aaaa) belongs to {ANN}. Type its name to remove it: "
+    )
+    for answer in ("yes\n", "Demo\n", "\n"):
+        with pytest.raises(InputError, match=r"^nothing was done; the name is 'demo'$"):
+            command(typed=answer)
+
+
+def test_a_script_names_the_owner(command: Any) -> None:
+    command("--owner", ANN)
+    with pytest.raises(InputError) as refused:
+        command()
+    assert str(refused.value) == (
+        f"{BELONGS}, and there is no terminal to ask on; ask them to remove it, or add --owner"
+        f" {ANN}"
+    )
+    with pytest.raises(InputError) as refused:
+        command("--owner", BEN)
+    assert str(refused.value) == (
+        f"{BELONGS}, not to {BEN}; write --owner {ANN} if that is the one you mean"
+    )
+
+
+def test_yes_is_no_answer_for_somebody_elses_cluster(command: Any, empty_region: Target) -> None:
+    done = CliRunner().invoke(app, ["down", "demo", "--yes"])
+    assert isinstance(done.exception, InputError)
+    assert str(done.exception).startswith(f"{BELONGS}, and there is no terminal to ask on")
+    assert len(find_all(empty_region, "demo")) == 1
