@@ -23,6 +23,7 @@ from infra.pulumi_engine.engine_events import EventWatch
 from infra.pulumi_engine.failures import DamagedState, Failure, PlanViolated, complaint, error
 from infra.pulumi_engine.inline_program import inline_program
 from infra.pulumi_engine.plan_file import is_within, planned_operations
+from infra.pulumi_engine.plugins import check_state, install_provider
 from infra.pulumi_engine.stack_lock import holders
 from infra.pulumi_engine.workspace import (
     PROJECT,
@@ -230,7 +231,7 @@ class Stack:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
         try:
             with self._errors(EventWatch("remove")), suppress(StackNotFoundError):  # as wanted
-                self._operations().workspace.remove_stack(self.name)
+                self._unchecked().workspace.remove_stack(self.name)  # it starts no provider
         except DamagedState:
             pass  # what Pulumi cannot read is removed too
         remove_state(self.name, self._target)
@@ -238,10 +239,18 @@ class Stack:
         remove_folders(self.name, self._target)
 
     def _operations(self) -> Operations:
+        """Return the stack's operations; its state names no provider but gpuctl's."""
         if self._stack is None:
-            place = workspace(self.name, self._target, self._engine)
-            self._stack = Operations(self.name, place)
+            made = self._unchecked()
+            check_state(self.name, made.export_stack)
+            install_provider(made.workspace, self._target)
+            self._stack = made
         return self._stack
+
+    def _unchecked(self) -> Operations:
+        return self._stack or Operations(
+            self.name, workspace(self.name, self._target, self._engine)
+        )
 
     def _resources(self) -> list[str]:
         """Return the type of each resource in the cloud that the stack knows."""

@@ -25,6 +25,7 @@ from config.files import write_whole
 from config.folders import cache_home
 from config.target import Target
 from infra.pulumi_engine.passphrase import passphrase
+from infra.pulumi_engine.plugins import NO_DOWNLOADS
 from infra.pulumi_engine.stored_state import (
     VERSION,
     read_deployment,
@@ -262,6 +263,7 @@ def _environment(name: str, target: Target) -> dict[str, str]:
         "PULUMI_SKIP_UPDATE_CHECK": "1",
         "PULUMI_BACKEND_URL": backend_url(target),
         "AWS_REGION": target.region,
+        **NO_DOWNLOADS,
         **target.environment,
     }
     if not any(name in os.environ or name in target.environment for name in _PASSPHRASES):
@@ -274,7 +276,6 @@ def _environment(name: str, target: Target) -> dict[str, str]:
                 "the Pulumi engine can use only a provider on this machine",
             )
         environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
-        environment["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
         # A seventh of the engine's CPU time goes into Go's garbage collection, for 10 MB of memory.
         # The provider of AWS, a child of the engine, is larger: it keeps Go's default.
         environment["GOGC"] = "400"

@@ -1,0 +1,92 @@
+"""The plugins that Pulumi's engine may start: gpuctl's pinned provider of AWS, and no other.
+
+A state names the providers of its resources, each with a version and a URL to download it from
+(`__internal.pluginDownloadURL`), and the engine would fetch and start them
+(`loadProvider` and `GetProviderDownloadURL` in pkg/resource/deploy/providers/registry.go,
+pulumi 3.258.0, 2026-11-26). A team's state is in a bucket that others write. So the engine
+downloads nothing by itself (PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION), gpuctl installs the one
+plugin, and a state with another provider is refused before the engine starts one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pulumi import automation
+from pulumi.automation import CommandError
+
+from config.folders import cache_home
+from config.target import Target
+from infra.program.aws_resources import VERSION
+from infra.pulumi_engine.failures import DamagedState
+
+NO_DOWNLOADS = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
+"""The variable with which the engine downloads no plugin, except by `pulumi plugin install`."""
+
+_PROVIDERS = "pulumi:providers:"
+_INPUTS = frozenset(
+    {
+        *("allowedAccountIds", "ignoreTags", "maxRetries", "region", "version", "__internal"),
+        *("skipCredentialsValidation", "skipMetadataApiCheck", "skipRegionValidation"),
+    }
+)
+"""The inputs that gpuctl's program sets. Others could name a file with a command to run
+(`sharedConfigFiles`), or a host that gets signed requests (`endpoints`)."""
+
+
+class ForeignProvider(DamagedState):
+    """The error that a state names a provider that is not gpuctl's: somebody has changed it."""
+
+
+def install_provider(workspace: automation.LocalWorkspace, target: Target) -> None:
+    """Install the pinned provider of AWS unless it is installed; the lab has its own."""
+    plugins = cache_home() / "pulumi" / "plugins"
+    place = plugins / f"resource-aws-v{VERSION}"
+    is_partial = place.with_name(f"{place.name}.partial").exists()
+    if target.provider_address is None and (is_partial or not place.is_dir()):
+        workspace.install_plugin("aws", f"v{VERSION}")
+
+
+def check_state(name: str, export: Callable[[], automation.Deployment]) -> None:
+    """Raise ForeignProvider if the stack's state has a provider that is not gpuctl's.
+
+    A state that does not exist, or that Pulumi cannot read, is the operation's own error.
+    """
+    try:
+        deployment = export().deployment
+    except CommandError:
+        return
+    for problem in _problems(deployment or {}):
+        raise ForeignProvider(
+            f"Pulumi's state of {name} is not gpuctl's: {problem}",
+            "somebody may have changed it, so nothing was started;"
+            f" `gpuctl down {name}` finds the cluster by its tags, and removes it and that state",
+        )
+
+
+def _problems(deployment: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what in the state is none of gpuctl's providers."""
+    pending = (one.get("resource") for one in deployment.get("pending_operations") or ())
+    for resource in (*(deployment.get("resources") or ()), *pending):
+        if not isinstance(resource, Mapping):
+            yield "it has a resource without fields"
+            continue
+        kind, provider = str(resource.get("type")), str(resource.get("provider") or "")
+        named = kind if kind.startswith(_PROVIDERS) else provider.partition("::pulumi:")[2]
+        package = named.removeprefix(_PROVIDERS).removeprefix("providers:").partition("::")[0]
+        if named and package != "aws":
+            yield f"it names the provider {package}"
+        if kind.startswith(_PROVIDERS):
+            yield from _wrong_inputs(resource.get("inputs") or {})
+
+
+def _wrong_inputs(inputs: Any) -> Iterator[str]:
+    """Yield what the inputs of a provider have that gpuctl never sets."""
+    if not isinstance(inputs, Mapping):
+        yield "a provider's inputs are no fields"
+        return
+    if inputs.get("version") != VERSION:
+        yield f"it names version {inputs.get('version')} of the provider, gpuctl has {VERSION}"
+    if inputs.get("__internal"):
+        yield f"a provider has {', '.join(sorted(map(str, inputs['__internal'])))}"
+    if others := sorted(map(str, inputs.keys() - _INPUTS)):
+        yield f"a provider has {', '.join(others)}"
