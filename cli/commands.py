@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from cli.other_tools import OTHERS
 from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
 
 _CLUSTERS, _RUNS, _FILES, _MACHINE = "Clusters", "Runs", "Files", "This machine"
@@ -93,6 +94,12 @@ class Root(CommandGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": Commands()})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the line names; for another tool's word name ours, and why."""
+        if args[:1] and args[0] in OTHERS and args[0] not in self.commands:
+            ctx.fail(f"No such command '{args[0]}': {OTHERS[args[0]]}.")
+        return super().resolve_command(ctx, args)
 
 
 def _made(name: str, entry: _Entry) -> Any:

@@ -28,7 +28,7 @@ def validate(
     $ gpuctl validate cluster.yaml run.yaml
     $ gpuctl validate *.yaml --json
     """
-    from config.loading.load import check
+    from config.loading.load import check, fold_ignored
     from config.loading.overrides import Overrides
     from config.manifests.given import Given
 
@@ -48,7 +48,7 @@ def validate(
         out.show(document, ())
         raise typer.Exit(InvalidFiles.exit_code if errors else 0)
     for path, complaints in found.items():
-        for one in complaints:
+        for one in fold_ignored(complaints):
             if one.severity != "error":
                 out.say(str(one))
         if not any(one.severity == "error" for one in complaints):

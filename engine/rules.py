@@ -173,7 +173,8 @@ def _no_launcher_in_commands(situation: Situation) -> Iterator[Violation]:
         if any(call.search(entry) for entry in entries):
             yield Violation(
                 f"commands call {launcher}, which type {run.type} calls itself",
-                "write only the program that it starts, or use `type: task`",
+                "write only the program that it starts (`python train.py`) and its options as"
+                " fields of the run file, or use `type: task`",
             )
 
 

@@ -73,7 +73,7 @@ def _report_keys(reading: Reading) -> None:
         if key == "<<":
             reading.refuse((key,), "merges keys, which gpuctl does not", "write the keys out")
         elif row is None and key not in OURS_ALONE:
-            message = f"unknown key '{key}', which dstack has not either"
+            message = f"unknown key '{key}': neither dstack nor gpuctl has it"
             reading.complain("W207", message, _nearest(key), (key,), on_key=True)
         elif row is not None and row.answer == "leaves out" and value not in _NOTHING:
             reading.leave_out(key)

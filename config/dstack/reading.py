@@ -139,7 +139,7 @@ class Reading(Manifest):
             if key == "<<":
                 self.refuse((*at, key), "merges keys, which gpuctl does not", "write the keys out")
             elif key not in known:
-                message = f"unknown key '{path_text((*at, key))}', which dstack has not either"
+                message = f"unknown key '{path_text((*at, key))}': neither dstack nor gpuctl has it"
                 self.complain("W207", message, names_hint(key, known), (*at, key), on_key=True)
 
     def _range(self, at: Path, *, is_size: bool) -> str | None:

@@ -142,7 +142,7 @@ CODES: dict[str, Code] = {
     ),
     "W206": Code("A key of a dstack task that gpuctl leaves out.", "retry: true"),
     "W207": Code(
-        "A key of a dstack task that dstack has not either; with `--strict` it is E101.",
+        "A key of a dstack task that neither dstack nor gpuctl has; with `--strict` it is E101.",
         "comands: […]",
     ),
     "W208": Code("A value of `--set` that fills in nothing.", "--set IMGAE=x"),

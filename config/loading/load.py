@@ -1,7 +1,8 @@
 """Load cluster and run files as models, or report all mistakes at once with line and column."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,7 @@ from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
 from config.loading.templates import resolve_template
 from config.manifests import run_file
+from config.manifests.manifest import IGNORED
 from config.manifests.placeholders import unused_values
 from config.manifests.stream import read_job
 from config.mistakes import Mistake
@@ -101,9 +103,33 @@ def _load(
     errors = [d for d in diagnostics if d.severity == "error"]
     if errors or model is None:
         raise InvalidFiles(errors)
-    for warning in sorted(diagnostics):
+    for warning in fold_ignored(sorted(diagnostics)):
         warn(str(warning))
     return model
+
+
+_FIELDS = 6
+"""The ignored fields that their common line names."""
+
+
+def fold_ignored(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return the diagnostics with one line for all fields of a manifest that are ignored.
+
+    Nearly every manifest has some, and between their lines the others would not be seen.
+    """
+    every = list(diagnostics)
+    ignored = [one for one in every if one.code == "W204" and IGNORED in one.message]
+    if len(ignored) < 2:
+        return every
+    paths = (one.message.partition(IGNORED)[0].strip("'") for one in ignored)
+    names = list(dict.fromkeys(path.rpartition(".")[2] for path in paths))
+    more = f" and {len(names) - _FIELDS} more" if names[_FIELDS:] else ""
+    folded = replace(
+        ignored[0],
+        message=f"{len(ignored)} fields are ignored: {', '.join(names[:_FIELDS])}{more}",
+        hint="see that the job does not need them: `gpuctl validate --json` has the reasons",
+    )
+    return [one for one in every if one not in ignored] + [folded]
 
 
 def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:

@@ -10,7 +10,13 @@ from typing import Any
 from config.diagnostic import Diagnostic
 from config.manifests.converted import document_with
 from config.manifests.given import Given
-from config.manifests.kinds import JOBS, allowed_kinds, kind_of_manifest
+from config.manifests.kinds import (
+    JOBS,
+    allowed_kinds,
+    is_runtime,
+    kind_of_manifest,
+    runtime_alone,
+)
 from config.manifests.manifest import Manifest
 from config.manifests.mpijob import mpijob
 from config.manifests.placeholders import unused_values
@@ -42,6 +48,8 @@ def run_file(written: Document, given: Given) -> tuple[Document | None, list[Dia
 
 
 def _unknown(data: Mapping[str, Any]) -> Mistake:
+    if is_runtime(data):
+        return Mistake("E224", *runtime_alone(kind_of_manifest(data)[1]), ("kind",))
     version, kind = (describe_value(data.get(key)) for key in ("apiVersion", "kind"))
     message = f"no manifest that gpuctl runs: apiVersion is {version}, kind is {kind}"
     return Mistake("E224", message, allowed_kinds(), ("apiVersion",))

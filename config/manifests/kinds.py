@@ -23,6 +23,20 @@ def kind_of_manifest(data: Any) -> tuple[str, str]:
     return version, kind
 
 
+def is_runtime(data: Any) -> bool:
+    """Return whether it is a runtime, which a TrainJob uses."""
+    return kind_of_manifest(data) in RUNTIMES
+
+
+def runtime_alone(kind: str) -> tuple[str, str]:
+    """Return message and hint for a file that has a runtime and no job."""
+    return (
+        f"a {kind} is no job: it says how the TrainJobs run that name it",
+        "run a TrainJob of it: `gpuctl run trainjob.yaml --runtimes FOLDER`, with this file in"
+        " FOLDER, or write both into one file",
+    )
+
+
 def allowed_kinds() -> str:
     """Return the kinds that gpuctl runs, for the hint of a message."""
     names = [f"{kind} of {version}" for version, kind in JOBS]

@@ -14,6 +14,9 @@ from config.run.run_file import FORMS
 from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
 
+IGNORED = " is ignored: "
+"""What is between a field and the reason why it has no effect, in the message about it."""
+
 _WHY_IGNORED = {
     **dict.fromkeys(
         ("volumes", "volumeMounts", "volumeClaimTemplates"),
@@ -179,7 +182,7 @@ class Manifest:
         """Warn that the value at `at` has no effect."""
         why = why or _WHY_IGNORED.get(str(at[-1]), "there is nothing like it here")
         hint = "see that the job does not need it, or remove it"
-        message = f"'{path_text(at)}' is ignored: {why}"
+        message = f"'{path_text(at)}'{IGNORED}{why}"
         self.complain("W204", message, hint, at, on_key=True)
 
     def warn_retries(self, at: Path) -> None:

@@ -33,6 +33,8 @@ _IGNORED = frozenset(
         *("topologySpreadConstraints", "volumeMounts", "volumes"),
     )
 )
+# Read by `gpuctl up --for` alone: filled in from the environment, and no mistake without a value.
+_OPTIONAL = frozenset(("nodeSelector", "affinity"))
 _IGNORED_METADATA = (("metadata", "annotations"), ("metadata", "labels"), ("metadata", "namespace"))
 _Place = Literal["field", "words", "script"]
 """The place of a text: words are a container's, without a shell among them or with one."""
@@ -49,7 +51,7 @@ def fill_placeholders(document: Document, given: Given) -> tuple[Document, list[
     """
     values = given.values()
     texts = list(_texts(document.root, ()))
-    wanted = {name for text in texts for name in text.required}
+    wanted = {name for text in texts for name in text.required | text.optional}
     known = {name: os.environ[name] for name in wanted if _is_taken(name)} | dict(values)
     names = {name for text in texts for name in text.names}
     nodes = {id(text.node): text for text in texts}
@@ -80,6 +82,7 @@ class _Text:
     names: frozenset[str]
     required: frozenset[str]
     is_field: bool
+    optional: frozenset[str] = frozenset()
 
 
 def _texts(node: Node, at: Path, place: _Place = "field") -> Iterator[_Text]:
@@ -109,9 +112,12 @@ def _text(node: ScalarNode, at: Path, place: _Place) -> Iterator[_Text]:
         required = frozenset(match[1] for match in found if match[1]) - _OF_EVERY_SHELL
     else:
         required = names - _OF_EVERY_SHELL
+    optional = frozenset[str]()
+    if not _OPTIONAL.isdisjoint(at):
+        required, optional = optional, required
     if names:
         is_field = place == "field" and at[-1:] != ("value",)
-        yield _Text(node, at, names, required, is_field)
+        yield _Text(node, at, names, required, is_field, optional)
 
 
 def _is_script(entries: Mapping[str, Node]) -> bool:

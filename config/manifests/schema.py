@@ -71,8 +71,16 @@ def _mistakes(document: Document, value: Any, schema: Any, at: Path) -> Iterator
                 yield Mistake("E101", f"unknown key {quote(key)}{where}", hint, (*at, key), True)
 
 
+_OF_RUNTIME = ("mlPolicy", "podGroupPolicy", "template")
+"""The keys of a runtime's `spec` (schemas/training-runtime.json), which people write in a job."""
+
+
 def _place_hint(key: str, schema: Any) -> str:
-    """Return where the key belongs, if it is a container's and is written in the pod."""
+    """Return where the key belongs: in a container instead of the pod, in a TrainJob's runtime."""
+    if "runtimeRef" in schema and key in _OF_RUNTIME:
+        return "it belongs in 'spec' of the runtime that 'runtimeRef' names"
+    if "runtimeRef" in schema and key in schema["trainer"]:
+        return "write it in 'spec.trainer'"
     containers = schema.get("containers")
     return "write it in an entry of 'containers'" if containers and key in containers[0] else ""
 

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from config.diagnostic import Diagnostic
-from config.manifests.kinds import JOBS, RUNTIMES, allowed_kinds, kind_of_manifest
+from config.manifests.kinds import (
+    JOBS,
+    RUNTIMES,
+    allowed_kinds,
+    is_runtime,
+    kind_of_manifest,
+    runtime_alone,
+)
 from config.yaml.hints import quote
 from config.yaml.marked_yaml import Document, read_documents, second_document
 
@@ -40,6 +47,9 @@ def _not_one_job(found: Document, jobs: list[Document], documents: list[Document
         names = " and ".join(_name(job.data) for job in jobs[:2])
         message, hint = f"the file has two jobs, {names}", "write one job into a file"
     else:
+        if all(is_runtime(one.data) for one in documents):
+            message, hint = runtime_alone(kind_of_manifest(found.data)[1])
+            return Diagnostic(found.file, *found.begins, "E224", message, hint)
         names = ", ".join(_name(one.data) for one in documents[:4])
         message, hint = f"no job that gpuctl runs among {names}", allowed_kinds()
     return Diagnostic(found.file, *found.begins, "E224", message, hint)

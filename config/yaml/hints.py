@@ -38,7 +38,9 @@ def describe_value(value: Any, written: str = "") -> str:
 def choice_hint(value: Any, allowed: tuple[str, ...]) -> str:
     """Return the nearest of the allowed values and all of them, or just all."""
     near: list[str] = []
-    if isinstance(value, str):
+    if isinstance(value, str) and value:
+        near = [name for name in allowed if name.startswith(value.lower())][:1]
+    if isinstance(value, str) and not near:
         near = difflib.get_close_matches(value[:_LONGEST_NAME], allowed, n=1)
     if near:
         return f"did you mean '{near[0]}'? Allowed: {', '.join(allowed)}"

@@ -94,7 +94,8 @@ def check_budget(resolved: Resolved) -> None:
     ):
         if most is not None and cost is not None and cost > most:
             what = "an hour" if name == "max_hourly" else "lifetime.max"
+            shorter = "" if name == "max_hourly" else ", a shorter lifetime"
             raise InputError(
                 f"budget.{name}: {what} costs ${cost:,.2f}, at most ${most:,.2f} is allowed",
-                "ask for fewer nodes, another type or a shorter lifetime, or allow more",
+                f"ask for fewer nodes or another type{shorter}, or allow more: budget.{name}",
             )

@@ -7,29 +7,29 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "nods: 2\n",
         [
-            "4:1: W207 unknown key 'nods', which dstack has not either; did you mean 'nodes'?",
+            "4:1: W207 unknown key 'nods': neither dstack nor gpuctl has it; did you mean 'nodes'?",
         ],
     ),
     (
         TASK + "gpu: 8\n",
         [
-            "4:1: W207 unknown key 'gpu', which dstack has not either; write 'gpu' below "
+            "4:1: W207 unknown key 'gpu': neither dstack nor gpuctl has it; write 'gpu' below "
             "'resources'",
         ],
     ),
     (
         TASK + "colour: red\n",
         [
-            "4:1: W207 unknown key 'colour', which dstack has not either; remove it: it has "
+            "4:1: W207 unknown key 'colour': neither dstack nor gpuctl has it; remove it: it has "
             "no effect",
         ],
     ),
     (
         TASK + "resources: {gpus: 8, cpu: {cores: 2}}\n",
         [
-            "4:13: W207 unknown key 'resources.gpus', which dstack has not either; did you "
+            "4:13: W207 unknown key 'resources.gpus': neither dstack nor gpuctl has it; did you "
             "mean 'gpu'?",
-            "4:28: W207 unknown key 'resources.cpu.cores', which dstack has not either; "
+            "4:28: W207 unknown key 'resources.cpu.cores': neither dstack nor gpuctl has it; "
             "allowed here: arch, count",
         ],
     ),
@@ -264,7 +264,7 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
             "2:36: E102 'groups[1].commands' is missing; add it, or an 'image' for all groups",
             "2:44: E202 'groups[1].nodes' is 0, below 1; use 1 or more",
             "2:48: E102 'groups[2].commands' is missing; add it, or an 'image' for all groups",
-            "2:58: W207 unknown key 'groups[2].count', which dstack has not either; allowed "
+            "2:58: W207 unknown key 'groups[2].count': neither dstack nor gpuctl has it; allowed "
             "here: name, nodes, resources, commands, ports",
         ],
     ),

@@ -76,7 +76,7 @@ def test_an_unknown_key_is_an_error_if_strict(tmp_path: Path) -> None:
     with pytest.raises(InvalidFiles) as refused:
         load_run(tmp_path / "t.dstack.yml", is_strict=True)
     assert str(refused.value) == (
-        f"{tmp_path}/t.dstack.yml:4:1: E101 unknown key 'nods', which dstack has not either;"
+        f"{tmp_path}/t.dstack.yml:4:1: E101 unknown key 'nods': neither dstack nor gpuctl has it;"
         " did you mean 'nodes'?"
     )
 

@@ -129,7 +129,7 @@ def test_the_implementation_is_there() -> None:
 def test_commands_call_no_launcher(kind: str, command: str, launcher: str) -> None:
     expected = (
         f"commands call {launcher}, which type {kind} calls itself; write only the program that it"
-        " starts, or use `type: task`"
+        " starts (`python train.py`) and its options as fields of the run file, or use `type: task`"
     )
     assert refusal(make_inventory(2), type=kind, commands=(command,)) == expected
 

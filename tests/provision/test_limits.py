@@ -138,8 +138,8 @@ def test_the_limits_of_addresses_vpcs_and_vcpus_come_at_once(
         )
     ]
     assert lines[3] == (
-        "budget.max_hourly: an hour costs $110.16, at most $100.00 is allowed; ask for fewer nodes,"
-        " another type or a shorter lifetime, or allow more"
+        "budget.max_hourly: an hour costs $110.16, at most $100.00 is allowed; ask for fewer nodes"
+        " or another type, or allow more: budget.max_hourly"
     )
 
 
@@ -160,6 +160,9 @@ def test_a_total_budget_is_for_the_lifetime(target: Target) -> None:
     error = complaint(target, lifetime={"max": "8h"}, budget={"max_total": 800})
     assert (
         error.message == "budget.max_total: lifetime.max costs $881.25, at most $800.00 is allowed"
+    )
+    assert error.hint == (
+        "ask for fewer nodes or another type, a shorter lifetime, or allow more: budget.max_total"
     )
     assert resolve(cluster(lifetime={"max": "8h"}, budget={"max_total": 900}), target)
 
