@@ -29,6 +29,8 @@ from nodes.proxy import Proxy
 from nodes.shell_marks import MARK, MOST_NOISE, after_mark, mark
 
 CONNECT_TIMEOUT_S = 30
+LARGEST_ANSWER = 16 << 20
+"""Characters of a command's output: a job is root on its node, and could send without end."""
 
 
 class Connections:
@@ -77,16 +79,20 @@ class Connections:
         """Run the command on `node` to its end, whatever its exit status.
 
         `command` goes to the login shell of the node's user; `stdin` is all of its input. Raises
-        NodeError when the node cannot be reached or `timeout` seconds passed.
+        NodeError when the node cannot be reached, `timeout` seconds passed, or it answers more than
+        LARGEST_ANSWER.
         """
         with ssh_errors(_where(node), timeout):
             async with asyncio.timeout(timeout):
                 process = await self._process(node, command, stdin)
                 try:
+                    printed, complaints = await asyncio.gather(
+                        _whole(process.stdout, node), _whole(process.stderr, node)
+                    )
                     done = await process.wait()
                 finally:
                     process.close()  # closes the channel; the connection stays open
-        texts = (after_mark(str(text)) for text in (done.stdout, done.stderr))
+        texts = (after_mark(text) for text in (printed, complaints))
         return Completed(_exit_status(done, node), *texts)
 
     async def run_on_bastion(
@@ -388,6 +394,17 @@ def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node) -> int:
     if done.returncode is None:
         raise Unreachable(f"{_where(node)}: the connection was lost", _REACH_HINT)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+async def _whole(stream: asyncssh.SSHReader[Any], node: Node) -> str:
+    """Return the stream to its end; raise NodeError if it has more than LARGEST_ANSWER."""
+    pieces, size = [], 0
+    while piece := await stream.read(1 << 16):
+        size += len(piece)
+        if size > LARGEST_ANSWER:
+            raise NodeError(f"{_where(node)} answered more than {LARGEST_ANSWER >> 20} MiB", "")
+        pieces.append(str(piece))
+    return "".join(pieces)
 
 
 async def _keep_last(stream: asyncssh.SSHReader[Any], lines: deque[str]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from config.errors import RunError
+from config.foreign import MOST
 from engine.agent.samples import RECORD
 from engine.journal_copy import samples_path
 from engine.metrics.sample import Sample, parse_samples
@@ -63,6 +64,16 @@ def _question(run_id: str) -> str:
     )
 
 
+def _lines(file: gzip.GzipFile) -> Iterator[bytes]:
+    """Yield the lines; raise EOFError for more than LARGEST bytes, which no copy has."""
+    size = 0
+    while line := file.readline(MOST):
+        size += len(line)
+        if size > LARGEST:
+            raise EOFError(f"it has more than {LARGEST >> 20} MiB")
+        yield line
+
+
 def recorded_samples(runs: Path, run_id: str) -> Iterator[Sample]:
     """Yield the samples of the copy; none without a copy. Raise RunError if it is damaged."""
     path = samples_path(runs, run_id)
@@ -70,6 +81,6 @@ def recorded_samples(runs: Path, run_id: str) -> Iterator[Sample]:
         return
     try:
         with gzip.open(path) as file:
-            yield from parse_samples(file)
+            yield from parse_samples(_lines(file))
     except (OSError, EOFError, zlib.error) as error:
         raise RunError(f"{path} is damaged: {error}", "remove the file") from error

@@ -34,8 +34,10 @@ from engine.events import RunStarted
 from engine.history import History
 from engine.launch_plan import LaunchPlan
 from engine.result import RunResult
+from provision.aws.account import Caller
 from provision.records import record
 from provision.records.record import load_inventory
+from tests.cli.test_ps import ACCOUNT
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
     finished,
@@ -273,6 +275,7 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
     monkeypatch.setattr(following, "SILENT_S", 0)
     ends = iter(("", "is stopped: by a person"))
     monkeypatch.setattr("provision.aws.instance_end.instance_end", lambda *_: next(ends))
+    monkeypatch.setattr("provision.aws.account.caller", lambda _: Caller(ACCOUNT, "arn"))
     connections.cut_after, connections.stays_cut = 0, True
     lost = gpuctl("logs", name, "-f", "--rank", "1")
     reason = "node0 was lost: its machine i-1 is stopped: by a person"

@@ -9,10 +9,27 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.chosen_target import ChosenTarget
+from cli.main import app
+from cli.output import Output
+from cli.shared_runs import share_ended_run
+from config.errors import InputError
 from config.target import Target
 from engine.history import History, RunRecord
+from engine.launch_plan import LaunchPlan
+from provision.records import record
+from provision.records.cluster_lock import cluster_lock, is_locked
+from tests.cli.conftest import remembered as remembered  # noqa: PLC0414
+from tests.cli.test_attach import going as going  # noqa: PLC0414  fixtures
+from tests.cli.test_run import cluster as cluster  # noqa: PLC0414
+from tests.cli.test_run import removed as removed  # noqa: PLC0414
 from tests.cli.test_shared_journals import RUN, Team, done, finish, follow
+from tests.engine.conftest import make_inventory
+from tests.engine.test_session import connections as connections  # noqa: PLC0414
+from tests.infra.region import CREDENTIALS
+from tests.provision.test_record import a_record
 
 JSON = dict[str, object]
 
@@ -289,4 +306,130 @@ def test_a_record_of_this_machine_that_is_none_is_one_line(ended: Team) -> None:
     assert str(listed.exception) == (
         f"{ended.runs('ben')}/runs.sqlite has a run '../x' that is none: run_id: {PATTERN};"
         " move the file away; gpuctl then starts a new history"
+    )
+
+
+class Unusable(ChosenTarget):
+    """A member whose bucket does what no bucket should."""
+
+    error: BaseException = RuntimeError("no such thing")
+
+    def remembered(self) -> Target:
+        raise self.error
+
+
+def test_whatever_fails_while_a_run_is_shared_is_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    share_ended_run(Unusable(backend="s3://team"), Output())
+    assert capsys.readouterr().err == (
+        "gpuctl: warning: the run is not shared yet: RuntimeError: no such thing; the next"
+        " `gpuctl ps` shares it\n"
+    )
+
+
+def test_ctrl_c_while_a_run_is_shared_changes_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unusable, "error", KeyboardInterrupt())
+    share_ended_run(Unusable(backend="s3://team"), Output())
+    assert capsys.readouterr().err == (
+        "gpuctl: warning: the run is not shared yet: interrupted; the next `gpuctl ps` shares it\n"
+    )
+
+
+def test_a_run_ends_with_its_code_and_removes_its_cluster_whatever_the_bucket_has(
+    going: LaunchPlan,
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared: list[list[str]] = []
+
+    def share(*_: object) -> None:
+        shared.append(list(removed))
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr("cli.shared_runs.share_runs", share)
+    done = CliRunner().invoke(app, ["attach", going.run_id])
+    assert done.exit_code == 0
+    assert (removed, shared) == (["demo"], [["demo"]]), "the cluster is removed before"
+    assert "gpuctl: warning: the run is not shared yet: RuntimeError" in done.stderr
+
+
+RECORDS = {
+    "no JSON": ("cluster.json", "no", "Invalid JSON: expected ident at line 1 column 2"),
+    "another name": (
+        "cluster.json",
+        '{"name": "prod", "resolved": {"tags": {}}}',
+        "it is of cluster prod",
+    ),
+    "a name that leads out": (
+        "cluster.json",
+        '{"name": "../x", "resolved": {"tags": {}}}',
+        "name: String should match pattern '^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$'",
+    ),
+    "half of one": (
+        "cluster.json",
+        '{"name": "demo", "resolved": {"tags": {}}}',
+        "region: Field required",
+    ),
+    "huge": ("cluster.json", " " * (2 << 20), "it has more than 1 MiB"),
+}
+
+
+@pytest.mark.parametrize("case", RECORDS)
+def test_a_wrong_record_is_one_line_and_other_clusters_are_listed(team: Team, case: str) -> None:
+    file, text, why = RECORDS[case]
+    there = Target(
+        "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
+    )
+    record.write(a_record("good").now("ready"), there)
+    put(team, f"clusters/demo/{file}", text)
+    assert [known.name for known in record.records(there)] == ["good"]
+    (wrong,) = record.record_errors(there)
+    assert str(wrong) == (
+        f"{team.url}/gpuctl/clusters/demo/{file} of cluster 'demo' is malformed: {why}; somebody"
+        " else has written it: restore an earlier version, or remove it; `gpuctl down demo` then"
+        " finds the cluster by its tags and removes it"
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "@cert-authority * ssh-ed25519 AAAA\n",
+        "@revoked * ssh-ed25519 AAAA\n",
+        "node0 ssh-ed25519\n",
+        "-oProxyCommand=id ssh-ed25519 AAAA\n",
+        "|1|a|b ssh-ed25519 AAAA\n",
+    ],
+)
+def test_host_keys_with_markers_are_refused(team: Team, keys: str) -> None:
+    there = Target(
+        "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
+    )
+    record.write(a_record("demo").now("ready"), there)
+    put(team, "clusters/demo/inventory.json", make_inventory(2).model_dump_json())
+    put(team, "clusters/demo/known_hosts", keys)
+    with pytest.raises(InputError) as refused:
+        record.load_inventory("demo", there)
+    assert refused.value.message == (
+        f"{team.url}/gpuctl/clusters/demo/known_hosts of cluster 'demo' is malformed: a line is not"
+        " `HOST TYPE KEY`"
+    )
+
+
+def test_a_lock_that_is_none_holds_the_cluster_and_says_how_to_remove_it(team: Team) -> None:
+    there = Target(
+        "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
+    )
+    record.write(a_record("demo").now("ready"), there)
+    put(team, "clusters/demo/lock", "no")
+    assert is_locked("demo", there)
+    with pytest.raises(InputError) as refused, cluster_lock("demo", "gpuctl up", there):
+        pass
+    assert str(refused.value) == (
+        "cluster 'demo' is locked by an object that is no lock: Invalid JSON: expected ident at"
+        " line 1 column 2; if nobody changes the cluster, remove it:"
+        f" `aws s3 rm {team.url}/gpuctl/clusters/demo/lock`"
     )

@@ -1,6 +1,7 @@
 """A cluster's head: a job is root there, so it answers what it likes, for its own cluster alone."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,15 +23,20 @@ from engine.handed_over import plans_of
 from engine.head import Head, find_run
 from engine.history import History
 from engine.holder import drop_run, find_holders, move_run
+from engine.journal_copy import samples_path
 from engine.known_run import RunLost
+from engine.metrics import record as metrics
 from engine.metrics.live import live_runs, parse_live
 from engine.output_events import OutputJudged
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
+from nodes.ssh import connect
 from provision.records import record
 from tests.cli.conftest import remember
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  a fixture
 from tests.engine.conftest import make_inventory, make_plan
+from tests.nodes.conftest import Site
+from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture
 
 HERE = make_inventory(2)
 
@@ -353,3 +359,25 @@ def test_a_name_that_no_cluster_has_is_no_folder(remembered: Target, name: str) 
             f"{name!r} is no cluster's name; a name has lower-case letters, digits and hyphens, at"
             " most 30, with a letter first"
         )
+
+
+def test_a_node_that_answers_without_end_is_one_line(site: Site) -> None:
+    async def ask() -> None:
+        async with connect(site.inventory) as connections:
+            await connections.run(site.inventory.nodes[0], "yes")
+
+    with pytest.raises(NodeError) as endless:
+        asyncio.run(ask())
+    assert str(endless.value) == "node0 (127.0.0.1) answered more than 16 MiB"
+
+
+def test_a_copy_of_metrics_without_end_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "LARGEST", 3 << 20)
+    path = samples_path(tmp_path, "job-000001")
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(b"x" * (4 << 20)))
+    with pytest.raises(RunError) as endless:
+        list(metrics.recorded_samples(tmp_path, "job-000001"))
+    assert str(endless.value) == f"{path} is damaged: it has more than 3 MiB; remove the file"
