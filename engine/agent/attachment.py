@@ -17,12 +17,17 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
+from engine.agent.budget import used_in_this_boot
 from engine.agent.event_stream import EventStream, Message
 from engine.agent.heartbeat import HeartbeatClient
+from engine.agent.kernel_log import lines_since
 from engine.agent.listener import Listener
+from engine.agent.process_title import NAME
 
 SOCKET = "attach.sock"
 NO_WORKER = 4  # exit status of `attach`
+KILLED, ENDED, REBOOTED, OUT_OF_MEMORY = "killed", "ended", "rebooted", "out of memory"
+"""Why a node has no worker, in the event `no_worker` of `attach`."""
 _WAITING = 8  # supervisors that connect at once; there is one
 _REACHED = b'{"kind": "reached"}\n'
 
@@ -122,12 +127,15 @@ class Attachment:
 def attach(folder: Path) -> int:
     """Connect stdin and stdout to the run's worker on this node, to its end.
 
-    Return 0 when the worker has ended, NO_WORKER without a worker, and 1 when stdin has ended.
+    Return 0 when the worker has ended, and 1 when stdin has ended. Without a worker return
+    NO_WORKER, with an event `no_worker` that says why.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(str(folder / SOCKET))
         except OSError:
+            event = {"kind": "no_worker", "why": _why_no_worker(folder)}
+            os.write(1, json.dumps(event).encode() + b"\n")
             sys.stderr.write("its worker is gone\n")
             return NO_WORKER
         os.write(1, _REACHED)
@@ -138,6 +146,17 @@ def attach(folder: Path) -> int:
                     data = data[os.write(1, data) :]
     sys.stderr.write("its worker ended\n")
     return 0
+
+
+def _why_no_worker(folder: Path) -> str:
+    """Return why the run has no worker on this node; one that ends by itself removes its socket."""
+    if not (folder / SOCKET).exists():
+        return ENDED
+    used = used_in_this_boot(folder)
+    if used is None:
+        return REBOOTED
+    kills = [line for line in lines_since(used) if "Killed process" in line]
+    return OUT_OF_MEMORY if any(f"({NAME})" in line for line in kills) else KILLED
 
 
 def _forward_orders(connection: socket.socket) -> None:

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import functools
 import secrets as random
+import signal
 import traceback
 from typing import Any
 
-from engine.agent import evidence, heartbeat
+from engine.agent import attachment, evidence, heartbeat
 from engine.agent.clock import StepWatch, step_text, time_of_day
 from engine.agent.decisions import decide
 from engine.agent.heartbeat import HeartbeatServer
@@ -29,6 +30,14 @@ from engine.agent.workers import Workers
 LOOPBACK = "127.0.0.1"
 # The worker's grace after SIGTERM, then the unit's, plus time for the messages.
 STOP_BOUND_S = 2 * STOP_GRACE_S + 10
+AGENT_KILLED = 128 + signal.SIGKILL
+_KILLED = {
+    attachment.KILLED: "the job killed gpuctl's agent, for example with pkill, killall or kill -1;"
+    " the node lives",
+    attachment.OUT_OF_MEMORY: "the kernel killed gpuctl's agent because memory was short;"
+    " the node lives",
+}
+"""Why a job has failed on a node without a worker, by the reason that the node gives."""
 _KINDS = {  # of the journal, for events of a worker
     "prepared": "node_prepared",
     "not_prepared": "node_not_prepared",
@@ -243,11 +252,15 @@ class RunningAttempt:
                 reason = await self._workers.take_up(rank, may_launch=phase == "launching")
         except OSError as error:  # no ssh, no systemd-run
             reason = f"its worker cannot be launched: {error}"
+        why = "" if rank in self._ended_ranks else await self._workers.why_gone(rank)
         is_idle = self.state.nodes[rank].phase in ("launching", "prepared")
         if rank in self._ended_ranks:
             pass  # recorded already
         elif self.state.verdict and is_idle:
             self._record("node_stopped", rank=rank, reason="never started")
+        elif why in _KILLED and not is_idle:
+            self._record_killed_agent(rank, _KILLED[why])
+            await self._keep_evidence(rank)
         elif self._workers.is_unreached(rank):
             self._record("node_unreachable", rank=rank, reason=reason)
             await self._keep_evidence(rank)
@@ -256,6 +269,13 @@ class RunningAttempt:
             self._ended_ranks.add(rank)
             await asyncio.gather(self._keep_evidence(rank), self._workers.dismiss(rank))
         self._record("node_gone", rank=rank, reason=reason)
+
+    def _record_killed_agent(self, rank: int, text: str) -> None:
+        """Record that the job has failed on a node that lives: gpuctl's agent there was killed."""
+        fact = {"kind": "agent", "text": text}
+        examined = {"exit_code": AGENT_KILLED, "is_own_end": True, "facts": [fact]}
+        self.receive(rank, {"kind": "node_examined", **examined})
+        self._record_exit(rank, {"rank": rank, "exit_code": AGENT_KILLED, "signal": signal.SIGKILL})
 
     def _greet(self, rank: int) -> list[Message]:
         """Return the first messages to a worker that runs already; it ignores repeated orders."""

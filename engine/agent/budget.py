@@ -80,6 +80,16 @@ def mark_used(folder: Path) -> None:
         os.utime(mark, (now, now))
 
 
+def used_in_this_boot(folder: Path) -> float | None:
+    """Return when the folder was used last, in seconds since this machine's start.
+
+    Return None if it was not used since then.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return _mark(folder).stat().st_mtime
+    return None
+
+
 def _mark(folder: Path) -> Path:
     return folder / f"{USED}{boot_id()}"
 

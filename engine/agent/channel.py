@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 
 from engine.agent.journal import Message
+from engine.agent.launcher import UNIT_KILLED
 
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 _TURN = 2048  # bytes to read from one node before the next node's turn
@@ -36,6 +38,7 @@ class Channel:
         self._given_up = ""
         self._acknowledged = 0
         self.is_attached = False
+        self.no_worker = ""  # why the node has no worker, from the event `no_worker`
         self.reached = asyncio.Event()
 
     def send(self, message: Message) -> None:
@@ -123,6 +126,16 @@ class Channel:
     def is_given_up(self) -> bool:
         """Return whether the supervisor has ended the connection."""
         return bool(self._given_up)
+
+    @property
+    def was_killed(self) -> bool:
+        """Return whether a signal may have ended the worker, or its connection on a living node."""
+        code = self._process.returncode
+        if code is None or code == SSH_FAILED:
+            return False
+        # `attach` ends with 0 when the worker does.
+        has_lost_it = self.no_worker != "" or (self.is_attached and code == 0)
+        return code < 0 or code in (UNIT_KILLED, 128 + signal.SIGKILL) or has_lost_it
 
     @property
     def is_broken(self) -> bool:

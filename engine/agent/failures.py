@@ -31,6 +31,7 @@ _MEANINGS = {
 
 _ORDER = (
     "start",
+    "agent",
     "memory",
     "gpu",
     "crash",
@@ -44,7 +45,7 @@ _ORDER = (
     "clock",
 )
 """Kinds of facts that explain a node's failure, the strongest first."""
-_CAUSES = ("start", "memory", "gpu", "disk", "files", "nccl", "exception")
+_CAUSES = ("start", "agent", "memory", "gpu", "disk", "files", "nccl", "exception")
 """Kinds that make a node the first to fail, though another node reported its end before."""
 _KILLERS = ("memory", "gpu")
 """Kinds that end processes which a launcher on another node waits for."""

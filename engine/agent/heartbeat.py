@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.agent.clock import StepWatch, time_of_day
+from engine.agent.process_title import rename_process
 from engine.agent.silence import SilenceWatch
 
 BEAT_S = 1.0
@@ -313,6 +314,7 @@ def run_process(reports: int, memory: int, beats: int | None = None) -> None:
     # systemd sends SIGTERM to each process of a unit; this one must outlive the worker.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    rename_process("heartbeats")
     raise_priority()
     owner = socket.socket(fileno=reports)
     with contextlib.suppress(ConnectionError), mmap.mmap(memory, 0) as shared:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HELD = 32 * 1024  # bytes; asyncio stops reading a pipe at twice this number of unread bytes
 STOP_GRACE_S = 10
+UNIT_KILLED = 254  # exit status of `Launcher.open`'s process if a signal ended the worker
 CPU_SHARE = "CPUWeight=100"
 """The property that makes the kernel share a node's processors between units, and not between
 processes: on the head a job leaves the supervisors of other runs their part. 100 is the default
@@ -51,6 +52,17 @@ def receive_agent(agent: str, data: bytes) -> str:
         f" || {{ rm -f {part}.pyz; echo 'the agent has a wrong checksum' >&2; exit 1; }}; }}"
         f" && python3 -IS -m zipfile -e {part}.pyz {part} && rm -f {part}.pyz"
         f" && {{ mv -T {part} {folder} 2> /dev/null || rm -rf {part}; }}; fi"
+    )
+
+
+def _unit_script(unit: list[str]) -> str:
+    """Return the shell command that runs the unit to its end.
+
+    systemd-run ends with 255 if a signal ended the unit (EXIT_EXCEPTION), and ssh if its connection
+    broke. The first becomes UNIT_KILLED.
+    """
+    return (
+        f"{{ {shlex.join(unit)}; code=$?; test $code != 255 || code={UNIT_KILLED}; exit $code; }}"
     )
 
 
@@ -103,18 +115,20 @@ class Units:
         launches that failed before that. And systemd never starts two units of one name.
         """
         if self._ips[rank] == self.address:
-            return await self._spawn(self._unit(rank, sys.executable))
+            return await self._spawn(["sh", "-c", _unit_script(self._unit(rank, sys.executable))])
         data = self._archive.read_bytes()
-        # `head` reads exactly the agent's bytes from the pipe; the rest is the worker's stdin.
-        command = (
-            f"{_REACHED} && umask 022 && {receive_agent(str(self._agent), data)}"
-            f" && exec {shlex.join(self._unit(rank, 'python3'))}"
-        )
+        # `head` reads exactly these bytes from the pipe; the rest is the worker's stdin. The script
+        # is no argument: a job may end all processes with `python` among their arguments.
+        script = (
+            f"umask 022 && {receive_agent(str(self._agent), data)}"
+            f" && {_unit_script(self._unit(rank, 'python3'))}"
+        ).encode()
+        command = f'{_REACHED} && eval "$(head -c {len(script)})"'
         process = await self._spawn(
             master_command(self._ips[rank], ssh_to(self._ips[rank], command))
         )
         assert process.stdin is not None
-        process.stdin.write(data)
+        process.stdin.write(script + data)
         return process
 
     async def attach(self, rank: int) -> Process:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engine.agent.process_title import rename_process
+
 # Each command imports only what it uses: imports take most of the time when eight workers start at
 # once on two cores.
 
@@ -29,6 +31,7 @@ def main() -> int:
     notify -, metrics /run/gpuctl.
     """
     command, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    rename_process(command, str(folder.parent))
     if command == "start":
         return start(folder)
     if command == "supervise":

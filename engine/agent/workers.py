@@ -19,6 +19,7 @@ REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
+_RECONNECTIONS = 10  # to a worker whose connections are killed: a job may do it again and again
 DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
 
 Hear = Callable[[int, Message], None]
@@ -65,6 +66,20 @@ class Workers:
         if self.received.get(rank):
             return False
         return rank in self._channels and self._channels[rank].is_unreached
+
+    async def why_gone(self, rank: int) -> str:
+        """Return why the node has no worker, if it says so itself (attachment.py); else empty.
+
+        If only a process of the connection was killed, connect again and read on to the end.
+        """
+        if not self.received.get(rank):
+            return ""
+        for _ in range(_RECONNECTIONS):
+            channel = self._channels[rank]
+            if channel.no_worker or not channel.was_killed or channel.is_given_up:
+                break
+            await self.take_up(rank, may_launch=False)
+        return self._channels[rank].no_worker
 
     def stderr_text(self, rank: int) -> str:
         """Return the standard error of ssh and the worker."""
@@ -190,6 +205,9 @@ class Workers:
             kind, sequence = event["kind"], event.get("sequence", 0)
             if kind == "reached":
                 channel.is_attached = True
+                continue
+            if kind == "no_worker":
+                channel.no_worker = event["why"]
                 continue
             if kind == "prepared":
                 prepared.set()

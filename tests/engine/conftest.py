@@ -38,6 +38,7 @@ from engine.modes.job import node_range
 from engine.output_events import Output
 from nodes.inventory import Bastion, Inventory, Node
 from tests.engine.machines import two_machines
+from tests.storm.supervise import NODE
 
 TOOLS = Path(__file__).parent / "tools"
 
@@ -136,8 +137,9 @@ class LocalLauncher:
 
     async def _spawn(self, command: str, folder: Path) -> Process:
         argv = [sys.executable, str(self._agent), command, str(folder)]
+        environment = {**os.environ, NODE: str(folder)}
         return await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD, env=environment
         )
 
     async def save(self, rank: int | None) -> Process:

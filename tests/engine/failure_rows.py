@@ -107,8 +107,8 @@ ROWS = (
     Row(
         "a worker of gpuctl is killed",
         f"echo {READY}; sleep 1000",
-        125,
-        "node1 was lost: .*",
+        137,
+        r"rank 1 \(node1\): killed by SIGKILL \(137\): the job killed gpuctl's agent, .*",
         (1, "systemctl kill -s KILL --kill-who=main gpuctl-run-{run}-1"),
     ),
 )

@@ -264,7 +264,7 @@ def test_lost_connection(inventory: Inventory, tmp_path: Path) -> None:
         ticks = event.text.split("\n") if isinstance(event, Output) and event.rank == 0 else []
         if "tick 8" in ticks or "tick 24" in ticks:
             # The bracket keeps pgrep from finding the shell that asks.
-            command = "kill -9 $(pgrep -f 'agent.pyz [f]ollow')"
+            command = "kill -9 $(pgrep -f 'gpuctl-agent [f]ollow')"
             cuts.append(threading.Thread(target=on, args=(inventory, 0, command)))
             cuts[-1].start()
         seen.append(event)

@@ -6,6 +6,7 @@ of this machine, and each worker is a process.
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
@@ -20,15 +21,27 @@ from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
 
 GONE = "gone"
+NODE = "GPUCTL_TEST_NODE"
+"""The variable that names the node of an agent's process: its command line does not."""
 PLAN = "plan.json"
 
 
 def workers_of(node: Path) -> list[int]:
     """Return the processes of gpuctl's worker on the node: itself, and the one of heartbeats."""
     lines = _command_lines()
-    name = str(node).encode()
-    workers = [pid for pid, words in lines.items() if words[2:4] == [b"work", name]]
+    workers = [
+        pid for pid, words in lines.items() if b"work" in words[:4] and _node_of(pid) == str(node)
+    ]
     return [*workers, *_heartbeats_of(workers, lines)]
+
+
+def _node_of(pid: int) -> str:
+    """Return the node of an agent's process, from the environment that its launcher gave it."""
+    with suppress(OSError):  # it has ended
+        for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if pair.startswith(NODE.encode() + b"="):
+                return pair.partition(b"=")[2].decode()
+    return ""
 
 
 def heartbeats_of(node: Path) -> list[int]:
@@ -39,7 +52,7 @@ def heartbeats_of(node: Path) -> list[int]:
 def _heartbeats_of(workers: list[int], lines: dict[int, list[bytes]]) -> list[int]:
     found = []
     for pid, words in lines.items():
-        if words[1:3] == [b"-IS", b"-c"]:
+        if words[1:3] == [b"-IS", b"-c"] or words[:2] == [b"gpuctl-agent", b"heartbeats"]:
             with suppress(OSError):  # it has ended
                 parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
                 found += [pid] if int(parent) in workers else []
@@ -77,8 +90,9 @@ class Processes:
         argv = [sys.executable, str(self._folder / "agent.pyz"), command, str(node)]
         if self._is_gone(node):
             argv = ["sh", "-c", "echo no route to host >&2; exit 255"]
+        environment = {**os.environ, NODE: str(node)}
         return await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD, env=environment
         )
 
     def _is_gone(self, node: Path) -> bool:
