@@ -106,6 +106,11 @@ class Channel:
         code = await self._process.wait()
         await asyncio.wait([self._stderr_reader], timeout=1)
         self._stderr_reader.cancel()
+        closing = asyncio.ensure_future(self._stdin.wait_closed())
+        await asyncio.wait([closing], timeout=1)
+        if closing.done():
+            closing.exception()  # it ended before it read everything, which `code` says
+        closing.cancel()
         lines = self.stderr_text.strip().splitlines()
         if self._given_up:
             return self._given_up

@@ -19,7 +19,7 @@ REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it
 PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
-_RECONNECTIONS = 10  # to a worker whose connections are killed: a job may do it again and again
+_RECONNECTIONS = 10  # to a worker: a job may kill its connections again and again
 DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
 
 Hear = Callable[[int, Message], None]

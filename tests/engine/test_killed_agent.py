@@ -113,7 +113,8 @@ def test_a_connection_that_is_killed_is_made_again(cluster: LocalCluster) -> Non
                 return await super()._spawn(command, folder)  # type: ignore[no-any-return]
             script = (
                 f"echo $$ > {self._folder}/connection; mkfifo {self._folder}/pipe; exec 3<&0;"
-                f" {sys.executable} {self._agent} work {folder} <&3 3<&- > {self._folder}/pipe &"
+                f" {sys.executable} {self._agent} work {folder} <&3 3<&-"
+                f" > {self._folder}/pipe 2> /dev/null &"
                 f" exec cat {self._folder}/pipe"
             )
             return await asyncio.create_subprocess_exec(
@@ -126,7 +127,8 @@ def test_a_connection_that_is_killed_is_made_again(cluster: LocalCluster) -> Non
     cluster.launcher = Behind(cluster.folder, cluster.folder / "agent.pyz")
     wait = f"until test -e {cluster.folder}/go; do sleep 0.1; done"
     plan = make_plan(commands=(f"echo runs; {wait}; sleep 1; echo goes on",))
-    assert asyncio.run(run()).status == "done"
+    verdict = asyncio.run(run())
+    assert verdict.status == "done", verdict
     assert cluster.output(1) == "runs\ngoes on\n"
 
 
