@@ -89,7 +89,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         return _remove_namesake(name, cluster_id, existing, target, report)
     warnings: list[str] = []
     stack = _stack(name, target, report, warnings)
-    if record is None and not existing and (stack is None or not stack.exists()):
+    if record is None and not existing and not _is_in_state(stack):
         if stack is not None:
             stack.remove()  # the files of a plan that was never carried out, or of `exists` above
         raise _unknown(name, target)
@@ -176,6 +176,14 @@ def _stack(name: str, target: Target, report: Reporter, warnings: list[str]) -> 
     except (InfraError, StateError) as error:
         warnings.append(f"{error.message}; what exists was found by its tags")
         return None
+
+
+def _is_in_state(stack: Stack | None) -> bool:
+    """Return whether Pulumi knows the cluster; a state that is not read is removed too."""
+    try:
+        return stack is not None and stack.exists()
+    except DamagedState:
+        return True
 
 
 def _remove_state(stack: Stack | None, name: str, target: Target) -> None:

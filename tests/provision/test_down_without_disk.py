@@ -18,12 +18,14 @@ from config.files import storage_problem
 from config.progress import silent
 from config.target import Target
 from engine.history import History
+from infra.pulumi_engine.plugins import ForeignProvider
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.down import down
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock
+from provision.removal.sweep import sweep
 from provision.spending.ledger import cluster_costs
 from tests.engine.conftest import make_plan
 from tests.infra.region import CREDENTIALS
@@ -151,3 +153,36 @@ def test_the_command_says_what_it_could_not_record(
 def test_a_folder_that_can_be_written_has_no_problem(tmp_path: Path) -> None:
     assert storage_problem(tmp_path / "new" / "folder") == ""
     assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+class ForeignState:
+    """A stack whose state somebody else has changed."""
+
+    removed = False
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def exists(self) -> bool:
+        raise ForeignProvider("Pulumi's state of demo is not gpuctl's", "")
+
+    def destroy(self, _: object) -> None:
+        self.exists()
+
+    def remove(self) -> None:
+        ForeignState.removed = True
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_state_that_is_not_gpuctls_is_removed_with_the_cluster(
+    target: Target, monkeypatch: pytest.MonkeyPatch, is_left: bool
+) -> None:
+    if not is_left:
+        sweep(target, "demo", "", silent)
+        record.forget("demo", target)
+    monkeypatch.setattr(provision.down, "find_engine", lambda _: None)
+    monkeypatch.setattr(provision.down, "Stack", ForeignState)
+    monkeypatch.setattr(ForeignState, "removed", False)
+    down("demo", target, silent)
+    assert find_all(target, "demo") == []
+    assert ForeignState.removed
