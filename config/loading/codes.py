@@ -159,5 +159,17 @@ CODES: dict[str, Code] = {
         "No shell reads `env`; a job with such a PATH finds no program.",
         "Write `${PATH}`, with braces: the value on the node. Commands belong into `commands`.",
     ),
+    "W211": Code(
+        "A manifest's launcher that starts more ranks than its workers have slots.",
+        "slotsPerWorker: 1 … mpirun -np 16",
+        "Open MPI ends with 'not enough slots'; other launchers put several ranks on one GPU.",
+        "Lower `-np`, or raise `slotsPerWorker` or the workers' `replicas`.",
+    ),
+    "W212": Code(
+        "A placeholder in a script of an envsubst template that nothing fills in.",
+        "bash -c 'train ${DATA}'",
+        "The file has other placeholders; envsubst would fill in this one too.",
+        "Write `--set NAME=VALUE`, or `export NAME=VALUE` before.",
+    ),
     "W241": Code("Links of your code that lead out of its folder.", "workdir: ."),
 }

@@ -29,7 +29,7 @@ from config.models import Model
 from config.run.code_rules import code_mistakes
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
-from config.run.run_rules import own_file_mistakes, run_mistakes
+from config.run.run_rules import own_file_mistakes, run_mistakes, unread_texts
 from config.yaml.marked_yaml import Document
 
 M = TypeVar("M", bound=Model)
@@ -158,7 +158,8 @@ def _run(
     # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
     own = () if kind == "dstack" else own_file_mistakes(whole.data)
-    mistakes = chain(run_mistakes(whole.data, name), own, code_mistakes(whole.data, folder))
+    unread = () if kind == "manifest" else unread_texts(whole.data)
+    mistakes = chain(run_mistakes(whole.data, name), own, unread, code_mistakes(whole.data, folder))
     run, found = _validated(whole, RUN_TYPES[name], data, mistakes)
     return run, diagnostics + found
 

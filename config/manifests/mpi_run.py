@@ -6,6 +6,7 @@ operator provides. The launcher reaches the workers through gpuctl's remote agen
 neither sshd nor a key.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,20 @@ from typing import Any
 from config.manifests.container import Container, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
+from config.mistakes import path_text
 from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
 from config.yaml.hints import shorten
 
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 
 _HOSTFILE = "/etc/mpi/hostfile"
+_RANKS = re.compile(
+    r"\b(?:mpirun|mpiexec(?:\.\w+)?|orterun|prterun|horovodrun)\b"
+    r"[^|;&]*?\s(--?n|--?np|-c)[ =]([0-9]{1,6})\b"
+)
+_OWN_HOSTS = re.compile(
+    r"--?(?:oversubscribe|host|H|hostfile|machinefile|hosts)\b|:OVERSUBSCRIBE", re.I
+)
 
 # Open MPI 4 and 5 have different names, and each ignores the other's. An operator's users are not
 # root and have one network interface; on nodes the user is root, and docker0 has the same address
@@ -46,7 +55,8 @@ class MpiJob:
     """The description of an MPI job, taken from a manifest.
 
     `nodes` is the number of all nodes. `is_worker`: the launcher is itself a worker and does not
-    share its node with one. `launcher_env` and `worker_env` are an operator's variables, `set_up`
+    share its node with one. `slots` is the number of ranks that the hostfile allows on a node, 0 if
+    it says nothing. `launcher_env` and `worker_env` are an operator's variables, `set_up`
     are commands that do the rest of its work for the launcher, and `exported` the variables that
     they set.
     """
@@ -59,6 +69,7 @@ class MpiJob:
     worker_env: Mapping[str, Any] = field(default_factory=dict)
     set_up: tuple[str, ...] = ()
     exported: tuple[str, ...] = ()
+    slots: int = 0
 
 
 def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
@@ -66,6 +77,7 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
     launcher, worker = job.launcher, job.worker
     image = same_image(manifest, launcher, worker)
     require_command(manifest, launcher)
+    _warn_too_many_ranks(manifest, job)
     workers = {**(worker.env if worker else {}), **job.worker_env}
     own_interfaces = launcher.mentions("btl_tcp_if_")
     master = {
@@ -89,6 +101,24 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
         },
         "commands": Placed([*job.set_up, _AGENT, *commands], launcher.at),
     }
+
+
+def _warn_too_many_ranks(manifest: Manifest, job: MpiJob) -> None:
+    """Warn of a launcher that asks for more ranks than its workers have slots.
+
+    Open MPI ends with "not enough slots", other launchers start several ranks on one GPU.
+    """
+    words = " ".join(job.launcher.words)
+    count = _RANKS.search(words)
+    room = job.slots * job.nodes.value
+    if count is None or not room or _OWN_HOSTS.search(words) or int(count[2]) <= room:
+        return
+    message = (
+        f"'{path_text((*job.launcher.at, 'command'))}' starts {count[2]} ranks ({count[1]}"
+        f" {count[2]}), but the workers have {room} slots: {job.nodes.value} x {job.slots}"
+    )
+    hint = "lower it, or raise the workers' slots or number"
+    manifest.complain("W211", message, hint, (*job.launcher.at, "command"))
 
 
 def hostfile_commands(implementation: str, slots: int) -> tuple[str, ...]:

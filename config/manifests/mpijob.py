@@ -51,6 +51,7 @@ def mpijob(manifest: Manifest) -> dict[str, Any]:
         {"K_MPI_JOB_ROLE": "launcher", **operator_env(implementation, slots, nodes)},
         {"K_MPI_JOB_ROLE": "worker"},
         hostfile_commands(implementation, slots),
+        slots=slots,
     )
     return mpi_run(manifest, job) | manifest.deadline((*policy, "activeDeadlineSeconds"))
 

@@ -3,8 +3,9 @@
 People write `envsubst < job.yaml-template | kubectl apply -f -`. gpuctl fills in the same places
 from `--set` and from the environment. A script of a shell has `${NAME}` too, which the shell
 expands on the node: there only names are filled in that `--set` gives, or that are placeholders
-elsewhere in the manifest. Secrets are never taken from the environment into a manifest, because its
-text is printed.
+elsewhere in the manifest. If there are such, other names of a script are taken from the environment
+too, or a warning names them. Secrets are never taken from the environment into a manifest, because
+its text is printed.
 """
 
 import os
@@ -44,6 +45,17 @@ _OF_EVERY_SHELL = frozenset(
 )
 
 
+# Set by the script, by a launcher, by an operator or by gpuctl.
+_SET_IN_SCRIPT = re.compile(
+    r"\b([A-Za-z_]\w*)=|\b(?:for|read(?: -\w+)*|select|local|declare(?: -\w+)*)\s+([A-Za-z_]\w*)"
+)
+_OF_NODES = re.compile(
+    r"(?:PET|OMPI|PMI|PMIX|MPI|VC|VK|JAX|DMLC|GPUCTL|DSTACK|CUDA|NVIDIA|KUBERNETES|BASH|HOROVOD|K)_.*"
+    r"|(?:LOCAL_|GROUP_|NODE_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT)|JOB_COMPLETION_INDEX"
+    r"|RANDOM|SECONDS|EUID|UID|PPID|OLDPWD|IFS|LANG|TMPDIR|TERM|SHLVL|LINENO|POD_\w+|MPI_HOST"
+)
+
+
 def fill_placeholders(document: Document, given: Given) -> tuple[Document, list[Mistake], set[str]]:
     """Return the document with values for its placeholders, mistakes, and the placeholders' names.
 
@@ -52,12 +64,16 @@ def fill_placeholders(document: Document, given: Given) -> tuple[Document, list[
     values = given.values()
     texts = list(_texts(document.root, ()))
     wanted = {name for text in texts for name in text.required | text.optional}
-    known = {name: os.environ[name] for name in wanted if _is_taken(name)} | dict(values)
+    # envsubst fills in scripts too: one in a file with other placeholders is part of the template.
+    asked = {name for text in texts for name in text.asked} if wanted else set()
+    asked -= _variables(document.root)
+    known = {name: os.environ[name] for name in wanted | asked if _is_taken(name)} | dict(values)
     names = {name for text in texts for name in text.names}
     nodes = {id(text.node): text for text in texts}
     filled = document_of(_with_values(document.root, nodes, known))
     filled = replace(filled, begins=document.begins, beside=document.beside)
-    return filled, list(_unfilled(texts, known)), names
+    mistakes = [*_unfilled(texts, known), *_unfilled_scripts(texts, asked - known.keys())]
+    return filled, mistakes, names
 
 
 def unused_values(given: Given, names: set[str]) -> list[Diagnostic]:
@@ -74,7 +90,8 @@ def unused_values(given: Given, names: set[str]) -> list[Diagnostic]:
 class _Text:
     """A text with placeholders: their names, and those of them that need a value.
 
-    `is_field`: the value decides its type, since it is no word or variable of a container.
+    `asked` are names in a script that it does not set. `is_field`: the value decides its type,
+    since it is no word or variable of a container.
     """
 
     node: ScalarNode
@@ -83,6 +100,7 @@ class _Text:
     required: frozenset[str]
     is_field: bool
     optional: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
 
 
 def _texts(node: Node, at: Path, place: _Place = "field") -> Iterator[_Text]:
@@ -112,12 +130,16 @@ def _text(node: ScalarNode, at: Path, place: _Place) -> Iterator[_Text]:
         required = frozenset(match[1] for match in found if match[1]) - _OF_EVERY_SHELL
     else:
         required = names - _OF_EVERY_SHELL
-    optional = frozenset[str]()
+    optional = asked = frozenset[str]()
     if not _OPTIONAL.isdisjoint(at):
         required, optional = optional, required
+    if place == "script":
+        own = {name for groups in _SET_IN_SCRIPT.findall(node.value) for name in groups}
+        braced = frozenset(match[1] for match in found if match[1])
+        asked = frozenset(n for n in braced - own if not _OF_NODES.fullmatch(n)) - _OF_EVERY_SHELL
     if names:
         is_field = place == "field" and at[-1:] != ("value",)
-        yield _Text(node, at, names, required, is_field, optional)
+        yield _Text(node, at, names, required, is_field, optional, asked)
 
 
 def _is_script(entries: Mapping[str, Node]) -> bool:
@@ -150,6 +172,31 @@ def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]
                 f" or add `--set {name}=VALUE`"
             )
         yield Mistake("E227", message, hint, text.at)
+
+
+def _unfilled_scripts(texts: list[_Text], missing: set[str]) -> Iterator[Mistake]:
+    """Warn of placeholders in scripts that nothing fills in."""
+    for text in texts:
+        names = sorted(text.asked & missing)
+        if names:
+            listed = ", ".join(f"${{{name}}}" for name in names[:3])
+            more = f" and {len(names) - 3} more" if names[3:] else ""
+            message = f"'{path_text(text.at)}' has {listed}{more}, which nothing here sets"
+            hint = f"add `--set {names[0]}=VALUE`, unless it is set on the nodes"
+            yield Mistake("W212", message, hint, text.at)
+
+
+def _variables(node: Node) -> set[str]:
+    """Return the names of all variables that containers of the manifest have."""
+    if isinstance(node, SequenceNode):
+        return {name for value in node.value for name in _variables(value)}
+    if not isinstance(node, MappingNode):
+        return set()
+    entries = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
+    found = {name for value in entries.values() for name in _variables(value)}
+    if isinstance(entries.get("name"), ScalarNode) and {"value", "valueFrom"} & entries.keys():
+        found.add(str(entries["name"].value))
+    return found
 
 
 def _with_values(node: Node, texts: Mapping[int, _Text], known: Mapping[str, str]) -> Node:

@@ -158,6 +158,7 @@ def _mpi(manifest: Manifest, runtime: Runtime, trainer: Container, nodes: Placed
         launcher_env=operator_env(runtime.implementation, slots, nodes.value),
         worker_env=trainer.env,
         set_up=hostfile_commands(runtime.implementation, slots),
+        slots=slots,
     )
     return mpi_run(manifest, job)
 

@@ -24,7 +24,6 @@ def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     """Yield the mistakes in a run file beyond types; `run_type` is the type it is checked as."""
     yield from _type(data)
     yield from _owned_names(data, run_type)
-    yield from _unread_texts(data)
     yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
     yield from command_mistakes(data)
@@ -71,8 +70,11 @@ def _owned_names(data: Data, run_type: str) -> Iterator[Mistake]:
 _BARE = re.compile(r"(?<!\$)\$([A-Z_][A-Z0-9_]*)")
 
 
-def _unread_texts(data: Data) -> Iterator[Mistake]:
-    """Warn of values of `env` that only a shell would read."""
+def unread_texts(data: Data) -> Iterator[Mistake]:
+    """Warn of values of `env` that only a shell would read.
+
+    In a manifest they are texts too: Kubernetes does not read them either.
+    """
     for env_at, env in _environments(data):
         for name, at, text in _values(env):
             whole, bare = path_text((*env_at, name)), _BARE.search(text)

@@ -177,7 +177,26 @@ def test_a_script_keeps_what_its_shell_expands(
     text = TRAINJOB.replace("[train]", f"[bash, -c, '{script}']") + "    numNodes: ${NODES}\n"
     run = run_of(tmp_path, text, "SIZE=7")
     assert run.nodes == 5
-    assert run.commands[-1] == "bash -c 'torchrun --nnodes 5 -n ${RANKS} 7'"
+    assert run.commands[-1] == "bash -c 'torchrun --nnodes 5 -n 6 7'"
+    without_template = TRAINJOB.replace("[train]", f"[bash, -c, '{script}']")
+    kept = "bash -c 'torchrun --nnodes ${NODES} -n ${RANKS} $SIZE'"
+    assert run_of(tmp_path, without_template).commands[-1] == kept
+    assert [line for line in lines(tmp_path, without_template) if "W212" in line] == []
+
+
+def test_a_script_of_a_template_names_what_nothing_fills_in(tmp_path: Path) -> None:
+    script = (
+        "SHARDS=2; for file in a b; do train ${DATA} ${MODEL} ${SHARDS} ${file} ${RANK} ${OWN}"
+        " ${HOME} ${LIMIT:-3} $PLAIN ${PET_NNODES}; done"
+    )
+    text = TRAINJOB.replace("[train]", f"[bash, -c, '{script}']") + (
+        "    numNodes: ${NODES}\n    env: [{name: OWN, value: x}]\n"
+    )
+    assert lines(tmp_path, text, "NODES=2", "MODEL=m") == [
+        "7:25: W212 'spec.trainer.command[2]' has ${DATA}, which nothing here sets; add `--set"
+        " DATA=VALUE`, unless it is set on the nodes"
+    ]
+    assert lines(tmp_path, text, "NODES=2", "MODEL=m", "DATA=d") == []
 
 
 def test_a_secret_is_not_filled_in_from_the_environment(

@@ -439,6 +439,34 @@ def test_how_many_nodes_a_manifest_takes(tmp_path: Path, text: str, nodes: int) 
     assert load_run(written(tmp_path, text)).nodes == nodes
 
 
+@pytest.mark.parametrize(
+    ("command", "slots", "ranks"),
+    [
+        ("[mpirun, -np, '16', ./a]", 4, ("-np", 16)),
+        ("[bash, -c, 'cd /x && mpirun --allow-run-as-root -n 9 ./a']", 4, ("-n", 9)),
+        ("[horovodrun, -np, '4', python, a.py]", 1, ("-np", 4)),
+        ("[mpirun, -np, '8', ./a]", 4, None),
+        ("[mpirun, -np, $(N), ./a]", 4, None),
+        ("[mpirun, --oversubscribe, -np, '16', ./a]", 4, None),
+        ("[mpirun, -H, 'a:8,b:8', -np, '16', ./a]", 4, None),
+        ("[bash, -c, 'mpirun ./a; head -n 100 log']", 4, None),
+    ],
+)
+def test_more_ranks_than_slots_are_warned_of(
+    tmp_path: Path, command: str, slots: int, ranks: tuple[str, int] | None
+) -> None:
+    text = MPIJOB.replace("spec:\n  mpi", f"spec:\n  slotsPerWorker: {slots}\n  mpi", 1)
+    text = text.replace("command: [mpirun, ./pi]", f"command: {command}")
+    assert command in text
+    found = [line.partition(": ")[2] for line in complaints(tmp_path, text)]
+    expected = ranks and (
+        f"W211 '{LAUNCHER_AT}.containers[0].command' starts {ranks[1]} ranks ({ranks[0]}"
+        f" {ranks[1]}), but the workers have {2 * slots} slots: 2 x {slots}; lower it, or raise the"
+        " workers' slots or number"
+    )
+    assert found == ([expected] if expected else [])
+
+
 def test_the_codes_of_manifests_are_shown_above() -> None:
     shown = {line.split()[1] for _, lines in MANIFEST_CASES for line in lines}
     assert {"E224", "E225", "W204"} <= shown <= set(CODES)
