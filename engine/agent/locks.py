@@ -14,6 +14,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+_GET, _SET = 36, 37
+"""F_OFD_GETLK and F_OFD_SETLK (linux/include/uapi/asm-generic/fcntl.h): some builds of Python 3.9
+do not name them."""
 _FLOCK = struct.Struct("@hhqqi0q")
 """struct flock of 64-bit Linux: type, whence, start, length (0 is all), pid (0 is required)."""
 
@@ -66,7 +69,7 @@ def is_held(path: Path) -> bool:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, _GET, question))
     finally:
         os.close(descriptor)
     return bool(kind != fcntl.F_UNLCK)
@@ -75,7 +78,7 @@ def is_held(path: Path) -> bool:
 def _set(descriptor: int, kind: int) -> None:
     """Set the lock; it is held as long as this process has the descriptor."""
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(descriptor, _SET, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0))
     except OSError:
         os.close(descriptor)
         raise
