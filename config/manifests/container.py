@@ -40,6 +40,9 @@ _POD_KNOWN = {
 _OTHERS_RESOURCES = re.compile(
     r"(amd\.com/gpu|google\.com/tpu|habana\.ai/|aws\.amazon\.com/neuron).*"
 )
+_WAITING = {"nslookup", "getent", "nc", "ping", "sleep", "dig", "host", "ssh-keyscan"}
+_HARMLESS = {"echo", "done", "fi", "true", "false", "test", "[", "exit", "set", "date"}
+_KEYWORDS = re.compile(r"^\s*(?:(?:until|while|do|if|then|else|!|for\s.*)(?:\s+|$))*")
 _ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
 _LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -92,8 +95,7 @@ def container_of_pod(manifest: Manifest, template: Path) -> Container:
     pod = (*template, "spec")
     manifest.warn_unknown(template, {"metadata", "spec"})
     manifest.warn_unknown(pod, _POD_KNOWN)
-    if manifest.entries((*pod, "initContainers")):
-        _refuse(manifest, (*pod, "initContainers"), "do that in the job's command or in an image")
+    _init_containers(manifest, (*pod, "initContainers"))
     at = (*pod, "containers")
     found = manifest.entries(at)
     if found[1:]:
@@ -103,6 +105,25 @@ def container_of_pod(manifest: Manifest, template: Path) -> Container:
     if manifest.get((*at, 0, "envFrom")):
         _refuse(manifest, (*at, 0, "envFrom"), "write its variables in 'env'")
     return container_at(manifest, (*at, 0))
+
+
+def _init_containers(manifest: Manifest, at: Path) -> None:
+    """Leave out containers that only wait, with a warning; refuse others."""
+    places = [(*at, index) for index in range(len(manifest.entries(at)))]
+    if not all(_only_waits_for_others(manifest, place) for place in places):
+        _refuse(manifest, at, "do that in the job's command or in an image")
+        return
+    for place in places:
+        manifest.warn_ignored(place, "a run starts when its nodes are ready and reach each other")
+
+
+def _only_waits_for_others(manifest: Manifest, at: Path) -> bool:
+    """Return whether the container does nothing but look for others, and sleep."""
+    words = [*manifest.texts((*at, "command")), *manifest.texts((*at, "args"))]
+    script = words[-1] if any(re.fullmatch(r"-\w*c", word) for word in words) else " ".join(words)
+    calls = [_KEYWORDS.sub("", part).split()[:1] for part in re.split(r"[;&|\n]+", script)]
+    programs = {call[0].rpartition("/")[2] for call in calls if call}
+    return bool(programs & _WAITING) and programs <= _WAITING | _HARMLESS
 
 
 def container_at(manifest: Manifest, at: Path) -> Container:

@@ -23,7 +23,13 @@ def read_manifest(
     made = convert(manifest)
     of_schema = schema_mistakes(document, schema)
     unknown = [mistake for mistake in of_schema if mistake.code == "E101"]
-    mistakes = _one_per_place(unfilled, unknown, manifest.mistakes, of_schema)
+    refused = [one.at for one in manifest.mistakes if one.code == "E225" and one.on_key]
+    groups = (unfilled, unknown, manifest.mistakes, of_schema)
+    mistakes = [
+        mistake
+        for mistake in _one_per_place(*groups)
+        if not any(mistake.at != at and mistake.at[: len(at)] == at for at in refused)
+    ]
     if more := mistakes[MOST_MISTAKES:]:
         message = f"{len(more)} more mistakes are not listed"
         mistakes[MOST_MISTAKES:] = [Mistake("E108", message, "correct these first")]
