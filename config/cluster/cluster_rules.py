@@ -5,6 +5,7 @@ The rules run even if the models refuse the rest, so that all diagnostics come a
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,7 @@ def cluster_mistakes(data: Data) -> Iterator[Mistake]:
     yield from _capacity(data)
     yield from _network(data)
     yield from _budget(data)
+    yield from _tags(data)
     yield from _pins(data)
     yield from _commits(data)
     yield from storage_mistakes(data)
@@ -198,3 +200,31 @@ def _budget(data: Data) -> Iterator[Mistake]:
     if isinstance(budget, dict) and "max_total" in budget and lifetime is None:
         message = "'budget.max_total' requires a 'lifetime.max'"
         yield Mistake("E230", message, "set lifetime.max (8h, 2d)", ("budget", "max_total"))
+
+
+_TAG_SIGNS = "_.:/=+-@"
+"""The signs that IAM, EFS and FSx allow in tags, next to letters, digits and spaces; EC2 allows all
+(https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html, 2026-11-26)."""
+
+
+def _tags(data: Data) -> Iterator[Mistake]:
+    """Yield the tags that a service refuses which the cluster needs beside EC2."""
+    network, storage, tags = (data.get(name) for name in ("network", "storage", "tags"))
+    services = []
+    if isinstance(network, dict) and network.get("access") == "ssm":
+        services.append("IAM")
+    shared = storage.get("shared") if isinstance(storage, dict) else None
+    if isinstance(shared, dict):
+        services.append({"efs": "EFS"}.get(str(shared.get("type")), "FSx"))
+    for key, value in tags.items() if isinstance(tags, dict) and services else ():
+        for text, on_key in ((key, True), (value, False)):
+            refused = [sign for sign in str(text) if not _is_tag_sign(sign)]
+            if refused and isinstance(text, str):
+                what = f"the tag {text!r}" if on_key else f"'tags.{key}' is {text!r}"
+                message = f"{what}, and {' and '.join(services)} refuses {refused[0]!r} in a tag"
+                hint = f"use letters, digits, spaces and {' '.join(_TAG_SIGNS)}"
+                yield Mistake("E203", message, hint, ("tags", key), on_key=on_key)
+
+
+def _is_tag_sign(sign: str) -> bool:
+    return sign in _TAG_SIGNS or unicodedata.category(sign)[0] in "LZN"

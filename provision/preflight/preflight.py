@@ -42,6 +42,7 @@ from provision.preflight.new_bastion import add_granted_keys
 from provision.preflight.problems import Problems
 from provision.preflight.public_keys import public_keys
 from provision.preflight.quotas import check_vcpus
+from provision.preflight.region import check_region
 from provision.preflight.requests import Requests, send_requests
 from provision.preflight.ssh_access import (
     check_access,
@@ -82,6 +83,7 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     (provision/preflight/launch_pins.py), unless `refresh`. Raises InputError or CloudError with
     one line per problem.
     """
+    check_region(target.region)
     before = _last_resolved(cluster, target)
     problems = Problems()
     with request_pool(16) as pool:
