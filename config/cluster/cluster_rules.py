@@ -208,7 +208,7 @@ _TAG_SIGNS = "_.:/=+-@"
 
 
 def _tags(data: Data) -> Iterator[Mistake]:
-    """Yield the tags that a service refuses which the cluster needs beside EC2."""
+    """Yield the tags that a service refuses which the cluster needs in addition to EC2."""
     network, storage, tags = (data.get(name) for name in ("network", "storage", "tags"))
     services = []
     if isinstance(network, dict) and network.get("access") == "ssm":

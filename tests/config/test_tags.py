@@ -1,4 +1,4 @@
-"""Tags that services refuse which a cluster needs beside EC2, and regions that do not exist."""
+"""Tags that IAM, EFS or FSx refuse, and regions that do not exist."""
 
 from pathlib import Path
 
