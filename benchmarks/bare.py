@@ -1,103 +1,97 @@
 """A cluster as a plain Pulumi program: what `benchmarks.fleet` compares gpuctl with.
 
+    python -m benchmarks.bare plan|up VALUES.json STATE
+
 Written as a person writes it who knows Pulumi and EFA: the resources of
-`infra.program.cluster_program`, with nothing around them. `tests/benchmarks` holds both to the same
-resources, so that the comparison stays one of equals.
+`infra.program.cluster_program`, with nothing around them. The values that a person would write into
+it are in a file. `tests/benchmarks` holds both to the same resources, so that the comparison stays
+one of equals.
 """
 
-import warnings
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import pulumi
+import pulumi_aws as aws
 from pulumi import automation
-
-from config.cluster.resolved import Resolved
-from config.target import Target
-from infra.program.subnets import carve
-from infra.program.user_data import encode
-from infra.pulumi_engine.workspace import EngineCommand
-
-if TYPE_CHECKING:
-    from infra.pulumi_engine.installation import Engine
-
-with warnings.catch_warnings():
-    # They warn of their own renamed classes, whether used or not.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import pulumi
-    from pulumi_aws import ec2
-
-    ec2.Instance  # noqa: B018  the module loads itself when it is first used
 
 _WORLD = "0.0.0.0/0"
 
 
-def stack(resolved: Resolved, target: Target, engine: "Engine", state: Path) -> automation.Stack:
-    """A new stack of the program, whose backend is the folder `state`.
+def main() -> None:
+    """Preview the program, and with `up` carry it out; the engine is the `pulumi` on PATH."""
+    what, values, state = sys.argv[1:]
+    made = stack(json.loads(Path(values).read_text()), Path(state))
+    made.preview()
+    if what == "up":
+        made.up()
 
-    The engine and the provider are gpuctl's; the rest is as Pulumi has it by default.
-    """
-    port = (target.provider_address or "").rpartition(":")[2]
-    folder = state / "program"
-    folder.mkdir(parents=True)
-    made = automation.create_stack(
+
+def stack(values: dict[str, Any], state: Path) -> automation.Stack:
+    """Create the program's stack, whose backend is the folder `state`."""
+    made = automation.create_or_select_stack(
         "bare",
         project_name="bare",
-        program=program(resolved),
+        program=program(values),
         opts=automation.LocalWorkspaceOptions(
-            work_dir=str(folder),
-            pulumi_command=EngineCommand(engine),
             pulumi_home=str(state / "home"),
             env_vars={
                 "PULUMI_SKIP_UPDATE_CHECK": "1",
                 "PULUMI_BACKEND_URL": state.as_uri(),
                 "PULUMI_CONFIG_PASSPHRASE": "bare",
-                "PULUMI_DEBUG_PROVIDERS": f"aws:{port}",
-                "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-                **target.environment,
+                **values["environment"],
             },
         ),
     )
-    made.set_config("aws:region", automation.ConfigValue(target.region))
+    made.set_config("aws:region", automation.ConfigValue(values["region"]))
     return made
 
 
-def program(resolved: Resolved) -> Callable[[], None]:
-    """The program; the values that a person would write into it are those of `resolved`."""
+def program(values: dict[str, Any]) -> Callable[[], None]:
+    """Return the program."""
 
     def build() -> None:
-        tags = resolved.tags
-        vpc = ec2.Vpc(
+        tags = values["tags"]
+        vpc = aws.ec2.Vpc(
             "vpc",
-            cidr_block=resolved.cluster.network.cidr,
+            cidr_block=values["cidr"],
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags=tags,
         )
-        public, private = _subnets(vpc, resolved)
-        entry, inside = _groups(vpc, resolved)
-        key = ec2.KeyPair("key", key_name="bare", public_key=resolved.public_key, tags=tags)
-        bastion = ec2.Instance(
+        public, private = _subnets(vpc, values)
+        entry, inside = _groups(vpc, values)
+        key = aws.ec2.KeyPair("key", key_name="bare", public_key=values["public_key"], tags=tags)
+        bastion = aws.ec2.Instance(
             "bastion",
-            ami=resolved.bastion_image.id,
-            instance_type=resolved.bastion_type,
+            ami=values["bastion_image"],
+            instance_type=values["bastion_type"],
             subnet_id=public.id,
             vpc_security_group_ids=[entry.id],
             associate_public_ip_address=True,
             key_name=key.key_name,
-            user_data_base64=encode(resolved.bastion_user_data),
-            metadata_options={"http_endpoint": "enabled", "http_tokens": "required"},
-            root_block_device={"volume_type": "gp3", "encrypted": True},
+            user_data_base64=values["bastion_user_data"],
+            metadata_options=aws.ec2.InstanceMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required"
+            ),
+            root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
+                volume_type="gp3", encrypted=True
+            ),
             tags=tags,
         )
-        template = _template(private, inside, key, resolved)
+        template = _template(private, inside, key, values)
         nodes = [
-            ec2.Instance(
+            aws.ec2.Instance(
                 f"node{rank}",
-                launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+                launch_template=aws.ec2.InstanceLaunchTemplateArgs(
+                    id=template.id, version=template.latest_version.apply(str)
+                ),
                 tags={**tags, "Name": f"node{rank}"},
             )
-            for rank in range(resolved.cluster.nodes)
+            for rank in range(values["nodes"])
         ]
         pulumi.export("bastion", bastion.public_ip)
         pulumi.export("nodes", [node.private_ip for node in nodes])
@@ -105,22 +99,22 @@ def program(resolved: Resolved) -> Callable[[], None]:
     return build
 
 
-def _subnets(vpc: ec2.Vpc, resolved: Resolved) -> tuple[ec2.Subnet, ec2.Subnet]:
+def _subnets(vpc: aws.ec2.Vpc, values: dict[str, Any]) -> tuple[aws.ec2.Subnet, aws.ec2.Subnet]:
     """The public and the private subnet, each with its route to the world."""
-    tags, ranges = resolved.tags, carve(resolved.cluster.network.cidr)
+    tags = values["tags"]
     public, private = (
-        ec2.Subnet(
+        aws.ec2.Subnet(
             name,
             vpc_id=vpc.id,
-            cidr_block=str(block),
-            availability_zone=resolved.zone,
+            cidr_block=block,
+            availability_zone=values["zone"],
             tags=tags,
         )
-        for name, block in (("public", ranges.public), ("private", ranges.private))
+        for name, block in (("public", values["public"]), ("private", values["private"]))
     )
-    internet = ec2.InternetGateway("internet", vpc_id=vpc.id, tags=tags)
-    address = ec2.Eip("nat", domain="vpc", tags=tags)
-    nat = ec2.NatGateway(
+    internet = aws.ec2.InternetGateway("internet", vpc_id=vpc.id, tags=tags)
+    address = aws.ec2.Eip("nat", domain="vpc", tags=tags)
+    nat = aws.ec2.NatGateway(
         "nat",
         subnet_id=public.id,
         allocation_id=address.id,
@@ -128,71 +122,100 @@ def _subnets(vpc: ec2.Vpc, resolved: Resolved) -> tuple[ec2.Subnet, ec2.Subnet]:
         opts=pulumi.ResourceOptions(depends_on=[internet]),
     )
     for name, subnet, route in (
-        ("public", public, {"cidr_block": _WORLD, "gateway_id": internet.id}),
-        ("private", private, {"cidr_block": _WORLD, "nat_gateway_id": nat.id}),
+        ("public", public, aws.ec2.RouteTableRouteArgs(cidr_block=_WORLD, gateway_id=internet.id)),
+        ("private", private, aws.ec2.RouteTableRouteArgs(cidr_block=_WORLD, nat_gateway_id=nat.id)),
     ):
-        table = ec2.RouteTable(name, vpc_id=vpc.id, routes=[route], tags=tags)
-        ec2.RouteTableAssociation(name, subnet_id=subnet.id, route_table_id=table.id)
+        table = aws.ec2.RouteTable(name, vpc_id=vpc.id, routes=[route], tags=tags)
+        aws.ec2.RouteTableAssociation(name, subnet_id=subnet.id, route_table_id=table.id)
     return public, private
 
 
-def _groups(vpc: ec2.Vpc, resolved: Resolved) -> tuple[ec2.SecurityGroup, ec2.SecurityGroup]:
+def _groups(
+    vpc: aws.ec2.Vpc, values: dict[str, Any]
+) -> tuple[aws.ec2.SecurityGroup, aws.ec2.SecurityGroup]:
     """Who may enter the bastion, and who the nodes."""
-    everything = {"protocol": "-1", "from_port": 0, "to_port": 0}
-    ssh = {"protocol": "tcp", "from_port": 22, "to_port": 22}
-    entry = ec2.SecurityGroup(
+    entry = aws.ec2.SecurityGroup(
         "bastion",
         name="bare-bastion",
         vpc_id=vpc.id,
-        ingress=[{**ssh, "cidr_blocks": [resolved.ssh_from]}],
-        egress=[{**everything, "cidr_blocks": [_WORLD]}],
-        tags=resolved.tags,
+        ingress=[
+            aws.ec2.SecurityGroupIngressArgs(
+                protocol="tcp", from_port=22, to_port=22, cidr_blocks=[values["ssh_from"]]
+            )
+        ],
+        egress=[
+            aws.ec2.SecurityGroupEgressArgs(
+                protocol="-1", from_port=0, to_port=0, cidr_blocks=[_WORLD]
+            )
+        ],
+        tags=values["tags"],
     )
-    inside = ec2.SecurityGroup(
+    inside = aws.ec2.SecurityGroup(
         "nodes",
         name="bare-nodes",
         vpc_id=vpc.id,
-        ingress=[{**everything, "self": True}, {**ssh, "security_groups": [entry.id]}],
-        egress=[{**everything, "self": True}, {**everything, "cidr_blocks": [_WORLD]}],
-        tags=resolved.tags,
+        ingress=[
+            aws.ec2.SecurityGroupIngressArgs(protocol="-1", from_port=0, to_port=0, self=True),
+            aws.ec2.SecurityGroupIngressArgs(
+                protocol="tcp", from_port=22, to_port=22, security_groups=[entry.id]
+            ),
+        ],
+        egress=[
+            aws.ec2.SecurityGroupEgressArgs(protocol="-1", from_port=0, to_port=0, self=True),
+            aws.ec2.SecurityGroupEgressArgs(
+                protocol="-1", from_port=0, to_port=0, cidr_blocks=[_WORLD]
+            ),
+        ],
+        tags=values["tags"],
     )
     return entry, inside
 
 
 def _template(
-    subnet: ec2.Subnet, group: ec2.SecurityGroup, key: ec2.KeyPair, resolved: Resolved
-) -> ec2.LaunchTemplate:
+    subnet: aws.ec2.Subnet,
+    group: aws.ec2.SecurityGroup,
+    key: aws.ec2.KeyPair,
+    values: dict[str, Any],
+) -> aws.ec2.LaunchTemplate:
     """What the nodes have in common; they lie close to each other."""
-    near = ec2.PlacementGroup("nodes", name="bare", strategy="cluster", tags=resolved.tags)
-    disk = {
-        "volume_size": resolved.cluster.storage.root.gib,
-        "volume_type": "gp3",
-        "encrypted": "true",
-    }
-    return ec2.LaunchTemplate(
+    near = aws.ec2.PlacementGroup("nodes", name="bare", strategy="cluster", tags=values["tags"])
+    disk = aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+        volume_size=values["gib"], volume_type="gp3", encrypted="true"
+    )
+    return aws.ec2.LaunchTemplate(
         "nodes",
         name="bare-nodes",
-        instance_type=resolved.instance_type.name,
-        image_id=resolved.image.id,
+        instance_type=values["instance_type"],
+        image_id=values["image"],
         key_name=key.key_name,
         network_interfaces=[
-            {
-                "network_card_index": interface.card,
-                "device_index": interface.device,
-                "interface_type": interface.type,
-                "subnet_id": subnet.id,
-                "security_groups": [group.id],
-                "delete_on_termination": "true",
-            }
-            for interface in resolved.interfaces
+            aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+                network_card_index=interface["card"],
+                device_index=interface["device"],
+                interface_type=interface["type"],
+                subnet_id=subnet.id,
+                security_groups=[group.id],
+                delete_on_termination="true",
+            )
+            for interface in values["interfaces"]
         ],
-        block_device_mappings=[{"device_name": resolved.image.root_device, "ebs": disk}],
-        metadata_options={"http_endpoint": "enabled", "http_tokens": "required"},
-        placement={"group_name": near.name},
-        user_data=encode(resolved.user_data),
+        block_device_mappings=[
+            aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+                device_name=values["root_device"], ebs=disk
+            )
+        ],
+        metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
+            http_endpoint="enabled", http_tokens="required"
+        ),
+        placement=aws.ec2.LaunchTemplatePlacementArgs(group_name=near.name),
+        user_data=values["user_data"],
         tag_specifications=[
-            {"resource_type": kind, "tags": resolved.tags}
+            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=values["tags"])
             for kind in ("instance", "volume", "network-interface")
         ],
-        tags=resolved.tags,
+        tags=values["tags"],
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,9 @@
 
 from config.models import Value
 
+OUTPUT = "fleet"
+"""The stack's one output: the `Fleet` as a mapping."""
+
 
 class FleetNode(Value):
     """A node's instance; `public_ip` is empty if it has none."""

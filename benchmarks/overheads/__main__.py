@@ -5,7 +5,7 @@
 Starts the lab with 8 nodes and stops it at the end, which needs root; `exec-64` needs sshd alone.
 For `exec` the Debian packages pdsh, clustershell and ansible-core have to be there. Best of 5,
 gpuctl and its peers in turn. NAME is the beginning of rows' names: `run`, `exec-8`, `exec-64`,
-`plan`, `up`.
+`up`.
 """
 
 import argparse
@@ -36,9 +36,8 @@ def main() -> None:
 def measure(only: Iterable[str]) -> Iterator[Row]:
     """Yield the rows whose names begin with one of `only`; all of them where it is empty."""
     wanted = tuple(only)
-    for group, alone in (("plan", clusters.plan_rows), ("up", clusters.up_rows)):
-        if _is_asked(group, wanted):
-            yield from _measured(group, alone, wanted)
+    if _is_asked("up", wanted):
+        yield from _measured("up", clusters.up_rows, wanted)
     if _is_asked(f"exec-{MANY}", wanted):
         with simulated(MANY) as many:
             yield from _measured(f"exec-{MANY}", partial(execs.rows, many), wanted)

@@ -1,23 +1,21 @@
-"""`gpuctl plan` against a bare Pulumi program, and `gpuctl up` against the machines' own boot."""
+"""`gpuctl up` against the machines' own boot."""
 
-import itertools
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks import bare
-from benchmarks.fleet import INSTANCE_TYPE, booted, unbooted
+from benchmarks.fleet import INSTANCE_TYPE
 from benchmarks.overheads.row import TIMES, Row, best_of
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.progress import silent
+from config.target import Target
 from infra.program.interface_layout import interfaces
-from infra.pulumi_engine.installation import find_engine
-from lab import leftovers
+from lab import leftovers, lifecycle
 from lab.amis import flavour
 from lab.machines.machine import Machine, MachineSpec
 from lab.network.bridge import LabNetwork
@@ -25,13 +23,9 @@ from lab.network.slots import Slot
 from lab.places import DEFAULT, Places
 from nodes.keys import ensure_key
 from provision import up
-from provision.aws import clients
 from provision.preflight.preflight import resolve
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.software.gpu_hardware import hardware
-
-PLANNED = {2: 1.5, 8: 1.5, 64: 1.2}
-"""Sizes of the clusters that are planned, and the ratios that are wanted."""
 
 BOOTED = 8
 MORE_S = 5.0
@@ -40,39 +34,6 @@ MORE_S = 5.0
 VPC, SUBNET = "10.213.0.0/16", "10.213.0.0/24"
 BOOT_LIMIT_S = 600
 LAB = Places(DEFAULT)
-
-
-def plan_rows() -> Iterator[Row]:
-    """Measure `plan` of a new cluster of each size: `plan-2`, `plan-8`, `plan-64`.
-
-    Both act on the lab's API in a region where nothing runs, by the same engine and provider, with
-    Python's modules imported. The bare program's stack exists before the clock starts; gpuctl asks
-    AWS about the cluster, and makes its stack.
-    """
-    engine = find_engine(silent)
-    numbers = itertools.count()
-    with unbooted() as target, tempfile.TemporaryDirectory() as folder:
-
-        def ours(nodes: int) -> float:
-            cluster = _cluster(nodes, f"plan-{next(numbers)}")
-            clients.forget_clients()  # a command makes them once
-            started = time.perf_counter()
-            up.plan(cluster, target, silent)
-            return time.perf_counter() - started
-
-        def theirs(nodes: int) -> float:
-            resolved = resolve(_cluster(nodes, "bare"), target)
-            state = Path(folder, str(next(numbers)))
-            state.mkdir()
-            stack = bare.stack(resolved, target, engine, state)
-            started = time.perf_counter()
-            stack.preview()
-            return time.perf_counter() - started
-
-        best_of(1, partial(ours, 1), partial(theirs, 1))  # imports, and the lab's tables
-        for nodes, wanted in PLANNED.items():
-            mine, bare_s = best_of(TIMES, partial(ours, nodes), partial(theirs, nodes))
-            yield Row(f"plan-{nodes}", mine, bare_s, "a bare Pulumi program, same plan", wanted)
 
 
 def up_rows() -> Iterator[Row]:
@@ -97,6 +58,19 @@ def up_rows() -> Iterator[Row]:
         mine, boot = best_of(TIMES, ours, lambda: boot_alone(specs, key))
     wanted = round((boot + MORE_S) / boot, 2)
     yield Row(f"up-{BOOTED}", mine, boot, "the machines' own boot and cloud-init", wanted)
+
+
+@contextmanager
+def booted() -> Iterator[Target]:
+    """The lab with nothing in it and with machines; it is stopped at the end."""
+    places = Places(DEFAULT)
+    if lifecycle.status(places).up:
+        raise SystemExit("a lab is running, and would be stopped: end it with `gpuctl lab stop`")
+    lifecycle.start(places, silent)
+    try:
+        yield lifecycle.target(places, "us-east-1")
+    finally:
+        lifecycle.stop(places, silent)
 
 
 def boot_alone(specs: list[MachineSpec], key: Path) -> float:

@@ -1,20 +1,15 @@
 """The Pulumi program of one cluster: all of its resources in the cloud."""
 
-from collections.abc import Callable
-
 import pulumi
+import pulumi_aws as aws
 
-from config.cluster.resolved import Resolved
-from infra.program.aws_resources import provider
+from config.cluster.resolved import ENDS_TAG, Resolved
+from infra.fleet import OUTPUT
 from infra.program.instances import addresses, bastion, nodes, placement_group
 from infra.program.security_groups import access
 from infra.program.shared_storage import storage
 from infra.program.tags import Named
 from infra.program.vpc import network
-
-OUTPUT = "fleet"
-"""The stack's one output: `infra.fleet.Fleet` as a mapping."""
-
 
 SPOT_ATTEMPTS = 5
 """The tries of a request for a cluster of spot instances; the provider's own default is 25.
@@ -25,58 +20,53 @@ With 5 it takes at most 15 seconds, and the next zone follows. Other clusters ke
 capacity is reserved before the launch, and so many machines at once are throttled."""
 
 
-def first_step(resolved: Resolved) -> Callable[[], None]:
-    """Return the program of a cluster that has its placement group and nothing else.
+def first_step(resolved: Resolved) -> None:
+    """Register the placement group of a cluster, and nothing else.
 
     The other resources come later: capacity is claimed in the group, and the subnets are created in
     the zone of the claim.
     """
-
-    def build() -> None:
-        placement_group(_named(resolved))
-
-    return build
+    placement_group(_named(resolved))
 
 
 def _named(resolved: Resolved) -> Named:
-    aws = provider(
+    provider = aws.Provider(
+        "aws",
         region=resolved.region,
         # With another account's credentials Pulumi must neither change this cluster nor copy it.
         allowed_account_ids=[resolved.account],
         max_retries=SPOT_ATTEMPTS if resolved.cluster.capacity.type == "spot" else None,
+        # Each machine sets this tag itself: it is neither read nor removed.
+        ignore_tags=aws.ProviderIgnoreTagsArgs(keys=[ENDS_TAG]),
     )
-    return Named(resolved, aws)
+    return Named(resolved, provider)
 
 
-def program(resolved: Resolved) -> Callable[[], None]:
-    """Return the program of the whole cluster for Pulumi's Automation API."""
-
-    def build() -> None:
-        named = _named(resolved)
-        net = network(named)
-        who = access(net, named)
-        entry = bastion(net, who, named)
-        fleet = nodes(net, who, named, storage(net, named))
-        public: list[pulumi.Input[str]] = [
-            address.public_ip for address in addresses(fleet, named)
-        ] or [""] * len(fleet)
-        pulumi.export(
-            OUTPUT,
-            {
-                "vpc_id": net.vpc,
-                "subnet_id": net.nodes,
-                "bastion_id": entry.id if entry else "",
-                "bastion_address": entry.public_ip if entry else "",
-                "nodes": [
-                    {
-                        "name": name,
-                        "instance_id": node.id,
-                        "private_ip": node.private_ip,
-                        "public_ip": address,
-                    }
-                    for name, node, address in zip(resolved.node_names, fleet, public, strict=True)
-                ],
-            },
-        )
-
-    return build
+def whole_cluster(resolved: Resolved) -> None:
+    """Register all resources of the cluster, and export its `Fleet`."""
+    named = _named(resolved)
+    net = network(named)
+    who = access(net, named)
+    entry = bastion(net, who, named)
+    fleet = nodes(net, who, named, storage(net, named))
+    public: list[pulumi.Input[str]] = [
+        address.public_ip for address in addresses(fleet, named)
+    ] or [""] * len(fleet)
+    pulumi.export(
+        OUTPUT,
+        {
+            "vpc_id": net.vpc,
+            "subnet_id": net.nodes,
+            "bastion_id": entry.id if entry else "",
+            "bastion_address": entry.public_ip if entry else "",
+            "nodes": [
+                {
+                    "name": name,
+                    "instance_id": node.id,
+                    "private_ip": node.private_ip,
+                    "public_ip": address,
+                }
+                for name, node, address in zip(resolved.node_names, fleet, public, strict=True)
+            ],
+        },
+    )

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import pulumi
+import pulumi_aws as aws
 
 from config.cluster.resolved import Interface, Resolved
-from infra.program import aws_resources as aws
 from infra.program.node_role import profile_name
 from infra.program.security_groups import Access
 from infra.program.shared_storage import SharedStorage
@@ -14,12 +14,12 @@ from infra.program.user_data import encode, insert_mount_source
 from infra.program.vpc import VpcIds
 
 
-def bastion(network: VpcIds, access: Access, named: Named) -> aws.Instance | None:
+def bastion(network: VpcIds, access: Access, named: Named) -> aws.ec2.Instance | None:
     """Create the bastion, the public machine through which people reach the nodes, if any."""
     resolved = named.resolved
     if access.bastion is None:
         return None
-    return aws.Instance(
+    return aws.ec2.Instance(
         "bastion",
         ami=resolved.bastion_image.id,
         instance_type=resolved.bastion_type,
@@ -30,12 +30,14 @@ def bastion(network: VpcIds, access: Access, named: Named) -> aws.Instance | Non
         user_data_base64=encode(resolved.bastion_user_data),
         user_data_replace_on_change=True,
         instance_initiated_shutdown_behavior="terminate",
-        metadata_options=aws.inputs(
+        metadata_options=aws.ec2.InstanceMetadataOptionsArgs(
             http_endpoint="enabled",
             http_tokens="required",
             http_put_response_hop_limit=resolved.hop_limit,
         ),
-        root_block_device=aws.inputs(volume_type="gp3", encrypted=True, delete_on_termination=True),
+        root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
+            volume_type="gp3", encrypted=True, delete_on_termination=True
+        ),
         tags=named.tags("bastion"),
         volume_tags=named.tags("bastion"),
         opts=named.options(network.public_ready),
@@ -44,18 +46,18 @@ def bastion(network: VpcIds, access: Access, named: Named) -> aws.Instance | Non
 
 def nodes(
     network: VpcIds, access: Access, named: Named, storage: SharedStorage | None = None
-) -> tuple[aws.Instance, ...]:
+) -> tuple[aws.ec2.Instance, ...]:
     """Create one instance per node, and return them in rank order.
 
     They differ only in their names, so that adding or removing a node changes no other. The
     template's version is pinned: the plan shows a change of the template as a replacement.
     """
     template = _template(network, access, named, storage)
-    launch = aws.inputs(
+    launch = aws.ec2.InstanceLaunchTemplateArgs(
         id=template.id, version=template.latest_version.apply(lambda number: str(int(number)))
     )
     return tuple(
-        aws.Instance(
+        aws.ec2.Instance(
             name,
             launch_template=launch,
             tags=named.tags(name),
@@ -77,7 +79,7 @@ def _minutes(resolved: Resolved) -> int:
     return 60 if ".metal" in resolved.instance_type.name else 30
 
 
-def addresses(nodes: Sequence[aws.Instance], named: Named) -> tuple[aws.Eip, ...]:
+def addresses(nodes: Sequence[aws.ec2.Instance], named: Named) -> tuple[aws.ec2.Eip, ...]:
     """Create an Elastic IP on the primary interface of each node if nodes are public, else none.
 
     AWS assigns no public address to an instance with several interfaces
@@ -87,7 +89,7 @@ def addresses(nodes: Sequence[aws.Instance], named: Named) -> tuple[aws.Eip, ...
     if not named.resolved.cluster.network.nodes_are_public:
         return ()
     return tuple(
-        aws.Eip(
+        aws.ec2.Eip(
             name,
             domain="vpc",
             network_interface=_primary_interface(node, named),
@@ -98,7 +100,7 @@ def addresses(nodes: Sequence[aws.Instance], named: Named) -> tuple[aws.Eip, ...
     )
 
 
-def _primary_interface(node: aws.Instance, named: Named) -> pulumi.Output[str]:
+def _primary_interface(node: aws.ec2.Instance, named: Named) -> pulumi.Output[str]:
     """Return the id of the interface that has the node's private address.
 
     `primary_network_interface_id` may be another one: the provider takes the last interface with
@@ -107,10 +109,17 @@ def _primary_interface(node: aws.Instance, named: Named) -> pulumi.Output[str]:
     """
 
     def find(instance_id: str, private_ip: str) -> pulumi.Output[str]:
-        return aws.network_interface(
-            {"attachment.instance-id": instance_id, "addresses.private-ip-address": private_ip},
-            named.provider,
-        )
+        filters = {
+            "attachment.instance-id": instance_id,
+            "addresses.private-ip-address": private_ip,
+        }
+        return aws.ec2.get_network_interface_output(
+            filters=[
+                aws.ec2.GetNetworkInterfaceFilterArgs(name=name, values=[value])
+                for name, value in filters.items()
+            ],
+            opts=pulumi.InvokeOutputOptions(provider=named.provider),
+        ).id
 
     # Called with outputs, the function would lose the dependency on the node in a preview, and the
     # Pulumi engine would find that the plan is violated.
@@ -119,11 +128,11 @@ def _primary_interface(node: aws.Instance, named: Named) -> pulumi.Output[str]:
 
 def _template(
     network: VpcIds, access: Access, named: Named, storage: SharedStorage | None
-) -> aws.LaunchTemplate:
+) -> aws.ec2.LaunchTemplate:
     resolved = named.resolved
     volume = resolved.cluster.storage.root
     groups = [access.nodes.id, *([storage.members.id] if storage else [])]
-    root = aws.inputs(
+    root = aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
         volume_size=volume.gib,
         iops=volume.iops,
         throughput=volume.throughput,
@@ -131,7 +140,7 @@ def _template(
         encrypted="true",
         delete_on_termination="true",
     )
-    return aws.LaunchTemplate(
+    return aws.ec2.LaunchTemplate(
         "nodes",
         name=named.name("nodes"),
         update_default_version=True,
@@ -140,8 +149,12 @@ def _template(
         key_name=access.key.key_name,
         iam_instance_profile=_profile(named),
         network_interfaces=_interfaces(resolved.interfaces, network, groups),
-        block_device_mappings=[aws.inputs(device_name=resolved.image.root_device, ebs=root)],
-        metadata_options=aws.inputs(
+        block_device_mappings=[
+            aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+                device_name=resolved.image.root_device, ebs=root
+            )
+        ],
+        metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
             http_endpoint="enabled",
             http_tokens="required",
             http_put_response_hop_limit=resolved.hop_limit,
@@ -152,7 +165,7 @@ def _template(
         placement=_placement(named),
         user_data=_user_data(resolved, storage),
         tag_specifications=[
-            aws.inputs(resource_type=kind, tags=named.tags("node"))
+            aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
             for kind in ("instance", "volume", "network-interface")
         ],
         tags=named.tags("nodes"),
@@ -160,9 +173,9 @@ def _template(
     )
 
 
-def _profile(named: Named) -> aws.Inputs | None:
+def _profile(named: Named) -> aws.ec2.LaunchTemplateIamInstanceProfileArgs | None:
     name = profile_name(named)
-    return None if name is None else aws.inputs(name=name)
+    return None if name is None else aws.ec2.LaunchTemplateIamInstanceProfileArgs(name=name)
 
 
 def _user_data(resolved: Resolved, storage: SharedStorage | None) -> pulumi.Input[str]:
@@ -175,9 +188,9 @@ def _user_data(resolved: Resolved, storage: SharedStorage | None) -> pulumi.Inpu
 
 def _interfaces(
     layout: tuple[Interface, ...], network: VpcIds, groups: Sequence[pulumi.Input[str]]
-) -> list[aws.Inputs]:
+) -> list[aws.ec2.LaunchTemplateNetworkInterfaceArgs]:
     return [
-        aws.inputs(
+        aws.ec2.LaunchTemplateNetworkInterfaceArgs(
             network_card_index=interface.card,
             device_index=interface.device,
             interface_type=interface.type,
@@ -190,34 +203,34 @@ def _interfaces(
     ]
 
 
-def _market(resolved: Resolved) -> aws.Inputs | None:
+def _market(resolved: Resolved) -> aws.ec2.LaunchTemplateInstanceMarketOptionsArgs | None:
     """Return the options for spot instances, which AWS may terminate, or for a capacity block.
 
     None for on-demand instances.
     """
     kind = resolved.cluster.capacity.type
     if kind == "capacity-block":
-        return aws.inputs(market_type="capacity-block")
+        return aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
     if kind != "spot":
         return None
-    return aws.inputs(
+    return aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(
         market_type="spot",
-        spot_options=aws.inputs(
+        spot_options=aws.ec2.LaunchTemplateInstanceMarketOptionsSpotOptionsArgs(
             spot_instance_type="one-time", instance_interruption_behavior="terminate"
         ),
     )
 
 
-def _placement(named: Named) -> aws.Inputs | None:
+def _placement(named: Named) -> aws.ec2.LaunchTemplatePlacementArgs | None:
     """Return the placement group of the reservation, or else the cluster's, or None."""
     reservation = named.resolved.reservation
     if reservation is not None and reservation.group:
-        return aws.inputs(group_name=reservation.group)
+        return aws.ec2.LaunchTemplatePlacementArgs(group_name=reservation.group)
     group = placement_group(named)
-    return None if group is None else aws.inputs(group_name=group.name)
+    return None if group is None else aws.ec2.LaunchTemplatePlacementArgs(group_name=group.name)
 
 
-def placement_group(named: Named) -> aws.PlacementGroup | None:
+def placement_group(named: Named) -> aws.ec2.PlacementGroup | None:
     """Create the cluster's placement group, which puts its members close to each other.
 
     None if the file excludes it, and for a reservation: reserved capacity that is not in the group
@@ -227,16 +240,20 @@ def placement_group(named: Named) -> aws.PlacementGroup | None:
     resolved = named.resolved
     if resolved.cluster.placement.strategy == "none" or resolved.reservation is not None:
         return None
-    return aws.PlacementGroup(
+    return aws.ec2.PlacementGroup(
         "nodes", name=named.name(), strategy="cluster", tags=named.tags(), opts=named.options()
     )
 
 
 def _reservation(
     resolved: Resolved,
-) -> aws.Inputs | None:
+) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
     """Return the user's reservation by its id. A claim needs none: its group's members use it."""
     if resolved.reservation is None:
         return None
-    target = aws.inputs(capacity_reservation_id=resolved.reservation.id)
-    return aws.inputs(capacity_reservation_target=target)
+    target = aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+        capacity_reservation_id=resolved.reservation.id
+    )
+    return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_target=target
+    )

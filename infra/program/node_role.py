@@ -3,8 +3,8 @@
 import json
 
 import pulumi
+import pulumi_aws as aws
 
-from infra.program import aws_resources as aws
 from infra.program.tags import Named
 
 ACTIONS = (
@@ -36,7 +36,7 @@ def profile_name(named: Named) -> pulumi.Input[str] | None:
     return _create_profile(named).name if cluster.needs_role else None
 
 
-def _create_profile(named: Named) -> aws.InstanceProfile:
+def _create_profile(named: Named) -> aws.iam.InstanceProfile:
     """Create an instance profile with a role that lets the nodes' SSM agents register.
 
     IAM has no regions: path and names contain the region, so that two clusters of one name in two
@@ -45,7 +45,7 @@ def _create_profile(named: Named) -> aws.InstanceProfile:
     resolved = named.resolved
     name = f"gpuctl-{resolved.region}-{resolved.cluster.name}"
     path = f"/gpuctl/{resolved.region}/"
-    role = aws.Role(
+    role = aws.iam.Role(
         "nodes",
         name=name,
         path=path,
@@ -66,14 +66,14 @@ def _create_profile(named: Named) -> aws.InstanceProfile:
         tags=named.tags("nodes"),
         opts=named.options(delete_first=True),
     )
-    allowed = aws.RolePolicy(
+    allowed = aws.iam.RolePolicy(
         "nodes",
         name="session-manager",
         role=role.name,
         policy=json.dumps(POLICY),
         opts=named.options(delete_first=True),
     )
-    return aws.InstanceProfile(
+    return aws.iam.InstanceProfile(
         "nodes",
         name=name,
         path=path,

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+import pulumi
+import pulumi_aws as aws
+
 from config.cluster.resolved import Resolved
-from infra.program import aws_resources as aws
 from infra.program.tags import Named
 from infra.program.vpc import VpcIds
 
@@ -14,9 +16,9 @@ _WORLD = "0.0.0.0/0"
 class Access:
     """The security groups of the nodes and of the bastion, if any, and the cluster's key pair."""
 
-    nodes: aws.SecurityGroup
-    bastion: aws.SecurityGroup | None
-    key: aws.KeyPair
+    nodes: aws.ec2.SecurityGroup
+    bastion: aws.ec2.SecurityGroup | None
+    key: aws.ec2.KeyPair
 
 
 def access(network: VpcIds, named: Named) -> Access:
@@ -33,32 +35,31 @@ def access(network: VpcIds, named: Named) -> Access:
     resolved = named.resolved
     bastion = _bastion(network, named) if resolved.cluster.network.has_bastion else None
     source, ssh = _ssh_rules(resolved, bastion)
-    nodes = aws.SecurityGroup(
+    nodes = aws.ec2.SecurityGroup(
         "nodes",
         name=named.name("nodes"),
         description=f"gpuctl {resolved.cluster.name}: nodes among themselves, {source}",
         vpc_id=network.vpc,
         ingress=[
-            aws.inputs(
+            aws.ec2.SecurityGroupIngressArgs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
             *ssh,
         ],
         egress=[
-            aws.inputs(
+            aws.ec2.SecurityGroupEgressArgs(
                 description="nodes, EFA included", protocol="-1", from_port=0, to_port=0, self=True
             ),
-            _everything(
+            _to_the_world(
                 "to the world"
                 if resolved.cluster.network.nodes_are_public or resolved.existing_network
-                else "to the world through NAT",
-                cidr_blocks=[_WORLD],
+                else "to the world through NAT"
             ),
         ],
         tags=named.tags("nodes"),
         opts=named.options(),
     )
-    key = aws.KeyPair(
+    key = aws.ec2.KeyPair(
         "key",
         key_name=named.name(),
         public_key=resolved.public_key,
@@ -70,33 +71,55 @@ def access(network: VpcIds, named: Named) -> Access:
 
 
 def _ssh_rules(
-    resolved: Resolved, bastion: aws.SecurityGroup | None
-) -> tuple[str, list[aws.Inputs]]:
+    resolved: Resolved, bastion: aws.ec2.SecurityGroup | None
+) -> tuple[str, list[aws.ec2.SecurityGroupIngressArgs]]:
     """Return the source of ssh connections to the nodes, as text and as rules."""
     if resolved.cluster.network.uses_session_manager:
         return "Session Manager", []
     if bastion is None:
-        return "ssh from the caller", [_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])]
+        return "ssh from the caller", [_ssh_from_caller(resolved)]
     return "ssh from the bastion", [_ssh("ssh from the bastion", security_groups=[bastion.id])]
 
 
-def _bastion(network: VpcIds, named: Named) -> aws.SecurityGroup:
+def _bastion(network: VpcIds, named: Named) -> aws.ec2.SecurityGroup:
     resolved = named.resolved
-    return aws.SecurityGroup(
+    return aws.ec2.SecurityGroup(
         "bastion",
         name=named.name("bastion"),
         description=f"gpuctl {resolved.cluster.name}: ssh from the caller to the bastion",
         vpc_id=network.vpc,
-        ingress=[_ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])],
-        egress=[_everything("to the world", cidr_blocks=[_WORLD])],
+        ingress=[_ssh_from_caller(resolved)],
+        egress=[_to_the_world("to the world")],
         tags=named.tags("bastion"),
         opts=named.options(),
     )
 
 
-def _ssh(description: str, **source: object) -> aws.Inputs:
-    return aws.inputs(description=description, protocol="tcp", from_port=22, to_port=22, **source)
+def _ssh_from_caller(resolved: Resolved) -> aws.ec2.SecurityGroupIngressArgs:
+    return _ssh("ssh from the caller", cidr_blocks=[resolved.ssh_from])
 
 
-def _everything(description: str, **target: object) -> aws.Inputs:
-    return aws.inputs(description=description, protocol="-1", from_port=0, to_port=0, **target)
+def _ssh(
+    description: str,
+    *,
+    cidr_blocks: list[str] | None = None,
+    security_groups: list[pulumi.Input[str]] | None = None,
+) -> aws.ec2.SecurityGroupIngressArgs:
+    return aws.ec2.SecurityGroupIngressArgs(
+        description=description,
+        protocol="tcp",
+        from_port=22,
+        to_port=22,
+        cidr_blocks=cidr_blocks,
+        security_groups=security_groups,
+    )
+
+
+def _to_the_world(description: str) -> aws.ec2.SecurityGroupEgressArgs:
+    return aws.ec2.SecurityGroupEgressArgs(
+        description=description,
+        protocol="-1",
+        from_port=0,
+        to_port=0,
+        cidr_blocks=[_WORLD],
+    )

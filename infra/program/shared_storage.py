@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_aws as aws
 
 from config.cluster.cluster_file import Shared
-from infra.program import aws_resources as aws
 from infra.program.tags import Named
 from infra.program.vpc import VpcIds
 
@@ -26,7 +26,7 @@ class SharedStorage:
     Nodes boot while its mount target is created, and mount it as soon as they can reach it.
     """
 
-    members: aws.SecurityGroup
+    members: aws.ec2.SecurityGroup
     source: pulumi.Output[str]
 
 
@@ -41,24 +41,24 @@ def storage(network: VpcIds, named: Named) -> SharedStorage | None:
     return SharedStorage(members, _lustre(shared, members, network, named))
 
 
-def _members(shared: Shared, network: VpcIds, named: Named) -> aws.SecurityGroup:
+def _members(shared: Shared, network: VpcIds, named: Named) -> aws.ec2.SecurityGroup:
     """Create a group for the nodes and the file system, whose members reach each other's ports.
 
     Lustre's servers also open connections to their clients and to each other.
     """
-    return aws.SecurityGroup(
+    return aws.ec2.SecurityGroup(
         "shared",
         name=named.name("shared"),
         description=f"gpuctl {named.resolved.cluster.name}: nodes and their shared file system",
         vpc_id=network.vpc,
         ingress=[
-            aws.inputs(
+            aws.ec2.SecurityGroupIngressArgs(
                 description=shared.type, protocol="tcp", from_port=first, to_port=last, self=True
             )
             for first, last in PORTS[shared.type]
         ],
         egress=[
-            aws.inputs(
+            aws.ec2.SecurityGroupEgressArgs(
                 description=shared.type, protocol="tcp", from_port=first, to_port=last, self=True
             )
             for first, last in PORTS[shared.type]
@@ -68,9 +68,9 @@ def _members(shared: Shared, network: VpcIds, named: Named) -> aws.SecurityGroup
     )
 
 
-def _efs(members: aws.SecurityGroup, network: VpcIds, named: Named) -> pulumi.Output[str]:
+def _efs(members: aws.ec2.SecurityGroup, network: VpcIds, named: Named) -> pulumi.Output[str]:
     """Create an encrypted EFS with elastic throughput and a mount target in the nodes' subnet."""
-    files = aws.EfsFileSystem(
+    files = aws.efs.FileSystem(
         "shared",
         creation_token=named.name(),
         encrypted=True,
@@ -79,7 +79,7 @@ def _efs(members: aws.SecurityGroup, network: VpcIds, named: Named) -> pulumi.Ou
         # The token is in use until the old file system is deleted.
         opts=named.options(delete_first=True),
     )
-    aws.EfsMountTarget(
+    aws.efs.MountTarget(
         "shared",
         file_system_id=files.id,
         subnet_id=network.nodes,
@@ -91,11 +91,11 @@ def _efs(members: aws.SecurityGroup, network: VpcIds, named: Named) -> pulumi.Ou
 
 
 def _lustre(
-    shared: Shared, members: aws.SecurityGroup, network: VpcIds, named: Named
+    shared: Shared, members: aws.ec2.SecurityGroup, network: VpcIds, named: Named
 ) -> pulumi.Output[str]:
     """Create an FSx for Lustre in the nodes' subnet; another size replaces it."""
     deployment = shared.deployment or "scratch"
-    files = aws.LustreFileSystem(
+    files = aws.fsx.LustreFileSystem(
         "shared",
         subnet_ids=network.nodes,
         security_group_ids=[members.id],

@@ -9,8 +9,8 @@ created.
 from dataclasses import dataclass
 
 import pulumi
+import pulumi_aws as aws
 
-from infra.program import aws_resources as aws
 from infra.program.subnets import carve
 from infra.program.tags import Named
 
@@ -37,7 +37,7 @@ def network(named: Named) -> VpcIds:
         nodes = existing.subnets[named.resolved.zone]
         return VpcIds(existing.vpc, existing.bastion_subnet, nodes)
     cidr = named.resolved.cluster.network.cidr
-    vpc = aws.Vpc(
+    vpc = aws.ec2.Vpc(
         "vpc",
         cidr_block=cidr,
         enable_dns_support=True,
@@ -48,7 +48,7 @@ def network(named: Named) -> VpcIds:
     ranges = carve(cidr)
     is_direct = named.resolved.cluster.network.nodes_are_public
     public = _subnet("public", str(ranges.private if is_direct else ranges.public), vpc, named)
-    internet = aws.InternetGateway(
+    internet = aws.ec2.InternetGateway(
         "internet",
         vpc_id=vpc.id,
         tags=named.tags("internet"),
@@ -56,26 +56,28 @@ def network(named: Named) -> VpcIds:
         # new gateway, and the old one is deleted after everything in the old VPC.
         opts=named.options(replace_on=["vpcId"]),
     )
-    public_route = aws.inputs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
+    public_route = aws.ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", gateway_id=internet.id)
     public_ready = _routed("public", public, public_route, vpc, named)
     if is_direct:
         return VpcIds(vpc.id, public.id, public.id, (public_ready,), (public_ready,))
     private = _subnet("private", str(ranges.private), vpc, named)
     nat = _nat(public, internet, public_ready, named)
-    private_route = aws.inputs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
+    private_route = aws.ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
     private_ready = _routed("private", private, private_route, vpc, named)
     return VpcIds(vpc.id, public.id, private.id, (public_ready,), (private_ready,))
 
 
 def _nat(
-    public: aws.Subnet,
-    internet: aws.InternetGateway,
+    public: aws.ec2.Subnet,
+    internet: aws.ec2.InternetGateway,
     public_ready: pulumi.Resource,
     named: Named,
-) -> aws.NatGateway:
+) -> aws.ec2.NatGateway:
     """Create the NAT gateway, which lets machines without a public address use the internet."""
-    address = aws.Eip("nat", domain="vpc", tags=named.tags("nat"), opts=named.options([internet]))
-    return aws.NatGateway(
+    address = aws.ec2.Eip(
+        "nat", domain="vpc", tags=named.tags("nat"), opts=named.options([internet])
+    )
+    return aws.ec2.NatGateway(
         "nat",
         subnet_id=public.id,
         allocation_id=address.id,
@@ -85,8 +87,8 @@ def _nat(
     )
 
 
-def _subnet(name: str, cidr: str, vpc: aws.Vpc, named: Named) -> aws.Subnet:
-    return aws.Subnet(
+def _subnet(name: str, cidr: str, vpc: aws.ec2.Vpc, named: Named) -> aws.ec2.Subnet:
+    return aws.ec2.Subnet(
         name,
         vpc_id=vpc.id,
         cidr_block=cidr,
@@ -98,12 +100,16 @@ def _subnet(name: str, cidr: str, vpc: aws.Vpc, named: Named) -> aws.Subnet:
 
 
 def _routed(
-    name: str, subnet: aws.Subnet, route: aws.Inputs, vpc: aws.Vpc, named: Named
-) -> aws.RouteTableAssociation:
+    name: str,
+    subnet: aws.ec2.Subnet,
+    route: aws.ec2.RouteTableRouteArgs,
+    vpc: aws.ec2.Vpc,
+    named: Named,
+) -> aws.ec2.RouteTableAssociation:
     """Create a route table for the subnet with that route and the VPC's local one."""
-    table = aws.RouteTable(
+    table = aws.ec2.RouteTable(
         name, vpc_id=vpc.id, routes=[route], tags=named.tags(name), opts=named.options()
     )
-    return aws.RouteTableAssociation(
+    return aws.ec2.RouteTableAssociation(
         name, subnet_id=subnet.id, route_table_id=table.id, opts=named.options()
     )

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from pulumi.automation import EngineEvent, StepEventMetadata
 
@@ -19,19 +18,14 @@ _WORDS: Mapping[str, str] = {
 }
 
 
-_STACK = "pulumi:pulumi:Stack"
-
-
 class EventWatch:
     """A handler of the Pulumi engine's events: it reports each resource, and keeps the failures.
 
-    `outputs` are the stack's, complete when an update has succeeded. The Pulumi engine sends its
-    events from one thread, in order.
+    The Pulumi engine sends its events from one thread, in order.
     """
 
     def __init__(self, stage: str, report: Reporter = silent) -> None:
         self.events: list[EngineEvent] = []
-        self.outputs: dict[str, Any] = {}
         self._stage = stage
         self._report = report
         self._started: dict[str, float] = {}
@@ -50,8 +44,6 @@ class EventWatch:
             self._start(event.resource_pre_event.metadata)
         elif event.res_outputs_event:
             step = event.res_outputs_event.metadata
-            if step.type == _STACK and step.new is not None:
-                self.outputs = dict(step.new.outputs or {})
             self._done(step)
         elif event.res_op_failed_event:
             self._failed(event.res_op_failed_event.metadata)

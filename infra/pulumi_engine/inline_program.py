@@ -1,116 +1,82 @@
-"""The Pulumi program inside this process, with a cost that is linear in the number of nodes.
-
-Measured with the SDK 3.258.0 in docs/decisions/140-checkpoints-are-short.md.
-"""
+"""The Pulumi program as a function that the Automation API calls in this process."""
 
 import asyncio
 import gc
-import sys
-import threading
+import os
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
 
-from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
+from config.cluster.resolved import Resolved
+
+Program = Callable[[], Awaitable[None]]
 
 _LOOP_ENDS_S = 5.0
-_LIMITING = threading.Lock()
 
-# gRPC shares connections by address. A program that is broken off leaves some to an engine that has
-# ended. If the next engine gets the same port, gRPC would call it unreachable without a try.
-# See docs/decisions/398-each-engine-has-connections-of-its-own.md.
-_GRPC_CHANNEL_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
-# The SDK's connections stay on this machine. gRPC would send those to 127.0.0.1 to the user's proxy
-# too (https://grpc.github.io/grpc/core/group__grpc__arg__keys.html, 2026-11-26).
-_GRPC_CHANNEL_OPTIONS.append(("grpc.enable_http_proxy", 0))
+# gRPC would send the SDK's calls of the engine, which is on this machine, to the user's proxy
+# (https://github.com/grpc/grpc/blob/master/doc/environment_variables.md, 2026-11-26).
+os.environ["no_grpc_proxy"] = f"{os.environ.get('no_grpc_proxy', '')},127.0.0.1".removeprefix(",")
+
+
+def load_program() -> None:
+    """Import the program, and with it pulumi_aws, which takes 1.7 s of CPU time.
+
+    It is imported nowhere else, so that most commands do without it, and `plan` and `up` import it
+    while they wait for AWS's answers and for the engine's start.
+    """
+    import infra.program.cluster_program  # noqa: F401
 
 
 @contextmanager
 def inline_program(
-    build: Callable[[], None], after: Future[Any] | None = None
-) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-    """Yield `build` as a program for the Automation API; close its event loop afterwards.
+    resolved: "Future[Resolved]", *, only_first_step: bool = False
+) -> Iterator[Program]:
+    """Yield a program that waits for the cluster, and then registers its resources.
 
-    With `after` the Pulumi engine starts at once, and `build` is called when that future has a
-    result; its exception fails the program.
-
-    The SDK's language server runs the program in an event loop. It leaves the loop open, with tasks
-    in it, if the Pulumi engine ends before the program, which happens if a resource fails: it wants
-    to write a line to the engine's log before it cancels them.
+    With `only_first_step` it registers the placement group alone. The exception of `resolved` fails
+    the program.
     """
     loops: list[asyncio.AbstractEventLoop] = []
 
-    async def run() -> None:
+    async def program() -> None:
+        from infra.program.cluster_program import first_step, whole_cluster
+
         loops.append(asyncio.get_running_loop())
-        if after is not None:
-            await asyncio.wrap_future(after)
-        with _no_stack_traces():
-            build()
-        # This starts all registrations; the SDK then awaits one after the other. Without it the
-        # SDK would wait for the first of all outputs (several per resource), and again after each.
+        cluster = await asyncio.wrap_future(resolved)
+        if only_first_step:
+            first_step(cluster)
+        else:
+            whole_cluster(cluster)
+        # The registrations start in the loop's next round. Without it the SDK finds none to wait
+        # for; it waits for the first of all outputs (60 an instance), and again after each.
         await asyncio.sleep(0)
 
     try:
-        with _no_garbage_collection():
-            yield run
+        yield program
     finally:
         for loop in loops:
-            end = time.monotonic() + _LOOP_ENDS_S
-            while loop.is_running() and time.monotonic() < end:
-                time.sleep(0.02)  # the SDK has no event for its thread's end
-            if not loop.is_running() and not loop.is_closed():
-                _end(loop)
+            _close(loop)
 
 
-def _end(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel the tasks that are left in an event loop, and close it.
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a program's event loop that the SDK left open, and the connections of its tasks.
 
-    The SDK stops the loop, now or when it runs next, at the error of a task that nobody awaits. So
-    the loop runs one round at a time.
+    It does so if the engine ends before the program, which happens if a resource fails: it wants to
+    write a line to the engine's log before it closes the loop. gRPC shares connections by address:
+    if the next engine got the same port, an open connection would make it unreachable.
     """
+    end = time.monotonic() + _LOOP_ENDS_S
+    while loop.is_running() and time.monotonic() < end:
+        time.sleep(0.02)  # the SDK has no event for its thread's end
+    if loop.is_running() or loop.is_closed():
+        return
     for task in asyncio.all_tasks(loop):
         task.cancel()
-    end = time.monotonic() + _LOOP_ENDS_S
     while asyncio.all_tasks(loop) and time.monotonic() < end:
+        # One round at a time: the SDK stops the loop at the error of a task that nobody awaits.
         loop.call_soon(loop.stop)
         loop.run_forever()
         time.sleep(0.001)
     loop.close()
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Disable Python's garbage collection during the block.
-
-    The SDK keeps hundreds of objects per instance until the end. Scanning their growing number
-    takes a quarter of the SDK's time for 512 nodes, and frees nothing.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@contextmanager
-def _no_stack_traces() -> Iterator[None]:
-    """Keep stack traces out of the resources.
-
-    The SDK stores Python's stack (`traceback.extract_stack`, which obeys this limit) with every
-    resource, and the Pulumi engine writes it with every checkpoint. It makes two thirds of a node's
-    part of a checkpoint, contains paths of this machine, and nobody reads it.
-    """
-    with _LIMITING:  # the limit applies to the process: programs of other threads wait
-        before = getattr(sys, "tracebacklimit", None)
-        sys.tracebacklimit = 1  # only the SDK's call, which the SDK drops
-        try:
-            yield
-        finally:
-            if before is None:
-                del sys.tracebacklimit
-            else:
-                sys.tracebacklimit = before
+    gc.collect()

@@ -8,16 +8,18 @@ downloads nothing by itself (PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION), gpuct
 plugin, and a state with another provider is refused before the engine starts one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from typing import Any
 
 from pulumi import automation
-from pulumi.automation import CommandError
 
 from config.folders import cache_home
 from config.target import Target
-from infra.program.aws_resources import VERSION
 from infra.pulumi_engine.failures import DamagedState
+
+VERSION = version("pulumi-aws")
+"""The version of the plugin: that of the package with which the program is written."""
 
 NO_DOWNLOADS = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
 """The variable with which the engine downloads no plugin, except by `pulumi plugin install`."""
@@ -25,8 +27,15 @@ NO_DOWNLOADS = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
 _PROVIDERS = "pulumi:providers:"
 _INPUTS = frozenset(
     {
-        *("allowedAccountIds", "ignoreTags", "maxRetries", "region", "version", "__internal"),
-        *("skipCredentialsValidation", "skipMetadataApiCheck", "skipRegionValidation"),
+        "allowedAccountIds",
+        "ignoreTags",
+        "maxRetries",
+        "region",
+        "version",
+        "__internal",
+        "skipCredentialsValidation",
+        "skipMetadataApiCheck",
+        "skipRegionValidation",
     }
 )
 """The inputs that gpuctl's program sets. Others could name a file with a command to run
@@ -37,7 +46,7 @@ class ForeignProvider(DamagedState):
     """The error that a state names a provider that is not gpuctl's: somebody has changed it."""
 
 
-def install_provider(workspace: automation.LocalWorkspace, target: Target) -> None:
+def install_provider(workspace: automation.Workspace, target: Target) -> None:
     """Install the pinned provider of AWS unless it is installed; the lab has its own."""
     plugins = cache_home() / "pulumi" / "plugins"
     place = plugins / f"resource-aws-v{VERSION}"
@@ -46,16 +55,9 @@ def install_provider(workspace: automation.LocalWorkspace, target: Target) -> No
         workspace.install_plugin("aws", f"v{VERSION}")
 
 
-def check_state(name: str, export: Callable[[], automation.Deployment]) -> None:
-    """Raise ForeignProvider if the stack's state has a provider that is not gpuctl's.
-
-    A state that does not exist, or that Pulumi cannot read, is the operation's own error.
-    """
-    try:
-        deployment = export().deployment
-    except CommandError:
-        return
-    for problem in _problems(deployment or {}):
+def check_state(name: str, state: automation.Deployment) -> None:
+    """Raise ForeignProvider if the stack's state has a provider that is not gpuctl's."""
+    for problem in _problems(state.deployment or {}):
         raise ForeignProvider(
             f"Pulumi's state of {name} is not gpuctl's: {problem}",
             "somebody may have changed it, so nothing was started;"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pulumi import automation
 from pulumi.automation import CommandError, ConcurrentUpdateError, StackNotFoundError
@@ -16,26 +16,17 @@ from config.command_text import command_text
 from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
-from infra.fleet import Fleet
-from infra.program.cluster_program import OUTPUT, first_step, program
+from infra.fleet import OUTPUT, Fleet
 from infra.pulumi_engine.changes import Plan, Refreshed, is_cloud, plan_of, refreshed
+from infra.pulumi_engine.engine_command import EngineCommand
 from infra.pulumi_engine.engine_events import EventWatch
 from infra.pulumi_engine.failures import DamagedState, Failure, PlanViolated, complaint, error
-from infra.pulumi_engine.inline_program import inline_program
+from infra.pulumi_engine.inline_program import inline_program, load_program
+from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.plan_file import is_within, planned_operations
 from infra.pulumi_engine.plugins import check_state, install_provider
 from infra.pulumi_engine.stack_lock import holders
-from infra.pulumi_engine.workspace import (
-    PROJECT,
-    Operations,
-    folder,
-    remove_folders,
-    remove_state,
-    workspace,
-)
-
-if TYPE_CHECKING:
-    from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.workspace import PROJECT, folder, remove_files, workspace_options
 
 _PARALLEL = 64
 """The number of resources that the Pulumi engine works on at once. Most of them wait for their
@@ -59,11 +50,11 @@ class Stack:
     Every method may raise InfraError with the first failure of the Pulumi engine that has a cause.
     """
 
-    def __init__(self, name: str, target: Target, engine: "Engine") -> None:
+    def __init__(self, name: str, target: Target, engine: Engine) -> None:
         self.name = name
         self._target = target
         self._engine = engine
-        self._stack: Operations | None = None
+        self._is_checked = False
 
     def preview(self, resolved: Resolved) -> Plan:
         """Return what `up` would change, after reading the real state of all resources.
@@ -80,21 +71,17 @@ class Stack:
         The Pulumi engine reads what exists while the caller resolves the cluster and then passes it
         to that function. Without that call the Pulumi engine is stopped, and nothing is planned.
         """
-        watch, wanted = EventWatch("preview"), Future[Resolved]()
-        operations = self._operations()
-        kept = folder(self.name, self._target)
-        for old in kept.glob("*.plan.json"):
+        watch, cluster, command = EventWatch("preview"), Future[Resolved](), self._command()
+        plans = folder(self.name, self._target)
+        for old in plans.glob("*.plan.json"):
             old.unlink()
-        draft = kept / "draft.plan.json"
-
-        def resources() -> None:
-            program(wanted.result())()
+        draft = plans / "draft.plan.json"
 
         def work() -> None:
-            with inline_program(resources, after=wanted) as build:
-                self._in_stack(
-                    lambda: operations.preview(
-                        program=build,
+            with inline_program(cluster) as program:
+                self._unlocked(
+                    lambda: self._created(command).preview(
+                        program=program,
                         refresh=True,
                         plan=str(draft),
                         parallel=_PARALLEL,
@@ -104,23 +91,24 @@ class Stack:
 
         def preview(resolved: Resolved) -> Plan:
             with self._errors(watch):
-                wanted.set_result(resolved)
+                cluster.set_result(resolved)
                 try:
                     working.result()
                 except KeyboardInterrupt:
-                    self._end(working)
+                    _end(working, command)
                     raise
                 draft.rename(self._plan_file(resolved))
             return plan_of(watch.events)
 
-        with ThreadPoolExecutor(1, thread_name_prefix="preview") as pool:
+        with ThreadPoolExecutor(2, thread_name_prefix="preview") as pool:
+            pool.submit(load_program)
             working = pool.submit(work)
             try:
                 yield preview
             finally:
-                if not wanted.done():
-                    wanted.set_exception(InfraError("the preview was given no cluster", ""))
-                self._end(working)
+                if not cluster.done():
+                    cluster.set_exception(InfraError("the preview was given no cluster", ""))
+                _end(working, command)
 
     def drift(self) -> Refreshed | None:
         """Return how AWS differs from the stack's state, and change neither; None without a stack.
@@ -130,9 +118,7 @@ class Stack:
         watch = EventWatch("drift")
         with self._errors(watch):
             try:
-                self._operations().preview_refresh(
-                    show_secrets=False, parallel=_PARALLEL, on_event=watch
-                )
+                self._checked().preview_refresh(parallel=_PARALLEL, on_event=watch)
             except StackNotFoundError:
                 return None
         return refreshed(watch.events)
@@ -140,9 +126,11 @@ class Stack:
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
         """Create only the placement group, if the cluster has one, for a new stack."""
         watch = EventWatch("resources", report)
-        with self._errors(watch), inline_program(first_step(resolved)) as build:
-            operations = self._operations()
-            self._in_stack(lambda: operations.up(program=build, show_secrets=False, on_event=watch))
+        with (
+            self._errors(watch),
+            inline_program(_known(resolved), only_first_step=True) as program,
+        ):
+            self._unlocked(lambda: self._created().up(program=program, on_event=watch))
 
     def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
         """Create or change the cluster as in `resolved`; report each resource under `resources`.
@@ -173,42 +161,30 @@ class Stack:
         """Carry out `plan`, or what is to do now; return the fleet."""
         watch = EventWatch("resources", report)
         is_spot = resolved.cluster.capacity.type == "spot"
-        with self._errors(watch), inline_program(program(resolved)) as build:
-            operations = self._operations()
-            self._in_stack(
-                lambda: operations.up(
-                    program=build,
+        with self._errors(watch), inline_program(_known(resolved)) as program:
+            done = self._unlocked(
+                lambda: self._created().up(
+                    program=program,
                     refresh=True,
                     plan=plan,
-                    show_secrets=False,  # gpuctl has none in Pulumi; showing takes 0.2 s
                     parallel=_PARALLEL_SPOT if is_spot else _PARALLEL,
                     on_event=watch,
                 )
             )
-        return Fleet.model_validate(watch.outputs[OUTPUT])
+        return Fleet.model_validate(done.outputs[OUTPUT].value)
 
     def destroy(self, report: Reporter = silent) -> None:
         """Remove all resources of the cluster that Pulumi knows; report each under `destroy`.
 
-        A Pulumi engine that still works for a dead client is stopped, and its unfinished operations
-        are dropped from the state. Resources that a killed engine was creating are not in the
-        state; gpuctl finds them by their tags.
+        A Pulumi engine that still works for a dead client is stopped. Resources that a killed
+        engine was creating are not in the state; gpuctl finds them by their tags.
         """
         watch = EventWatch("destroy", report)
-        with self._errors(watch):
-            operations = self._operations()
-            try:
-                self._unlocked(lambda: _forget_pending(operations), report)
-            except StackNotFoundError:
-                return
+        with self._errors(watch), suppress(StackNotFoundError):
             self._unlocked(
                 # If one resource cannot be removed, all others are removed.
-                lambda: operations.destroy(
-                    run_program=False,
-                    continue_on_error=True,
-                    show_secrets=False,
-                    parallel=_PARALLEL,
-                    on_event=watch,
+                lambda: self._checked().destroy(
+                    run_program=False, continue_on_error=True, parallel=_PARALLEL, on_event=watch
                 ),
                 report,
             )
@@ -217,7 +193,7 @@ class Stack:
         """Return the fleet of the last complete `up`; None without one, or after `destroy`."""
         with self._errors(EventWatch("fleet")):
             try:
-                outputs = self._operations().workspace.stack_outputs(self.name)
+                outputs = self._selected().outputs()
             except StackNotFoundError:
                 return None
         return Fleet.model_validate(outputs[OUTPUT].value) if OUTPUT in outputs else None
@@ -229,33 +205,53 @@ class Stack:
 
     def remove(self) -> None:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
-        try:
-            with self._errors(EventWatch("remove")), suppress(StackNotFoundError):  # as wanted
-                self._unchecked().workspace.remove_stack(self.name)  # it starts no provider
-        except DamagedState:
-            pass  # what Pulumi cannot read is removed too
-        remove_state(self.name, self._target)
-        self._stack = None
-        remove_folders(self.name, self._target)
+        # What Pulumi cannot read is removed too.
+        with (
+            suppress(DamagedState),
+            self._errors(EventWatch("remove")),
+            suppress(StackNotFoundError),
+        ):
+            workspace = self._selected().workspace  # it starts no provider
+            # The SDK's remove_stack keeps the stack's earlier states.
+            arguments = ["stack", "rm", "--yes", "--remove-backups", "--stack", self.name]
+            environment = {"PULUMI_HOME": workspace.pulumi_home or "", **workspace.env_vars}
+            self._command().run(arguments, workspace.work_dir, environment)
+        remove_files(self.name, self._target)
 
-    def _operations(self) -> Operations:
-        """Return the stack's operations; its state names no provider but gpuctl's."""
-        if self._stack is None:
-            made = self._unchecked()
-            check_state(self.name, made.export_stack)
-            install_provider(made.workspace, self._target)
-            self._stack = made
-        return self._stack
+    def _command(self) -> EngineCommand:
+        return EngineCommand(self._engine, self._target.credentials)
 
-    def _unchecked(self) -> Operations:
-        return self._stack or Operations(
-            self.name, workspace(self.name, self._target, self._engine)
+    def _selected(self) -> automation.Stack:
+        """Return the stack of the Automation API; raise StackNotFoundError if none exists."""
+        options = workspace_options(self.name, self._target, self._command())
+        return automation.select_stack(
+            self.name, project_name=PROJECT, program=_no_program, opts=options
         )
+
+    def _checked(self) -> automation.Stack:
+        """Return the stack, whose state names no provider but gpuctl's."""
+        return self._check(self._selected())
+
+    def _created(self, command: EngineCommand | None = None) -> automation.Stack:
+        """Return the stack, whose state names no provider but gpuctl's; create it if none exists."""
+        options = workspace_options(self.name, self._target, command or self._command())
+        return self._check(
+            automation.create_or_select_stack(
+                self.name, project_name=PROJECT, program=_no_program, opts=options
+            )
+        )
+
+    def _check(self, stack: automation.Stack) -> automation.Stack:
+        if not self._is_checked:
+            check_state(self.name, stack.export_stack())
+            install_provider(stack.workspace, self._target)
+            self._is_checked = True
+        return stack
 
     def _resources(self) -> list[str]:
         """Return the type of each resource in the cloud that the stack knows."""
         try:
-            state = self._operations().export_stack().deployment or {}
+            state = self._selected().export_stack().deployment or {}
         except StackNotFoundError:
             return []
         kinds = [str(resource["type"]) for resource in state.get("resources") or []]
@@ -264,28 +260,6 @@ class Stack:
     def _plan_file(self, resolved: Resolved) -> Path:
         digest = hashlib.sha256(resolved.model_dump_json().encode()).hexdigest()[:16]
         return folder(self.name, self._target) / f"{digest}.plan.json"
-
-    def _end(self, working: "Future[None]") -> None:
-        """Stop the Pulumi engine in the other thread if it still works, and wait for its end."""
-        while not working.done():
-            self._operations().engine.interrupt()
-            with suppress(KeyboardInterrupt):  # the next round interrupts the Pulumi engine again
-                wait([working])
-                self._stack = None  # its Pulumi engine accepts no more commands
-
-    def _in_stack(self, operate: Callable[[], _T]) -> _T:
-        """Run the operation; create the stack first if there is none.
-
-        Settings on this machine mean that there is a stack, but perhaps in another backend.
-        """
-        stack = self._operations()
-        if not stack.has_settings():
-            stack.make()
-        try:
-            return self._unlocked(operate)
-        except StackNotFoundError:
-            stack.make()
-            return self._unlocked(operate)
 
     def _unlocked(self, operate: Callable[[], _T], report: Reporter | None = None) -> _T:
         """Run the operation; if a dead process holds the stack's lock, remove it and retry.
@@ -307,7 +281,7 @@ class Stack:
                     report(Progress("destroy", f"engine {holder.pid}", "start", "stop"))
                     holder.stop()
                     report(Progress("destroy", f"engine {holder.pid}", "done", "stop"))
-            self._operations().cancel()
+            self._selected().cancel()
             return operate()
 
     @property
@@ -346,9 +320,20 @@ class Stack:
         )
 
 
-def _forget_pending(stack: automation.Stack) -> None:
-    """Remove the operations that a killed Pulumi engine did not finish from the stack's state."""
-    exported = stack.export_stack()
-    state = dict(exported.deployment or {})
-    if state.pop("pending_operations", None):
-        stack.import_stack(automation.Deployment(version=exported.version, deployment=state))
+def _no_program() -> None:
+    """Stand for the program in operations that run none."""
+
+
+def _known(resolved: Resolved) -> "Future[Resolved]":
+    """Return a future that has the cluster."""
+    future = Future[Resolved]()
+    future.set_result(resolved)
+    return future
+
+
+def _end(working: "Future[None]", command: EngineCommand) -> None:
+    """Stop the Pulumi engine in the other thread if it still works, and wait for its end."""
+    while not working.done():
+        command.interrupt()
+        with suppress(KeyboardInterrupt):  # the next round interrupts the Pulumi engine again
+            wait([working])

@@ -6,6 +6,7 @@ Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at
 import json
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn
@@ -34,8 +35,8 @@ from lab.provider.retries import DEFAULT_ATTEMPTS, repeat_while_used, retry_hand
 from lab.provider.table import TYPES
 from lab.provider.values import UNKNOWN, Properties, from_struct, to_struct
 
-VERSION = "7.51.1"
-"""The version of the SDK that the program uses; the Pulumi engine requests the same."""
+VERSION = version("pulumi-aws")
+"""The version of the package that the program uses; the Pulumi engine requests the same."""
 
 DEFAULTS = "__defaults"
 """The input in which pulumi-terraform-bridge lists the defaults that it applied (pkg/tfbridge,

@@ -1,30 +1,30 @@
 """The benchmark compares equals: its bare program makes what gpuctl makes."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from pulumi.automation import EngineEvent
 
-from config.progress import silent
+from benchmarks import bare
+from benchmarks.fleet import bare_values
 from infra.pulumi_engine.changes import Plan, plan_of
-from infra.pulumi_engine.installation import find_engine
+from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
-from tests.infra.region import region, resolved
-
-pytestmark = pytest.mark.engine
+from tests.infra.region import Region, resolved
 
 
-def test_the_bare_program_makes_the_same_resources(tmp_path: Path) -> None:
-    from benchmarks import bare  # imports Pulumi's SDK for AWS: seconds of every collection
-
-    engine = find_engine(silent)
+@pytest.mark.engine
+def test_the_bare_program_makes_the_same_resources(
+    here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{engine.path.parent}{os.pathsep}{os.environ['PATH']}")
     events: list[EngineEvent] = []
-    with region(tmp_path) as here:
-        wanted = resolved(here.target, nodes=3)
-        ours = Stack("demo", here.target, engine).preview(wanted)
-        stack = bare.stack(wanted, here.target, engine, tmp_path / "bare")
-        stack.preview(on_event=events.append)
+    ours = Stack("demo", here.target, engine).preview(resolved(here.target, nodes=3))
+    state = tmp_path / "bare"
+    state.mkdir()
+    bare.stack(bare_values(3, here.target), state).preview(on_event=events.append)
     assert _made(ours) == _made(plan_of(events))
     assert _made(ours)["create", "aws:ec2/instance:Instance"] == 1 + 3
 

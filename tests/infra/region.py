@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from pulumi import automation
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Image, InstanceType, NetworkCard, Resolved
 from config.target import Target
 from infra.program.interface_layout import interfaces
+from infra.pulumi_engine.engine_command import EngineCommand
+from infra.pulumi_engine.installation import Engine
+from infra.pulumi_engine.workspace import PROJECT, workspace_options
 from lab.access_key import ADMINISTRATOR
 from provision.permissions.boundary import BOUNDARY, boundary_document
 from tests.labs import KEY
@@ -175,6 +179,17 @@ def target_of(state: Path, url: str, port: str) -> Target:
         provider_address=f"127.0.0.1:{port}",
         caller_address="198.18.255.1",
     )
+
+
+def stored_resources(name: str, target: Target, engine: Engine) -> list[dict[str, Any]]:
+    """What Pulumi has stored of a cluster's resources, the provider's own included."""
+    stack = automation.select_stack(
+        name,
+        project_name=PROJECT,
+        program=lambda: None,
+        opts=workspace_options(name, target, EngineCommand(engine)),
+    )
+    return list((stack.export_stack().deployment or {})["resources"])
 
 
 def client(target: Target) -> "EC2Client":

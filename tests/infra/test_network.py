@@ -6,20 +6,21 @@ from typing import Any
 
 import boto3
 import pulumi
+import pulumi_aws
 import pytest
 from pulumi import automation
 
 from config.catalogue.instance_types import catalogue
 from config.cluster.resolved import ExistingNetwork, Resolved
-from infra.program.aws_resources import provider
 from infra.program.instances import nodes
 from infra.program.interface_layout import interfaces
 from infra.program.security_groups import access
 from infra.program.tags import Named
 from infra.program.vpc import network
+from infra.pulumi_engine.engine_command import EngineCommand
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import workspace
+from infra.pulumi_engine.workspace import PROJECT, workspace_options
 from tests import golden
 from tests.infra.region import (
     Region,
@@ -99,7 +100,7 @@ def _fleet_of_all(everything: list[Resolved]) -> None:
             )
 
     parents: dict[str, pulumi.ComponentResource] = {}
-    aws = provider(everything[0].region, allowed_account_ids=["123456789012"])
+    aws = pulumi_aws.Provider("aws", region=everything[0].region)
     places: dict[str, Any] = {}
     for one in everything:
         if one.zone not in places:
@@ -134,8 +135,12 @@ def test_every_layout_for_bandwidth_is_accepted(here: Region, engine: Engine) ->
         for name in sorted(zones.keys() & set(TYPES))
     ]
     assert set(TYPES) - zones.keys() == NOWHERE
-    made = automation.Stack.create("types", workspace("types", target, engine))
-    made.up(program=lambda: _fleet_of_all(everything), parallel=64)
+    automation.create_stack(
+        "types",
+        project_name=PROJECT,
+        program=lambda: _fleet_of_all(everything),
+        opts=workspace_options("types", target, EngineCommand(engine)),
+    ).up(parallel=64)
     found: dict[str, list[set[tuple[int, int, str]]]] = {}
     for told in client(target).get_paginator("describe_instances").paginate():
         for reservation in told["Reservations"]:

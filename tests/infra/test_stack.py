@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pulumi.automation import CommandResult
 
 from config.cluster.resolved import Resolved
 from config.errors import InfraError, InputError
@@ -14,7 +13,6 @@ from config.progress import Progress
 from infra.pulumi_engine.changes import Change, Plan
 from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import EngineCommand, backend_folder
 from tests.infra.region import Region, client, resolved
 
 pytestmark = pytest.mark.engine
@@ -102,39 +100,6 @@ def test_a_cluster_from_nothing_to_nothing(here: Region, stack: Stack) -> None:
     assert list(here.target.state.rglob("demo")) == []
     assert not stack.exists()
     stack.destroy()
-
-
-def test_the_engine_starts_no_more_often_than_it_has_to(
-    here: Region, stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[str] = []
-    run = EngineCommand.run
-
-    def counted(self: EngineCommand, args: list[str], *rest: Any) -> CommandResult:
-        started.append(" ".join(args[: 2 if args[0] == "stack" else 1]))
-        return run(self, args, *rest)
-
-    monkeypatch.setattr(EngineCommand, "run", counted)
-    wanted = demo(here)
-    stack.preview(wanted)
-    assert started == ["preview"]
-    started.clear()
-    stack.up(wanted)
-    stack.preview(wanted)
-    assert stack.exists()
-    stack.fleet()
-    assert started == ["up", "preview"]
-    # what gpuctl reads from the backend's folder is what the engine itself says
-    kept = stack._operations().workspace
-    read, outputs = kept.export_stack("demo"), kept.stack_outputs("demo")
-    kept.states = None
-    asked = kept.export_stack("demo")
-    assert (read.version, read.deployment) == (asked.version, asked.deployment)
-    assert repr(kept.stack_outputs("demo")) == repr(outputs)
-    kept.states = backend_folder(here.target)
-    started.clear()
-    stack.destroy()
-    assert started == ["destroy"]
 
 
 def test_a_preview_that_nobody_wants_stops_the_engine(here: Region, stack: Stack) -> None:

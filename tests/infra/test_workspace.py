@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
-from infra.pulumi_engine.installation import VERSION, Engine
+from infra.pulumi_engine.installation import Engine
 from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import backend_url, workspace
+from infra.pulumi_engine.workspace import backend_url
 
 
 @pytest.mark.parametrize(
@@ -22,15 +22,6 @@ from infra.pulumi_engine.workspace import backend_url, workspace
 def test_a_folder_is_used_without_attribute_files(asked: str | None, given: str) -> None:
     target = Target("aws", "eu-west-1", Path("/state"), backend=asked)
     assert backend_url(target) == given
-
-
-@pytest.mark.parametrize(("provider", "percent"), [("127.0.0.1:4000", "400"), (None, None)])
-def test_go_collects_less_garbage_where_the_engine_starts_no_provider(
-    tmp_path: Path, provider: str | None, percent: str | None
-) -> None:
-    target = Target("aws", "eu-west-1", tmp_path, provider_address=provider)
-    engine = Engine(Path("pulumi"), VERSION, "path")
-    assert workspace("demo", target, engine).env_vars.get("GOGC") == percent
 
 
 @pytest.mark.engine

@@ -29,7 +29,6 @@ from provision.up import FleetPlan
 from tests.plans.account import prepared
 from tests.plans.cases import Case
 from tests.plans.nodes import Node, nodes_as_made, nodes_as_planned
-from tests.plans.sdk_types import misfits
 from tests.plans.text import Planned, planned
 
 if TYPE_CHECKING:
@@ -44,17 +43,13 @@ AT_ONCE = 3
 
 @dataclass(frozen=True)
 class Life:
-    """`left` is what of the cluster is there at the end, in AWS and on this machine.
-
-    `misfits` are the inputs of the plan that Pulumi's SDK for AWS does not have.
-    """
+    """`left` is what of the cluster is there at the end, in AWS and on this machine."""
 
     text: str
     planned: list[Node]
     made: list[Node]
     changes_after: tuple[str, ...]
     left: list[str]
-    misfits: list[str]
 
 
 _PLUGIN = (sys.executable, session_manager_plugin.__file__, "no lab")
@@ -95,11 +90,6 @@ def live(case: Case, target: Target, ec2: "EC2Client") -> Life:
         made=made,
         changes_after=tuple(f"{c.op} {c.type} {c.name}" for c in changes if c.op != "same"),
         left=[f"{resource.kind} {resource.id}" for resource in left] + kept,
-        misfits=[
-            misfit
-            for name, inputs in found.resources.items()
-            for misfit in misfits(name.partition(" ")[0], inputs)
-        ],
     )
 
 

@@ -28,7 +28,6 @@ def test_what_is_planned_is_as_reviewed_and_accepted(
     assert life.made == life.planned
     assert life.changes_after == ()
     assert life.left == []
-    assert life.misfits == []
 
 
 @pytest.mark.engine

@@ -12,8 +12,8 @@ import pytest
 
 from config.errors import CloudError
 from config.target import Target
+from infra.pulumi_engine.engine_command import EngineCommand, inherited_environment
 from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.workspace import inherited_environment, workspace
 from lab import fault_kinds, fault_table
 from provision.aws.account import (
     credentials_end,
@@ -109,9 +109,10 @@ def test_each_start_of_the_engine_gets_renewed_credentials(short_lived: Target) 
     engine = whole.state / "engine"
     engine.write_text('#!/bin/sh\necho "$AWS_SESSION_TOKEN ${AWS_PROFILE-none}"\n')
     engine.chmod(0o755)
-    place = workspace("demo", whole, Engine(engine, "v3.258.0", "path"))
-    run = place.pulumi_command.run
-    first, second = (run([], str(whole.state), place.env_vars).stdout.split() for _ in range(2))
+    command = EngineCommand(Engine(engine, "v3.258.0", "path"), whole.credentials)
+    first, second = (
+        command.run([], str(whole.state), short_lived.environment).stdout.split() for _ in range(2)
+    )
     assert float(first[0]) < float(second[0])
     assert (first[1], second[1]) == ("none", "none")
 

@@ -23,7 +23,7 @@ from provision.launch import claim
 from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.records import record
-from tests.infra.region import Region, client
+from tests.infra.region import Region, client, stored_resources
 from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.engine
@@ -88,8 +88,7 @@ class Upped:
     @property
     def state(self) -> list[Any]:
         """What Pulumi has stored of the cluster's resources."""
-        exported = Stack("demo", self.here.target, self.engine)._operations().export_stack()
-        return list((exported.deployment or {})["resources"])
+        return stored_resources("demo", self.here.target, self.engine)
 
     @property
     def provider(self) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from config.cluster.cluster_file import Cluster
 from config.errors import CloudError, InfraError, InputError
 from config.progress import Progress, silent
 from config.target import Target
-from infra.program import aws_resources
 from infra.program.aws_calls import CALLS
 from lab import fault_kinds, fault_table
 from lab.provider.resource import Resource
@@ -43,7 +42,8 @@ from provision.permissions.check import Missing, RoleOfNodes, _by_resource, miss
 from provision.permissions.policy import LIMIT, policy, policy_text, size, split
 from provision.preflight.preflight import resolve
 from tests import golden
-from tests.infra.region import administrator, create_boundary
+from tests.infra.program_mocks import resources_of
+from tests.infra.region import administrator, create_boundary, resolved
 from tests.provision.test_sweep import make_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -104,11 +104,16 @@ def test_every_call_of_gpuctl_is_in_the_table_and_nothing_else() -> None:
     assert {action for action in listed if by_action[action] not in called} == set()
 
 
-def test_every_type_of_the_program_has_its_calls() -> None:
+def test_every_type_of_the_program_has_its_calls(target: Target) -> None:
+    clusters = (
+        {"storage": {"shared": {"type": "efs"}}, "network": {"access": "ssm"}},
+        {"storage": {"shared": {"type": "fsx-lustre"}}},
+    )
     types = {
-        kind.pulumi_type
-        for kind in vars(aws_resources).values()
-        if isinstance(kind, type) and hasattr(kind, "pulumi_type")
+        name.partition(" ")[0]
+        for cluster in clusters
+        for name in resources_of(resolved(target, **cluster))
+        if not name.startswith("pulumi:")
     }
     assert types == CALLS.keys() == TYPES.keys()
 
