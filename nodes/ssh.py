@@ -287,7 +287,8 @@ class Connections:
             self._proxies[node.name] = await Proxy.start(command)
         return self._proxies[node.name]
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """End all connections at once."""
         for connection in (*self._nodes.values(), *self._full):
             connection.abort()
         if self._bastion is not None:
@@ -307,7 +308,7 @@ async def connect(inventory: Inventory, nodes_key: str = "") -> AsyncIterator[Co
     try:
         yield connections
     finally:
-        await connections._close()
+        await connections.close()
 
 
 def _options(inventory: Inventory, private_key: str = "") -> dict[str, Any]:
