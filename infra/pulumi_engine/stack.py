@@ -233,7 +233,7 @@ class Stack:
         return self._check(self._selected())
 
     def _created(self, command: EngineCommand | None = None) -> automation.Stack:
-        """Return the stack, whose state names no provider but gpuctl's; create it if none exists."""
+        """Return the stack like `_checked`; create it if none exists."""
         options = workspace_options(self.name, self._target, command or self._command())
         return self._check(
             automation.create_or_select_stack(
