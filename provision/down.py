@@ -15,7 +15,7 @@ from infra.program.aws_calls import Feature
 from infra.pulumi_engine.failures import DamagedState
 from infra.pulumi_engine.installation import find_engine
 from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import backend_folder, remove_folders, remove_state
+from infra.pulumi_engine.workspace import backend_folder, remove_files
 from nodes.ssh_hosts import remove_hosts
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client
@@ -196,8 +196,7 @@ def _remove_state(stack: Stack | None, name: str, target: Target) -> None:
             f"Pulumi's state of {name} is still in {target.backend_url}",
             f"make room on this machine's disk; then `gpuctl down {name}` removes it",
         )
-    remove_state(name, target)
-    remove_folders(name, target)
+    remove_files(name, target)
 
 
 @contextmanager
