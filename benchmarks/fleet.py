@@ -26,7 +26,7 @@ from config.cluster.cluster_file import Cluster
 from config.progress import silent
 from config.target import Target
 from infra.program.subnets import carve
-from infra.pulumi_engine.installation import find_engine
+from infra.stack.installation import find_engine
 from provision.preflight.preflight import resolve
 from tests.infra.region import region
 

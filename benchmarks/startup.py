@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from config.progress import silent
-from infra.pulumi_engine.installation import find_engine
+from infra.stack.installation import find_engine
 
 RUNS = 15
 

@@ -67,7 +67,7 @@ def _checks(here: "ChosenTarget") -> "Iterator[Check]":
 def engine_check() -> Check:
     """Check Pulumi's engine: the one that commands use, or what they do without one."""
     from config.errors import GpuctlError
-    from infra.pulumi_engine.installation import REMEDY, installed_engine, missing_engine
+    from infra.stack.installation import REMEDY, installed_engine, missing_engine
 
     name = "Pulumi's engine"
     try:

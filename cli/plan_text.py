@@ -9,7 +9,7 @@ from nodes.names import fold
 
 if TYPE_CHECKING:
     from config.cluster.resolved import Interface, Resolved
-    from infra.pulumi_engine.changes import Plan
+    from infra.stack.changes import Plan
     from provision.up import FleetPlan
 
 _FILE_SYSTEMS = ("aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem")

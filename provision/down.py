@@ -12,10 +12,10 @@ from config.files import disk_errors, storage_problem
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.program.aws_calls import Feature
-from infra.pulumi_engine.failures import DamagedState
-from infra.pulumi_engine.installation import find_engine
-from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import backend_folder, remove_files
+from infra.stack.failures import DamagedState
+from infra.stack.installation import find_engine
+from infra.stack.stack import Stack
+from infra.stack.workspace import backend_folder, remove_files
 from nodes.ssh_hosts import remove_hosts
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from config.errors import InputError
 from config.progress import Progress, Reporter
 from config.target import Target
-from infra.pulumi_engine.changes import Change
-from infra.pulumi_engine.installation import find_engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.changes import Change
+from infra.stack.installation import find_engine
+from infra.stack.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.resources import KINDS, Resource, find_all
 from provision.records.cluster_lock import is_locked

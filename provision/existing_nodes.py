@@ -1,8 +1,8 @@
 """The nodes that can be checked and healed: also those of a cluster whose `up` failed."""
 
 from config.target import Target
-from infra.pulumi_engine.installation import find_engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import find_engine
+from infra.stack.stack import Stack
 from nodes.inventory import Inventory
 from provision.aws.account import resolve_credentials
 from provision.records import shared

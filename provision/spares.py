@@ -8,7 +8,7 @@ from config.errors import BrokenNodes, InputError
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
-from infra.pulumi_engine.stack import Stack
+from infra.stack.stack import Stack
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory, Replaced
 from nodes.names import fold

@@ -13,9 +13,9 @@ from config.files import disk_errors
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
-from infra.pulumi_engine.changes import Plan
-from infra.pulumi_engine.installation import find_engine, installed_engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.changes import Plan
+from infra.stack.installation import find_engine, installed_engine
+from infra.stack.stack import Stack
 from nodes.inventory import Inventory
 from nodes.ssh_hosts import refresh_hosts
 from provision.access import check_new_machines, install_grants

@@ -11,7 +11,7 @@ import pytest
 
 from config.progress import silent
 from config.target import Target
-from infra.pulumi_engine.installation import Engine, find_engine
+from infra.stack.installation import Engine, find_engine
 from tests.infra.region import CREDENTIALS, Region, Worlds, child
 
 

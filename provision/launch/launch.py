@@ -9,8 +9,8 @@ from config.errors import CloudError, GpuctlError, InfraError, Interrupted
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
-from infra.pulumi_engine.changes import Plan
-from infra.pulumi_engine.stack import Stack
+from infra.stack.changes import Plan
+from infra.stack.stack import Stack
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.resources import find_all
 from provision.costs.cost import hourly_usd

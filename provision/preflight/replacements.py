@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from config.cluster.cluster_file import Cluster
 from config.models import Model
-from infra.pulumi_engine.changes import Change, Plan
+from infra.stack.changes import Change, Plan
 
 _INSTANCE = "aws:ec2/instance:Instance"
 _TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"

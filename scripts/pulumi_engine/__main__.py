@@ -8,7 +8,7 @@ import sys
 from cli.progress import ProgressView
 from config.errors import GpuctlError, InfraError
 from config.progress import Progress, Reporter
-from infra.pulumi_engine.installation import (
+from infra.stack.installation import (
     Engine,
     download_release,
     install_engine,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from config.errors import InfraError
 from config.progress import Progress, Reporter
-from infra.pulumi_engine.installation import VERSION
+from infra.stack.installation import VERSION
 from scripts.pulumi_engine.go_toolchain import SOURCE, ensure_go, go_folder
 
 _PACKAGE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"

@@ -17,7 +17,7 @@ from pathlib import Path
 from config.errors import InfraError
 from config.folders import cache_home
 from config.progress import Reporter
-from infra.pulumi_engine.installation import fetch_pinned
+from infra.stack.installation import fetch_pinned
 
 SOURCE = Path(__file__).parent / "source"
 VERSION = "1.26.8"

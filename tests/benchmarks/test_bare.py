@@ -9,9 +9,9 @@ from pulumi.automation import EngineEvent
 
 from benchmarks import bare
 from benchmarks.fleet import bare_values
-from infra.pulumi_engine.changes import Plan, plan_of
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.changes import Plan, plan_of
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from tests.infra.region import Region, resolved
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.doctor import Check, engine_check
-from infra.pulumi_engine.installation import VERSION
+from infra.stack.installation import VERSION
 from tests.infra.test_engine import cache, cached, command
 
 __all__ = ["cache"]  # the fixture

@@ -14,7 +14,7 @@ from cli.main import _exit_code, app
 from cli.options import Options
 from config.errors import CloudError, InputError
 from config.target import Target
-from infra.pulumi_engine.changes import Change, Refreshed
+from infra.stack.changes import Change, Refreshed
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource
 from provision.records import record

@@ -17,7 +17,7 @@ from config.target import Target
 from engine import session
 from engine.events import Event, RunStarted
 from engine.known_run import RunGoesOn
-from infra.pulumi_engine.changes import Change, Plan
+from infra.stack.changes import Change, Plan
 from provision.down import Teardown
 from provision.records import record
 from provision.up import FleetPlan

@@ -2,7 +2,7 @@
 
 from cli.plan_text import cost_line, plan_json, plan_lines
 from config.cluster.cluster_file import Cluster, Lifetime
-from infra.pulumi_engine.changes import Plan
+from infra.stack.changes import Plan
 from provision.costs.cost import hourly_usd
 from provision.up import FleetPlan
 from tests.cli.test_plan_text import P5, resolved

@@ -2,7 +2,7 @@
 
 from cli.plan_text import loss_warnings, plan_json, plan_lines, storage_lines
 from config.cluster.cluster_file import Cluster
-from infra.pulumi_engine.changes import Change, Plan
+from infra.stack.changes import Change, Plan
 from provision.up import FleetPlan
 from tests.cli.test_plan_text import P5, resolved
 

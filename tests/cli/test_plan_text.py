@@ -12,7 +12,7 @@ from cli.plan_text import (
 )
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import ExistingNetwork, Image, InstanceType, Interface, Resolved
-from infra.pulumi_engine.changes import Plan
+from infra.stack.changes import Plan
 from provision.up import FleetPlan
 
 

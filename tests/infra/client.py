@@ -7,8 +7,8 @@ from pathlib import Path
 from config.errors import GpuctlError
 from config.progress import Progress
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from tests.infra.region import resolved
 
 

@@ -21,9 +21,9 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Image, InstanceType, NetworkCard, Resolved
 from config.target import Target
 from infra.program.interface_layout import interfaces
-from infra.pulumi_engine.engine_command import EngineCommand
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.workspace import PROJECT, workspace_options
+from infra.stack.engine_command import EngineCommand
+from infra.stack.installation import Engine
+from infra.stack.workspace import PROJECT, workspace_options
 from lab.access_key import ADMINISTRATOR
 from provision.permissions.boundary import BOUNDARY, boundary_document
 from tests.labs import KEY

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import InfraError
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from lab import fault_kinds, fault_table
 from provision.permissions.actions import needed
 from provision.permissions.policy import policy

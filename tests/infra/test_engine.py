@@ -11,7 +11,7 @@ import yaml
 
 from config.errors import InfraError, InputError
 from config.progress import Progress, Reporter, silent
-from infra.pulumi_engine.installation import (
+from infra.stack.installation import (
     VERSION,
     Engine,
     engine_version,

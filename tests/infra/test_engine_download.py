@@ -15,8 +15,8 @@ import pytest
 
 from config.errors import InfraError
 from config.progress import silent
-from infra.pulumi_engine import installation
-from infra.pulumi_engine.installation import (
+from infra.stack import installation
+from infra.stack.installation import (
     SHA256,
     VERSION,
     Engine,

@@ -1,7 +1,7 @@
 import pytest
 from pulumi.automation import DiagnosticEvent
 
-from infra.pulumi_engine.failures import DamagedState, Failure, complaint, error, failure_of
+from infra.stack.failures import DamagedState, Failure, complaint, error, failure_of
 
 URN = "urn:pulumi:demo::gpuctl::aws:ec2/instance:Instance::node0"
 

@@ -10,9 +10,9 @@ import pytest
 
 from config.cluster.resolved import Resolved
 from config.errors import InfraError, InputError
-from infra.pulumi_engine.inline_program import inline_program
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.inline_program import inline_program
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from tests.infra.region import Region, resolved
 
 

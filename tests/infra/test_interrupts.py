@@ -20,8 +20,8 @@ from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InfraError
 from config.progress import Progress, silent
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from provision.aws.resources import find_all
 from provision.removal.sweep import sweep
 from tests.infra.region import Region, client, resolved

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.pulumi_engine.stack_lock import LockHolder, _elapsed, holders
+from infra.stack.stack_lock import LockHolder, _elapsed, holders
 
 COMPLAINT = (
     "error: the stack is currently locked by 1 lock(s). Either wait for the other process(es) to"

@@ -17,10 +17,10 @@ from infra.program.interface_layout import interfaces
 from infra.program.security_groups import access
 from infra.program.tags import Named
 from infra.program.vpc import network
-from infra.pulumi_engine.engine_command import EngineCommand
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import PROJECT, workspace_options
+from infra.stack.engine_command import EngineCommand
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
+from infra.stack.workspace import PROJECT, workspace_options
 from tests import golden
 from tests.infra.region import (
     Region,

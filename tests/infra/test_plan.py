@@ -2,7 +2,7 @@ from typing import Any
 
 from pulumi.automation import EngineEvent
 
-from infra.pulumi_engine.changes import Change, Plan, plan_of
+from infra.stack.changes import Change, Plan, plan_of
 
 VPC = "aws:ec2/vpc:Vpc"
 

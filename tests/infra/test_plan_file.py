@@ -7,10 +7,10 @@ import pytest
 
 from config.progress import Progress
 from config.target import Target
-from infra.pulumi_engine.failures import PlanViolated
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.plan_file import is_within, planned_operations
-from infra.pulumi_engine.stack import Stack
+from infra.stack.failures import PlanViolated
+from infra.stack.installation import Engine
+from infra.stack.plan_file import is_within, planned_operations
+from infra.stack.stack import Stack
 from lab import fault_table
 from tests.infra.region import Region, client, resolved
 

@@ -8,11 +8,11 @@ from pulumi.automation import Deployment
 
 from config.folders import cache_home
 from config.target import Target
-from infra.pulumi_engine.engine_command import EngineCommand
-from infra.pulumi_engine.failures import DamagedState
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.plugins import VERSION, ForeignProvider, check_state, install_provider
-from infra.pulumi_engine.workspace import workspace_options
+from infra.stack.engine_command import EngineCommand
+from infra.stack.failures import DamagedState
+from infra.stack.installation import Engine
+from infra.stack.plugins import VERSION, ForeignProvider, check_state, install_provider
+from infra.stack.workspace import workspace_options
 
 PREFIX = "urn:pulumi:demo::gpuctl::pulumi:providers:"
 

@@ -17,7 +17,7 @@ import grpc
 from pulumi.runtime.proto.resource_pb2 import SupportsFeatureRequest
 from pulumi.runtime.settings import Settings
 
-import infra.pulumi_engine.inline_program
+import infra.stack.inline_program
 
 server = grpc.server(ThreadPoolExecutor(1))
 port = server.add_insecure_port("127.0.0.1:0")

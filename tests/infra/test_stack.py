@@ -10,9 +10,9 @@ import pytest
 from config.cluster.resolved import Resolved
 from config.errors import InfraError, InputError
 from config.progress import Progress
-from infra.pulumi_engine.changes import Change, Plan
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.changes import Change, Plan
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from tests.infra.region import Region, client, resolved
 
 pytestmark = pytest.mark.engine

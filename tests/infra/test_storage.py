@@ -10,8 +10,8 @@ import pytest
 
 from config.cluster.resolved import Resolved
 from infra.program.user_data import FILE_SYSTEM
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from tests import golden
 from tests.infra.region import CREDENTIALS, Region, client, resolved
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
-from infra.pulumi_engine.workspace import backend_url
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
+from infra.stack.workspace import backend_url
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from provision.aws.resources import KINDS
 from tests.infra.region import REGION, Worlds, client
 from tests.leaks.account import LISTS

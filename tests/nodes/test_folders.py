@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.target import Target
-from infra.pulumi_engine.workspace import backend_folder, backend_url
+from infra.stack.workspace import backend_folder, backend_url
 from nodes import dial, ssh_hosts
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect

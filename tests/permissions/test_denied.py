@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from provision.permissions.actions import needed
 from tests.infra.region import Region
 from tests.permissions.denied import Denied, feature_of

@@ -16,8 +16,8 @@ from config.loading.load import load_cluster
 from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
-from infra.pulumi_engine.installation import find_engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import find_engine
+from infra.stack.stack import Stack
 from lab import session_manager_plugin
 from provision.aws.resources import find
 from provision.costs.cost import hourly_usd

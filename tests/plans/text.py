@@ -9,8 +9,8 @@ import yaml
 
 from cli.plan_text import plan_lines
 from config.target import Target
-from infra.pulumi_engine.changes import Plan
-from infra.pulumi_engine.workspace import folder
+from infra.stack.changes import Plan
+from infra.stack.workspace import folder
 from provision.up import FleetPlan
 from tests.plans.cases import Case
 

@@ -12,8 +12,8 @@ import pytest
 
 from config.errors import CloudError
 from config.target import Target
-from infra.pulumi_engine.engine_command import EngineCommand, inherited_environment
-from infra.pulumi_engine.installation import Engine
+from infra.stack.engine_command import EngineCommand, inherited_environment
+from infra.stack.installation import Engine
 from lab import fault_kinds, fault_table
 from provision.aws.account import (
     credentials_end,

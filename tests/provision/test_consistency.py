@@ -4,7 +4,7 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from config.progress import silent
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from lab import fault_table
 from provision import down as removal
 from provision import up as life

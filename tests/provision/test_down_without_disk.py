@@ -18,7 +18,7 @@ from config.files import storage_problem
 from config.progress import silent
 from config.target import Target
 from engine.history import History
-from infra.pulumi_engine.plugins import ForeignProvider
+from infra.stack.plugins import ForeignProvider
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all

@@ -10,7 +10,7 @@ import pytest
 from config.cluster.cluster_file import Cluster
 from config.errors import NodeError
 from config.progress import silent
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from provision import lease, spares
 from provision import up as life
 from provision.drift import drift

@@ -11,7 +11,7 @@ from config.cluster.cluster_file import Cluster
 from config.errors import GpuctlError, StateError
 from config.progress import silent
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.resources import find_all

@@ -14,8 +14,8 @@ from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InfraError, InputError
 from config.progress import Progress, Reporter, silent
 from infra.fleet import Fleet
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from provision import up as life
 from provision.aws.resources import find
 from provision.down import down

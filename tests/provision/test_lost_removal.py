@@ -7,7 +7,7 @@ import pytest
 from config.errors import CloudError, InfraError, Interrupted
 from config.progress import Reporter, silent
 from config.target import Target
-from infra.pulumi_engine.changes import Plan
+from infra.stack.changes import Plan
 from provision.launch.launch import FleetLaunch
 from tests.infra.region import resolved
 

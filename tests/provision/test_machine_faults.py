@@ -11,7 +11,7 @@ from config.cluster.cluster_file import Cluster
 from config.errors import BrokenNodes, CloudError
 from config.progress import Progress, silent
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from lab import fault_kinds, fault_table
 from nodes.inventory import Inventory, Node
 from nodes.keys import generate_pair

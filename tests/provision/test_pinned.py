@@ -14,8 +14,8 @@ from config.errors import CloudError
 from config.progress import silent
 from config.target import Target
 from infra.program.user_data import encode
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.stack import Stack
+from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from provision.preflight import launch_pins
 from provision.preflight.preflight import resolve
 from provision.records import record

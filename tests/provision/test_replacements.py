@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from config.cluster.cluster_file import Cluster
-from infra.pulumi_engine.changes import Change, Plan
+from infra.stack.changes import Change, Plan
 from provision.preflight.replacements import is_unrequested, replacement_reasons
 
 INSTANCE = "aws:ec2/instance:Instance"

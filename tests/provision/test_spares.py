@@ -9,7 +9,7 @@ from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.errors import BrokenNodes
 from config.progress import Progress
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from nodes.inventory import Inventory, Replaced
 from provision import up as life
 from provision.aws.resources import find_all

@@ -11,7 +11,7 @@ from config.cluster.cluster_file import Cluster
 from config.errors import InfraError, InputError, NodeError
 from config.progress import silent
 from config.target import Target
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 from lab.buckets import make_bucket
 from provision import spares
 from provision import up as life

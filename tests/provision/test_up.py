@@ -10,7 +10,7 @@ from config.errors import InputError
 from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
-from infra.pulumi_engine.changes import Change, Op, Plan
+from infra.stack.changes import Change, Op, Plan
 from nodes.identity import cluster_key
 from nodes.inventory import Inventory, save
 from nodes.ssh_hosts import write_hosts

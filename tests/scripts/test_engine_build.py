@@ -12,8 +12,8 @@ import pytest
 
 from config.errors import InfraError, InputError
 from config.progress import Progress, silent
-from infra.pulumi_engine.installation import VERSION as PULUMI
-from infra.pulumi_engine.installation import Engine, installed_engine
+from infra.stack.installation import VERSION as PULUMI
+from infra.stack.installation import Engine, installed_engine
 from scripts.pulumi_engine.__main__ import ensure_engine
 from scripts.pulumi_engine.build import build_engine
 from scripts.pulumi_engine.go_toolchain import (

@@ -10,7 +10,7 @@ from pulumi import automation
 from pulumi.automation import errors
 from semver import VersionInfo
 
-from infra.pulumi_engine.installation import Engine
+from infra.stack.installation import Engine
 
 _OTHER_CREDENTIALS = frozenset(
     {

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pulumi.automation import EngineEvent, StepEventMetadata
 
 from config.progress import Progress, Reporter, silent
-from infra.pulumi_engine.changes import is_cloud, name_of
-from infra.pulumi_engine.failures import Failure, failure_of
+from infra.stack.changes import is_cloud, name_of
+from infra.stack.failures import Failure, failure_of
 
 _WORDS: Mapping[str, str] = {
     "create": "create",

@@ -16,7 +16,7 @@ from pulumi import automation
 
 from config.folders import cache_home
 from config.target import Target
-from infra.pulumi_engine.failures import DamagedState
+from infra.stack.failures import DamagedState
 
 VERSION = version("pulumi-aws")
 """The version of the plugin: that of the package with which the program is written."""

@@ -7,7 +7,7 @@ from pulumi.automation import DiagnosticEvent
 
 from config.catalogue.aws_codes import aws_code
 from config.errors import InfraError
-from infra.pulumi_engine.changes import name_of
+from infra.stack.changes import name_of
 
 _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
 # EC2's errors are "api error CODE: text"; services with typed errors leave "api error" out.

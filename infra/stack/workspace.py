@@ -13,8 +13,8 @@ from config.bucket import engine_url
 from config.errors import InfraError
 from config.folders import cache_home
 from config.target import Target
-from infra.pulumi_engine.passphrase import passphrase
-from infra.pulumi_engine.plugins import NO_DOWNLOADS
+from infra.stack.passphrase import passphrase
+from infra.stack.plugins import NO_DOWNLOADS
 
 PROJECT = "gpuctl"
 _PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")

@@ -17,16 +17,16 @@ from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.fleet import OUTPUT, Fleet
-from infra.pulumi_engine.changes import Plan, Refreshed, is_cloud, plan_of, refreshed
-from infra.pulumi_engine.engine_command import EngineCommand
-from infra.pulumi_engine.engine_events import EventWatch
-from infra.pulumi_engine.failures import DamagedState, Failure, PlanViolated, complaint, error
-from infra.pulumi_engine.inline_program import inline_program, load_program
-from infra.pulumi_engine.installation import Engine
-from infra.pulumi_engine.plan_file import is_within, planned_operations
-from infra.pulumi_engine.plugins import check_state, install_provider
-from infra.pulumi_engine.stack_lock import holders
-from infra.pulumi_engine.workspace import PROJECT, folder, remove_files, workspace_options
+from infra.stack.changes import Plan, Refreshed, is_cloud, plan_of, refreshed
+from infra.stack.engine_command import EngineCommand
+from infra.stack.engine_events import EventWatch
+from infra.stack.failures import DamagedState, Failure, PlanViolated, complaint, error
+from infra.stack.inline_program import inline_program, load_program
+from infra.stack.installation import Engine
+from infra.stack.plan_file import is_within, planned_operations
+from infra.stack.plugins import check_state, install_provider
+from infra.stack.stack_lock import holders
+from infra.stack.workspace import PROJECT, folder, remove_files, workspace_options
 
 _PARALLEL = 64
 """The number of resources that the Pulumi engine works on at once. Most of them wait for their
@@ -321,7 +321,7 @@ class Stack:
 
 
 def _no_program() -> None:
-    """Stand for the program in operations that run none."""
+    """Do nothing: the Automation API requires a program also where none runs."""
 
 
 def _known(resolved: Resolved) -> "Future[Resolved]":

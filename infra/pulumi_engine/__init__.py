@@ -1,1 +1,0 @@
-"""The Pulumi engine: its installation, its operations, and its reports."""
