@@ -176,7 +176,8 @@ def test_a_core_that_was_written_since_the_start_is_found(
 
 def test_a_rank_of_torchrun_keeps_the_first_error(tmp_path: Path) -> None:
     kept, own = tmp_path / "kept", tmp_path / "error.json"
-    keep = keep_error("r").replace("/var/lib/gpuctl/runs/r/torch-error.json", str(kept))
+    keep = keep_error("r-000000")
+    keep = keep.replace("/var/lib/gpuctl/runs/r-000000/torch-error.json", str(kept))
     for written, expected in (("first", "first"), ("second", "first")):
         own.write_text(written)
         environment = os.environ | {"TORCHELASTIC_ERROR_FILE": str(own)}

@@ -16,7 +16,7 @@ import pytest
 from config.errors import InputError, StateError
 from config.target import Target
 from infra.program.interface_layout import interfaces
-from nodes.inventory import Bastion, Inventory, save
+from nodes.inventory import Bastion, Inventory, Node, save
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.infra.region import instance_type
@@ -122,7 +122,16 @@ def test_an_inventory_is_there_once_the_cluster_is_ready(tmp_path: Path) -> None
         zone="us-east-1a",
         instance_type="p4d.24xlarge",
         bastion=Bastion(instance_id="i-b", address="198.18.0.3"),
-        nodes=(),
+        nodes=(
+            Node(
+                rank=0,
+                name="node0",
+                instance_id="i-1",
+                private_ip="10.0.0.4",
+                gpus=8,
+                slots=8,
+            ),
+        ),
         folder=folder,
     )
     save(inventory, folder / "inventory.json")
