@@ -52,6 +52,7 @@ _REPORT_BYTES = 1024  # more than a report or an order has
 # 208 KiB (net.core.rmem_default) holds 277.
 _UNREAD_BYTES = 2 << 20
 _SO_RCVBUFFORCE = 33  # socket(7): beyond rmem_max, with CAP_NET_ADMIN
+_SO_PRIORITY = 12  # socket(7); PyPy does not name it
 # The folder or archive with the package `engine`, and the descriptors for `_run`.
 _PROGRAM = """\
 import sys
@@ -493,7 +494,7 @@ def _socket() -> socket.socket:
     """Return a UDP socket that never blocks."""
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, _INTERACTIVE)
+    made.setsockopt(socket.SOL_SOCKET, _SO_PRIORITY, _INTERACTIVE)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # at most rmem_max
     with contextlib.suppress(OSError):  # without CAP_NET_ADMIN
         made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UNREAD_BYTES)
