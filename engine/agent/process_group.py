@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+_EXIT_CODE = 49  # in /proc/PID/stat, behind the name: proc(5)
 _LOOK_S = 0.05  # between two questions whether a leader has ended
 
 
@@ -30,11 +31,11 @@ class ProcessGroup:
 
         Return None if it lives on after `seconds`.
         """
-        if seconds is None:
+        if seconds is None and hasattr(os, "waitid"):  # PyPy does not have it
             with contextlib.suppress(ChildProcessError):  # released meanwhile
                 os.waitid(os.P_PID, self.number, os.WEXITED | os.WNOWAIT)
             return self.status
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
         while self.status is None and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
         return self.status
@@ -45,10 +46,11 @@ class ProcessGroup:
         with self._lock:
             if self._is_released:
                 return self._leader.returncode
-            end = os.waitid(os.P_PID, self.number, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        if end is None:
+            fields = Path(f"/proc/{self.number}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] != "Z":
             return None
-        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        code = int(fields[_EXIT_CODE])
+        return code >> 8 if code & 0x7F == 0 else -(code & 0x7F)
 
     def signal(self, number: int) -> None:
         """Send the signal to all processes of the group; do nothing after `release`."""
