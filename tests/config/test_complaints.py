@@ -24,7 +24,8 @@ CASES: list[tuple[str, list[str]]] = [
         CLUSTER + "max_restarts: 1\ntags: 3\n",
         [
             "4:1: E101 unknown key 'max_restarts'; allowed here: name, nodes, instance_type,"
-            " region, image, placement, capacity, network, storage, software, setup, lifetime,"
+            " region, image, placement, capacity, network, instance_profile, storage, software,"
+            " setup, lifetime,"
             " budget, tags",
             "5:7: E103 'tags' is the number 3, must be a mapping; write keys below it"
             " (NAME: value), or remove it",
@@ -503,6 +504,7 @@ def test_what_the_file_holds_cannot_break_the_line_or_the_terminal(tmp_path: Pat
     assert complaints(tmp_path, text) == [
         "4:16: E103 'tags.a\\nb' is the number 1, must be text; quote it: '1'",
         "5:1: E101 unknown key '\\x1b[31m'; allowed here: name, nodes, instance_type, region,"
-        " image, placement, capacity, network, storage, software, setup, lifetime, budget, tags",
+        " image, placement, capacity, network, instance_profile, storage, software, setup,"
+        " lifetime, budget, tags",
         "6:9: E203 'region' is '\\x1büx'; write an AWS region such as us-east-1",
     ]
