@@ -203,20 +203,30 @@ def _budget(data: Data) -> Iterator[Mistake]:
 
 
 _TAG_SIGNS = "_.:/=+-@"
-"""The signs that IAM, EFS and FSx allow in tags, next to letters, digits and spaces; EC2 allows all
-(https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html, 2026-11-26)."""
+"""The signs that IAM, EFS and FSx allow in tags, next to letters, digits and spaces.
+
+EC2 allows all. The others have one pattern for keys and values,
+`[\\p{L}\\p{Z}\\p{N}_.:/=+\\-@]`: IAM's tagKeyType and tagValueType, EFS's and FSx's TagKey and
+TagValue in botocore's models, and
+https://docs.aws.amazon.com/IAM/latest/APIReference/API_Tag.html,
+https://docs.aws.amazon.com/efs/latest/ug/API_Tag.html (2026-11-26)."""
 
 
 def _tags(data: Data) -> Iterator[Mistake]:
     """Yield the tags that a service refuses which the cluster needs in addition to EC2."""
     network, storage, tags = (data.get(name) for name in ("network", "storage", "tags"))
     services = []
-    if isinstance(network, dict) and network.get("access") == "ssm":
+    is_ssm = isinstance(network, dict) and network.get("access") == "ssm"
+    if is_ssm and data.get("instance_profile") is None:  # else gpuctl creates no role
         services.append("IAM")
     shared = storage.get("shared") if isinstance(storage, dict) else None
     if isinstance(shared, dict):
         services.append({"efs": "EFS"}.get(str(shared.get("type")), "FSx"))
-    for key, value in tags.items() if isinstance(tags, dict) and services else ():
+    if not isinstance(tags, dict) or not services:
+        return
+    if "IAM" in services:
+        yield from _equal_keys(tags)
+    for key, value in tags.items():
         for text, on_key in ((key, True), (value, False)):
             refused = [sign for sign in str(text) if not _is_tag_sign(sign)]
             if refused and isinstance(text, str):
@@ -224,6 +234,20 @@ def _tags(data: Data) -> Iterator[Mistake]:
                 message = f"{what}, and {' and '.join(services)} refuses {refused[0]!r} in a tag"
                 hint = f"use letters, digits, spaces and {' '.join(_TAG_SIGNS)}"
                 yield Mistake("E203", message, hint, ("tags", key), on_key=on_key)
+
+
+def _equal_keys(tags: Mapping[Any, Any]) -> Iterator[Mistake]:
+    """Yield the keys that IAM takes for another tag's, because they differ in case alone.
+
+    CreateRole answers "Duplicate tag keys found. Please note that Tag keys are case insensitive."
+    (https://github.com/kubernetes/kops/issues/11727, 2026-11-26). `Name` is gpuctl's own.
+    """
+    known = {"name": "Name"}
+    for key in tags:
+        other = known.setdefault(str(key).lower(), key)
+        if key not in (other, "Name"):
+            message = f"the tags {other!r} and {key!r} differ in case alone, and IAM refuses that"
+            yield Mistake("E203", message, "choose another key", ("tags", key), on_key=True)
 
 
 def _is_tag_sign(sign: str) -> bool:

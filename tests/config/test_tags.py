@@ -50,6 +50,19 @@ def test_ec2_alone_takes_every_tag_and_others_take_letters_of_every_language(
     assert said(f"network: {{access: ssm}}\n{tag}", tmp_path) == []
 
 
+def test_keys_that_differ_in_case_alone_are_refused_where_iam_gets_them(tmp_path: Path) -> None:
+    tags = "tags: {Team: a, team: b, name: c}\n"
+    assert said(tags, tmp_path) == []
+    assert said(f"storage: {{shared: {{type: efs}}}}\n{tags}", tmp_path) == []
+    assert said(f"network: {{access: ssm}}\ninstance_profile: ours\n{tags}", tmp_path) == []
+    assert said(f"network: {{access: ssm}}\n{tags}", tmp_path) == [
+        "5:17: E203 the tags 'Team' and 'team' differ in case alone, and IAM refuses that;"
+        " choose another key",
+        "5:26: E203 the tags 'Name' and 'name' differ in case alone, and IAM refuses that;"
+        " choose another key",
+    ]
+
+
 @pytest.mark.parametrize("region", ["us-esat-1", "eu-central-9", "us-west-22"])
 def test_a_region_that_does_not_exist_is_named_before_any_request(region: str) -> None:
     with pytest.raises(InputError) as refused:
