@@ -284,3 +284,51 @@ def test_what_a_crashed_lab_left_is_cleared(lab: lifecycle.LabStatus, tmp_path: 
     assert sorted(path.name for path in folder.iterdir()) == ["runs"]
     assert not listens(str(again.provider_address))
     assert tmp_path in folder.parents
+
+
+PROFILES = """
+[profile mfa]
+role_arn = arn:aws:iam::210987654321:role/research
+source_profile = keys
+mfa_serial = arn:aws:iam::210987654321:mfa/ann
+
+[profile keys]
+region = eu-north-1
+
+[profile sso]
+sso_session = company
+sso_account_id = 210987654321
+sso_role_name = research
+region = eu-north-1
+
+[sso-session company]
+sso_start_url = https://company.awsapps.com/start
+sso_region = eu-north-1
+"""
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("name", ["AWS_PROFILE", "AWS_DEFAULT_PROFILE", "GPUCTL_AWS_PROFILE"])
+def test_a_profile_with_mfa_or_sso_does_not_concern_a_lab(
+    lab: lifecycle.LabStatus, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "config").write_text(PROFILES)
+    (tmp_path / "keys").write_text("[keys]\naws_access_key_id = AKID\naws_secret_access_key = x\n")
+    file = tmp_path / "cluster.yaml"
+    file.write_text("name: demo\nnodes: 1\ninstance_type: c6i.large\n")
+    files = {
+        "AWS_CONFIG_FILE": str(tmp_path / "config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"),
+    }
+    for profile in ("mfa", "sso", "of-nobody", ""):
+        for command in (("status",), ("plan", str(file))):
+            done = subprocess.run(
+                [sys.executable, "-m", "gpuctl", "--lab-name", LAB.name, *command],
+                env={**os.environ, **files, name: profile},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, (profile, command, done.stdout + done.stderr)
+            assert "profile" not in done.stdout + done.stderr
