@@ -93,6 +93,13 @@ class LabBackend(
         found: list[dict[str, str]] = super().describe_tags(filters)
         return found
 
+    def describe_launch_templates(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Return launch templates with the tags that they have now; moto keeps their first ones."""
+        for template in self.launch_templates.values():
+            template.tags = template.get_tags()
+        templates: list[Any] = super().describe_launch_templates(*args, **kwargs)
+        return templates
+
     def describe_instance_type_offerings(
         self, location_type: str | None = None, filters: dict[str, Any] | None = None
     ) -> list[dict[str, str]]:

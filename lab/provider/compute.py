@@ -181,6 +181,8 @@ class Instance(Resource):
             "tags": tags_of(instance),
             "vpcSecurityGroupIds": [g["GroupId"] for g in instance.get("SecurityGroups", [])],
         }
+        if state.get("volumeTags"):
+            actual["volumeTags"] = self._volume_tags(resource_id) or state["volumeTags"]
         return {**state, **actual}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -244,6 +246,12 @@ class Instance(Resource):
         )
         self.ec2.start_instances(InstanceIds=[resource_id])
         self._wait_for(resource_id, "running")
+
+    def _volume_tags(self, resource_id: str) -> dict[str, str]:
+        """Return the tags of all volumes that are attached to the instance, merged."""
+        filters: Any = [{"Name": "attachment.instance-id", "Values": [resource_id]}]
+        volumes = self.ec2.describe_volumes(Filters=filters)["Volumes"]
+        return {key: tag for volume in volumes for key, tag in tags_of(volume).items()}
 
     def _retag_volumes(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         instance = self._describe(resource_id) or {}
