@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from config.errors import InputError
 from config.progress import Progress, Reporter
@@ -11,8 +12,18 @@ from infra.stack.installation import find_engine
 from infra.stack.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.resources import KINDS, Resource, find_all
+from provision.foreign_tags import foreign_tags, is_foreign
 from provision.records.cluster_lock import is_locked
 from provision.records.record import known_record
+
+
+@dataclass(frozen=True)
+class ForeignTag:
+    """A tag that somebody else added to a resource, such as `VPC vpc-0123`."""
+
+    resource: str
+    key: str
+    value: str
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,8 @@ class Drift:
     """The differences between AWS and the state of a cluster.
 
     `changes` are updates and deletions of resources in the state. `unknown` are resources with the
-    cluster's tags that are not in the state, such as `volume vol-0123`.
+    cluster's tags that are not in the state, such as `volume vol-0123`. `foreign_tags` are tags
+    that are not gpuctl's, on the other resources; they are no differences.
     """
 
     name: str
@@ -28,6 +40,7 @@ class Drift:
     region: str
     changes: tuple[Change, ...]
     unknown: tuple[str, ...]
+    foreign_tags: tuple[ForeignTag, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -50,7 +63,11 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
             "repeat this when that command has ended",
         )
     report(Progress("refresh", name, "running"))
-    found = Stack(name, target, find_engine(report)).drift()
+    resolved = record.resolved
+    if record.status == "ready":  # the last `up` has removed the tags of earlier files
+        resolved = resolved.model_copy(update={"former_tags": ()})
+    foreign = partial(is_foreign, resolved)
+    found = Stack(name, target, find_engine(report)).drift(foreign)
     if found is None:
         raise InputError(
             f"Pulumi's state has nothing of cluster '{name}'",
@@ -58,8 +75,21 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
         )
     tagged = find_all(target, name, cluster_id=record.id)
     report(Progress("refresh", name, "done"))
-    unknown = tuple(f"{one.kind} {one.id}" for one in _unknown(tagged, found.ids))
-    return Drift(name, record.id, record.region, found.changes, unknown)
+    unknown = _unknown(tagged, found.ids)
+    others = [
+        ForeignTag(f"{one.kind} {one.id}", key, value)
+        for one in tagged
+        if one not in unknown and KINDS[one.kind].service != "guardduty"
+        for key, value in foreign_tags(resolved, one.tags).items()
+    ]
+    return Drift(
+        name,
+        record.id,
+        record.region,
+        found.changes,
+        tuple(f"{one.kind} {one.id}" for one in unknown),
+        tuple(others),
+    )
 
 
 def _unknown(tagged: Sequence[Resource], ids: Collection[str]) -> list[Resource]:

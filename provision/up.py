@@ -23,6 +23,7 @@ from provision.aws.account import resolve_credentials
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
+from provision.foreign_tags import existing_tags, keep_foreign_tags
 from provision.launch.launch import FleetLaunch
 from provision.lease import note_ends, note_launches
 from provision.machines import BASTION
@@ -85,14 +86,18 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
         early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
     with (
         Stack(cluster.name, target, engine).start_preview() as preview,
-        request_pool(1) as pool,
+        request_pool(2) as pool,
     ):
         found = pool.submit(_unrecorded, cluster.name, target)
+        stack = Stack(cluster.name, target, engine)
+        tags = pool.submit(existing_tags, cluster.name, target, stack)
         resolved = early or resolve(cluster, target, refresh=refresh)
-        if found.result() and not Stack(cluster.name, target, engine).exists():
+        if found.result() and not stack.exists():
             raise _name_taken(resolved, found.result())
+        before = read(cluster.name, target)
+        resolved = keep_foreign_tags(resolved, before, tags.result())
         report(Progress("preflight", cluster.name, "done", resolved.zone))
-        changes, before = preview(resolved), read(cluster.name, target)
+        changes = preview(resolved)
         was = before.resolved.cluster if before else None
         why = replacement_reasons(changes, was, cluster, refresh=refresh)
         unasked = before is not None and before.status == "ready" and not refresh

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from config.cluster.cluster_file import Cluster
 from config.models import Value
@@ -109,7 +109,9 @@ class Resolved(Value):
     machines' metadata service. `boundary` is the ARN of the permissions boundary of the nodes'
     role, empty for none. `sent` is the nodes' user data as EC2 has it, in base64; empty if nobody
     has asked yet. `price_source` is the source of the nodes' price, `warnings` are the
-    questions that AWS did not answer.
+    questions that AWS did not answer. `foreign_tags` are the tags that others added to resources,
+    by the resource and its property: `aws:ec2/vpc:Vpc demo tags`. `former_tags` are keys of an
+    earlier file that resources may still have.
     """
 
     cluster: Cluster
@@ -135,6 +137,8 @@ class Resolved(Value):
     boundary: str = ""
     sent: str = ""
     tags: dict[str, str]
+    foreign_tags: dict[str, dict[str, str]] = Field(default={})
+    former_tags: tuple[str, ...] = ()
     price_source: str = ""
     warnings: tuple[str, ...] = ()
 

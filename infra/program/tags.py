@@ -52,4 +52,16 @@ class Named:
             delete_before_replace=delete_first or None,
             replace_on_changes=list(replace_on),
             custom_timeouts=limits,
+            transformations=[self._keep_foreign_tags],
         )
+
+    def _keep_foreign_tags(
+        self, resource: pulumi.ResourceTransformationArgs
+    ) -> pulumi.ResourceTransformationResult:
+        """Add the tags that the resource has from others, so that Pulumi does not remove them."""
+        props = dict(resource.props)
+        for name in ("tags", "volume_tags"):
+            place = f"{resource.type_} {resource.name} {name}"
+            if props.get(name) and place in self.resolved.foreign_tags:
+                props[name] = {**self.resolved.foreign_tags[place], **props[name]}
+        return pulumi.ResourceTransformationResult(props, resource.opts)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ Op = Literal["create", "update", "replace", "delete", "same"]
 
 _ADDRESS, _INSTANCE = "aws:ec2/eip:Eip", "aws:ec2/instance:Instance"
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's mark for "known after apply"
+_TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
 _MOST_PATHS = 6  # of one property; with more, the property is shown as a whole
 _FORCES = " (forces replacement)"
 _LONGEST = 60  # characters of a value in a line: user data would fill the screen
@@ -121,8 +122,13 @@ class Refreshed:
     ids: frozenset[str]
 
 
-def refreshed(events: "Iterable[EngineEvent]") -> Refreshed:
-    """Return the differences in the events of a preview of `pulumi refresh`, by type and name."""
+def refreshed(
+    events: "Iterable[EngineEvent]", is_foreign: Callable[[str], bool] = lambda key: False
+) -> Refreshed:
+    """Return the differences in the events of a preview of `pulumi refresh`, by type and name.
+
+    A resource of which nothing differs but tags whose keys are foreign is left out.
+    """
     changes: list[Change] = []
     ids: set[str] = set()
     for event in events:
@@ -136,7 +142,9 @@ def refreshed(events: "Iterable[EngineEvent]") -> Refreshed:
             changes.append(Change(op, step.type, name_of(step.urn), ("it no longer exists",)))
         elif op == "update":
             new = step.new.outputs if step.new else None
-            changes.append(Change(op, step.type, name_of(step.urn), _details(step, new)))
+            details = _details(step, new, is_foreign)
+            if details or not step.detailed_diff:
+                changes.append(Change(op, step.type, name_of(step.urn), details))
     changes.sort(key=lambda change: (change.type, change.name))
     return Refreshed(tuple(changes), frozenset(ids))
 
@@ -167,10 +175,21 @@ def _change(step: "StepEventMetadata", *, gone: bool) -> Change | None:
     return Change(op, step.type, name_of(step.urn), details)
 
 
-def _details(step: "StepEventMetadata", new: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return a line for each property that differs between the state and `new`."""
+def _details(
+    step: "StepEventMetadata",
+    new: Mapping[str, Any] | None,
+    is_foreign: Callable[[str], bool] = lambda key: False,
+) -> tuple[str, ...]:
+    """Return a line for each property that differs between the state and `new`.
+
+    Tags whose keys are foreign are left out.
+    """
     old = step.old.outputs if step.old else None
-    diffs = step.detailed_diff or {}
+    diffs = {
+        path: diff
+        for path, diff in (step.detailed_diff or {}).items()
+        if not _is_foreign(path, old, new, is_foreign)
+    }
     lines: dict[str, str] = {}
     per_property = Counter(_property(path) for path in diffs)
     for path in sorted(diffs):
@@ -180,6 +199,23 @@ def _details(step: "StepEventMetadata", new: Mapping[str, Any] | None) -> tuple[
         forced = _FORCES if diffs[path].diff_kind.endswith("-replace") else ""
         lines[shown] = f"{shown}: {_shown(_at(old, shown))} -> {_shown(_at(new, shown))}{forced}"
     return tuple(lines.values())
+
+
+def _is_foreign(path: str, old: Any, new: Any, is_foreign: Callable[[str], bool]) -> bool:
+    """Return whether nothing differs at the path but tags whose keys are foreign.
+
+    The tags in a launch template are not a resource's: nodes are launched with them.
+    """
+    parts = [str(part) for part in _parts(path)]
+    if parts[0] == "tagSpecifications" or not _TAGS & set(parts[-2:]):
+        return False
+    if parts[-1] not in _TAGS:
+        return is_foreign(parts[-1])
+    before, after = (
+        {key: value for key, value in (_at(side, path) or {}).items() if not is_foreign(key)}
+        for side in (old, new)
+    )
+    return before == after
 
 
 def _property(path: str) -> str:

@@ -2,11 +2,11 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pulumi import automation
 from pulumi.automation import CommandError, ConcurrentUpdateError, StackNotFoundError
@@ -17,7 +17,7 @@ from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.fleet import OUTPUT, Fleet
-from infra.stack.changes import Plan, Refreshed, is_cloud, plan_of, refreshed
+from infra.stack.changes import Plan, Refreshed, is_cloud, name_of, plan_of, refreshed
 from infra.stack.engine_command import EngineCommand
 from infra.stack.engine_events import EventWatch
 from infra.stack.failures import DamagedState, Failure, PlanViolated, complaint, error
@@ -110,8 +110,10 @@ class Stack:
                     cluster.set_exception(InfraError("the preview was given no cluster", ""))
                 _end(working, command)
 
-    def drift(self) -> Refreshed | None:
+    def drift(self, is_foreign: Callable[[str], bool] = lambda key: False) -> Refreshed | None:
         """Return how AWS differs from the stack's state, and change neither; None without a stack.
+
+        A tag whose key `is_foreign` counts as no difference.
 
         It takes no lock: a command that changes the cluster meanwhile is not disturbed.
         """
@@ -121,7 +123,7 @@ class Stack:
                 self._checked().preview_refresh(parallel=_PARALLEL, on_event=watch)
             except StackNotFoundError:
                 return None
-        return refreshed(watch.events)
+        return refreshed(watch.events, is_foreign)
 
     def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
         """Create only the placement group, if the cluster has one, for a new stack."""
@@ -203,6 +205,15 @@ class Stack:
         with self._errors(EventWatch("exists")):
             return bool(self._resources())
 
+    def names(self) -> dict[tuple[str, str], str]:
+        """Return the names of the cluster's resources that exist, by Pulumi's type and AWS's id."""
+        with self._errors(EventWatch("names")):
+            return {
+                (str(resource["type"]), str(resource["id"])): name_of(str(resource["urn"]))
+                for resource in self._resources()
+                if resource.get("id")
+            }
+
     def remove(self) -> None:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
         # What Pulumi cannot read is removed too.
@@ -248,14 +259,14 @@ class Stack:
             self._is_checked = True
         return stack
 
-    def _resources(self) -> list[str]:
-        """Return the type of each resource in the cloud that the stack knows."""
+    def _resources(self) -> list[Mapping[str, Any]]:
+        """Return each resource in the cloud that the stack knows, as it is in Pulumi's state."""
         try:
             state = self._selected().export_stack().deployment or {}
         except StackNotFoundError:
             return []
-        kinds = [str(resource["type"]) for resource in state.get("resources") or []]
-        return [kind for kind in kinds if is_cloud(kind)]
+        resources = state.get("resources") or []
+        return [resource for resource in resources if is_cloud(str(resource["type"]))]
 
     def _plan_file(self, resolved: Resolved) -> Path:
         digest = hashlib.sha256(resolved.model_dump_json().encode()).hexdigest()[:16]
@@ -312,7 +323,7 @@ class Stack:
             left = []
         if not left:
             return Interrupted(f"interrupted: nothing of {self.name} exists", "")
-        instances = sum(kind == "aws:ec2/instance:Instance" for kind in left)
+        instances = sum(one["type"] == "aws:ec2/instance:Instance" for one in left)
         return Interrupted(
             f"interrupted: {len(left)} resources of {self.name} exist, {instances} of them"
             " instances",

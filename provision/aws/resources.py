@@ -127,6 +127,11 @@ class Resource:
     owner: str = ""
 
     @property
+    def tags(self) -> dict[str, str]:
+        """All of its tags."""
+        return _tags(self.attributes)
+
+    @property
     def since(self) -> datetime | None:
         """The time of its creation, or None if AWS does not report it."""
         found = self.attributes
@@ -228,8 +233,7 @@ def _of_cluster(kind: Kind, items: Sequence[Any], cluster: str | None) -> list[R
 
 
 def _resource(kind: Kind, item: Any) -> Resource | None:
-    # EC2 lists the tags of network interfaces as TagSet, those of all other resources as Tags.
-    tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags") or item.get("TagSet") or ()}
+    tags = _tags(item)
     if CLUSTER_TAG not in tags:
         return None
     state = item.get(kind.state, "")
@@ -243,3 +247,8 @@ def _resource(kind: Kind, item: Any) -> Resource | None:
         cluster_id=tags.get(ID_TAG, ""),
         owner=tags.get(OWNER_TAG, ""),
     )
+
+
+def _tags(item: Any) -> dict[str, str]:
+    # EC2 lists the tags of network interfaces as TagSet, those of all other resources as Tags.
+    return {tag["Key"]: tag["Value"] for tag in item.get("Tags") or item.get("TagSet") or ()}

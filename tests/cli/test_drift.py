@@ -4,6 +4,7 @@ What Pulumi finds is in tests/infra/test_stack.py.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,7 +34,8 @@ class Engine:
     def __init__(self, *_: object) -> None:
         pass
 
-    def drift(self) -> Refreshed | None:
+    def drift(self, is_foreign: Callable[[str], bool]) -> Refreshed | None:
+        del is_foreign
         return self.found
 
 
@@ -134,3 +136,44 @@ def test_what_belongs_to_a_node_is_known_with_it() -> None:
         {"i-1", "subnet-1"},
     )
     assert left == [stray, free]
+
+
+def test_tags_of_others_have_lines_of_their_own_and_the_exit_code_stays_zero(
+    known: str, empty_region: Target
+) -> None:
+    ec2 = client(empty_region, "ec2")
+    ec2.create_tags(Resources=[known], Tags=[{"Key": "by", "Value": "hand"}])
+    subnets = [
+        ec2.create_subnet(
+            VpcId=known,
+            CidrBlock=f"10.213.{number}.0/24",
+            TagSpecifications=[
+                {
+                    "ResourceType": "subnet",
+                    "Tags": [
+                        {"Key": "gpuctl:cluster", "Value": "demo"},
+                        {"Key": "gpuctl:id", "Value": "aaaa"},
+                        {"Key": "by", "Value": "hand"},
+                        {"Key": "number", "Value": str(number)},
+                    ],
+                }
+            ],
+        )["Subnet"]["SubnetId"]
+        for number in range(4)
+    ]
+    Engine.found = Refreshed((), frozenset({known, *subnets}))
+    done = drift()
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        "No changes: cluster demo in AWS is as the last `gpuctl up` left it.",
+        "Tags that are not gpuctl's; `gpuctl up` and `gpuctl heal` leave them alone:",
+        '  by="hand": subnet (4), VPC (1)',
+        "  number (4 values): subnet (4)",
+    ]
+    assert json.loads(drift("--json").stdout)["foreign_tags"][-1] == {
+        "resource": f"VPC {known}",
+        "key": "by",
+        "value": "hand",
+    }
+    ec2.delete_tags(Resources=subnets, Tags=[{"Key": "by"}, {"Key": "number"}])
+    assert drift().stdout.splitlines()[2:] == [f'  by="hand": VPC {known}']

@@ -89,3 +89,22 @@ def test_a_shared_file_system_is_mounted_by_the_nodes_and_reached_by_them_alone(
         "nodes-id",
         "shared-id",
     ]
+
+
+def test_tags_of_others_are_declared_where_they_are_and_the_files_value_wins(
+    target: Target,
+) -> None:
+    given = resolved(target, tags={"team": "ml"})
+    foreign = {
+        "aws:ec2/vpc:Vpc vpc tags": {"by": "hand", "team": "theirs"},
+        "aws:ec2/instance:Instance bastion volume_tags": {"Backup": "daily"},
+        "aws:ec2/instance:Instance node9 tags": {"by": "nobody"},
+    }
+    before = resources_of(given)
+    after = resources_of(given.model_copy(update={"foreign_tags": foreign}))
+    vpc, bastion = "aws:ec2/vpc:Vpc vpc", "aws:ec2/instance:Instance bastion"
+    assert after[vpc]["tags"] == {**before[vpc]["tags"], "by": "hand"}
+    assert after[vpc]["tags"]["team"] == "ml"
+    assert after[bastion]["volumeTags"] == {**before[bastion]["volumeTags"], "Backup": "daily"}
+    assert after[bastion]["tags"] == before[bastion]["tags"]
+    assert {name for name in before if before[name] != after[name]} == {vpc, bastion}

@@ -1,0 +1,153 @@
+"""Tags that others add to a cluster: left alone by `up` and `heal`, named by `drift`."""
+
+from typing import Any
+
+import pytest
+
+from config.cluster.cluster_file import Cluster
+from config.progress import silent
+from infra.stack.changes import Change
+from infra.stack.installation import Engine
+from provision import healing, spares
+from provision import up as life
+from provision.drift import ForeignTag, drift
+from provision.records.record import read, write
+from tests.infra.region import Region, client
+from tests.provision.unbooted import nothing_boots
+
+pytestmark = pytest.mark.engine
+
+FILE: dict[str, Any] = {"name": "demo", "nodes": 2, "instance_type": "c6i.large"}
+
+
+@pytest.fixture
+def cluster(here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """A cluster with the tag `team`; nobody waits for its machines."""
+    del engine  # it exists
+    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
+    cluster = Cluster.model_validate({**FILE, "tags": {"team": "ml"}})
+    up(cluster, here)
+    return cluster
+
+
+def up(cluster: Cluster, here: Region) -> None:
+    life.up(life.plan(cluster, here.target, silent), here.target, silent)
+
+
+def everything(here: Region) -> list[str]:
+    """The ids of the cluster's resources in EC2 with tags, volumes and interfaces included."""
+    pages = (
+        client(here.target)
+        .get_paginator("describe_tags")
+        .paginate(Filters=[{"Name": "key", "Values": ["gpuctl:cluster"]}])
+    )
+    return sorted({tag["ResourceId"] for page in pages for tag in page["Tags"]})
+
+
+def tag(here: Region, ids: list[str], **tags: str) -> None:
+    client(here.target).create_tags(
+        Resources=ids, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+    )
+
+
+def values(here: Region, key: str) -> dict[str, str]:
+    """The value of the tag on each resource that has it."""
+    pages = (
+        client(here.target)
+        .get_paginator("describe_tags")
+        .paginate(Filters=[{"Name": "key", "Values": [key]}])
+    )
+    return {tag["ResourceId"]: tag["Value"] for page in pages for tag in page["Tags"]}
+
+
+def changes(plan: life.FleetPlan) -> list[Change]:
+    return [change for change in plan.plan.changes if change.op != "same"]
+
+
+def vpc(here: Region) -> str:
+    [found] = client(here.target).describe_vpcs()["Vpcs"]
+    return found["VpcId"]
+
+
+def test_a_policys_tag_on_everything_is_left_alone_by_up_heal_and_drift(
+    here: Region, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = everything(here)
+    tag(here, ids, CostCenter="4711")
+    found = drift("demo", here.target, silent)
+    assert found.is_empty
+    assert {one.key for one in found.foreign_tags} == {"CostCenter"}
+    assert ForeignTag(f"VPC {vpc(here)}", "CostCenter", "4711") in found.foreign_tags
+    named = {one.resource.rpartition(" ")[2] for one in found.foreign_tags}
+    # Key pair and placement group are known by their names; the claim has ended.
+    assert named >= {one for one in ids if not one.startswith(("key-", "pg-", "cr-"))}
+    assert {"key pair gpuctl-demo", "placement group gpuctl-demo"} <= {
+        one.resource for one in found.foreign_tags
+    }
+
+    assert changes(life.plan(cluster, here.target, silent)) == []
+    # A change of the file reaches the same resources, and their foreign tags stay.
+    changed = cluster.model_copy(update={"tags": {"team": "ml", "phase": "2"}})
+    plan = life.plan(changed, here.target, silent)
+    lines = {line for change in plan.plan.changes for line in change.details}
+    assert not any("CostCenter" in line for line in lines)
+    up(cluster, here)
+    assert values(here, "CostCenter") == dict.fromkeys(ids, "4711")
+    assert drift("demo", here.target, silent).is_empty
+
+    inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    monkeypatch.setattr(healing, "join", lambda *_: None)
+    gone = inventory.nodes[1]
+    healed = healing.replace("demo", [gone], here.target, silent)
+    assert healed.nodes[1].instance_id != gone.instance_id
+    assert healed.nodes[0].instance_id == inventory.nodes[0].instance_id
+    left = values(here, "CostCenter")
+    assert left[inventory.nodes[0].instance_id] == left[vpc(here)] == "4711"
+
+
+def test_a_tag_of_an_earlier_file_is_removed_and_a_foreign_one_stays(
+    here: Region, cluster: Cluster
+) -> None:
+    groups = client(here.target).describe_security_groups(
+        Filters=[{"Name": "tag:gpuctl:cluster", "Values": ["demo"]}]
+    )["SecurityGroups"]
+    places = [groups[0]["GroupId"], vpc(here)]
+    tag(here, places, by="hand", **{"a.b:c/d": "1, 2"})
+    assert vpc(here) in values(here, "team")
+    bare = cluster.model_copy(update={"tags": {}})
+
+    # An `up` that fails after the record was written has removed nothing yet.
+    record = read("demo", here.target)
+    assert record is not None
+    planned = life.plan(bare, here.target, silent)
+    write(record.model_copy(update={"resolved": planned.resolved, "status": "failed"}), here.target)
+
+    up(bare, here)
+    assert not [one for one in values(here, "team") if one.startswith(("vpc-", "sg-", "subnet-"))]
+    assert values(here, "by") == dict.fromkeys(places, "hand")
+    assert values(here, "a.b:c/d") == dict.fromkeys(places, "1, 2")
+    # When it is removed, the next `up` removes no other, and nobody misses it.
+    client(here.target).delete_tags(Resources=[places[0]], Tags=[{"Key": "by"}])
+    found = drift("demo", here.target, silent)
+    assert found.is_empty
+    assert [one.resource for one in found.foreign_tags if one.key == "by"] == [f"VPC {places[1]}"]
+    assert changes(life.plan(bare, here.target, silent)) == []
+
+
+def test_a_foreign_key_that_the_file_adds_later_is_the_files(
+    here: Region, cluster: Cluster
+) -> None:
+    tag(here, [vpc(here)], owner="policy")
+    up(cluster, here)
+    assert values(here, "owner") == {vpc(here): "policy"}
+    mine = cluster.model_copy(update={"tags": {"team": "ml", "owner": "me"}})
+    up(mine, here)
+    assert values(here, "owner")[vpc(here)] == "me"
+    found = drift("demo", here.target, silent)
+    assert (found.changes, found.unknown, found.foreign_tags) == ((), (), ())
+    # From now on a change of it is a difference, and what the file drops is removed.
+    tag(here, [vpc(here)], owner="policy")
+    [change] = drift("demo", here.target, silent).changes
+    assert change.details == ('tags.owner: "me" -> "policy"',)
+    up(cluster, here)
+    assert vpc(here) not in values(here, "owner")
