@@ -127,7 +127,7 @@ def refreshed(
 ) -> Refreshed:
     """Return the differences in the events of a preview of `pulumi refresh`, by type and name.
 
-    A resource of which nothing differs but tags whose keys are foreign is left out.
+    A resource of which nothing differs but tags with foreign keys is left out.
     """
     changes: list[Change] = []
     ids: set[str] = set()
@@ -182,7 +182,7 @@ def _details(
 ) -> tuple[str, ...]:
     """Return a line for each property that differs between the state and `new`.
 
-    Tags whose keys are foreign are left out.
+    Tags with foreign keys are left out.
     """
     old = step.old.outputs if step.old else None
     diffs = {
@@ -202,7 +202,7 @@ def _details(
 
 
 def _is_foreign(path: str, old: Any, new: Any, is_foreign: Callable[[str], bool]) -> bool:
-    """Return whether nothing differs at the path but tags whose keys are foreign.
+    """Return whether nothing differs at the path but tags with foreign keys.
 
     The tags in a launch template are not a resource's: nodes are launched with them.
     """
