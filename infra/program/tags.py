@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -59,7 +60,7 @@ class Named:
         self, resource: pulumi.ResourceTransformationArgs
     ) -> pulumi.ResourceTransformationResult:
         """Add the tags that the resource has from others, so that Pulumi does not remove them."""
-        props = dict(resource.props)
+        props: dict[str, Any] = dict(resource.props)
         for name in ("tags", "volume_tags"):
             place = f"{resource.type_} {resource.name} {name}"
             if props.get(name) and place in self.resolved.foreign_tags:
