@@ -69,7 +69,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 def commands(block: Block) -> Iterator[Command]:
     """Yield the commands of a block: every line of `sh`, and what follows `$ ` in a transcript."""
-    for number, line in enumerate(block.text.splitlines(), block.line + 1):
+    for number, line in _whole_lines(block):
         text = line.removeprefix("$ ")
         if block.language == "text" and text == line:
             continue  # what a command printed
@@ -79,6 +79,18 @@ def commands(block: Block) -> Iterator[Command]:
             for part in re.split(r"\s{2,}(?=gpuctl )", text):
                 command = re.sub(r"(^|\s)#.*$", "", part).strip()
                 yield Command(block, number, command)
+
+
+def _whole_lines(block: Block) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers; one that ends with a backslash has the next one, too."""
+    begun = ""
+    for number, line in enumerate(block.text.splitlines(), block.line + 1):
+        if line.endswith("\\"):
+            begun += f"{line[:-1].rstrip()} "
+            continue
+        yield number, begun + (line.lstrip() if begun else line)
+        begun = ""
+    assert not begun, f"{block.name}: a command without an end"
 
 
 def spans(page: str) -> Iterator[tuple[int, str]]:
