@@ -255,7 +255,10 @@ def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
     ]
     whose = "; ".join(f"{one.text} (id {one.id or 'none'})" for one in taken)
     others = sorted({one.owner for one in taken if not one.is_ours})
-    count = "1 resource" if len(found) == 1 else f"{len(found)} resources"
+    of_it = f"resources of a cluster '{name}' exist"
+    count = (
+        f"1 resource of a cluster '{name}' exists" if len(found) == 1 else f"{len(found)} {of_it}"
+    )
     remedy = (
         f"choose another name in the cluster file, or ask {', '.join(others)} to remove it"
         if others
@@ -263,7 +266,6 @@ def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
         f" it: {command_text('gpuctl down {}', name)}"
     )
     return InputError(
-        f"{count} of a cluster '{name}' {'exists' if len(found) == 1 else 'exist'} in"
-        f" {resolved.region}, but this machine has no record of it: it {whose}",
+        f"{count} in {resolved.region}, but this machine has no record of it: it {whose}",
         remedy,
     )
