@@ -18,7 +18,6 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     """
     from engine.known_run import NOBODY_READS, RunGoesOn, unattended_end, way_to_saved
 
-    share_ended_run(here, out)
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster
     lines = [
@@ -47,3 +46,5 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
         raise RunGoesOn(run, NOBODY_READS) from error
     except OutputError as error:
         raise RunGoesOn(run, error.message) from error
+    finally:
+        share_ended_run(here, out)

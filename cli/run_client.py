@@ -168,12 +168,14 @@ class RunClient:
                 # Before the result is printed: printing fails if the reader has gone.
                 gone = destroy_if_asked(self._here, run, self._there, out)
         record_cost(gone, self._runs, run.run_id)
-        share_ended_run(self._here, out)
         evidence = self._evidence if self._evidence.exists() else None
-        self._view.end(result, evidence)
-        cost = report_removal(gone, out)
-        if out.as_json:
-            self._view.end_json(result, cost, evidence, outputs)
+        try:
+            self._view.end(result, evidence)
+            cost = report_removal(gone, out)
+            if out.as_json:
+                self._view.end_json(result, cost, evidence, outputs)
+        finally:
+            share_ended_run(self._here, out)  # last: a slow bucket delays nothing
         return result.exit_code
 
     def _see(self, event: "Event") -> None:

@@ -4,6 +4,7 @@ A run's end is written after its journal (`cli/shared_journals.py`). Whoever may
 may have written any object: each is read into a type, and a wrong one is a warning.
 """
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _NAMED = 20
 """The wrong objects that are named, each in a line; of more, the number is said."""
+SHARE_S = 120.0
+"""Seconds that the end of a run waits for the bucket."""
 _AHEAD = timedelta(days=1)
 """How far a colleague's clock may be ahead of this machine's."""
 
@@ -38,18 +41,35 @@ def share_runs(here: "ChosenTarget", out: "Output") -> None:
         out.warn(f"the runs of others are not known: {error}")
 
 
-def share_ended_run(here: "ChosenTarget", out: "Output") -> None:
+def share_ended_run(here: "ChosenTarget", out: "Output", limit_s: float = SHARE_S) -> None:
     """Do what `share_runs` does at the end of a run, whose exit code and end nothing here changes.
 
-    Whatever fails is a warning, Ctrl-C too: the next `gpuctl ps` shares what is missing.
+    Whatever fails is a warning, Ctrl-C too, and so is a bucket that needs more than `limit_s`: the
+    next `gpuctl ps` shares what is missing.
     """
+    errors: list[BaseException] = []
+    sharing = threading.Thread(target=_share, args=(here, out, errors), daemon=True, name="share")
+    try:
+        sharing.start()
+        sharing.join(limit_s)
+    except KeyboardInterrupt as error:
+        errors.append(error)
+    if errors and isinstance(errors[0], KeyboardInterrupt):
+        why = "interrupted"
+    elif errors:
+        why = f"{type(errors[0]).__name__}: {errors[0]}"
+    elif sharing.is_alive():
+        why = f"{here.backend} did not take it within {limit_s:g} s"
+    else:
+        return
+    out.warn(f"the run is not shared yet: {why}; the next `gpuctl ps` shares it")
+
+
+def _share(here: "ChosenTarget", out: "Output", errors: list[BaseException]) -> None:
     try:
         share_runs(here, out)
-    except KeyboardInterrupt:
-        out.warn("the run is not shared yet: interrupted; the next `gpuctl ps` shares it")
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        out.warn(f"the run is not shared yet: {why}; the next `gpuctl ps` shares it")
+    except BaseException as error:
+        errors.append(error)
 
 
 def _exchange(target: "Target", out: "Output") -> None:

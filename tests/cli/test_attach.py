@@ -462,6 +462,37 @@ def test_an_attached_client_removes_the_cluster(
     assert "Cluster demo is gone: 1 resources removed" in done.stdout
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [("keep", "destroy"), ("destroy", "keep")])
+def test_a_head_does_not_decide_whether_the_cluster_is_removed(
+    cluster: Target,  # noqa: F811
+    going: LaunchPlan,
+    removed: list[str],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    ours: str,
+    theirs: str,
+) -> None:
+    """This machine's history decides: a job is root on the head."""
+    plan = going.model_copy(update={"run_id": "job-0000aa", "on_stop": ours})
+    with History(cluster.runs) as history:
+        history.begin(plan)
+    node = {"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}
+    fields = {"run_id": plan.run_id, "name": plan.name, "cluster": "demo", "on_stop": theirs}
+    order = {"startup_order": "any", "stop_criteria": "all-done"}
+    answer = RunStarted.model_validate({"time": 1.0, **fields, **order, "nodes": [node]})
+
+    async def find(*_: object) -> RunStarted:
+        return answer
+
+    async def follow(*_: object) -> RunResult:
+        return finished(plan)
+
+    monkeypatch.setattr("engine.head.find_run", find)
+    monkeypatch.setattr("engine.session.attach", follow)
+    done = gpuctl("attach", plan.run_id)
+    assert done.exit_code == 0, done.output
+    assert removed == (["demo"] if ours == "destroy" else [])
+
+
 def test_of_two_clients_one_removes_the_cluster(
     cluster: Target,  # noqa: F811
     going: LaunchPlan,

@@ -5,7 +5,10 @@ runs; nothing of his is removed, changed or run, and each wrong object is one wa
 """
 
 import gzip
+import io
 import json
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -354,6 +357,40 @@ def test_a_run_ends_with_its_code_and_removes_its_cluster_whatever_the_bucket_ha
     assert done.exit_code == 0
     assert (removed, shared) == (["demo"], [["demo"]]), "the cluster is removed before"
     assert "gpuctl: warning: the run is not shared yet: RuntimeError" in done.stderr
+
+
+def test_a_slow_bucket_is_one_warning_after_its_bound(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr("cli.shared_runs.share_runs", lambda *_: answers.wait())
+    share_ended_run(Unusable(backend="s3://team"), Output(), 0.1)
+    answers.set()
+    assert capsys.readouterr().err == (
+        "gpuctl: warning: the run is not shared yet: s3://team did not take it within 0.1 s; the"
+        " next `gpuctl ps` shares it\n"
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_runs_result_is_printed_before_the_bucket_is_asked(
+    going: LaunchPlan,
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+) -> None:
+    printed: list[str] = []
+
+    def share(*_: object) -> None:
+        stream = sys.stdout.buffer
+        assert isinstance(stream, io.BytesIO)
+        printed.append(stream.getvalue().decode())
+
+    monkeypatch.setattr("cli.shared_runs.share_runs", share)
+    done = CliRunner().invoke(app, ["attach", going.run_id, *more])
+    assert (done.exit_code, removed) == (0, ["demo"])
+    assert printed == [done.stdout], "nothing is printed after it"
+    assert ("Cluster demo is gone" in done.stdout) is not bool(more)
 
 
 RECORDS = {
