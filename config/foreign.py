@@ -12,10 +12,10 @@ MOST = 1 << 20
 
 _LONGEST = 200
 
-Time = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
+Time = Annotated[float, Field(strict=True, ge=0, le=253_402_300_799, allow_inf_nan=False)]
 """Seconds since 1970, up to the end of the year 9999: the times that `datetime` has."""
 
-Rank = Annotated[int, Field(ge=0, lt=1_000_000)]
+Rank = Annotated[int, Field(strict=True, ge=0, lt=1_000_000)]
 """A node's or process's number in its run."""
 
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from config.errors import NodeError, RunError
+from engine.event_budget import EventBudget
 from engine.events import (
     Event,
     Evidence,
@@ -49,6 +50,7 @@ class Following:
         self._head_rank: int | None = None  # stays None if the run does not use the head
         self._collector = ResultCollector()
         self._results = KeptResults(run_id)
+        self._budget = EventBudget()
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
         self._notifies = False
@@ -59,7 +61,7 @@ class Following:
             History(self._runs) as history,
             contextlib.closing(JournalCopy(self._runs, self._run_id)) as record,
         ):
-            for event in recorded_events(self._runs, self._run_id):
+            for event in recorded_events(self._runs, self._run_id, self._budget):
                 self._see(event, history)
             result = self._collector.result() or await self._follow_head(record, history)
             history.finish(result)
@@ -132,9 +134,7 @@ class Following:
                     lost = event.reason
                     break
                 self._check_run(event)
-                record.append(line)
-                if event is not None:
-                    self._see(event, history)
+                self._keep(line, event, record, history)
                 result = self._collector.result()
                 if result is not None:
                     await self._await_end(lines, record, history)
@@ -178,10 +178,19 @@ class Following:
                 async for line in lines:
                     event = parse_event(line)
                     if isinstance(event, (Notified, NotificationsEnded)):
-                        record.append(line)
-                        self._see(event, history)
+                        self._keep(line, event, record, history)
                     if isinstance(event, NotificationsEnded) and self._on_stop == "destroy":
                         return
+
+    def _keep(self, line: str, event: Event | None, record: JournalCopy, history: History) -> None:
+        """Store the line and show its event; over the budget, leave it out with one warning."""
+        if self._budget.admits(line, event):
+            record.append(line)
+        else:
+            record.leave_out(line, self._budget.time)
+            event = self._budget.warning()
+        if event is not None:
+            self._see(event, history)
 
     def _see(self, event: Event, history: History) -> None:
         self._collector.see(event)

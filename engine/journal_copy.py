@@ -5,6 +5,7 @@ pieces (engine/agent/journal_file.py). So its `offset` is the one from which to 
 clients of the same run write the same bytes to the same places.
 """
 
+import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from config.errors import RunError
 from config.files import path_below
 from config.identifiers import RUN_ID, is_valid
 from engine.agent.control import JOURNAL
-from engine.agent.journal_file import LONGEST, JournalFile, JournalReader
+from engine.agent.journal_file import DROPPED, LONGEST, JournalFile, JournalReader, end_of_line
 from engine.agent.piece_file import budget_on, open_piece, pieces
 from engine.agent.samples import RECORD
+from engine.event_budget import EventBudget
 from engine.events import Event, FirstEvent, parse_event
 
 _END = re.compile(rb'"kind": ?"run_finished"')
@@ -39,6 +41,8 @@ class JournalCopy:
 
     def __init__(self, runs: Path, run_id: str) -> None:
         self._path = kept_path(runs, run_id, JOURNAL)
+        self._left_out: tuple[int, int] | None = None
+        self._time = 0.0
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = JournalFile(self._path, budget_on(self._path.parent))
@@ -51,10 +55,33 @@ class JournalCopy:
     @property
     def offset(self) -> int:
         """The offset in the journal of the next line, which is the first that is missing here."""
-        return self._file.offset
+        return self._file.offset if self._left_out is None else self._left_out[1]
 
     def append(self, line: str) -> None:
         """Write the line at `offset`, and advance `offset`."""
+        self._write_gap()
+        self._append(line)
+
+    def leave_out(self, line: str, time: float) -> None:
+        """Advance `offset` as `append` does, but write one short line for all that is left out.
+
+        `time` is that of the line's event, or of the last one before it.
+        """
+        start = self.offset
+        end = max(end_of_line(start, line.encode() + b"\n"), start + 1)
+        if self._left_out is None:
+            self._left_out, self._time = (start, end), time
+        else:
+            self._left_out = (self._left_out[0], end)
+
+    def _write_gap(self) -> None:
+        if self._left_out is not None:
+            start, end = self._left_out
+            gap = {"kind": DROPPED, "time": self._time, "start": start, "end": end, "ranks": []}
+            self._append(json.dumps(gap))
+            self._left_out = None
+
+    def _append(self, line: str) -> None:
         try:
             self._file.append_line(line.encode() + b"\n")
         except OSError as error:
@@ -63,20 +90,27 @@ class JournalCopy:
             ) from error
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file, after the line for what was left out last."""
+        try:
+            self._write_gap()
+        finally:
+            self._file.close()
 
 
-def recorded_events(runs: Path, run_id: str) -> Iterator[Event]:
-    """Yield the events of the copy; none for a run without a copy.
+def recorded_events(runs: Path, run_id: str, budget: EventBudget | None = None) -> Iterator[Event]:
+    """Yield the events of the copy that are within the budget; none for a run without a copy.
 
-    Raises RunError if the file is damaged.
+    A warning takes the place of the first that is left out, here or by the client that wrote the
+    copy. Raises RunError if the file is damaged.
     """
     path = kept_path(runs, run_id, JOURNAL)
+    budget = budget or EventBudget()
     reader = JournalReader(path)
     try:
         for line in reader.read():
             event = parse_event(line)
+            if not budget.admits(line, event):
+                event = budget.warning()
             if event is not None:
                 yield _of_run(event, run_id)
     except (ValueError, EOFError, zlib.error, OSError) as error:

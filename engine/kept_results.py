@@ -11,6 +11,9 @@ from engine.nccl_tests import TableParser
 from engine.notification_events import Notified
 from engine.output_events import GateJudged, NetworkSeen, Output, OutputJudged
 
+MOST_ROWS = 100_000
+"""The tables and rows of a run that are stored: a job may print what looks like them."""
+
 
 class KeptResults:
     """The results of one run; the same events a second time change nothing."""
@@ -20,6 +23,8 @@ class KeptResults:
         self._tables = TableParser()
         self._rows: dict[int, int] = {}
         self._findings = 0
+        self._size = 0
+        """The number of tables and rows so far."""
 
     def see(self, event: Event, history: History) -> None:
         """Store the tables, findings and attempts that the event adds."""
@@ -34,12 +39,19 @@ class KeptResults:
             rank = (event.rank or 0) if isinstance(event, ClockSet) else 0
             finding = KeptFinding(kind=event.kind, level="warning", rank=rank, text=event.text)
             self._keep(finding, history)
+        if self._size > MOST_ROWS:
+            return
         for number in self._tables.feed(event):
             # Output only adds rows; a program's JSON and the run's end may change earlier ones.
             first = self._rows.get(number, 0) if isinstance(event, Output) else 0
             table = self._tables.table(number, first)
             history.keep_table(self._run_id, number, table, first)
-            self._rows[number] = first + len(table.rows)
+            before, self._rows[number] = self._rows.get(number, -1), first + len(table.rows)
+            self._size += self._rows[number] - before
+        if self._size > MOST_ROWS:
+            text = f"the run's tables have more than {MOST_ROWS:,} rows: the rest is not kept"
+            finding = KeptFinding(kind="output_judged", level="warning", rank=0, text=text)
+            self._keep(finding, history)
 
     def _keep(self, finding: KeptFinding, history: History) -> None:
         history.keep_finding(self._run_id, self._findings, finding)

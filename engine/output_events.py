@@ -109,7 +109,8 @@ class DroppedOutput(Value):
 class OutputDropped(Value):
     """Output that was removed because the journal was over its budget.
 
-    It was at the offsets `start` to `end` of the journal.
+    It was at the offsets `start` to `end` of the journal. Without `ranks`, a client left other
+    events out (engine/event_budget.py).
     """
 
     kind: Literal["output_dropped"] = "output_dropped"

@@ -6,6 +6,7 @@ The head saves it before its nodes power off with no client there (engine/agent/
 import asyncio
 import gzip
 import shutil
+import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +15,7 @@ from engine.agent.control import JOURNAL
 from engine.agent.piece_file import open_piece, pieces
 from engine.agent.samples import RECORD
 from engine.agent.saving import NOT_SAVED
+from engine.event_budget import EVIDENCE
 from engine.history import History
 from engine.journal_copy import (
     OUTPUTS,
@@ -24,10 +26,13 @@ from engine.journal_copy import (
     samples_path,
 )
 from engine.kept_results import keep_results
+from engine.metrics.record import LARGEST
 from engine.places import saved_folder
 from engine.result import ResultCollector
 from nodes.copy import copy_from
 from nodes.inventory import Inventory
+
+_CHUNK = 1 << 20
 
 
 def fetch_saved(run_id: str, inventory: Inventory, runs: Path) -> tuple[str, ...] | None:
@@ -57,37 +62,75 @@ def fetch_saved(run_id: str, inventory: Inventory, runs: Path) -> tuple[str, ...
 def take_saved(saved: Path, run_id: str, runs: Path) -> tuple[str, ...] | None:
     """Put the files into the run's folder; return what is missing, None without a journal.
 
-    A job was root on the nodes, so links are not taken for files.
+    A job was root on the nodes, so links are not taken for files, and a bound applies to each.
     """
     for path in saved.rglob("*"):
         if path.is_symlink() and saved / OUTPUTS not in path.parents:
             path.unlink()
     if not (saved / JOURNAL).exists():
         return None
-    _move(saved, run_id, runs)
+    left_out = _move(saved, run_id, runs)
     collector = ResultCollector()
     for event in recorded_events(runs, run_id):
         collector.see(event)
-    result, missing = collector.result(), saved / NOT_SAVED
+    result = collector.result()
     if result is not None:
         with History(runs) as history:
             keep_results(run_id, runs, history)
             history.finish(result)
-    return tuple(missing.read_text(errors="replace").splitlines()) if missing.exists() else ()
+    return (*_not_saved(saved / NOT_SAVED), *left_out)
 
 
-def _move(saved: Path, run_id: str, runs: Path) -> None:
-    """Make the files those of this machine; the journal's first piece comes last."""
+def _not_saved(path: Path) -> tuple[str, ...]:
+    """Return the lines of the nodes about what they did not save."""
+    if not path.is_file():
+        return ()
+    with path.open("rb") as file:
+        return tuple(file.read(_CHUNK).decode(errors="replace").splitlines())
+
+
+def _move(saved: Path, run_id: str, runs: Path) -> list[str]:
+    """Make the files those of this machine; the journal's first piece comes last.
+
+    Return what is left out because it is over its bound, a line each.
+    """
+    left_out = []
     folder = kept_path(runs, run_id)
     folder.mkdir(exist_ok=True, mode=0o700)
     for piece in pieces(folder / JOURNAL):
         piece.path.unlink()  # a part of it, from before the client ended
-    with gzip.open(samples_path(runs, run_id), "wb", compresslevel=6) as samples:
-        for piece in pieces(saved / RECORD):
-            with open_piece(piece.path) as file:
-                shutil.copyfileobj(file, samples)
+    if not _pack_samples(saved, samples_path(runs, run_id)):
+        left_out.append(f"metrics: they have more than {LARGEST >> 20} MiB, or are damaged")
+    evidence = saved / evidence_folder(runs, run_id).name
+    files = [path for path in evidence.rglob("*") if path.is_file()]
+    if len(files) > EVIDENCE.number or sum(path.stat().st_size for path in files) > EVIDENCE.size:
+        shutil.rmtree(evidence)
+        left_out.append(
+            f"evidence: it has more than {EVIDENCE.number:,} files or {EVIDENCE.size >> 20} MiB"
+        )
     for place in (outputs_folder(runs, run_id), evidence_folder(runs, run_id)):
         if (saved / place.name).is_dir() and not place.exists():
             (saved / place.name).rename(place)
     for piece in reversed(pieces(saved / JOURNAL)):
         piece.path.rename(folder / piece.path.name)
+    return left_out
+
+
+def _pack_samples(saved: Path, path: Path) -> bool:
+    """Write the pieces' samples to the path; return whether all of them are there.
+
+    At most LARGEST bytes are unpacked: a small piece may have a thousand times its size.
+    """
+    left = LARGEST
+    with gzip.open(path, "wb", compresslevel=6) as samples:
+        for piece in pieces(saved / RECORD):
+            try:
+                with open_piece(piece.path) as file:
+                    while data := file.read(min(_CHUNK, left + 1)):
+                        samples.write(data[:left])
+                        if len(data) > left:
+                            return False
+                        left -= len(data)
+            except (EOFError, zlib.error, gzip.BadGzipFile):
+                return False
+    return True

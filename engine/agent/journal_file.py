@@ -20,7 +20,8 @@ LONGEST = 32 << 20
 """The most bytes of a line: the client's copy comes from a machine on which a job was root."""
 DROPPED = "output_dropped"
 _MARK = f'"{DROPPED}"'.encode()
-_OUTPUT = b'{"kind": "output"'
+OUTPUT = b'{"kind": "output"'
+"""The beginning of a line of output, as the supervisor writes it."""
 Message = dict[str, Any]
 
 
@@ -168,9 +169,14 @@ def _event(line: bytes, kind: str, *numbers: str) -> Message | None:
 
 
 def _has(event: Any, *numbers: str) -> bool:
-    return isinstance(event, dict) and all(
-        isinstance(event.get(name), (int, float)) and math.isfinite(event[name]) for name in numbers
-    )
+    return isinstance(event, dict) and all(_is_number(event.get(name)) for name in numbers)
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return False
 
 
 def _without_output(lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
@@ -179,7 +185,7 @@ def _without_output(lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
     ranks: dict[int, Message] = {}
     for start, line in lines:
         dropped = _gap(line)
-        output = _event(line, "output", "time", "rank") if line.startswith(_OUTPUT) else None
+        output = _event(line, "output", "time", "rank") if line.startswith(OUTPUT) else None
         if dropped is None and (output is None or not isinstance(output.get("text"), str)):
             if gap is not None:
                 yield _line({**gap, "ranks": list(ranks.values())})

@@ -1,12 +1,21 @@
 """What a run has saved in shared storage, as a client takes it (copied in e2e/test_storage.py)."""
 
 import gzip
+import shutil
 from pathlib import Path
 
 import pytest
 
+from engine import saved_run
+from engine.event_budget import Bound
 from engine.history import History
-from engine.journal_copy import JournalCopy, outputs_folder, recorded_events, samples_path
+from engine.journal_copy import (
+    JournalCopy,
+    evidence_folder,
+    outputs_folder,
+    recorded_events,
+    samples_path,
+)
 from engine.output_events import Output
 from engine.saved_run import take_saved
 from tests.engine.conftest import make_plan
@@ -89,3 +98,43 @@ def test_a_run_whose_journal_has_no_end_stays_lost(saved: Path, runs: Path) -> N
     assert list(recorded_events(runs, RUN)) == [STARTED]
     with History(runs) as history:
         assert history.find(RUN).is_lost
+
+
+def test_saved_metrics_are_unpacked_up_to_a_bound(
+    saved: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_run, "LARGEST", 3 << 20)
+    with gzip.open(saved / f"metrics-{6:015}.jsonl.gz", "wb") as file:
+        file.write(b"x" * (64 << 20))
+    missing = "metrics: they have more than 3 MiB, or are damaged"
+    assert take_saved(saved, RUN, runs) == (missing,)
+    with gzip.open(samples_path(runs, RUN)) as samples:
+        assert len(samples.read()) == 3 << 20
+
+
+@pytest.mark.parametrize("damaged", [b"no gzip", gzip.compress(b"second\n")[:-4]])
+def test_damaged_metrics_keep_no_run_from_its_result(
+    saved: Path, runs: Path, damaged: bytes
+) -> None:
+    (saved / f"metrics-{6:015}.jsonl.gz").write_bytes(damaged)
+    missing = "metrics: they have more than 512 MiB, or are damaged"
+    assert take_saved(saved, RUN, runs) == (missing,)
+    with History(runs) as history:
+        assert history.find(RUN).status == "done"
+
+
+def test_saved_evidence_over_its_bound_is_left_out(
+    saved: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved / "evidence/node1"
+    folder.mkdir(parents=True)
+    for number in range(4):
+        (folder / f"{number}.txt").write_text("x")
+    again = saved.with_name("again")
+    shutil.copytree(saved, again, symlinks=True)
+    assert take_saved(saved, RUN, runs) == ()
+    assert len(list(evidence_folder(runs, RUN).rglob("*.txt"))) == 4
+    shutil.rmtree(evidence_folder(runs, RUN))
+    monkeypatch.setattr(saved_run, "EVIDENCE", Bound(3, 1 << 20))
+    assert take_saved(again, RUN, runs) == ("evidence: it has more than 3 files or 1 MiB",)
+    assert not evidence_folder(runs, RUN).exists()

@@ -16,18 +16,21 @@ from cli.lost_head import head_watch, lost_head
 from cli.main import app
 from config.errors import GpuctlError, NodeError, RunError
 from config.target import Target
-from engine import session
+from engine import event_budget, kept_results, session
+from engine.agent.control import JOURNAL
+from engine.agent.journal_file import end_of_line
 from engine.agent.main import BUSY
-from engine.events import HeadUnreachable, parse_event
+from engine.event_budget import Bound
+from engine.events import Event, HeadUnreachable, parse_event
 from engine.handed_over import plans_of
 from engine.head import Head, find_run
 from engine.history import History
 from engine.holder import drop_run, find_holders, move_run
-from engine.journal_copy import samples_path
+from engine.journal_copy import evidence_folder, recorded_events, samples_path
 from engine.known_run import RunLost
 from engine.metrics import record as metrics
 from engine.metrics.live import live_runs, parse_live
-from engine.output_events import OutputJudged
+from engine.output_events import Output, OutputJudged
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect
@@ -381,3 +384,125 @@ def test_a_copy_of_metrics_without_end_is_one_line(
     with pytest.raises(RunError) as endless:
         list(metrics.recorded_samples(tmp_path, "job-000001"))
     assert str(endless.value) == f"{path} is damaged: it has more than 3 MiB; remove the file"
+
+
+END = (
+    '{"kind": "run_finished", "time": 2.0, "status": "done", "exit_code": 0,'
+    ' "first_failed_rank": null, "reason": ""}\n'
+)
+WITHIN = (
+    "the head sent more than 0 MiB or 5 events in addition to output, or more than 0 MiB or 3 files"
+    " of evidence: the rest is left out; a job is root on the head: check what ran there"
+)
+
+
+TABLE = (Path(__file__).parent.parent / "engine/nccl_logs/tests-one-node.log").read_text()
+
+
+def event(kind: str, **fields: object) -> str:
+    return json.dumps({"kind": kind, "time": 1.5, **fields}) + "\n"
+
+
+def evidence(number: int) -> str:
+    return event("evidence", rank=1, node=f"node{number}", source="ping", text="no answer")
+
+
+SAID = event("output", rank=0, stream="stdout", text="said")
+OTHERS = {
+    "a known kind": event("node_ready", rank=0),
+    "an unknown kind": event("dance"),
+    "one without a kind": "{}\n",
+    "a malformed one": event("node_ready", rank="0"),
+    "evidence": evidence(1),
+    "output in another spelling": SAID.replace(": ", ":"),
+    "output whose rank is text": SAID.replace("0", '"0"'),
+    "removed output": event("output_dropped", start=9, end=0, ranks=[]),
+    "a table": event("table_written", rank=0, document={"x": "y" * 100}),
+}
+
+
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_budget, "EVENTS", Bound(5, 1 << 10))
+    monkeypatch.setattr(event_budget, "EVIDENCE", Bound(3, 1 << 10))
+
+
+def followed(heads: Heads, runs: Path, *lines: str) -> list[Event]:
+    """Return the events that a client sees of a head that sends these lines before the end."""
+    heads.answers["demo"] = "".join((started(run_id="job-000001", name="job"), *lines, END))
+    with History(runs) as history:
+        history.begin(make_plan())
+    seen: list[Event] = []
+    result = asyncio.run(session.follow("job-000001", HERE, runs, seen.append))
+    assert result.status == "done"
+    return seen
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_events_without_end_are_left_out_with_one_warning(
+    heads: Heads, tmp_path: Path, bounds: None, case: str
+) -> None:
+    seen = followed(heads, tmp_path, *([OTHERS[case]] * 5_000), SAID)
+    kept = (tmp_path / "job-000001" / JOURNAL).read_bytes()
+    assert len(kept) < 4 << 10
+    warnings = [one for one in seen if isinstance(one, OutputJudged) and one.text == WITHIN]
+    assert len(warnings) == 1
+    assert [type(one).__name__ for one in seen[-2:]] == ["Output", "RunFinished"]
+    assert list(recorded_events(tmp_path, "job-000001")) == seen, "a copy is read as it was seen"
+    sent = heads.answers["demo"].encode().splitlines(keepends=True)
+    offset = 0
+    for line in kept.splitlines(keepends=True):
+        offset = end_of_line(offset, line)
+    assert offset == sum(map(len, sent)), "each line is at its offset in the head's journal"
+
+
+def test_output_alone_uses_no_budget_of_events(heads: Heads, tmp_path: Path, bounds: None) -> None:
+    seen = followed(heads, tmp_path, *([SAID] * 500))
+    assert sum(isinstance(one, Output) for one in seen) == 500
+    assert not any(isinstance(one, OutputJudged) for one in seen)
+
+
+def test_files_of_evidence_are_bounded(heads: Heads, tmp_path: Path, bounds: None) -> None:
+    seen = followed(heads, tmp_path, *map(evidence, range(400)))
+    files = sorted(evidence_folder(tmp_path, "job-000001").rglob("*.txt"))
+    assert [path.parent.name for path in files] == ["node0", "node1", "node2"]
+    assert [one.text for one in seen if isinstance(one, OutputJudged)] == [WITHIN]
+
+
+def test_a_second_client_gets_no_second_budget(heads: Heads, tmp_path: Path, bounds: None) -> None:
+    with History(tmp_path) as history:
+        history.begin(make_plan())
+    lines = [started(run_id="job-000001", name="job"), *[OTHERS["an unknown kind"]] * 50]
+    for _ in range(3):
+        heads.answers["demo"] = "".join(lines)
+        with pytest.raises(RunLost):  # its head sends no end
+            asyncio.run(session.follow("job-000001", HERE, tmp_path, lambda _: None))
+    assert (tmp_path / "job-000001" / JOURNAL).read_text().count("dance") == 4
+
+
+def test_findings_in_the_history_are_bounded(heads: Heads, tmp_path: Path, bounds: None) -> None:
+    finding = event("output_judged", rank=0, level="warning", text="x")
+    followed(heads, tmp_path, *([finding] * 500))
+    with History(tmp_path) as history:
+        assert [one.text for one in history.findings("job-000001")] == ["x"] * 4 + [WITHIN]
+
+
+def test_tables_in_the_history_are_bounded(
+    heads: Heads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_results, "MOST_ROWS", 20)
+    followed(heads, tmp_path, *([event("output", rank=0, stream="stdout", text=TABLE)] * 50))
+    with History(tmp_path) as history:
+        kept = history.tables("job-000001")
+        findings = [one.text for one in history.findings("job-000001")]
+    assert 0 < sum(len(table.rows) + 1 for table in kept) < 30
+    assert findings == ["the run's tables have more than 20 rows: the rest is not kept"]
+
+
+def test_a_number_that_is_too_large_for_an_offset_is_one_warning(
+    heads: Heads, tmp_path: Path
+) -> None:
+    huge = event("output_dropped", start=0, end=10**400, ranks=[{}])
+    seen = followed(heads, tmp_path, huge)
+    (warning,) = [one for one in seen if isinstance(one, OutputJudged)]
+    assert warning.text.startswith("the head sent a malformed event `output_dropped`")
