@@ -76,6 +76,18 @@ def keep_foreign_tags(
         former |= {*before.resolved.former_tags}
     former -= resolved.tags.keys()
     resolved = resolved.model_copy(update={"former_tags": tuple(sorted(former))})
+    return _with_foreign_tags(resolved, existing)
+
+
+def refresh_foreign_tags(resolved: Resolved, target: Target, stack: Stack) -> Resolved:
+    """Return the cluster with the tags that its resources have from others now.
+
+    A policy tags resources as soon as they exist, also while `up` still creates others.
+    """
+    return _with_foreign_tags(resolved, existing_tags(resolved.cluster.name, target, stack))
+
+
+def _with_foreign_tags(resolved: Resolved, existing: Mapping[str, Mapping[str, str]]) -> Resolved:
     kept = {place: foreign_tags(resolved, tags) for place, tags in existing.items()}
     kept = {place: tags for place, tags in kept.items() if tags}
     return resolved.model_copy(update={"foreign_tags": kept})

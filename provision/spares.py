@@ -14,6 +14,7 @@ from nodes.inventory import Inventory, Replaced
 from nodes.names import fold
 from provision.aws.clients import client
 from provision.aws.termination import terminate
+from provision.foreign_tags import refresh_foreign_tags
 from provision.launch.launch import FleetLaunch
 from provision.records.record import folder
 from provision.setup.bootstrap import bootstrap, inventory_of
@@ -115,6 +116,7 @@ class Spares:
         terminate(client(self.target, "ec2"), [one.instance_id for one in broken])
         # The cluster exists, so that it cannot move to another zone.
         placed = self.resolved.model_copy(update={"zones": (self.resolved.zone,)})
+        placed = refresh_foreign_tags(placed, self.target, self.stack)
         plan = self.stack.preview(placed)
         if not plan.only_adds:
             raise InputError(

@@ -269,7 +269,9 @@ class Stack:
         return [resource for resource in resources if is_cloud(str(resource["type"]))]
 
     def _plan_file(self, resolved: Resolved) -> Path:
-        digest = hashlib.sha256(resolved.model_dump_json().encode()).hexdigest()[:16]
+        # Others may tag a resource between the plan and `up`, which then leaves the tag alone.
+        text = resolved.model_dump_json(exclude={"foreign_tags"})
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return folder(self.name, self._target) / f"{digest}.plan.json"
 
     def _unlocked(self, operate: Callable[[], _T], report: Reporter | None = None) -> _T:

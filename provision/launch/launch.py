@@ -14,6 +14,7 @@ from infra.stack.stack import Stack
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.resources import find_all
 from provision.costs.cost import hourly_usd
+from provision.foreign_tags import refresh_foreign_tags
 from provision.launch.claim import claim_capacity, may_succeed_elsewhere, try_zones
 from provision.preflight.reservations import await_start
 from provision.removal.sweep import sweep
@@ -110,8 +111,10 @@ class FleetLaunch:
             if stay and may_succeed_elsewhere(error) and names[stay:] == self._new_nodes:
                 report(Progress("capacity", self.resolved.zone, "failed", error.code))
                 cluster = self.resolved.cluster.model_copy(update={"nodes": stay})
+                fewer = self.resolved.model_copy(update={"cluster": cluster})
                 try:
-                    self.stack.up(self.resolved.model_copy(update={"cluster": cluster}), report)
+                    kept = refresh_foreign_tags(fewer, self.target, self.stack)
+                    self.stack.up(kept, report)
                 except GpuctlError as left:
                     error.hint += (
                         f"; new nodes could not be removed ({left.message}) and are still billed:"
@@ -124,6 +127,7 @@ class FleetLaunch:
     def _launch(self, placed: Resolved, report: Reporter) -> Fleet:
         """Launch the nodes; launch a node that failed again, and keep the others."""
         for left in reversed(range(TRIES)):
+            placed = refresh_foreign_tags(placed, self.target, self.stack)
             try:
                 return self.stack.up(placed, report)
             except InfraError as error:

@@ -8,6 +8,7 @@ from config.cluster.cluster_file import Cluster
 from config.progress import silent
 from infra.stack.changes import Change
 from infra.stack.installation import Engine
+from infra.stack.stack import Stack
 from provision import healing, spares
 from provision import up as life
 from provision.drift import ForeignTag, drift
@@ -151,3 +152,31 @@ def test_a_foreign_key_that_the_file_adds_later_is_the_files(
     assert change.details == ('tags.owner: "me" -> "policy"',)
     up(cluster, here)
     assert vpc(here) not in values(here, "owner")
+
+
+def test_a_policy_that_tags_while_up_creates_breaks_neither_plan_nor_tags(
+    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del engine  # it exists
+    begin = Stack.begin
+
+    def begin_and_tag(self: Stack, *arguments: Any) -> None:
+        begin(self, *arguments)
+        tag(here, [group(here)], CostCenter="4711")
+
+    monkeypatch.setattr(Stack, "begin", begin_and_tag)
+    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
+    cluster = Cluster.model_validate(FILE)
+    up(cluster, here)
+    assert values(here, "CostCenter") == {group(here): "4711"}
+    # The policy tags the rest between a plan and its `up`.
+    plan = life.plan(cluster.model_copy(update={"nodes": 3}), here.target, silent)
+    ids = everything(here)
+    tag(here, ids, CostCenter="4711")
+    assert len(life.up(plan, here.target, silent).nodes) == 3
+    assert values(here, "CostCenter").items() >= dict.fromkeys(ids, "4711").items()
+
+
+def group(here: Region) -> str:
+    [found] = client(here.target).describe_placement_groups()["PlacementGroups"]
+    return found["GroupId"]
