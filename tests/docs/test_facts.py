@@ -102,3 +102,28 @@ def test_the_index_of_decisions_is_complete() -> None:
     written = {path.name for path in folder.glob("[0-9]*.md")}
     listed = re.findall(r"\]\(([0-9][^)]+\.md)\)", (folder / "README.md").read_text())
     assert sorted(listed) == sorted(written), "each decision is listed once"
+
+
+SECURITY = "tests/security"
+BOUNDARIES = (
+    *("files that you name", "your environment", "jobs print", "nodes", "heads", "bucket"),
+    *("Pulumi's state", "AWS permissions (IAM) and the account", "the lab's machines"),
+)
+
+
+def test_each_boundary_has_a_row_that_names_tests() -> None:
+    rows = [
+        row.strip("|").split(" | ")
+        for row in _page("docs/security.md").split("\n## ")[1].splitlines()
+        if row.startswith("| ") and not row.startswith(("| boundary", "| ---"))
+    ]
+    for boundary in BOUNDARIES:
+        assert any(boundary in row[0] for row in rows), boundary
+    assert {len(row) for row in rows} == {5}, "each has what is believed and what is checked"
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row[4])}
+    missing = {
+        name for name in named if not any((HOME / at / name).is_file() for at in ("", SECURITY))
+    }
+    assert missing == set()
+    files = {path.name for path in (HOME / SECURITY).glob("test_*.py")}
+    assert files <= named, "each file of tests/security is of a boundary"
