@@ -28,7 +28,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -286,34 +286,12 @@ def _cached_engine() -> Engine | None:
     It does not if the home is shared with another kind of machine, or if the disk is damaged.
     """
     path = _cached_path()
-    version = _checked_version(path) if path.is_file() else None
-    return Engine(path, version, "cache") if version else None
+    version = engine_version(path) if path.is_file() else None
+    return Engine(path, version, "cache") if version is not None and fits(version) else None
 
 
 def _cached_path() -> Path:
     return cache_home() / "engine" / f"v{VERSION}" / "bin" / "pulumi"
-
-
-def _checked_version(path: Path) -> str | None:
-    """Return the version of the cached engine if it runs on this machine.
-
-    The version is read once per machine and file, and kept in a file next to it, because a start
-    takes 0.2 s. For a `pulumi` on PATH it is read each time: that may be a shim that chooses among
-    versions.
-    """
-    status = path.stat()
-    mark = f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
-    seen = path.parent.parent / f"checked.{platform.node()}"
-    with suppress(OSError):  # the version was never read before
-        before, _, version = seen.read_text().partition("\n")
-        if before == mark and fits(version):
-            return version
-    asked = engine_version(path)
-    if not fits(asked):
-        return None
-    with suppress(OSError):  # the cache may be read-only: the version is read again next time
-        seen.write_text(f"{mark}\n{asked}")
-    return asked
 
 
 def _download(url: str, path: Path, subject: str, report: Reporter) -> str:
