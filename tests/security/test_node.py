@@ -8,6 +8,7 @@ import asyncio
 import copy
 import io
 import os
+import shlex
 import stat
 import subprocess
 import tarfile
@@ -450,9 +451,11 @@ def test_ssh_reads_back_what_was_written(
     made["user"] = user
     made["proxy"] = ["/opt/my python/bin", "100%", "$x;y"] if has_proxy else []
     inventory = Inventory.model_validate(made)
-    for text, host in (
-        (openssh_config(inventory), name),
-        (hosts_text(inventory), f"demo-{name}"),
+    config = shlex.quote(str(inventory.folder / "ssh_config"))
+    through_bastion = f"ssh -F {config} -W '[%h]:%p' bastion"
+    for text, host, jump, command in (
+        (openssh_config(inventory), name, "", through_bastion),
+        (hosts_text(inventory), f"demo-{name}", "demo-bastion", ""),
     ):
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
             file.write(text)
@@ -462,8 +465,8 @@ def test_ssh_reads_back_what_was_written(
             )
         read = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
         assert (read["hostname"], read["user"], read["port"]) == (address, user, str(port))
-        assert read.get("proxyjump", "").rpartition("-")[2] == ("" if has_proxy else "bastion")
-        command = "'/opt/my python/bin' 100%% '$x;y' i-1"
-        assert read.get("proxycommand", "") == (command if has_proxy else "")
+        proxy = "'/opt/my python/bin' 100%% '$x;y' i-1"
+        assert read.get("proxyjump", "") == ("" if has_proxy else jump)
+        assert read.get("proxycommand", "") == (proxy if has_proxy else command)
         assert "localcommand" not in read
         assert read["permitlocalcommand"] == "no"
