@@ -49,7 +49,6 @@ def down(
 
     here, out = chosen_target(context), output(context)
     here.require_lab()
-    _check_owner(here, cluster, cluster_id, owner, out)
     which = f" {cluster_id}" if cluster_id else ""
     runs = _holders(here, cluster, cluster_id, out)
     held = describe(here, cluster, runs)
@@ -57,6 +56,7 @@ def down(
         out.warn(f"{held}; it ends with the cluster")
     ends = f"{held}; it ends with the cluster. " if held else ""
     out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
+    _check_owner(here, cluster, cluster_id, owner, out)
     with no_healing(here, cluster, runs), out.progress() as view:
         teardown = remove(here, cluster, view, cluster_id)
     if verify:

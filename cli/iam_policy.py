@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from cli.options import chosen_target, output
-from config.cluster.cluster_file import FORMS, PROFILE
 from config.errors import InputError
 
 
@@ -57,6 +56,7 @@ def iam_policy(
     from dataclasses import replace
 
     from config.bucket import bucket_of
+    from config.cluster.cluster_file import FORMS, PROFILE
     from config.loading.load import load_cluster
     from provision.permissions.actions import FEATURES, features_of, needed
     from provision.permissions.boundary import boundary_document

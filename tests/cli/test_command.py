@@ -134,7 +134,8 @@ def test_six_mistakes_of_different_kinds_are_six_lines(tmp_path: Path) -> None:
         "3:16: E204 unknown instance type 'p5.48xlage'; "
         "nearest: p5.48xlarge, p5e.48xlarge, p5.4xlarge",
         "4:1: E101 unknown key 'node_count'; allowed here: name, nodes, instance_type, region, "
-        "image, placement, capacity, network, storage, software, setup, lifetime, budget, tags",
+        "image, placement, capacity, network, instance_profile, storage, software, setup, "
+        "lifetime, budget, tags",
         "6:15: E103 'storage.root.gib' is the text 'large', must be a whole number; "
         "write digits only, such as 2",
         "8:13: E201 'placement.strategy' is 'spread', which is not allowed; use cluster or none",

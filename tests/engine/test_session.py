@@ -158,7 +158,7 @@ def test_a_new_run_removes_old_ones_that_were_read(
     asyncio.run(session.run(first, INVENTORY, tmp_path, lambda _: None))
     folder = Path(run_folder(first.run_id))
     assert {"journal.jsonl", "read", "rank-0.log"} <= {path.name for path in folder.iterdir()}
-    unread = Path(run_folder("unread"))
+    unread = Path(run_folder("unread-0d1e00"))
     unread.mkdir()
     (unread / "journal.jsonl").touch()
     mark_used(unread)
@@ -491,7 +491,7 @@ def test_runs_wait_in_a_queue_whose_order_can_be_changed(
 
 
 def test_a_run_whose_supervisor_was_killed_is_on_the_cluster(connections: LocalConnections) -> None:
-    folder = Path(run_folder("job-killed"))
+    folder = Path(run_folder("job-0d1e00"))
     folder.mkdir(parents=True)
     (folder / "agent.pyz").symlink_to(unpacked_agent())
     (folder.parent / QUEUE).write_text(f"{folder.name} started node1\n")

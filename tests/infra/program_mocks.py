@@ -1,10 +1,13 @@
 """The program's resources without Pulumi's engine, as Pulumi's documentation tests programs."""
 
-import contextvars
+import asyncio
+import gc
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import pulumi
+from pulumi.runtime.stack import run_pulumi_func
 
 from config.cluster.resolved import Resolved
 from infra.program.cluster_program import whole_cluster
@@ -44,13 +47,13 @@ def resources_of(resolved: Resolved) -> dict[str, Mapping[str, Any]]:
     """The inputs of all resources of the cluster, by `type name`, with Pulumi's names."""
     recorder = Recorder()
 
-    @pulumi.runtime.test  # type: ignore[untyped-decorator]  # it has no types
-    def run() -> None:
-        whole_cluster(resolved)
-
-    def record() -> None:
+    async def record() -> None:
         pulumi.runtime.set_mocks(recorder)
-        run()
+        await run_pulumi_func(lambda: whole_cluster(resolved))
 
-    contextvars.copy_context().run(record)  # the mocks end with the context
+    with warnings.catch_warnings():
+        # The SDK's mocks make event loops in threads, and close none of them.
+        warnings.simplefilter("ignore", ResourceWarning)
+        asyncio.run(record())  # in a context of its own: the mocks end with it
+        gc.collect()
     return recorder.inputs
