@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from config.cluster.cluster_file import Cluster
+from config.errors import BrokenNodes
 from config.progress import silent
 from infra.stack.changes import Change
 from infra.stack.installation import Engine
@@ -180,3 +181,25 @@ def test_a_policy_that_tags_while_up_creates_breaks_neither_plan_nor_tags(
 def group(here: Region) -> str:
     [found] = client(here.target).describe_placement_groups()["PlacementGroups"]
     return found["GroupId"]
+
+
+def test_a_policys_tags_stay_where_a_spare_attempt_replaces_a_machine(
+    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del engine  # it exists
+    tagged: list[str] = []
+
+    def break_once(*arguments: Any, **options: Any) -> Any:
+        if not tagged:
+            tagged.extend(everything(here))
+            tag(here, tagged, CostCenter="4711")
+            raise BrokenNodes("node1 (10.0.0.2): GPUs: 7", "see", {"node1": "GPUs: 7"})
+        return nothing_boots(*arguments, **options)
+
+    monkeypatch.setattr(spares, "bootstrap", break_once)
+    cluster = Cluster.model_validate({**FILE, "capacity": {"spare_attempts": 1}})
+    inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    assert [one.name for one in inventory.replaced] == ["node1"]
+    left = set(tagged) & set(everything(here))  # the interfaces of the machine ended with it
+    assert {vpc(here), group(here), inventory.nodes[0].instance_id} <= left
+    assert values(here, "CostCenter").items() >= dict.fromkeys(left, "4711").items()
