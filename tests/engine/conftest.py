@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from config.run.run_file import Task
-from engine.agent import evidence
+from engine.agent import attachment, evidence
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.event_stream import EventStream
 from engine.agent.journal import Journal
@@ -134,6 +134,11 @@ class LocalLauncher:
 
     async def attach(self, rank: int) -> Process:
         return await self._spawn("attach", self.home(rank))
+
+    def lose(self, rank: int) -> None:
+        """End the node's worker as a reboot does: not by its job, and without a word."""
+        (self.home(rank) / attachment.SOCKET).unlink()
+        self.processes[rank].kill()
 
     async def _spawn(self, command: str, folder: Path) -> Process:
         argv = [sys.executable, str(self._agent), command, str(folder)]

@@ -1,7 +1,6 @@
 """Attempts of runs of real agents on this machine."""
 
 import asyncio
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -110,7 +109,7 @@ WAITS = COUNT + "test $GPUCTL_RESTART_COUNT != 0 || sleep 1000"
 async def lose(cluster: LocalCluster, rank: int) -> None:
     for started in (0, 1):
         await cluster.printed(started, "attempt 0")
-    cluster.launcher.processes[rank].send_signal(signal.SIGKILL)
+    cluster.launcher.lose(rank)
 
 
 async def seen(cluster: LocalCluster, kind: str) -> None:
@@ -239,7 +238,7 @@ def test_a_run_with_too_few_nodes_left_has_failed(cluster: LocalCluster) -> None
         for rank in range(3):
             await cluster.printed(rank, "attempt 0")
         for rank in (1, 2):
-            cluster.launcher.processes[rank].kill()
+            cluster.launcher.lose(rank)
         return await running
 
     reason = asyncio.run(scenario()).reason
