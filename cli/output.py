@@ -72,7 +72,7 @@ class Output:
         If stdout cannot be written, the work goes on; its result then raises the error.
         """
         if not self.is_quiet:
-            with suppress(OSError, OutputError):
+            with suppress(OSError, OutputError):  # the result raises it
                 self.say(text)
 
     def warn(self, text: str) -> None:
@@ -81,7 +81,7 @@ class Output:
 
     def complain(self, text: str) -> None:
         """Print the text on stderr, in every form of output; go on if it cannot be written."""
-        with suppress(OSError, OutputError):
+        with suppress(OSError, OutputError):  # there is nowhere to report it
             print_line(self.visible(text), sys.stderr)
 
     def record(self, value: str, to: TextIO | None = None) -> None:

@@ -175,7 +175,7 @@ def storage_problem(folder: Path) -> str:
     except OSError as error:
         return f"{folder} cannot be written: {error.strerror or error}"
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # the folder is what is reported
             probe.unlink(missing_ok=True)
     return ""
 
@@ -238,7 +238,7 @@ def _refused(path: Path, why: str) -> StateError:
 def _nearest(path: Path) -> Path:
     """Return the path's nearest folder that this user can see."""
     for folder in path.parents:
-        with suppress(OSError):
+        with suppress(OSError):  # the next folder is tried
             folder.stat()
             return folder
     return Path("/")

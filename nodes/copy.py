@@ -92,7 +92,7 @@ async def _fetch(connections: Connections, node: Node, source: str, target: str)
     except OSError as error:
         raise _unwritable(target, error) from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)  # what stays only takes space
     if arrivals.refused:
         raise refusal(node.name, arrivals.refused)
 

@@ -158,7 +158,7 @@ def _check_permissions(existing: list[Resource], target: Target) -> None:
         return
     features = {_FEATURES[one.kind] for one in existing if one.kind in _FEATURES}
     who = caller(target)
-    with suppress(CloudError):
+    with suppress(CloudError):  # who may not ask IAM hears it from the requests
         missing_permissions(target, who, needed(("down",), features)).check()
 
 

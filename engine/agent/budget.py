@@ -85,7 +85,7 @@ def used_in_this_boot(folder: Path) -> float | None:
 
     Return None if it was not used since then.
     """
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # None says that
         return _mark(folder).stat().st_mtime
     return None
 
@@ -128,7 +128,7 @@ def _remove(folder: Path) -> None:
                 return
             folder.rename(removed)
             folder = removed
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # the next start tries again
 
 
 def _last_use(folder: Path) -> float:

@@ -18,7 +18,7 @@ _ARGUMENTS = slice(45, 47)  # arg_start and arg_end of /proc/PID/stat, behind th
 def rename_process(*words: str) -> None:
     """List this process as `gpuctl-agent WORDS`; keep its name if the system forbids it."""
     title = b"\0".join(word.encode() for word in (NAME, *words)) + b"\0"
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # the process keeps its name
         Path("/proc/self/comm").write_text(NAME)
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         start, end = map(int, fields[_ARGUMENTS])

@@ -76,7 +76,7 @@ async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy]) -> 
         return f"not done within {SAVE_S:g} s"
     finally:  # also if this supervisor ends meanwhile
         if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has ended
                 process.kill()
             with contextlib.suppress(asyncio.TimeoutError):  # a file system that hangs may hold it
                 await asyncio.wait_for(process.wait(), _KILL_S)

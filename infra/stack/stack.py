@@ -182,7 +182,7 @@ class Stack:
         engine was creating are not in the state; gpuctl finds them by their tags.
         """
         watch = EventWatch("destroy", report)
-        with self._errors(watch), suppress(StackNotFoundError):
+        with self._errors(watch), suppress(StackNotFoundError):  # nothing is to be removed
             self._unlocked(
                 # If one resource cannot be removed, all others are removed.
                 lambda: self._checked().destroy(

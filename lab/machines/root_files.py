@@ -34,7 +34,7 @@ def write_file(root: Path, path: str, content: bytes, mode: int = 0o644) -> None
     owner = root.stat()
     with _explain(path), _open_folder(root, PurePosixPath(path).parent, owner) as folder:
         name = PurePosixPath(path).name
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # the file is new
             os.unlink(name, dir_fd=folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb") as file:
@@ -45,7 +45,7 @@ def write_file(root: Path, path: str, content: bytes, mode: int = 0o644) -> None
 
 def remove_file(root: Path, path: str) -> None:
     """Remove a file of a machine, or a link in its place. Raises LabError as `write_file` does."""
-    with _explain(path), suppress(FileNotFoundError):
+    with _explain(path), suppress(FileNotFoundError):  # it is removed already
         folder = _open_in_root(root, PurePosixPath(path).parent)
         try:
             os.unlink(PurePosixPath(path).name, dir_fd=folder)
@@ -57,7 +57,7 @@ def remove_file(root: Path, path: str) -> None:
 def _open_folder(root: Path, path: PurePosixPath, owner: os.stat_result) -> Iterator[int]:
     """Yield a descriptor of the machine's folder, which is made if it is missing."""
     for part in [*reversed(path.parents), path]:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # it is made below
             os.close(_open_in_root(root, part))
             continue
         above = _open_in_root(root, part.parent)

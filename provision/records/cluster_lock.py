@@ -34,14 +34,14 @@ def cluster_lock(
     tolerated: tuple[type[StateError], ...] = (StateError,) if is_removal else ()
     with disk_errors(), ExitStack() as stack:
         file = _open_existing(path) if is_removal else None
-        with suppress(*tolerated):
+        with suppress(*tolerated):  # a removal needs no file
             file = file or _open(path)
         if file is not None:
             stack.enter_context(file)
-            with suppress(*tolerated):
+            with suppress(*tolerated):  # the lock is held, its holder cannot be written
                 _hold(file, path, name, command)
         stack.enter_context(shared_lock(name, command, target))
-        with suppress(*tolerated):
+        with suppress(*tolerated):  # the bucket has the truth
             pull(name, target)
         yield
 
@@ -49,7 +49,7 @@ def cluster_lock(
 def _open_existing(path: Path) -> IO[str] | None:
     """Open the lock's file if there is one, also on a disk that cannot be written."""
     for mode in ("r+", "r"):
-        with suppress(OSError):
+        with suppress(OSError):  # the next mode is tried
             return path.open(mode)
     return None
 

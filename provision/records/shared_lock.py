@@ -195,7 +195,7 @@ def _machine(target: Target) -> str:
     try:
         return path.read_text()
     except FileNotFoundError:
-        with suppress(StateError):
+        with suppress(StateError):  # the id then holds for this command alone
             write_whole(path, made)
             return path.read_text()
         return made

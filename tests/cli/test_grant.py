@@ -187,7 +187,9 @@ def test_a_name_of_another_cluster_grants_its_keys(machines: Machines, remembere
     call("grant", "demo", ANN)
     known = record.read("demo", remembered)
     assert known is not None
-    record.write(known.model_copy(update={"name": "older"}), remembered)
+    cluster = known.resolved.cluster.model_copy(update={"name": "older"})
+    resolved = known.resolved.model_copy(update={"cluster": cluster})
+    record.write(known.model_copy(update={"name": "older", "resolved": resolved}), remembered)
     record.write(known.model_copy(update={"grants": ()}), remembered)
     assert call("grant", "demo", "ann@laptop").exit_code == 0
     assert grants(remembered) == [("ann@laptop", False, ())]

@@ -49,7 +49,7 @@ def test_unknown_keys_are_warnings_or_with_strict_errors(
     remembered: Target, tmp_path: Path
 ) -> None:
     remember(make_inventory(1), remembered)
-    line = "4:1: {} unknown key 'nods', which dstack has not either; did you mean 'nodes'?"
+    line = "4:1: {} unknown key 'nods': neither dstack nor gpuctl has it; did you mean 'nodes'?"
     lax = run(tmp_path, TASK + "nods: 2\n")
     assert lax.exit_code == 0
     assert line.format("W207") in lax.stderr
