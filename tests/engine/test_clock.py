@@ -1,9 +1,7 @@
 """Clocks that are set while a run goes on: noticed, and without an effect on times and limits."""
 
 import asyncio
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 import pytest
@@ -11,14 +9,9 @@ import pytest
 from engine.agent import handover
 from engine.agent.clock import RunClock, StepWatch, step_text
 from engine.agent.control import JOURNAL
-from engine.agent.launcher import HELD
 from engine.agent.turn import begin_fields
 from engine.clock_event import ClockSet
-from engine.output_events import Output
-from engine.result import ResultCollector
-from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
-
-SET_CLOCK = Path(__file__).with_name("set_clock.py")
+from tests.engine.conftest import LocalCluster, make_plan
 
 
 @pytest.fixture
@@ -27,16 +20,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     wrong, now = [0.0], time.time
     monkeypatch.setattr(time, "time", lambda: now() + wrong[0])
     return wrong
-
-
-class SettableClocks(LocalLauncher):
-    """Workers on machines whose clocks can be set."""
-
-    async def open(self, rank: int) -> Process:
-        argv = [str(SET_CLOCK), str(self._agent), "work", str(self.home(rank))]
-        return await asyncio.create_subprocess_exec(
-            sys.executable, *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
-        )
 
 
 def test_steps_are_noticed_and_the_clock_of_a_run_has_none(clock: list[float]) -> None:
@@ -54,38 +37,6 @@ def test_steps_are_noticed_and_the_clock_of_a_run_has_none(clock: list[float]) -
         "node1's clock was set back by 3600 s",
         "node1's clock was set forward by 61 s",
     ]
-
-
-def test_a_node_whose_clock_is_set_is_named_and_its_lines_keep_their_order(
-    cluster: LocalCluster,
-) -> None:
-    cluster.launcher = SettableClocks(cluster.folder, cluster.folder / "agent.pyz")
-    seen = f"grep -q 'set {{}}' {cluster.folder}/{JOURNAL}"
-    command = "; ".join(
-        f"echo by {by}; echo {by} > clock; until {seen.format(how)}; do sleep 0.05; done"
-        for by, how in ((-3600, "back"), (3600, "forward"))
-    )
-    command = f"test $GPUCTL_NODE_RANK = 0 || {{ cd {cluster.folder}/node1; {command}; }}; echo end"
-    plan = make_plan(commands=(command,), no_output_timeout="30s", max_duration="2m")
-    assert cluster.execute(plan).status == "done"
-    steps = [event for event in cluster.events() if isinstance(event, ClockSet)]
-    assert [(one.rank, one.text) for one in steps] == [
-        (1, "node1's clock was set back by 3600 s"),
-        (1, "node1's clock was set forward by 7200 s"),
-    ]
-    lines = [
-        (one.text, one.time) for one in cluster.events() if isinstance(one, Output) and one.rank
-    ]
-    assert [text for text, _ in lines] == ["by -3600", "by 3600", "end"]
-    times = [time for _, time in lines]
-    assert times == sorted(times)
-    assert times[-1] - times[0] < 60
-    collector = ResultCollector()
-    for event in cluster.events():
-        collector.see(event)
-    result = collector.result()
-    assert result is not None
-    assert result.warnings == tuple(one.text for one in steps)
 
 
 def test_a_head_that_runs_no_job_is_named_too(cluster: LocalCluster, clock: list[float]) -> None:

@@ -134,7 +134,9 @@ def test_a_client_destroys_the_cluster_after_the_last_notification(tmp_path: Pat
     async def journal(_: int) -> AsyncIterator[Any]:
         yield read()
 
-    head: Any = SimpleNamespace(journal=journal, node=INVENTORY.nodes[0], start_requested=False)
+    head: Any = SimpleNamespace(
+        journal=journal, node=INVENTORY.nodes[0], inventory=INVENTORY, start_requested=False
+    )
 
     async def follow() -> RunResult:
         one = Following(head, plan.run_id, tmp_path, lambda _: None)

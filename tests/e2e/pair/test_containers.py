@@ -240,7 +240,7 @@ def test_a_stop_and_the_death_of_client_or_worker_leave_no_container(
         read_until(process, "[1] up")
         gpuctl("--lab", "ssh", cluster, "node1", kill.format("*-1"))
         rest, _ = process.communicate(timeout=60)
-        assert process.returncode == 125, rest
+        assert process.returncode == 137, rest
     assert left(gpuctl, cluster) == NOTHING
 
     # The supervisor, which is the head's unit without a rank: the next one takes the job up.
