@@ -82,7 +82,7 @@ def run_told(gpuctl: Gpuctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     digest = hashlib.sha256(SECRET.encode()).hexdigest()
 
     def run_file(file: dict[str, Any], hosts: list[str]) -> str:
-        # Python writes a line and its end apart without a buffer, and ranks share a launcher's pipe.
+        # Without a buffer Python writes a line and its end apart; ranks share a launcher's pipe.
         env = {"ODD": ODD, "TOKEN": {"secret": "GPUCTL_TEST_TOKEN"}, "PYTHONUNBUFFERED": ""}
         commands = [f'python3 -c "{_PROGRAM}"', *file.get("commands", ())]
         path = tmp_path / "told.yaml"
