@@ -169,7 +169,7 @@ def test_a_new_run_removes_old_ones_that_were_read(
     second = job("echo second")
     asyncio.run(session.run(second, INVENTORY, tmp_path, lambda _: None))
     kept = {path.name for path in folder.parent.iterdir() if path.is_dir()}
-    assert kept == {"unread", second.run_id}
+    assert kept == {"unread-0d1e00", second.run_id}
     assert list(recorded_events(tmp_path, first.run_id))  # the client's copy has an age of its own
 
 
