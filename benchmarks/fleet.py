@@ -120,7 +120,7 @@ def took(way: Way, nodes: int, engine: Path) -> Took:
 
 
 def measure(nodes: int, times: int, engine: Path) -> tuple[list[Took], list[Took]]:
-    """What gpuctl took, and what the bare program took, in turn."""
+    """Measure gpuctl and the bare program in turn; return the times of each, in that order."""
     ours: list[Took] = []
     theirs: list[Took] = []
     for repetition in range(times):

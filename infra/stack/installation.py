@@ -70,7 +70,7 @@ REMEDY = (
     f"put `pulumi` >= {VERSION} on PATH, name it in GPUCTL_PULUMI, or build it with `make engine`"
     " in gpuctl's checkout"
 )
-"""What to do where get.pulumi.com cannot be reached."""
+"""The ways to an engine on a machine that cannot reach get.pulumi.com, for a message."""
 
 _SUBJECT = f"pulumi v{VERSION}"
 _MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
