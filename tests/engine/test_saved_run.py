@@ -112,7 +112,11 @@ def test_saved_metrics_are_unpacked_up_to_a_bound(
         assert len(samples.read()) == 3 << 20
 
 
-@pytest.mark.parametrize("damaged", [b"no gzip", gzip.compress(b"second\n")[:-4]])
+@pytest.mark.parametrize(
+    "damaged",
+    [b"no gzip", gzip.compress(b"second\n")[:-4]],
+    ids=["no gzip", "cut short"],
+)
 def test_damaged_metrics_keep_no_run_from_its_result(
     saved: Path, runs: Path, damaged: bytes
 ) -> None:
