@@ -10,10 +10,16 @@ from tests.e2e.conftest import Gpuctl
 
 def ec2(gpuctl: Gpuctl) -> Any:
     """A boto3 client of the lab's EC2."""
+    return client(gpuctl, "ec2")
+
+
+def client(gpuctl: Gpuctl, service: str) -> Any:
+    """A boto3 client of one of the lab's services."""
     record = state.record(gpuctl.lab)
     assert record, "the lab is down"
-    return boto3.client(
-        "ec2",
+    made: Any = boto3.client  # its stubs know services by their names alone
+    return made(
+        service,
         region_name="us-east-1",
         endpoint_url=record.api_url,
         aws_access_key_id=record.key.key_id,

@@ -8,8 +8,9 @@ import pytest
 
 from lab.network import slots
 from nodes.keys import ensure_key
+from provision.permissions.boundary import BOUNDARY
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
-from tests.e2e.region import ec2, what_bills
+from tests.e2e.region import client, ec2, what_bills
 from tests.e2e.ssh_agents import a_colleague, ssh_agent
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -101,6 +102,8 @@ def least_permissions(gpuctl: Gpuctl, file: Path) -> Iterator[None]:
     """Until the end the lab's credentials have the permissions that the cluster needs alone."""
     policy = file.with_suffix(".json")
     policy.write_text(gpuctl("iam-policy", str(file), "--for", "up,status,ssh,run,down"))
+    boundary = gpuctl("iam-policy", "--boundary")
+    client(gpuctl, "iam").create_policy(PolicyName=BOUNDARY, PolicyDocument=boundary)
     gpuctl("lab", "fault", "set", "policy", str(policy))
     try:
         yield

@@ -45,13 +45,16 @@ def test_torchs_error_file_is_the_reason_without_secrets(cluster: LocalCluster) 
 
 
 def test_a_node_with_a_cause_is_first_and_the_others_followed(cluster: LocalCluster) -> None:
-    """Rank 0 fails because rank 1 does, and its end is known first: rank 1's pipe stays open."""
-    told = cluster.folder / "told"
+    """Rank 0 fails because rank 1 does, and its end is known first: rank 1 still has output."""
+    first, second = cluster.folder / "rank1", cluster.folder / "rank0"
+    # A process is gone when its worker has seen its end.
     command = (
         "if [ $DSTACK_NODE_RANK = 1 ]; then"
-        f" echo '{ERROR}' > $TORCHELASTIC_ERROR_FILE; sleep 1000 & echo $$ > {told}; exit 3; fi\n"
-        f"until [ -s {told} ]; do sleep 0.02; done\n"
-        f"while kill -0 $(cat {told}); do sleep 0.02; done; exit 4"  # its worker has seen its end
+        f" echo '{ERROR}' > $TORCHELASTIC_ERROR_FILE; until [ -s {second} ]; do sleep 0.02; done;"
+        f" setsid bash -c 'while kill -0 $(cat {second}); do echo; sleep 0.02; done' &"
+        f" echo $$ > {first}; exit 3; fi\n"
+        f"echo $$ > {second}; until [ -s {first} ]; do sleep 0.02; done\n"
+        f"while kill -0 $(cat {first}); do sleep 0.02; done; exit 4"
     )
     verdict = cluster.execute(make_plan(commands=(command,)))
     assert (verdict.first_failed_rank, verdict.exit_code) == (1, 3)
