@@ -11,6 +11,7 @@ from pulumi import automation
 
 from config.bucket import engine_url
 from config.errors import InfraError
+from config.files import write_new
 from config.folders import cache_home
 from config.target import Target
 from infra.stack.passphrase import passphrase
@@ -32,11 +33,14 @@ def workspace_options(
     backend = backend_folder(target)
     if backend is not None:
         backend.mkdir(parents=True, exist_ok=True)
+    home, project = _home(name, target), folder(name, target) / "Pulumi.yaml"
+    # The SDK would write this file in each command, while the engine of another one reads it.
+    if not project.exists():
+        write_new(project, f"name: {PROJECT}\nruntime: python\n")
     return automation.LocalWorkspaceOptions(
         work_dir=str(folder(name, target)),
-        pulumi_home=str(_home(name, target)),
+        pulumi_home=str(home),
         env_vars=_environment(name, target),
-        project_settings=automation.ProjectSettings(name=PROJECT, runtime="python"),
         pulumi_command=command,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from config.target import Target
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
-from infra.stack.workspace import backend_url
+from infra.stack.workspace import backend_url, folder
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,16 @@ def test_what_a_killed_engine_was_writing_is_removed_with_the_stack(
     Stack("demo", Target("test", "us-east-1", tmp_path), engine).remove()
     assert [name for name in names if (kept / name).exists()] == [names[2]]
     assert not (kept / "history/gpuctl/demo").exists()
+
+
+@pytest.mark.engine
+def test_a_command_writes_no_file_that_the_engine_of_another_one_reads(
+    tmp_path: Path, engine: Engine
+) -> None:
+    target = Target("test", "us-east-1", tmp_path)
+    Stack("demo", target, engine).fleet()
+    project = folder("demo", target) / "Pulumi.yaml"
+    before = (project.read_text(), project.stat())
+    Stack("demo", target, engine).fleet()
+    assert (project.read_text(), project.stat()) == before
+    assert before[0] == "name: gpuctl\nruntime: python\n"
