@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed
@@ -305,7 +306,6 @@ def _names(keys: Iterable[PublicKey]) -> str:
 def _repeat(command: str, name: str, keys: Sequence[PublicKey], answers: Answers) -> str:
     """Return what to do for the machines that failed, and which ones are done."""
     done = answers.keys() - failures(answers).keys()
-    again = f"repeat `gpuctl {command} {name} {shlex.quote(keys[0].fingerprint)}`"
-    if len(keys) > 1:
-        again = f"repeat `gpuctl {command} {name} {shlex.quote(keys[0].name)}`"
+    key = keys[0].name if len(keys) > 1 else keys[0].fingerprint
+    again = f"repeat {command_text(f'gpuctl {command} {{}} {{}}', name, key)}"
     return f"{again}; {fold(done)} done" if done else f"{again}; no machine answered"

@@ -12,6 +12,7 @@ from pathlib import Path
 import botocore.session
 from botocore.exceptions import CredentialRetrievalError
 
+from config.command_text import command_text
 from config.errors import CloudError
 
 AWS_FILES: Mapping[str, str] = {
@@ -123,7 +124,8 @@ def _program_failed(session: botocore.session.Session, what: str) -> CloudError:
     name = _name(session)
     return CloudError(
         f"the credential_process of profile '{name}' ({_program(session)}) {what}",
-        f"correct it in {_config_file()}; `aws sts get-caller-identity --profile {name}` tries it",
+        f"correct it in {_config_file()};"
+        f" {command_text('aws sts get-caller-identity --profile {}', name)} tries it",
         _NO_CODE,
     )
 

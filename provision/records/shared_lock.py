@@ -7,7 +7,6 @@ then writes nothing more.
 """
 
 import os
-import shlex
 import socket
 import threading
 import uuid
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from pydantic import AwareDatetime
 
 from config.bucket import Changed
+from config.command_text import command_text
 from config.errors import CloudError, InputError, StateError
 from config.files import write_whole
 from config.foreign import Malformed, parse_foreign
@@ -156,7 +156,7 @@ def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
                 raise InputError(
                     f"cluster '{name}' is locked by an object that is no lock: {error}",
                     "if nobody changes the cluster, remove it:"
-                    f" `aws s3 rm {shlex.quote(there.url(key))}`",
+                    f" {command_text('aws s3 rm {}', there.url(key))}",
                 ) from error
         else:
             return Held(name, lock, etag, target)
