@@ -59,9 +59,8 @@ def test_a_program_that_gives_no_credentials_is_named_with_its_profile(
 
 
 def test_a_profiles_name_is_quoted_in_the_command_that_tries_it(tmp_path: Path) -> None:
-    config = "[profile the team's]\ncredential_process = false\n"
-    name = """'the team'"'"'s'"""
-    assert TRIES.format(name=name) in status(tmp_path, config, "--profile", "the team's")
+    config = '[profile "the team"]\ncredential_process = false\n'
+    assert TRIES.format(name="'the team'") in status(tmp_path, config, "--profile", "the team")
 
 
 @pytest.mark.parametrize(
