@@ -1,8 +1,6 @@
 """The program's resources without Pulumi's engine, as Pulumi's documentation tests programs."""
 
 import asyncio
-import gc
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +21,18 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """What AWS adds to the inputs of a type, as far as the program reads it."""
+
+
+class Loops(asyncio.DefaultEventLoopPolicy):
+    """Keeps each event loop that is made: the SDK's mocks make some in threads, and close none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        self.made.append(super().new_event_loop())
+        return self.made[-1]
 
 
 class Recorder(pulumi.runtime.Mocks):
@@ -51,9 +61,12 @@ def resources_of(resolved: Resolved) -> dict[str, Mapping[str, Any]]:
         pulumi.runtime.set_mocks(recorder)
         await run_pulumi_func(lambda: whole_cluster(resolved))
 
-    with warnings.catch_warnings():
-        # The SDK's mocks make event loops in threads, and close none of them.
-        warnings.simplefilter("ignore", ResourceWarning)
+    loops = Loops()
+    asyncio.set_event_loop_policy(loops)
+    try:
         asyncio.run(record())  # in a context of its own: the mocks end with it
-        gc.collect()
+    finally:
+        asyncio.set_event_loop_policy(None)
+        for loop in loops.made:
+            loop.close()
     return recorder.inputs
