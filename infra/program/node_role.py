@@ -5,24 +5,8 @@ import json
 import pulumi
 import pulumi_aws as aws
 
+from config.catalogue.session_manager import POLICY
 from infra.program.tags import Named
-
-ACTIONS = (
-    "ssm:UpdateInstanceInformation",
-    "ssmmessages:CreateControlChannel",
-    "ssmmessages:CreateDataChannel",
-    "ssmmessages:OpenControlChannel",
-    "ssmmessages:OpenDataChannel",
-)
-POLICY = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Action": list(ACTIONS), "Resource": "*"}],
-}
-"""The permissions that an instance needs for Session Manager, and no more: AWS's policy for it,
-AmazonSSMManagedInstanceCore, also lets a job read the account's parameters. These actions are from
-"Create a custom IAM role for Session Manager", "minimal Session Manager permissions"
-(https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-create-iam-instance-profile.html,
-2026-11-22)."""
 
 
 def profile_name(named: Named) -> pulumi.Input[str] | None:

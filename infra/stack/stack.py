@@ -232,32 +232,34 @@ class Stack:
     def _command(self) -> EngineCommand:
         return EngineCommand(self._engine, self._target.credentials)
 
-    def _selected(self) -> automation.Stack:
+    def _selected(self, command: EngineCommand | None = None) -> automation.Stack:
         """Return the stack of the Automation API; raise StackNotFoundError if none exists."""
-        options = workspace_options(self.name, self._target, self._command())
+        options = workspace_options(self.name, self._target, command or self._command())
         return automation.select_stack(
             self.name, project_name=PROJECT, program=_no_program, opts=options
         )
 
-    def _checked(self) -> automation.Stack:
+    def _checked(self, command: EngineCommand | None = None) -> automation.Stack:
         """Return the stack, whose state names no provider but gpuctl's."""
-        return self._check(self._selected())
-
-    def _created(self, command: EngineCommand | None = None) -> automation.Stack:
-        """Return the stack like `_checked`; create it if none exists."""
-        options = workspace_options(self.name, self._target, command or self._command())
-        return self._check(
-            automation.create_or_select_stack(
-                self.name, project_name=PROJECT, program=_no_program, opts=options
-            )
-        )
-
-    def _check(self, stack: automation.Stack) -> automation.Stack:
+        stack = self._selected(command)
         if not self._is_checked:
             check_state(self.name, stack.export_stack())
             install_provider(stack.workspace, self._target)
             self._is_checked = True
         return stack
+
+    def _created(self, command: EngineCommand | None = None) -> automation.Stack:
+        """Return the stack like `_checked`; create it if none exists."""
+        try:
+            return self._checked(command)
+        except StackNotFoundError:
+            options = workspace_options(self.name, self._target, command or self._command())
+            stack = automation.create_stack(
+                self.name, project_name=PROJECT, program=_no_program, opts=options
+            )
+            install_provider(stack.workspace, self._target)
+            self._is_checked = True
+            return stack
 
     def _resources(self) -> list[Mapping[str, Any]]:
         """Return each resource in the cloud that the stack knows, as it is in Pulumi's state."""

@@ -8,8 +8,8 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies_boundaries.html
 
 from typing import Any
 
+from config.catalogue.session_manager import POLICY
 from config.target import Target
-from infra.program.node_role import POLICY
 from provision.aws.account import Caller
 from provision.aws.clients import call_unless_gone, client
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from config.catalogue.session_manager import ACTIONS
 from config.cluster.cluster_file import Cluster
 from config.errors import InputError
 from config.target import Target
-from infra.program.node_role import ACTIONS
 from provision.aws.account import Caller
 from provision.aws.clients import aws_errors, call_unless_gone, client
 from provision.permissions.boundary import find_boundary

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.program import node_role
+from config.catalogue.session_manager import POLICY as NODES_POLICY
 from lab.api import sessions
 from tests.lab.world import World, refused, world
 
@@ -44,7 +44,7 @@ def test_an_instance_whose_role_may_is_online_and_reached(here: World) -> None:
     (may_not,) = here.run(**profile(here, "may-not"))
     own = profile(here, "own")
     here.client("iam").put_role_policy(
-        RoleName="own", PolicyName="p", PolicyDocument=json.dumps(node_role.POLICY)
+        RoleName="own", PolicyName="p", PolicyDocument=json.dumps(NODES_POLICY)
     )
     (may_too,) = here.run(**own)
     (has_none,) = here.run()

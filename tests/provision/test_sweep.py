@@ -10,10 +10,10 @@ import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
+from config.catalogue.session_manager import POLICY
 from config.errors import InputError
 from config.progress import Progress, silent
 from config.target import Target
-from infra.program.node_role import POLICY
 from provision.aws.clients import client
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.machine_images import BASTION_IMAGE, image_id
