@@ -31,6 +31,7 @@ _TYPE = r"[a-z0-9-]+\.[a-z0-9-]+"
 _INSTANCE = "i-[0-9a-f]{17}"
 _BROKEN = f"({_INSTANCE}|{hardware_faults.LAUNCHED}[a-z0-9-]+)"
 _RATE = "[1-9][0-9]{0,3}(kbit|mbit|gbit)"
+_LOCAL_ZONE = "[a-z]{2}(-[a-z]+)+-[0-9]+(-[a-z0-9]+)+"
 _SOMEWHERE = rf" {_TYPE} [1-9][0-9]{{0,3}} {ZONE[1:-1]}"
 
 
@@ -71,6 +72,11 @@ FAULTS: Mapping[str, FaultKind] = {
     "not-offered": FaultKind(
         "TYPE ZONE…", rf"{_TYPE}( {ZONE[1:-1]})+", "Unsupported",
         "these zones do not offer the type",
+    ),
+    "local-zones": FaultKind(
+        "ZONE…", rf"{_LOCAL_ZONE}( {_LOCAL_ZONE})*", "",
+        "the account has opted in to these Local Zones or Wavelength Zones, which offer every type"
+        " of their region",
     ),
     "no-free-address": FaultKind(
         "", "", "InsufficientFreeAddressesInSubnet", "no subnet has a free address"

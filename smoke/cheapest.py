@@ -8,7 +8,7 @@ from config.catalogue.instance_types import catalogue
 from config.errors import CloudError
 from config.target import Target
 from provision.aws.clients import aws_errors, client
-from provision.aws.instance_types import offers
+from provision.aws.instance_types import availability_zones, offers
 from provision.costs.prices import price
 
 _SHORT_LIST = 6
@@ -49,7 +49,7 @@ def cheapest(target: Target) -> Choice:
     """
     ec2, names = client(target, "ec2"), candidates()
     zones = offers(ec2, names)
-    offered = [name for name in names if zones[name]]
+    offered = [name for name in names if availability_zones(zones[name])]
     if not offered:
         raise CloudError(
             f"{target.region} offers none of {', '.join(names)}", "choose another region"

@@ -18,7 +18,7 @@ from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.account import caller
 from provision.aws.clients import DENIED, aws_errors, client
-from provision.aws.instance_types import instance_type, offers
+from provision.aws.instance_types import availability_zones, instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.costs.prices import price
 from provision.permissions.actions import needed
@@ -108,7 +108,7 @@ def _simulated(target: Target, tried: set[str]) -> Iterator[Permission]:
 def _zonal(target: Target) -> dict[str, dict[str, Any]]:
     """Return the requests that need a zone or an image of the region."""
     ec2 = client(target, "ec2")
-    zones = sorted(offers(ec2, (BASTION_TYPE,))[BASTION_TYPE])
+    zones = availability_zones(offers(ec2, (BASTION_TYPE,))[BASTION_TYPE])
     image = image_id(client(target, "ssm"), BASTION_IMAGE)
     return {
         "run_instances": {

@@ -124,7 +124,8 @@ class Capacity(Model):
     )
     zones: tuple[Annotated[str, Field(pattern=ZONE)], ...] = Field(
         default=(),
-        description="Availability zones to choose from, best first; empty: all that offer it.",
+        description="Zones to choose from, best first; empty: all availability zones that offer it."
+        " A Local Zone is used only if it is named.",
     )
     wait: Duration | None = Field(
         default=None,

@@ -103,19 +103,27 @@ class LabBackend(
     def describe_instance_type_offerings(
         self, location_type: str | None = None, filters: dict[str, Any] | None = None
     ) -> list[dict[str, str]]:
-        """Return moto's offerings without those that a fault removes.
+        """Return moto's offerings with those that a fault adds, without those that one removes.
 
         moto applies the filters to each of thousands of offerings; those of other types are
         skipped before.
         """
         kind, filters = location_type or "region", filters or {}
         types = filters.get("instance-type")
-        found = [
+        offers = [
             one
             for one in INSTANCE_TYPE_OFFERINGS[kind].get(self.region_name, ())
-            if (types is None or one["InstanceType"] in types)
-            and self.matches_filters(one, filters, kind)
+            if types is None or one["InstanceType"] in types
         ]
+        if kind == "availability-zone":
+            offered = sorted({one["InstanceType"] for one in offers})
+            offers += [
+                {"InstanceType": name, "LocationType": kind, "Location": zone}
+                for zone in self.lab.faults.arguments("local-zones") or ()
+                if zone.startswith(f"{self.region_name}-")
+                for name in offered
+            ]
+        found = [one for one in offers if self.matches_filters(one, filters, kind)]
         withheld = self.lab.faults.withheld()
         return [one for one in found if (one["Location"], one["InstanceType"]) not in withheld]
 

@@ -63,15 +63,16 @@ class TopologyActions:
     error_on_dryrun: Any
 
     def describe_instance_topology(self) -> ActionResult:
-        """Answer DescribeInstanceTopology: running instances of the supported types, or by id."""
+        """Answer DescribeInstanceTopology: running instances of the supported types, or by id.
+
+        Named instances come in pages too: with ids a request may not set MaxResults, whose default
+        is 20.
+        """
         self.error_on_dryrun()
         ids, groups = self._get_param("InstanceIds", []), self._get_param("GroupNames", [])
-        page = self._get_param("MaxResults")
         found = self._found(ids, groups)
-        if ids:
-            return ActionResult({"Instances": found})
         start = self._start()
-        end = start + int(page or DEFAULT_PAGE)
+        end = start + int(self._get_param("MaxResults") or DEFAULT_PAGE)
         answer: dict[str, Any] = {"Instances": found[start:end]}
         if end < len(found):
             answer["NextToken"] = str(end)

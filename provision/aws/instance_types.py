@@ -1,6 +1,8 @@
 """Instance types in EC2: their properties, and the zones that offer them."""
 
 import difflib
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from config.catalogue.instance_types import price_usd_h
@@ -100,3 +102,15 @@ def offers(ec2: "EC2Client", types: tuple[str, ...]) -> dict[str, frozenset[str]
         for offer in pages.search("InstanceTypeOfferings[]"):
             zones[offer["InstanceType"]].add(offer["Location"])
     return {name: frozenset(offering) for name, offering in zones.items()}
+
+
+def availability_zones(zones: Iterable[str]) -> list[str]:
+    """Return those that are availability zones, sorted: no Local Zone, and no Wavelength Zone.
+
+    The code of an availability zone is its region's and a letter (us-east-1a); of the others it has
+    a place too (us-east-1-atl-2a, us-east-1-wl1-bos-wlz-1). An account opts in to each of those,
+    and needs no opt-in for an availability zone (AvailabilityZone's OptInStatus, EC2's API
+    reference; https://docs.aws.amazon.com/global-infrastructure/latest/regions/
+    aws-availability-zones.html, 2026-11-26).
+    """
+    return sorted(zone for zone in zones if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]", zone))

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 MOST_IDS = 100
-"""The most ids of one request (DescribeInstanceTopology, EC2 API reference, 2026-11-20)."""
+"""The most ids of one request; the answer comes in pages of 20 (DescribeInstanceTopology,
+InstanceIds and MaxResults, EC2's API reference, 2026-11-26)."""
 
 
 def add_topology(
@@ -31,10 +32,12 @@ def add_topology(
     above: dict[str, tuple[str, ...]] = {}
     try:
         for start in range(0, len(ids), MOST_IDS):
+            pages = ec2.get_paginator("describe_instance_topology").paginate(
+                InstanceIds=ids[start : start + MOST_IDS]
+            )
             with aws_errors():
-                answer = ec2.describe_instance_topology(InstanceIds=ids[start : start + MOST_IDS])
-            for one in answer.get("Instances", ()):
-                above[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
+                for one in pages.search("Instances[]"):
+                    above[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
     except CloudError as error:
         report(Progress("topology", cluster, "done", f"ranks in the order of launch: {error}"))
         return tuple(nodes)

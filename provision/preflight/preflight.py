@@ -27,6 +27,7 @@ from infra.program.interface_layout import interfaces
 from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
 from provision.aws.account import Caller, check_account, expiry_warning, owner_tag
 from provision.aws.concurrency import request_pool
+from provision.aws.instance_types import availability_zones
 from provision.costs.prices import Price, catalogue_price, check_budget
 from provision.preflight.existing_network import (
     Wanted,
@@ -325,7 +326,10 @@ def _existing_network(
 def _zones(
     cluster: Cluster, region: str, offers: dict[str, frozenset[str]], before: Resolved | None
 ) -> tuple[str, ...]:
-    """Return the zones that may take the cluster, best first; its own alone if it has one."""
+    """Return the zones that may take the cluster, best first; its own alone if it has one.
+
+    A Local Zone is used only if the file names it.
+    """
     name, wanted = cluster.instance_type, cluster.capacity.zones
     fitting = sorted(offers[name])
     if cluster.network.has_bastion and not cluster.network.exists:
@@ -334,8 +338,13 @@ def _zones(
         raise InputError(f"no zone of {region} offers {name}", "choose another region or type")
     if before and before.zone in fitting and (not wanted or before.zone in wanted):
         return (before.zone,)
-    if zones := tuple(zone for zone in wanted or fitting if zone in fitting):
+    if zones := tuple(zone for zone in wanted or availability_zones(fitting) if zone in fitting):
         return zones
+    if not wanted:
+        raise InputError(
+            f"no availability zone of {region} offers {name}",
+            f"choose another region, or name a zone in capacity.zones: {', '.join(fitting)}",
+        )
     raise InputError(
         f"capacity.zones: {', '.join(wanted)}: none offers {name} (Unsupported)",
         f"these do: {', '.join(fitting)}",

@@ -132,6 +132,19 @@ def test_a_type_that_a_zone_does_not_offer(told: Told) -> None:
         region.run()
 
 
+def test_local_and_wavelength_zones_offer_types_after_the_opt_in(told: Told) -> None:
+    local = ("us-east-1-atl-2a", "us-east-1-wl1-bos-wlz-1", "us-west-2-lax-1a")
+    region = told("local-zones", *local)
+    filters = [{"Name": "instance-type", "Values": ["p4d.24xlarge"]}]
+    offers = region.ec2.describe_instance_type_offerings(
+        LocationType="availability-zone", Filters=filters
+    )["InstanceTypeOfferings"]
+    usual = [f"us-east-1{letter}" for letter in "abcd"]
+    assert sorted(offer["Location"] for offer in offers) == [*local[:2], *usual]
+    (offer,) = region.ec2.describe_instance_type_offerings(Filters=filters)["InstanceTypeOfferings"]
+    assert offer["Location"] == "us-east-1"
+
+
 def test_no_free_address(told: Told) -> None:
     region = told("no-free-address")
     text = (
@@ -199,6 +212,7 @@ WITHOUT_CODE = {
     "claim-pending",
     "consistency",
     "console-late",
+    "local-zones",
     "vpc-endpoint",
     PROVIDER,
 } | OF_MACHINES

@@ -90,6 +90,15 @@ def test_pages_groups_and_filters(region: World) -> None:
     assert count("availability-zone", "us-east-1b") == 0
 
 
+def test_named_instances_come_in_pages_of_twenty(region: World) -> None:
+    ids = region.run(21, InstanceType="g6e.8xlarge", SubnetId=region.subnet)
+    first = region.ec2.describe_instance_topology(InstanceIds=ids)
+    assert len(first["Instances"]) == 20
+    rest = region.ec2.describe_instance_topology(InstanceIds=ids, NextToken=first["NextToken"])
+    assert [one["InstanceId"] for one in first["Instances"] + rest["Instances"]] == ids
+    assert "NextToken" not in rest
+
+
 def test_refusals(region: World) -> None:
     ec2 = region.ec2
     with refused("InvalidInstanceID.NotFound", "The instance ID 'i-0123' does not exist"):

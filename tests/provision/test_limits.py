@@ -287,6 +287,26 @@ def test_a_zone_that_does_not_offer_the_type(target: Target, tell: Tell) -> None
     assert error.message == "capacity.zones: us-east-1a: none offers p5.48xlarge (Unsupported)"
 
 
+def test_local_zones_are_used_only_if_the_file_names_them(target: Target, tell: Tell) -> None:
+    tell("local-zones", "us-east-1-atl-2a", "us-east-1-wl1-bos-wlz-1")
+    usual = [f"us-east-1{letter}" for letter in "abcdf"]  # the bastion's too
+    assert list(resolve(cluster(), target).zones) == usual
+    named = {"zones": ["us-east-1-atl-2a", "us-east-1b"]}
+    assert list(resolve(cluster(capacity=named), target).zones) == named["zones"]
+
+
+def test_a_type_that_only_a_local_zone_offers_needs_the_zones_name(
+    target: Target, tell: Tell, region: tuple[Target, Path]
+) -> None:
+    faults: dict[str, tuple[str, ...]] = {"local-zones": ("us-east-1-atl-2a",)}
+    faults["not-offered"] = ("p5.48xlarge", *(f"us-east-1{letter}" for letter in "abcdef"))
+    fault_table.write(region[1], faults)
+    assert str(complaint(target)) == (
+        "no availability zone of us-east-1 offers p5.48xlarge; choose another region, or name a"
+        " zone in capacity.zones: us-east-1-atl-2a"
+    )
+
+
 def test_an_image_that_boots_by_uefi_alone_is_refused_for_a_type_that_cannot() -> None:
     p4d = read_instance_type(
         {"InstanceType": "p4d.24xlarge", "SupportedBootModes": ["legacy-bios"]}

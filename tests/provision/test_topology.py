@@ -69,20 +69,25 @@ def test_without_the_permission_ranks_are_in_the_order_of_launch(
     )
 
 
-def test_many_nodes_are_asked_for_in_batches_and_one_node_not_at_all() -> None:
-    asked: list[list[str]] = []
-
-    class Counting:
-        def describe_instance_topology(self, InstanceIds: list[str]) -> dict[str, Any]:
-            asked.append(InstanceIds)
-            return {"Instances": [{"InstanceId": i, "NetworkNodes": [i]} for i in InstanceIds]}
-
+def test_every_node_has_its_topology_when_the_answer_has_many_pages(
+    region: tuple[World, Target],
+) -> None:
+    """A request takes 100 ids, and an answer has 20 instances."""
+    world, target = region
+    one = {"InstanceType": "g6e.8xlarge", "SubnetId": world.subnet}
     nodes = [
-        Node(rank=n, name=f"n{n}", instance_id=f"i-{n}", private_ip="10.0.0.4", gpus=8, slots=8)
-        for n in range(130)
+        Node(rank=n, name=f"n{n}", instance_id=each, private_ip="10.0.0.4", gpus=8, slots=8)
+        for n, each in enumerate(world.run(130, **one))
     ]
-    found = add_topology(Counting(), "demo", nodes, silent)  # type: ignore[arg-type]
-    assert [len(ids) for ids in asked] == [100, 30]
-    assert [node.topology for node in found] == [(f"i-{n}",) for n in range(130)]
-    assert add_topology(Counting(), "demo", nodes[:1], silent) == (nodes[0],)  # type: ignore[arg-type]
-    assert len(asked) == 2
+    for count in (20, 21, 100, 130):
+        found = add_topology(client(target, "ec2"), "demo", nodes[:count], silent)
+        assert [len(node.topology) for node in found] == [3] * count
+
+
+def test_a_cluster_of_one_node_needs_no_topology(
+    region: tuple[World, Target], tmp_path: Path
+) -> None:
+    world, target = region
+    nodes = tuple(launched(world, 1))
+    fault_table.write(tmp_path / "faults.json", {"throttle": ("1",)})  # every request is refused
+    assert add_topology(client(target, "ec2"), "demo", nodes, silent) == nodes
