@@ -98,7 +98,7 @@ CODES: dict[str, Code] = {
         "Remove it, or write what it needs.",
     ),
     "E224": Code("A manifest of a kind that gpuctl does not run.", "kind: PyTorchJob"),
-    "E225": Code("A part of a manifest that gpuctl cannot carry out.", "initContainers: …"),
+    "E225": Code("A part of a manifest that gpuctl cannot carry out.", "envFrom: …"),
     "E226": Code("A placeholder that nobody has filled in.", "image: <account>.dkr.ecr…"),
     "E227": Code("A placeholder of envsubst without a value.", "image: ${IMAGE}"),
     "E228": Code("A part of a dstack task that gpuctl cannot carry out.", "gpu: MI300X:8"),

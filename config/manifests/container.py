@@ -24,25 +24,10 @@ from config.run.image_reference import (
 )
 from config.yaml.hints import shorten
 
-_KNOWN = {
-    *("name", "image", "command", "args", "env", "workingDir"),
-    # Refused in this module, or meaningful to Kubernetes alone.
-    *("envFrom", "imagePullPolicy", "ports", "stdin", "tty"),
-    *("livenessProbe", "readinessProbe", "startupProbe"),
-    *("terminationMessagePath", "terminationMessagePolicy"),
-}
-_POD_KNOWN = {
-    *("containers", "initContainers", "restartPolicy", "terminationGracePeriodSeconds"),
-    *("hostNetwork", "hostIPC", "hostPID", "hostname", "subdomain", "dnsPolicy", "schedulerName"),
-    *("automountServiceAccountToken", "enableServiceLinks"),
-}
 # What other vendors' device plugins offer, as their documentation names it (2026-11-23).
 _OTHERS_RESOURCES = re.compile(
     r"(amd\.com/gpu|google\.com/tpu|habana\.ai/|aws\.amazon\.com/neuron).*"
 )
-_WAITING = {"nslookup", "getent", "nc", "ping", "sleep", "dig", "host", "ssh-keyscan"}
-_HARMLESS = {"echo", "done", "fi", "true", "false", "test", "[", "exit", "set", "date"}
-_KEYWORDS = re.compile(r"^\s*(?:(?:until|while|do|if|then|else|!|for\s.*)(?:\s+|$))*")
 _ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
 _LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -53,7 +38,8 @@ class Container:
     """The values of a container. `env` has text, or a run file's `{secret: NAME}`.
 
     `command` and `args` are as they are written; `at` is its path. Without a command the image's
-    entrypoint runs.
+    entrypoint runs. `init` are containers that run before it, in order, and `name` is that of one
+    of them.
     """
 
     at: Path
@@ -62,12 +48,31 @@ class Container:
     command: tuple[str, ...]
     args: tuple[str, ...]
     folder: str
+    init: tuple["Container", ...] = ()
+    name: str = ""
 
     def commands(self, known: Collection[str]) -> list[str]:
-        """Return the shell commands that do what the container does.
+        """Return the shell commands that do what the container does, and `init` before.
 
         `known` are variables in addition to those of the container.
         """
+        return [*self.init_commands(known), *self._own_commands(known)]
+
+    def init_commands(self, known: Collection[str] = ()) -> list[str]:
+        """Return a shell command for each container of `init`; it fails as the container does."""
+        return [init.as_command(known) for init in self.init]
+
+    def as_command(self, known: Collection[str]) -> str:
+        """Return its commands in a subshell, so that folder and variables are its own."""
+        values = {name: one.value for name, one in self.env.items() if isinstance(one.value, str)}
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+        *before, last = self._own_commands(known)
+        lines += [*(f"{line} || exit" for line in before), last]
+        said = shlex.quote(f"gpuctl: init container {self.name} ended with exit code")
+        failed = f'{{ set -- "$?"; echo {said} "$1" >&2; exit "$1"; }}'
+        return "\n".join(("(", *lines, f") || {failed}"))
+
+    def _own_commands(self, known: Collection[str]) -> list[str]:
         names = {*self.env, *known}
         line = " ".join(_bash_word(word, names) for word in self.words)
         if not self.command:
@@ -88,42 +93,6 @@ class Container:
     def mentions(self, text: str) -> bool:
         """Return whether the text is in a word or in the name of a variable."""
         return any(text in word for word in (*self.words, *self.env))
-
-
-def container_of_pod(manifest: Manifest, template: Path) -> Container:
-    """Return the only container of a pod's template; refuse others."""
-    pod = (*template, "spec")
-    manifest.warn_unknown(template, {"metadata", "spec"})
-    manifest.warn_unknown(pod, _POD_KNOWN)
-    _init_containers(manifest, (*pod, "initContainers"))
-    at = (*pod, "containers")
-    found = manifest.entries(at)
-    if found[1:]:
-        hint = "keep the one that does the work: a node runs one"
-        _refuse(manifest, (*at, 1), hint, on_key=False)
-    manifest.warn_unknown((*at, 0), _KNOWN)
-    if manifest.get((*at, 0, "envFrom")):
-        _refuse(manifest, (*at, 0, "envFrom"), "write its variables in 'env'")
-    return container_at(manifest, (*at, 0))
-
-
-def _init_containers(manifest: Manifest, at: Path) -> None:
-    """Leave out containers that only wait, with a warning; refuse others."""
-    places = [(*at, index) for index in range(len(manifest.entries(at)))]
-    if not all(_only_waits_for_others(manifest, place) for place in places):
-        _refuse(manifest, at, "do that in the job's command or in an image")
-        return
-    for place in places:
-        manifest.warn_ignored(place, "a run starts when its nodes are ready and reach each other")
-
-
-def _only_waits_for_others(manifest: Manifest, at: Path) -> bool:
-    """Return whether the container does nothing but look for others, and sleep."""
-    words = [*manifest.texts((*at, "command")), *manifest.texts((*at, "args"))]
-    script = words[-1] if any(re.fullmatch(r"-\w*c", word) for word in words) else " ".join(words)
-    calls = [_KEYWORDS.sub("", part).split()[:1] for part in re.split(r"[;&|\n]+", script)]
-    programs = {call[0].rpartition("/")[2] for call in calls if call}
-    return bool(programs & _WAITING) and programs <= _WAITING | _HARMLESS
 
 
 def container_at(manifest: Manifest, at: Path) -> Container:
@@ -191,7 +160,7 @@ def _environment(manifest: Manifest, at: Path) -> dict[str, Placed]:
             found[name] = Placed(_value(manifest, entry, found), entry)
         elif manifest.get((*entry, "valueFrom", "secretKeyRef")) is None:
             hint = "write its value, or take a secret (secretKeyRef)"
-            _refuse(manifest, (*entry, "valueFrom"), hint)
+            manifest.refuse_part((*entry, "valueFrom"), hint)
         else:
             found[name] = Placed({"secret": name}, entry)
     return found
@@ -239,8 +208,3 @@ def _parts(
             literal += "$" if match[0] == "$$" else match[0]
     literal += text[end:]
     return [*found, plain(literal)] if literal else found
-
-
-def _refuse(manifest: Manifest, at: Path, hint: str, *, on_key: bool = True) -> None:
-    message = f"'{path_text(at)}' cannot be carried out: there is no Kubernetes here"
-    manifest.complain("E225", message, hint, at, on_key=on_key)

@@ -66,6 +66,11 @@ class Manifest:
         """Add a mistake about the value at `at`."""
         self.mistakes.append(Mistake(code, message, hint, at, on_key))
 
+    def refuse_part(self, at: Path, hint: str, *, on_key: bool = True) -> None:
+        """Report the value at `at` as one that only Kubernetes can carry out."""
+        message = f"'{path_text(at)}' cannot be carried out: there is no Kubernetes here"
+        self.complain("E225", message, hint, at, on_key=on_key)
+
     def get(self, at: Path) -> Any:
         """Return the value unchanged; None if it is null or missing."""
         value = self.document.data

@@ -14,6 +14,7 @@ from typing import Any
 from config.manifests.container import Container, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
+from config.manifests.pod import check_init_containers
 from config.mistakes import path_text
 from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
 from config.yaml.hints import shorten
@@ -49,6 +50,10 @@ _AGENT = "\n".join(
     )
 )
 
+# The launcher starts when every worker has written this file, as it would find them in a cluster.
+_PREPARED = '"$GPUCTL_RUN_FOLDER/prepared.$GPUCTL_RESTART_COUNT"'
+_LONGEST_PREPARATION = "1d"
+
 
 @dataclass(frozen=True)
 class MpiJob:
@@ -77,6 +82,13 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
     launcher, worker = job.launcher, job.worker
     image = same_image(manifest, launcher, worker)
     require_command(manifest, launcher)
+    for container in (launcher, worker) if worker else (launcher,):
+        check_init_containers(manifest, container, image)
+    # Node 0 prepares what the worker does that it is, unless the launcher is a node by itself.
+    as_worker = worker.init_commands() if worker and not job.is_worker else []
+    preparing = (worker or launcher).init_commands()
+    waiting = [*preparing, f": >{_PREPARED}", "sleep infinity"] if preparing else ["sleep infinity"]
+    ready = {"command": f"test -e {_PREPARED}", "timeout": _LONGEST_PREPARATION}
     _warn_too_many_ranks(manifest, job)
     workers = {**(worker.env if worker else {}), **job.worker_env}
     own_interfaces = launcher.mentions("btl_tcp_if_")
@@ -94,12 +106,13 @@ def mpi_run(manifest: Manifest, job: MpiJob) -> dict[str, Any]:
         **({"image": image} if image else {}),
         "startup_order": "workers-first",
         "stop_criteria": "master-done",
+        **({"ready": ready} if preparing else {}),
         "env": {} if job.is_worker else workers,
         "roles": {
             "master": {"env": master},
-            "worker": {"env": workers if job.is_worker else {}, "commands": ["sleep infinity"]},
+            "worker": {"env": workers if job.is_worker else {}, "commands": waiting},
         },
-        "commands": Placed([*job.set_up, _AGENT, *commands], launcher.at),
+        "commands": Placed([*job.set_up, _AGENT, *as_worker, *commands], launcher.at),
     }
 
 

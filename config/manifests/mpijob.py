@@ -6,7 +6,7 @@ pkg/apis/kubeflow/v2beta1 and pkg/controller/mpi_job_controller.go of mpi-operat
 
 from typing import Any
 
-from config.manifests.container import Container, container_of_pod
+from config.manifests.container import Container
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import (
@@ -16,6 +16,7 @@ from config.manifests.mpi_run import (
     mpi_run,
     operator_env,
 )
+from config.manifests.pod import container_of_pod
 
 _LAUNCHER = ("spec", "mpiReplicaSpecs", "Launcher")
 _WORKER = ("spec", "mpiReplicaSpecs", "Worker")

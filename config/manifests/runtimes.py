@@ -10,13 +10,14 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from config.errors import InputError
-from config.manifests.container import Container, container_of_pod
+from config.manifests.container import Container
 from config.manifests.converted import Placed
 from config.manifests.kinds import RUNTIMES, kind_of_manifest
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import IMPLEMENTATIONS
+from config.manifests.pod import container_of_pod
 from config.manifests.reading import read_manifest
-from config.mistakes import Path
+from config.mistakes import Path, path_text
 from config.yaml.hints import names_hint, quote
 from config.yaml.marked_yaml import Document, read_documents
 
@@ -131,16 +132,25 @@ def _read(own: Manifest) -> Runtime:
     policy = own.mapping(_POLICY)
     at = _trainer_job(own)
     container = container_of_pod(own, (*at, "template", "spec", "template"))
-    placed = {name: Placed(variable.value, _NAME) for name, variable in container.env.items()}
-    image = Placed(container.image.value, _NAME) if container.image else None
     framework = _framework(own, policy)
     return Runtime(
         framework,
         own.whole((*_POLICY, "numNodes"), default=1),
-        replace(container, at=_NAME, image=image, env=placed),
+        _placed(container),
         own.get((*_POLICY, framework, "numProcPerNode")),
         own.choice((*_POLICY, "mpi", "mpiImplementation"), IMPLEMENTATIONS),
         own.mapping((*container.at, "resources")),
+    )
+
+
+def _placed(container: Container) -> Container:
+    """Return the container with the position that the runtime's name has in the job."""
+    return replace(
+        container,
+        at=_NAME,
+        image=Placed(container.image.value, _NAME) if container.image else None,
+        env={name: Placed(variable.value, _NAME) for name, variable in container.env.items()},
+        init=tuple(_placed(init) for init in container.init),
     )
 
 
@@ -168,4 +178,12 @@ def _trainer_job(own: Manifest) -> Path:
             hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
             own.complain("E225", message, hint, at)
     found = (jobs[name] for name in ("trainer", "launcher", "node") if name in jobs)
-    return next(found, (*_JOBS, 0))
+    trainer = next(found, (*_JOBS, 0))
+    for other in jobs.values():
+        init = (*other, "template", "spec", "template", "spec", "initContainers")
+        if other != trainer and own.get(init):
+            name = quote(own.text((*trainer, "name")))
+            message = f"'{path_text(init)}' cannot be carried out: gpuctl reads job {name} alone"
+            hint = f"write them in job {name}: they run on every node"
+            own.complain("E225", message, hint, init, on_key=True)
+    return trainer

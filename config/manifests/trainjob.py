@@ -12,6 +12,7 @@ from config.manifests.container import Container, container_at, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
+from config.manifests.pod import check_init_containers
 from config.manifests.resources import cpus_per_node, gpus_per_node
 from config.manifests.runtimes import Framework, Runtime, find_runtime
 from config.mistakes import path_text
@@ -87,6 +88,7 @@ def _trainer(manifest: Manifest, runtime: Runtime) -> Container:
         args=own.args or base.args,
         env=base.env | own.env,
         folder=base.folder,
+        init=base.init,
     )
 
 
@@ -104,6 +106,7 @@ def _on_every_node(
 ) -> dict[str, Any]:
     """Return the command for every node, with the framework's variables."""
     require_command(manifest, trainer)
+    check_init_containers(manifest, trainer, trainer.image)
     processes = _processes(manifest, runtime, trainer) if runtime.framework == "torch" else 0
     given = {"processes": processes, "gpus": max(1, gpus_per_node(_resources(manifest, runtime)))}
     exported = _EXPORTS[runtime.framework]

@@ -8,10 +8,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from config.manifests.container import Container, container_of_pod, require_command
+from config.manifests.container import Container, require_command
 from config.manifests.converted import Placed
 from config.manifests.manifest import Manifest
 from config.manifests.mpi_run import MpiJob, mpi_run, same_image
+from config.manifests.pod import check_init_containers, container_of_pod
 from config.mistakes import Path
 from config.yaml.hints import describe_value, names_hint
 
@@ -139,6 +140,8 @@ def _own_commands(manifest: Manifest, master: _Task, worker: _Task) -> dict[str,
             "commands": Placed(commands, task.container.at),
         }
     image = same_image(manifest, master.container, worker.container)
+    for task in (master, worker):
+        check_init_containers(manifest, task.container, image)
     ends = _ends_the_job(manifest, master)
     if not ends and _ends_the_job(manifest, worker):
         message = f"task {worker.name} completes the job, while {master.name} may run on"
@@ -206,6 +209,7 @@ def _one_task(manifest: Manifest, task: _Task) -> dict[str, Any]:
     """Return the run of the task on every node; a replica's index is its node's rank."""
     container = task.container
     require_command(manifest, container)
+    check_init_containers(manifest, container, container.image)
     index = " ".join(f'{name}="$GPUCTL_NODE_RANK"' for name in _INDEX)
     set_up = [
         "mkdir -p /etc/volcano",

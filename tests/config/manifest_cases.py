@@ -126,8 +126,8 @@ MANIFEST_CASES: list[tuple[str, list[str]]] = [
             "          containers:\n            - {image: y}\n            - image",
         ),
         [
-            f"15:11: E225 '{WORKER_AT}.initContainers' cannot be carried out: there is no"
-            " Kubernetes here; do that in the job's command or in an image",
+            "15:28: E225 init container '0' has the image x, and a run has one: the job's is y;"
+            " give both one image, or do that in `setup.commands` of the cluster file",
             f"16:11: W204 '{WORKER_AT}.tolerations' is ignored: the run takes nodes of its"
             f" cluster, next to each other; {KEPT}",
             f"19:15: E225 '{WORKER_AT}.containers[1]' cannot be carried out: there is no"

@@ -378,32 +378,3 @@ def test_the_command_line_takes_values_and_a_folder(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["run", str(file), *options, *more])
     assert answer.exit_code == 0, answer.output
     assert '"mine:1"' in answer.stdout
-
-
-def with_init_container(words: str) -> str:
-    container = f"          initContainers: [{{image: busybox, command: {words}}}]\n"
-    return MPIJOB.replace("          containers:\n", f"{container}          containers:\n", 1)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "[sh, -c, 'until nslookup pi-worker-0; do echo waiting; sleep 2; done']",
-        "[sleep, '10']",
-        "[bash, -ec, 'for i in 0 1; do while ! nc -z w-$i 22; do sleep 1; done; done']",
-    ],
-)
-def test_an_init_container_that_only_waits_is_left_out(tmp_path: Path, words: str) -> None:
-    (line,) = lines(tmp_path, with_init_container(words))
-    assert "W204" in line
-    assert "initContainers[0]' is ignored: a run starts when its nodes are ready" in line
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["[sh, -c, 'aws s3 cp ${DATA} /data']", "[sh, -c, 'sleep 1; mkdir /x']", "['${PREPARE}']"],
-)
-def test_nothing_within_a_refused_part_is_reported(tmp_path: Path, words: str) -> None:
-    (line,) = lines(tmp_path, with_init_container(words).replace("image: busybox", "image: 3"))
-    assert "E225" in line
-    assert "initContainers' cannot be carried out" in line

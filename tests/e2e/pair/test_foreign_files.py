@@ -37,10 +37,10 @@ SAID = {
         "[1] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
     ),
     "mpijob.yaml": (
-        "[0] rank 0 on {host0}",
-        "[0] rank 1 on {host0}",
-        "[0] rank 2 on {host1}",
-        "[0] rank 3 on {host1}",
+        "[0] rank 0 on {host0}, prepared by busybox",
+        "[0] rank 1 on {host0}, prepared by busybox",
+        "[0] rank 2 on {host1}, prepared by busybox",
+        "[0] rank 3 on {host1}, prepared by busybox",
     ),
     "mpijob-domain.yaml": (
         "[0] rank 0 INFO on {host0}",
