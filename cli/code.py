@@ -28,6 +28,7 @@ def read_code(run: "Run", file: Path) -> "Tree | None":
     from config.errors import InputError
     from config.run.code_rules import run_sources, size_mistake
     from engine.code import tree_of
+    from engine.named_scripts import with_scripts
 
     cloned = None
     if run.repo is not None:
@@ -42,7 +43,7 @@ def read_code(run: "Run", file: Path) -> "Tree | None":
     # A repository, or files that grew meanwhile.
     if mistake := size_mistake(sources, run.code_limit):
         raise InputError(*mistake)
-    return tree_of(sources)
+    return with_scripts(tree_of(sources), run)
 
 
 def confirm_paths(run: "Run", file: Path, allowed: Collection[str], out: "Output") -> None:

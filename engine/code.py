@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.errors import InputError
@@ -33,10 +33,14 @@ class CodePlan(Value):
 
 @dataclass(frozen=True)
 class Tree:
-    """The files of a run, sorted by path. `local` has a file of the user's for each hash."""
+    """The files of a run, sorted by path. `local` has a file of the user's for each hash.
+
+    `scripts` are the texts that the run's commands name, by path (engine/named_scripts.py).
+    """
 
     entries: tuple[Entry, ...]
     local: Mapping[str, Path]
+    scripts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:

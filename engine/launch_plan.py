@@ -24,7 +24,7 @@ from engine.modes.job import Job, Launch, ReadyPlan, Variables, fix_size, roles_
 from engine.modes.mpirun import open_mpi_defaults
 from engine.network.presets import choose_preset, network_plan, warnings
 from engine.network.promise import NetworkPlan
-from engine.network.user_settings import user_settings
+from engine.network.user_settings import commands_of, user_settings
 from engine.node_choice import choose_nodes
 from engine.notify_plan import NotifyPlan, notify_plan
 from engine.places import run_folder, saved_folder
@@ -199,7 +199,7 @@ def launch_plan(
         programs=tuple(case.program for case in launch.cases) or _programs(run),
         sweep=sweep,
         warnings=(
-            *warnings(preset, user_settings(run), nodes),
+            *warnings(preset, user_settings(run, tree.scripts if tree else {}), nodes),
             *unknown,
             *unchecked(run, inventory),
         ),
@@ -300,9 +300,7 @@ _PROGRAM = re.compile(
 
 def _programs(run: Run) -> tuple[str, ...]:
     """Return the programs of nccl-tests in the order in which the run's commands name them."""
-    own = getattr(run, "commands", None) or ()
-    commands = [*own, *(text for role in run.roles.values() for text in role.commands or ())]
-    return tuple(name for text in commands for name in _PROGRAM.findall(text))
+    return tuple(name for text in commands_of(run) for name in _PROGRAM.findall(text))
 
 
 def _image(run: Run) -> ImagePlan | None:

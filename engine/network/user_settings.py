@@ -1,13 +1,14 @@
 """The variables of the network that a run sets, wherever it sets them.
 
 Not only in `env`: launchers have options (`mpirun -x NAME=VALUE`, Hydra's `-genv NAME VALUE`, Open
-MPI's `--mca`), and commands export variables. The commands are read without a shell: a text that
-only looks like an assignment (`echo NCCL_DEBUG=WARN`) counts too.
+MPI's `--mca`), and commands, and scripts that they start, export variables. Both are read without
+a shell: a text that only looks like an assignment (`echo NCCL_DEBUG=WARN`) counts too.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from config.run.env import Secret
 from config.run.run_file import Mpirun, Run
@@ -16,15 +17,18 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _VALUE = r"""(?:"([^"\n]*)"|'([^'\n]*)'|([^\s;&|)"']*))"""
 _ASSIGNED = re.compile(rf"(?<![\w.$/{{-])([A-Z][A-Z0-9]*(?:_\w+)+)=(?!=){_VALUE}")
 _BY_OPTION = re.compile(rf"(?:^|\s)-?-g?env\s+([A-Z][A-Z0-9]*(?:_\w+)+)\s+(?!-){_VALUE}")
-_BY_PYTHON = re.compile(rf"""environ\[["']([A-Z]\w+)["']\]\s*=\s*{_VALUE}""")
+_BY_PYTHON = re.compile(
+    rf"""environ(?:\[|\.setdefault\()\s*["']([A-Z]\w+)["']\s*(?:\]\s*=(?!=)|,)\s*{_VALUE}"""
+)
 _MCA = re.compile(rf"(?:^|\s)-?-(?:mca|prtemca|pmixmca)\s+((?:btl|oob)_tcp_if_include)\s+{_VALUE}")
 
 
 @dataclass(frozen=True)
 class UserSetting:
-    """A variable that the user sets, its text, and where: `env`, `mpirun_args` or `commands`.
+    """A variable that the user sets, its text, and where.
 
-    `value` is None for a secret.
+    `value` is None for a secret. `where` is `env`, `mpirun_args`, `commands`, or the line of a
+    script: `train.sh:3`.
     """
 
     name: str
@@ -32,9 +36,26 @@ class UserSetting:
     where: str
 
 
-def user_settings(run: Run) -> tuple[UserSetting, ...]:
-    """Return the run's own variables, those of all roles included, each once for each place."""
-    return tuple(dict.fromkeys(_settings(run)))
+def user_settings(
+    run: Run, scripts: Mapping[str, str] = MappingProxyType({})
+) -> tuple[UserSetting, ...]:
+    """Return the run's own variables, those of all roles included, each once for each place.
+
+    `scripts` are texts that the commands start, by path.
+    """
+    return tuple(dict.fromkeys((*_settings(run), *_of_scripts(scripts))))
+
+
+def commands_of(run: Run) -> list[str]:
+    """Return the commands of the run and of all its roles."""
+    commands = [*(getattr(run, "commands", None) or ())]
+    return [*commands, *(text for role in run.roles.values() for text in role.commands or ())]
+
+
+def _of_scripts(scripts: Mapping[str, str]) -> Iterator[UserSetting]:
+    for path, text in scripts.items():
+        for setting, line in _assignments(text):
+            yield UserSetting(*setting, f"{path}:{line}")
 
 
 def _settings(run: Run) -> Iterator[UserSetting]:
@@ -42,17 +63,23 @@ def _settings(run: Run) -> Iterator[UserSetting]:
         for name, value in env.items():
             yield UserSetting(name, None if isinstance(value, Secret) else value, "env")
     if isinstance(run, Mpirun):
-        yield from _assignments(" ".join(run.mpirun_args), "mpirun_args")
-    commands = [*(getattr(run, "commands", None) or ())]
-    commands += [text for role in run.roles.values() for text in role.commands or ()]
-    for text in commands:
-        yield from _assignments(_COMMENT.sub("", text.replace("\\\n", " ")), "commands")
+        for setting, _ in _assignments(" ".join(run.mpirun_args)):
+            yield UserSetting(*setting, "mpirun_args")
+    for text in commands_of(run):
+        for setting, _ in _assignments(text):
+            yield UserSetting(*setting, "commands")
 
 
-def _assignments(text: str, where: str) -> Iterator[UserSetting]:
+def _assignments(text: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield name and value of each variable that the text sets, and the number of its line."""
+    text = _COMMENT.sub("", text.replace("\\\n", " \n"))
     for pattern in (_ASSIGNED, _BY_OPTION, _BY_PYTHON, _MCA):
+        line, end = 1, 0
         for found in pattern.finditer(text):
+            line += text.count("\n", end, found.start(1))
+            end = found.start(1)
             name, *values = found.groups()
             if pattern is _MCA:
                 name = f"OMPI_MCA_{name}"
-            yield UserSetting(name, next((v for v in values if v is not None), ""), where)
+            value = next((v for v in values if v is not None), "")
+            yield (name, value), line

@@ -126,8 +126,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         f"config/manifests/{name}.py": _MANIFESTS
         for name in (
             *("__init__", "container", "converted", "given", "kinds", "manifest", "mpi_run"),
-            *("mpijob", "placeholders", "reading", "runtimes", "schema", "stream", "trainjob"),
-            "volcano",
+            *("mpijob", "placeholders", "pod", "reading", "runtimes", "schema", "stream"),
+            *("trainjob", "volcano"),
         )
     },
     **{
