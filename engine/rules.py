@@ -4,8 +4,7 @@ gpuctl checks them before anything runs, so that nobody pays for a run that cann
 the run file alone are in config/run/run_rules.py; docs/modes.md lists both.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from config.errors import InputError
@@ -20,15 +19,6 @@ from nodes.names import fold
 LONGEST = 131_071
 """Bytes of `NAME=value` that Linux passes to a program: MAX_ARG_STRLEN less the final NUL
 (execve(2), 2026-11-20)."""
-
-LAUNCHERS: Mapping[str, tuple[str, ...]] = {
-    "mpi": ("mpirun", "mpiexec", "mpiexec.hydra", "prterun"),
-    "torchrun": ("torchrun", "python -m torch.distributed.run", "python3 -m torch.distributed.run"),
-    "horovod": ("horovodrun",),
-    "deepspeed": ("deepspeed",),
-    "ray": ("ray start",),
-}
-"""Launchers that `commands` of a type must not call, because gpuctl calls them."""
 
 
 @dataclass(frozen=True)
@@ -159,25 +149,6 @@ def _implementation_installed(situation: Situation) -> Iterator[Violation]:
         )
 
 
-_BEGINS = r"(?:^|[;&|]|\b(?:then|do|else)\s)\s*(?:exec\s+|\w+=\S*\s+)*"
-"""A pattern for the beginning of a shell command; an approximation without a shell parser."""
-
-
-def _no_launcher_in_commands(situation: Situation) -> Iterator[Violation]:
-    run = situation.run
-    entries = [*(getattr(run, "commands", None) or ())]
-    entries += [entry for role in run.roles.values() for entry in role.commands or ()]
-    for launcher in LAUNCHERS.get(run.type, ()):
-        words = r"\s+".join(re.escape(word) for word in launcher.split())
-        call = re.compile(rf"{_BEGINS}(?:\S*/)?{words}(?:\s|$)", re.MULTILINE)
-        if any(call.search(entry) for entry in entries):
-            yield Violation(
-                f"commands call {launcher}, which type {run.type} calls itself",
-                "write only the program that it starts (`python train.py`) and its options as"
-                " fields of the run file, or use `type: task`",
-            )
-
-
 def _values_fit(situation: Situation) -> Iterator[Violation]:
     merged = {name: text for own in situation.variables for name, text in own.values.items()}
     for name, value in merged.items():
@@ -248,12 +219,6 @@ RULES = (
         " gpuctl does not check runs with an `image` or their own PATH.",
         "Choose an installed one, set PATH in `env`, or use an `image`.",
         _implementation_installed,
-    ),
-    Rule(
-        "`commands` do not call the launcher of their `type`.",
-        "Otherwise every rank would start another job, as large as the run.",
-        "Write only the program that the launcher starts, or use `type: task`.",
-        _no_launcher_in_commands,
     ),
     Rule(
         f"No variable is longer than {LONGEST} bytes, including its name.",

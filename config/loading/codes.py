@@ -131,6 +131,12 @@ CODES: dict[str, Code] = {
         " adds to them, for text: they would not run.",
         "Close it in the same entry; several lines are one entry below `- |`.",
     ),
+    "E249": Code(
+        "Commands that call the launcher of their type.",
+        "{type: torchrun, commands: [torchrun train.py]}",
+        "Every rank would start another job, as large as the run.",
+        "Write only the program that the launcher starts, or use `type: task`.",
+    ),
     "W202": Code("More than a /16 may try to ssh in.", "ssh_from: 0.0.0.0/0"),
     "W203": Code("Your template hides gpuctl's template of the same name.", "extends: hello"),
     "W204": Code("A part of a manifest that means nothing here.", "nodeSelector: {…}"),

@@ -12,6 +12,7 @@ from config.command_rules import command_mistakes
 from config.mistakes import Mistake, Path, path_text
 from config.run.elastic import elastic_mistakes
 from config.run.image_reference import placeholder_mistakes
+from config.run.launcher_rules import launcher_mistakes
 from config.run.notify_rules import notify_mistakes
 from config.run.owned_variables import owner
 from config.run.role_rules import role_mistakes
@@ -27,6 +28,7 @@ def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
     yield from command_mistakes(data)
+    yield from launcher_mistakes(data, run_type)
     yield from _ports(data)
     yield from notify_mistakes(data)
     yield from placeholder_mistakes(data.get("image"), ("image",))

@@ -9,6 +9,7 @@ from config.loading.codes import CODES
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import Task
 from tests.config.command_cases import CLOSE, COMMAND_CASES, GOOD_COMMANDS
+from tests.config.launcher_cases import LAUNCHER_CASES, OTHER_COMMANDS
 from tests.config.length_cases import LENGTH_CASES
 from tests.config.notify_cases import NOTIFY_CASES
 from tests.config.run_cases import RUN_CASES
@@ -347,6 +348,7 @@ CASES: list[tuple[str, list[str]]] = [
     *RUN_CASES,
     *SWEEP_CASES,
     *COMMAND_CASES,
+    *LAUNCHER_CASES,
 ]
 
 
@@ -365,6 +367,14 @@ def test_exact_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
 def test_a_command_that_bash_reads_is_no_mistake(tmp_path: Path, command: str) -> None:
     text = "".join(f"    {line}\n" for line in command.split("\n"))
     assert complaints(tmp_path, f"type: task\nname: hello\ncommands:\n  - |\n{text}") == []
+
+
+@pytest.mark.parametrize(("kind", "command"), OTHER_COMMANDS)
+def test_a_command_that_calls_no_launcher_is_no_mistake(
+    tmp_path: Path, kind: str, command: str
+) -> None:
+    text = "".join(f"    {line}\n" for line in command.split("\n"))
+    assert complaints(tmp_path, f"type: {kind}\nname: hello\ncommands:\n  - |\n{text}") == []
 
 
 def test_commands_of_dstack_are_checked_in_every_shell(tmp_path: Path) -> None:

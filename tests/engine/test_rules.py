@@ -108,51 +108,6 @@ def test_the_implementation_is_there() -> None:
     assert refusal(make_inventory(2), implementation="intel") == ""  # nobody has looked
 
 
-@pytest.mark.parametrize(
-    ("kind", "command", "launcher"),
-    [
-        ("mpi", "mpirun -np 4 ./train", "mpirun"),
-        ("mpi", "cd /data && mpirun -np 4 ./train", "mpirun"),
-        ("mpi", "if [ -e x ]; then OMP_NUM_THREADS=1 mpirun ./train; fi", "mpirun"),
-        ("mpi", "cd /root\n  /opt/amazon/openmpi/bin/mpirun ./train", "mpirun"),
-        ("mpi", "A=1 exec mpiexec ./train", "mpiexec"),
-        ("mpi", "mpiexec.hydra ./train", "mpiexec.hydra"),
-        ("mpi", "prterun ./train", "prterun"),
-        ("torchrun", "torchrun train.py", "torchrun"),
-        ("torchrun", "python -m torch.distributed.run x", "python -m torch.distributed.run"),
-        ("torchrun", "python3  -m torch.distributed.run x", "python3 -m torch.distributed.run"),
-        ("horovod", "horovodrun python3 train.py", "horovodrun"),
-        ("deepspeed", "deepspeed train.py", "deepspeed"),
-        ("ray", "ray start --head", "ray start"),
-    ],
-)
-def test_commands_call_no_launcher(kind: str, command: str, launcher: str) -> None:
-    expected = (
-        f"commands call {launcher}, which type {kind} calls itself; write only the program that it"
-        " starts (`python train.py`) and its options as fields of the run file, or use `type: task`"
-    )
-    assert refusal(make_inventory(2), type=kind, commands=(command,)) == expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "command"),
-    [
-        ("task", "mpirun ./train"),
-        ("mpi", "echo mpirun"),
-        ("mpi", "./mpirun.sh"),
-        ("mpi", "mpirun_rsh_is_another"),
-        ("ray", "ray job submit -- python3 train.py"),
-    ],
-)
-def test_other_commands_are_left_alone(kind: str, command: str) -> None:
-    assert refusal(make_inventory(2), type=kind, commands=(command,)) == ""
-
-
-def test_a_roles_commands_call_no_launcher_either() -> None:
-    roles = {"launcher": {}, "worker": {"commands": ("mpirun x",)}}
-    assert refusal(make_inventory(2), roles=roles).startswith("commands call mpirun, which")
-
-
 def test_value_longer_than_linux_passes() -> None:
     said = (
         "env A is 131072 bytes long, Linux accepts 131071; put the value into a file on the nodes"
@@ -163,12 +118,11 @@ def test_value_longer_than_linux_passes() -> None:
 
 
 def test_all_complaints_come_at_once() -> None:
-    said = refusal(make_inventory(1), procs_per_node=9, network="hcc", commands=("mpirun x",))
+    said = refusal(make_inventory(1), procs_per_node=9, network="hcc")
     assert [line.partition(";")[0] for line in said.splitlines()] == [
         "run job wants 2 nodes, cluster demo has 1",
         "procs_per_node is 9, node0 (p4d.24xlarge) has 8 GPUs",
         "network hcc does not fit: it is for 2 nodes or more, the run has 1",
-        "commands call mpirun, which type mpi calls itself",
     ]
 
 
