@@ -12,6 +12,7 @@ from infra.stack.installation import Engine
 from infra.stack.stack import Stack
 from provision import healing, spares
 from provision import up as life
+from provision.aws.termination import terminate
 from provision.drift import ForeignTag, drift
 from provision.records.record import read, write
 from tests.infra.region import Region, client
@@ -71,8 +72,8 @@ def vpc(here: Region) -> str:
     return found["VpcId"]
 
 
-def test_a_policys_tag_on_everything_is_left_alone_by_up_heal_and_drift(
-    here: Region, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+def test_a_policys_tag_on_everything_is_left_alone_by_up_and_drift(
+    here: Region, cluster: Cluster
 ) -> None:
     ids = everything(here)
     tag(here, ids, CostCenter="4711")
@@ -97,14 +98,66 @@ def test_a_policys_tag_on_everything_is_left_alone_by_up_heal_and_drift(
     assert values(here, "CostCenter") == dict.fromkeys(ids, "4711")
     assert drift("demo", here.target, silent).is_empty
 
+
+def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_theirs(
+    here: Region, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing boots, so no machine can be asked for its lease.
+    monkeypatch.setattr(healing, "join", lambda *_: None)
+    inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    tagged = everything(here)
+    tag(here, tagged, CostCenter="4711")
+    first, gone = inventory.nodes
+    tag(here, [gone.instance_id], ticket="broken")
+
+    healed = healing.replace("demo", [gone], here.target, silent)
+    made = healed.nodes[1].instance_id
+    assert made != gone.instance_id
+    assert healed.nodes[0].instance_id == first.instance_id
+    left = [one for one in everything(here) if one in tagged]
+    assert {first.instance_id, vpc(here), group(here)} <= {*left}
+    assert values(here, "CostCenter").items() >= dict.fromkeys(left, "4711").items()
+    assert made not in values(here, "CostCenter")
+    assert made not in values(here, "ticket")
+    # It is no difference that the machines' tags differ.
+    found = drift("demo", here.target, silent)
+    assert found.is_empty
+    named = {one.resource for one in found.foreign_tags}
+    assert f"instance {first.instance_id}" in named
+    assert f"instance {made}" not in named
+    assert changes(life.plan(cluster, here.target, silent)) == []
+
+    # The policy finds the new machine, and the other one is made again.
+    tag(here, [made], CostCenter="4712")
+    again = healing.replace("demo", [healed.nodes[0]], here.target, silent)
+    assert again.nodes[1].instance_id == made
+    assert values(here, "CostCenter")[made] == "4712"
+    assert drift("demo", here.target, silent).is_empty
+
+
+def test_a_policy_that_tags_while_heal_runs_fails_nothing(
+    here: Region, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminate_and_tag(*arguments: Any) -> None:
+        terminate(*arguments)
+        tag(here, stay, CostCenter="4711")
+
+    def tag_and_make_again(*arguments: Any) -> Any:
+        tag(here, stay, late="yes")
+        return life.up(*arguments)
+
     inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
     monkeypatch.setattr(healing, "join", lambda *_: None)
-    gone = inventory.nodes[1]
-    healed = healing.replace("demo", [gone], here.target, silent)
-    assert healed.nodes[1].instance_id != gone.instance_id
-    assert healed.nodes[0].instance_id == inventory.nodes[0].instance_id
-    left = values(here, "CostCenter")
-    assert left[inventory.nodes[0].instance_id] == left[vpc(here)] == "4711"
+    monkeypatch.setattr("provision.healing.terminate", terminate_and_tag)
+    monkeypatch.setattr("provision.healing.up", tag_and_make_again)
+    first = inventory.nodes[0].instance_id
+    stay = [first, vpc(here), group(here)]
+    healed = healing.replace("demo", [inventory.nodes[1]], here.target, silent)
+    assert healed.nodes[0].instance_id == first
+    assert healed.nodes[1].instance_id != inventory.nodes[1].instance_id
+    for key, value in {"CostCenter": "4711", "late": "yes"}.items():
+        assert values(here, key) == dict.fromkeys(stay, value)
+    assert drift("demo", here.target, silent).is_empty
 
 
 def test_a_tag_of_an_earlier_file_is_removed_and_a_foreign_one_stays(
