@@ -10,14 +10,20 @@ from config.mistakes import Mistake, Path, path_text
 def command_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
     """Yield the mistake of each command of a run or cluster file that is not bash."""
     yield from entry_mistakes(_get(data.get("setup"), "commands"), ("setup", "commands"))
-    yield from entry_mistakes(data.get("commands"), ("commands",))
+    for at, commands in job_commands(data):
+        yield from entry_mistakes(commands, at)
     yield from entry_mistakes(_get(data.get("ready"), "command"), ("ready", "command"))
-    roles = data.get("roles")
-    for name, role in roles.items() if isinstance(roles, dict) else ():
-        yield from entry_mistakes(_get(role, "commands"), ("roles", name, "commands"))
     notify = data.get("notify")
     for index, target in enumerate(notify if isinstance(notify, tuple) else ()):
         yield from entry_mistakes(_get(target, "command"), ("notify", index, "command"))
+
+
+def job_commands(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and value of `commands`, of the run first and then of each role."""
+    yield ("commands",), data.get("commands")
+    roles = data.get("roles")
+    for name, role in roles.items() if isinstance(roles, dict) else ():
+        yield ("roles", name, "commands"), _get(role, "commands")
 
 
 def entry_mistakes(value: Any, at: Path) -> Iterator[Mistake]:

@@ -49,7 +49,7 @@ def cheapest(target: Target) -> Choice:
     """
     ec2, names = client(target, "ec2"), candidates()
     zones = offers(ec2, names)
-    offered = [name for name in names if availability_zones(zones[name])]
+    offered = [name for name in names if availability_zones(target.region, zones[name])]
     if not offered:
         raise CloudError(
             f"{target.region} offers none of {', '.join(names)}", "choose another region"

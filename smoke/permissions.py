@@ -108,7 +108,7 @@ def _simulated(target: Target, tried: set[str]) -> Iterator[Permission]:
 def _zonal(target: Target) -> dict[str, dict[str, Any]]:
     """Return the requests that need a zone or an image of the region."""
     ec2 = client(target, "ec2")
-    zones = availability_zones(offers(ec2, (BASTION_TYPE,))[BASTION_TYPE])
+    zones = availability_zones(target.region, offers(ec2, (BASTION_TYPE,))[BASTION_TYPE])
     image = image_id(client(target, "ssm"), BASTION_IMAGE)
     return {
         "run_instances": {

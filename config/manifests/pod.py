@@ -18,23 +18,66 @@ from config.mistakes import Path
 from config.yaml.hints import quote, shorten
 
 _KNOWN = {
-    *("name", "image", "command", "args", "env", "workingDir"),
+    "name",
+    "image",
+    "command",
+    "args",
+    "env",
+    "workingDir",
     # Refused in this module, or meaningful to Kubernetes alone.
-    *("envFrom", "imagePullPolicy", "ports", "stdin", "tty"),
-    *("livenessProbe", "readinessProbe", "startupProbe"),
-    *("terminationMessagePath", "terminationMessagePolicy"),
+    "envFrom",
+    "imagePullPolicy",
+    "ports",
+    "stdin",
+    "tty",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
 }
 _POD_KNOWN = {
-    *("containers", "initContainers", "restartPolicy", "terminationGracePeriodSeconds"),
-    *("hostNetwork", "hostIPC", "hostPID", "hostname", "subdomain", "dnsPolicy", "schedulerName"),
-    *("automountServiceAccountToken", "enableServiceLinks"),
+    "containers",
+    "initContainers",
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "hostNetwork",
+    "hostIPC",
+    "hostPID",
+    "hostname",
+    "subdomain",
+    "dnsPolicy",
+    "schedulerName",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
 }
 _WAITING = {"nslookup", "getent", "nc", "ping", "sleep", "dig", "host", "ssh-keyscan"}
 _HARMLESS = {"echo", "done", "fi", "true", "false", "test", "[", "exit", "set", "date"}
 # bash, which every image of a run has, and coreutils (docs/containers.md: "The image needs bash").
 _EVERYWHERE = {
-    *("cat", "cd", "chgrp", "chmod", "chown", "cp", "head", "id", "install", "ln", "ls"),
-    *("mkdir", "mv", "printf", "pwd", "rm", "rmdir", "sleep", "sort", "tail", "tee", "touch", "tr"),
+    "cat",
+    "cd",
+    "chgrp",
+    "chmod",
+    "chown",
+    "cp",
+    "head",
+    "id",
+    "install",
+    "ln",
+    "ls",
+    "mkdir",
+    "mv",
+    "printf",
+    "pwd",
+    "rm",
+    "rmdir",
+    "sleep",
+    "sort",
+    "tail",
+    "tee",
+    "touch",
+    "tr",
 }
 _KEYWORDS = re.compile(r"^\s*(?:(?:until|while|do|if|then|else|!|for\s.*)(?:\s+|$))*")
 _ON_NODES = "do that in `setup.commands` of the cluster file"
@@ -52,7 +95,9 @@ def container_of_pod(manifest: Manifest, template: Path) -> Container:
         manifest.refuse_part((*at, 1), hint, on_key=False)
     container = _container(manifest, (*at, 0))
     # Only the job's variables can have secrets: an init container finds its own among them.
-    secrets = {name: one for own in init for name, one in own.env.items() if _is_secret(one)}
+    secrets = {
+        name: value for earlier in init for name, value in earlier.env.items() if _is_secret(value)
+    }
     return replace(container, env=secrets | container.env, init=init)
 
 
@@ -102,11 +147,12 @@ def _refusal(manifest: Manifest, pod: Path, at: Path) -> tuple[str, str] | None:
     if manifest.get((*at, "restartPolicy")) == "Always":
         hint = "start it in the background in the job's command, or remove it"
         return "runs next to the job (restartPolicy: Always)", hint
-    own, of_job = (_mounts(manifest, one) for one in (at, (*pod, "containers", 0)))
+    own = _mounts(manifest, at)
+    of_job = _mounts(manifest, (*pod, "containers", 0))
     for volume, places in own.items():
         if volume in of_job and not places <= of_job[volume]:
-            first, other = (sorted(one)[0] for one in (places - of_job[volume], of_job[volume]))
-            message = f"has volume {quote(volume)} at {first}, and the job at {other}"
+            first, of_jobs = min(places - of_job[volume]), min(of_job[volume])
+            message = f"has volume {quote(volume)} at {first}, and the job at {of_jobs}"
             return f"{message}: nothing is mounted here", "mount it at the same path in both"
         if volume not in of_job and volume in _of_the_host(manifest, pod):
             return f"changes the node, by volume {quote(volume)} (hostPath)", _ON_NODES

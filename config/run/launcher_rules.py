@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from config.cluster.cluster_rules import Data
-from config.mistakes import Mistake, Path, path_text
+from config.command_rules import job_commands
+from config.mistakes import Mistake, path_text
 
 _LAUNCHERS: Mapping[str, str] = {
     "mpi": r"mpirun|mpiexec(?:\.hydra)?|prterun",
@@ -28,28 +28,16 @@ def launcher_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     if run_type not in _LAUNCHERS:
         return
     call = re.compile(rf"{_BEGINS}({_LAUNCHERS[run_type]})(?:\s|$)", re.MULTILINE)
-    for at, entry in _entries(data):
-        found = call.search(entry)
-        if found:
-            launcher = " ".join(found[1].split())
-            yield Mistake(
-                "E249",
-                f"'{path_text(at)}' calls {launcher}, which type {run_type} calls itself",
-                "write only the program that it starts (`python train.py`) and its options as"
-                " fields of the run file, or use `type: task`",
-                at,
-                row=entry.count("\n", 0, found.start(1)) + 1,
-            )
-
-
-def _entries(data: Data) -> Iterator[tuple[Path, str]]:
-    """Yield the commands of the run and of its roles, with their paths."""
-    roles = data.get("roles")
-    lists: list[tuple[Path, Any]] = [(("commands",), data.get("commands"))]
-    for name, role in roles.items() if isinstance(roles, dict) else ():
-        if isinstance(role, dict):
-            lists.append((("roles", name, "commands"), role.get("commands")))
-    for at, commands in lists:
+    for at, commands in job_commands(data):
         for index, entry in enumerate(commands if isinstance(commands, tuple) else ()):
-            if isinstance(entry, str):
-                yield (*at, index), entry
+            found = call.search(entry) if isinstance(entry, str) else None
+            if found:
+                launcher, place = " ".join(found[1].split()), (*at, index)
+                yield Mistake(
+                    "E249",
+                    f"'{path_text(place)}' calls {launcher}, which type {run_type} calls itself",
+                    "write only the program that it starts (`python train.py`) and its options as"
+                    " fields of the run file, or use `type: task`",
+                    place,
+                    row=entry.count("\n", 0, found.start(1)) + 1,
+                )

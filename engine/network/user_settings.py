@@ -8,7 +8,6 @@ a shell: a text that only looks like an assignment (`echo NCCL_DEBUG=WARN`) coun
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from config.run.env import Secret
 from config.run.run_file import Mpirun, Run
@@ -36,9 +35,7 @@ class UserSetting:
     where: str
 
 
-def user_settings(
-    run: Run, scripts: Mapping[str, str] = MappingProxyType({})
-) -> tuple[UserSetting, ...]:
+def user_settings(run: Run, scripts: Mapping[str, str]) -> tuple[UserSetting, ...]:
     """Return the run's own variables, those of all roles included, each once for each place.
 
     `scripts` are texts that the commands start, by path.
@@ -54,23 +51,23 @@ def commands_of(run: Run) -> list[str]:
 
 def _of_scripts(scripts: Mapping[str, str]) -> Iterator[UserSetting]:
     for path, text in scripts.items():
-        for setting, line in _assignments(text):
-            yield UserSetting(*setting, f"{path}:{line}")
+        for name, value, line in _assignments(text):
+            yield UserSetting(name, value, f"{path}:{line}")
 
 
 def _settings(run: Run) -> Iterator[UserSetting]:
     for env in (run.env, *(role.env for role in run.roles.values())):
-        for name, value in env.items():
-            yield UserSetting(name, None if isinstance(value, Secret) else value, "env")
+        for name, text in env.items():
+            yield UserSetting(name, None if isinstance(text, Secret) else text, "env")
     if isinstance(run, Mpirun):
-        for setting, _ in _assignments(" ".join(run.mpirun_args)):
-            yield UserSetting(*setting, "mpirun_args")
+        for name, value, _ in _assignments(" ".join(run.mpirun_args)):
+            yield UserSetting(name, value, "mpirun_args")
     for text in commands_of(run):
-        for setting, _ in _assignments(text):
-            yield UserSetting(*setting, "commands")
+        for name, value, _ in _assignments(text):
+            yield UserSetting(name, value, "commands")
 
 
-def _assignments(text: str) -> Iterator[tuple[tuple[str, str], int]]:
+def _assignments(text: str) -> Iterator[tuple[str, str, int]]:
     """Yield name and value of each variable that the text sets, and the number of its line."""
     text = _COMMENT.sub("", text.replace("\\\n", " \n"))
     for pattern in (_ASSIGNED, _BY_OPTION, _BY_PYTHON, _MCA):
@@ -82,4 +79,4 @@ def _assignments(text: str) -> Iterator[tuple[tuple[str, str], int]]:
             if pattern is _MCA:
                 name = f"OMPI_MCA_{name}"
             value = next((v for v in values if v is not None), "")
-            yield (name, value), line
+            yield name, value, line

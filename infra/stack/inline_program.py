@@ -21,10 +21,10 @@ os.environ["no_grpc_proxy"] = "127.0.0.1"  # noqa: SIM112  (gRPC's own spelling)
 
 
 def load_program() -> None:
-    """Import the program, and with it pulumi_aws, which takes 1.7 s of CPU time.
+    """Import the program, and with it pulumi_aws; Python then rarely looks for garbage.
 
-    It is imported nowhere else, so that most commands do without it, and `plan` and `up` import it
-    while they wait for AWS's answers and for the engine's start.
+    The import takes 1.7 s of CPU time. It is done nowhere else, so that most commands do without
+    it, and `plan` and `up` import it while they wait for AWS's answers and for the engine's start.
     """
     import infra.program.cluster_program  # noqa: F401
 

@@ -232,11 +232,13 @@ class Stack:
     def _command(self) -> EngineCommand:
         return EngineCommand(self._engine, self._target.credentials)
 
+    def _options(self, command: EngineCommand | None) -> automation.LocalWorkspaceOptions:
+        return workspace_options(self.name, self._target, command or self._command())
+
     def _selected(self, command: EngineCommand | None = None) -> automation.Stack:
         """Return the stack of the Automation API; raise StackNotFoundError if none exists."""
-        options = workspace_options(self.name, self._target, command or self._command())
         return automation.select_stack(
-            self.name, project_name=PROJECT, program=_no_program, opts=options
+            self.name, project_name=PROJECT, program=_no_program, opts=self._options(command)
         )
 
     def _checked(self, command: EngineCommand | None = None) -> automation.Stack:
@@ -253,9 +255,8 @@ class Stack:
         try:
             return self._checked(command)
         except StackNotFoundError:
-            options = workspace_options(self.name, self._target, command or self._command())
             stack = automation.create_stack(
-                self.name, project_name=PROJECT, program=_no_program, opts=options
+                self.name, project_name=PROJECT, program=_no_program, opts=self._options(command)
             )
             install_provider(stack.workspace, self._target)
             self._is_checked = True

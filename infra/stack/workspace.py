@@ -33,7 +33,8 @@ def workspace_options(
     backend = backend_folder(target)
     if backend is not None:
         backend.mkdir(parents=True, exist_ok=True)
-    home, project = _home(name, target), folder(name, target) / "Pulumi.yaml"
+    home = _home(name, target)
+    project = folder(name, target) / "Pulumi.yaml"
     # The SDK would write this file in each command, while the engine of another one reads it.
     if not project.exists():
         write_new(project, f"name: {PROJECT}\nruntime: python\n")

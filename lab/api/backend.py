@@ -111,21 +111,25 @@ class LabBackend(
         kind, filters = location_type or "region", filters or {}
         types = filters.get("instance-type")
         offers = [
-            one
-            for one in INSTANCE_TYPE_OFFERINGS[kind].get(self.region_name, ())
-            if types is None or one["InstanceType"] in types
+            offer
+            for offer in INSTANCE_TYPE_OFFERINGS[kind].get(self.region_name, ())
+            if types is None or offer["InstanceType"] in types
         ]
         if kind == "availability-zone":
-            offered = sorted({one["InstanceType"] for one in offers})
+            offered = sorted({offer["InstanceType"] for offer in offers})
             offers += [
                 {"InstanceType": name, "LocationType": kind, "Location": zone}
                 for zone in self.lab.faults.arguments("local-zones") or ()
                 if zone.startswith(f"{self.region_name}-")
                 for name in offered
             ]
-        found = [one for one in offers if self.matches_filters(one, filters, kind)]
         withheld = self.lab.faults.withheld()
-        return [one for one in found if (one["Location"], one["InstanceType"]) not in withheld]
+        return [
+            offer
+            for offer in offers
+            if self.matches_filters(offer, filters, kind)
+            and (offer["Location"], offer["InstanceType"]) not in withheld
+        ]
 
     def describe_regions(self, region_names: list[str] | None = None) -> list[Any]:
         """Return the named regions, or those that a new account of AWS's main part has enabled."""

@@ -1,7 +1,6 @@
 """Instance types in EC2: their properties, and the zones that offer them."""
 
 import difflib
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -104,7 +103,7 @@ def offers(ec2: "EC2Client", types: tuple[str, ...]) -> dict[str, frozenset[str]
     return {name: frozenset(offering) for name, offering in zones.items()}
 
 
-def availability_zones(zones: Iterable[str]) -> list[str]:
+def availability_zones(region: str, zones: Iterable[str]) -> list[str]:
     """Return those that are availability zones, sorted: no Local Zone, and no Wavelength Zone.
 
     The code of an availability zone is its region's and a letter (us-east-1a); of the others it has
@@ -113,4 +112,4 @@ def availability_zones(zones: Iterable[str]) -> list[str]:
     reference; https://docs.aws.amazon.com/global-infrastructure/latest/regions/
     aws-availability-zones.html, 2026-11-26).
     """
-    return sorted(zone for zone in zones if re.fullmatch(r"[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]", zone))
+    return sorted(zone for zone in zones if zone[:-1] == region and zone[-1].isalpha())

@@ -36,8 +36,10 @@ def add_topology(
                 InstanceIds=ids[start : start + MOST_IDS]
             )
             with aws_errors():
-                for one in pages.search("Instances[]"):
-                    above[one.get("InstanceId", "")] = tuple(one.get("NetworkNodes") or ())
+                for instance in pages.search("Instances[]"):
+                    above[instance.get("InstanceId", "")] = tuple(
+                        instance.get("NetworkNodes") or ()
+                    )
     except CloudError as error:
         report(Progress("topology", cluster, "done", f"ranks in the order of launch: {error}"))
         return tuple(nodes)

@@ -338,7 +338,8 @@ def _zones(
         raise InputError(f"no zone of {region} offers {name}", "choose another region or type")
     if before and before.zone in fitting and (not wanted or before.zone in wanted):
         return (before.zone,)
-    if zones := tuple(zone for zone in wanted or availability_zones(fitting) if zone in fitting):
+    usable = wanted or availability_zones(region, fitting)
+    if zones := tuple(zone for zone in usable if zone in fitting):
         return zones
     if not wanted:
         raise InputError(

@@ -219,7 +219,7 @@ HIDES = "suppresses the lines that prove RDMA; leave it out, or set `verify: off
 )
 def test_what_commands_set_is_warned_of_too(commands: str, warned: str) -> None:
     run = Task(type="task", name="job", commands=(commands,))
-    assert warnings(PRESETS["efa"], user_settings(run)) == (f"commands: {warned}",)
+    assert warnings(PRESETS["efa"], user_settings(run, {})) == (f"commands: {warned}",)
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,12 @@ def test_what_commands_set_is_warned_of_too(commands: str, warned: str) -> None:
 )
 def test_what_commands_do_not_set_is_not_warned_of(commands: str) -> None:
     run = Task(type="task", name="job", commands=(commands,))
-    assert warnings(PRESETS["efa"], user_settings(run)) == ()
+    assert warnings(PRESETS["efa"], user_settings(run, {})) == ()
 
 
 def test_what_mpirun_gets_is_warned_of_too() -> None:
     run = Mpi(type="mpi", name="job", commands=("./a",), mpirun_args=("-x", "NCCL_DEBUG=WARN"))
-    assert warnings(PRESETS["efa"], user_settings(run)) == (f"mpirun_args: NCCL_DEBUG {HIDES}",)
+    assert warnings(PRESETS["efa"], user_settings(run, {})) == (f"mpirun_args: NCCL_DEBUG {HIDES}",)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_named_instances_come_in_pages_of_twenty(region: World) -> None:
     first = region.ec2.describe_instance_topology(InstanceIds=ids)
     assert len(first["Instances"]) == 20
     rest = region.ec2.describe_instance_topology(InstanceIds=ids, NextToken=first["NextToken"])
-    assert [one["InstanceId"] for one in first["Instances"] + rest["Instances"]] == ids
+    assert [found["InstanceId"] for found in first["Instances"] + rest["Instances"]] == ids
     assert "NextToken" not in rest
 
 

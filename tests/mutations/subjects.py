@@ -125,9 +125,22 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     **{
         f"config/manifests/{name}.py": _MANIFESTS
         for name in (
-            *("__init__", "container", "converted", "given", "kinds", "manifest", "mpi_run"),
-            *("mpijob", "placeholders", "pod", "reading", "runtimes", "schema", "stream"),
-            *("trainjob", "volcano"),
+            "__init__",
+            "container",
+            "converted",
+            "given",
+            "kinds",
+            "manifest",
+            "mpi_run",
+            "mpijob",
+            "placeholders",
+            "pod",
+            "reading",
+            "runtimes",
+            "schema",
+            "stream",
+            "trainjob",
+            "volcano",
         )
     },
     **{

@@ -114,7 +114,7 @@ def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_th
     made = healed.nodes[1].instance_id
     assert made != gone.instance_id
     assert healed.nodes[0].instance_id == first.instance_id
-    left = [one for one in everything(here) if one in tagged]
+    left = [resource for resource in everything(here) if resource in tagged]
     assert {first.instance_id, vpc(here), group(here)} <= {*left}
     assert values(here, "CostCenter").items() >= dict.fromkeys(left, "4711").items()
     assert made not in values(here, "CostCenter")
@@ -122,7 +122,7 @@ def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_th
     # It is no difference that the machines' tags differ.
     found = drift("demo", here.target, silent)
     assert found.is_empty
-    named = {one.resource for one in found.foreign_tags}
+    named = {foreign.resource for foreign in found.foreign_tags}
     assert f"instance {first.instance_id}" in named
     assert f"instance {made}" not in named
     assert changes(life.plan(cluster, here.target, silent)) == []
