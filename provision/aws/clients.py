@@ -225,6 +225,14 @@ def aws_errors(zone: str = "") -> Iterator[None]:
             "ExpiredToken",
         ) from error
     except (EndpointConnectionError, ConnectionError, HTTPClientError) as error:
+        if "Invalid header value" in str(error):  # http.client goes on with the session token
+            raise CloudError(
+                "the AWS credentials have a character that no request may have, such as a line"
+                " break",
+                "correct the access key ID or the session token, in their variables or in the"
+                " profile",
+                "NoCredentials",
+            ) from None
         raise CloudError(
             f"AWS cannot be reached: {error}",
             "check that the network is up and that the region's name is right",

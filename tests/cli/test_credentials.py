@@ -2,7 +2,10 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -154,3 +157,53 @@ def test_credentials_of_variables_need_no_program(tmp_path: Path) -> None:
         AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_MAX_ATTEMPTS="1",
     )  # fmt: skip
     assert said.startswith("AWS cannot be reached: ")
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """The address of a server on this machine, which answers nothing that AWS would."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    serving = Thread(target=server.serve_forever)
+    serving.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    serving.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_SESSION_TOKEN", "hunter2\nhunter2"),
+        ("AWS_SESSION_TOKEN", "hunter2\r"),
+        ("AWS_ACCESS_KEY_ID", "hunter2\nhunter2"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--debug",)])
+def test_a_key_with_a_line_break_is_named_and_not_shown(
+    name: str, value: str, options: tuple[str, ...], tmp_path: Path, address: str
+) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "secret", name: value}
+    done = subprocess.run(
+        [str(COMMAND), "--region", "us-east-1", *options, "status"],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": address,
+            **keys,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        "gpuctl: error: the AWS credentials have a character that no request may have, such as a"
+        " line break; correct the access key ID or the session token, in their variables or in the"
+        " profile\n"
+    ) in done.stderr
+    written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [text for text in (done.stderr, *written) if "hunter2" in text]
