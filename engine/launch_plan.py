@@ -208,7 +208,7 @@ def launch_plan(
 
 def _variables(run: Run, inventory: Inventory, nodes: tuple[Node, ...]) -> tuple[Variables, ...]:
     """Return the variables of each node from its network preset, the run and its role."""
-    preset = choose_preset(run, nodes).environment(nodes, inventory.instance_type)
+    preset = choose_preset(run, nodes).environment(run, nodes, inventory.instance_type)
     under = {**preset, **open_mpi_defaults(run)}
     return tuple(variables_of(run, role, under) for role in roles_of(run, len(nodes)))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from config.run.run_file import PresetName
-from engine.network.presets import PRESETS
+from engine.network.presets import MAY_FORK, PRESETS
 from engine.network.settings import HCAS, INTERFACE, BadSetting
 
 
@@ -21,6 +21,7 @@ def _presets() -> Iterator[str]:
         yield "| --- | --- | --- | --- | --- |"
         for one in preset.settings:
             where = f"; only on {', '.join(one.families)}" if one.families else ""
+            where += f"; {MAY_FORK}" if one.is_for_forks else ""
             value = one.value if one.value in (HCAS, INTERFACE) else f"`{one.value}`"
             why = f"{one.reason}{where} | {one.versions} | {one.source}"
             yield f"| `{one.name}` | {value} | {why} |"

@@ -1,5 +1,6 @@
 """Network presets: which one a run gets, its variables, and the transport that it promises."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,7 +10,7 @@ from config.run.run_file import PresetName, Run
 from engine.network import settings
 from engine.network.promise import NetworkPlan, Transport
 from engine.network.settings import HCAS, INTERFACE, BadSetting, PresetVariable
-from engine.network.user_settings import UserSetting
+from engine.network.user_settings import UserSetting, commands_of
 from nodes.inventory import Inventory, Node
 
 
@@ -55,12 +56,13 @@ class Preset:
     unwise: tuple[BadSetting, ...]
     needs: NodeNeeds | None = None
 
-    def environment(self, nodes: Sequence[Node], instance_type: str) -> dict[str, str]:
-        """Return the variables of every process, the same on all `nodes`."""
+    def environment(self, run: Run, nodes: Sequence[Node], instance_type: str) -> dict[str, str]:
+        """Return the variables of every process of the run, the same on all `nodes`."""
         found = {
             one.name: _value(one, self.needs, nodes)
             for one in self.settings
             if not one.families or instance_type.partition(".")[0] in one.families
+            if not one.is_for_forks or may_fork(run)
         }
         return {name: value for name, value in found.items() if value}
 
@@ -113,6 +115,21 @@ _ALL = (
 
 PRESETS: Mapping[PresetName, Preset] = {preset.name: preset for preset in _ALL}
 """The presets by name. `network: auto` takes the first one in this order that fits the nodes."""
+
+
+_PYTHON = re.compile(r"\bpython[0-9.]*\b|\.py\b|\bray\b")
+MAY_FORK = "for `mpi` only if Python or Ray is in its commands, and not for `nccl-tests`"
+"""What `may_fork` decides, in words."""
+
+
+def may_fork(run: Run) -> bool:
+    """Return whether processes of the run may fork while they use EFA (`MAY_FORK`).
+
+    An MPI program in C seldom does. One that does needs the variable in its `env`.
+    """
+    if run.type == "mpi":
+        return any(map(_PYTHON.search, commands_of(run)))
+    return run.type != "nccl-tests"
 
 
 def choose_preset(run: Run, nodes: Sequence[Node]) -> Preset:

@@ -26,7 +26,10 @@ HCAS = "the node's devices"
 
 @dataclass(frozen=True)
 class PresetVariable:
-    """A variable of a preset, for the instance types of `families`; for all types if empty."""
+    """A variable of a preset, for the instance types of `families`; for all types if empty.
+
+    `is_for_forks`: only runs whose processes fork have it.
+    """
 
     name: str
     value: str
@@ -34,6 +37,7 @@ class PresetVariable:
     versions: str
     source: str
     families: tuple[str, ...] = ()
+    is_for_forks: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,8 +135,10 @@ EFA_SETTINGS = (
     _GLOO,
     PresetVariable(
         "FI_EFA_USE_HUGE_PAGE", "0",
-        "fork() of a process with huge pages fails with ENOMEM (PyTorch's data loaders)",
-        "libfabric with EFA, all", CHEATSHEET,
+        "fork() of a process with huge pages fails with ENOMEM (PyTorch's data loaders, Ray's"
+        " workers). Without them EFA is a little slower",
+        "libfabric with EFA, all", "awsome-distributed-ai, efa-cheatsheet.md, 2026-11-26",
+        is_for_forks=True,
     ),
     PresetVariable(
         "NCCL_SHM_USE_CUDA_MEMCPY", "1",

@@ -2,12 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from config.file_reference import DOCS
-from config.run.run_file import Mpi, NetworkName, PresetName, Run, Task
+from config.run.run_file import RUN_TYPES, Mpi, NetworkName, PresetName, Run, Task
 from engine.agent.proof import _NETWORKS, _TITLES
 from engine.network.presets import (
     PRESETS,
@@ -121,33 +121,56 @@ def test_the_environment_of_efa() -> None:
         "FI_EFA_USE_HUGE_PAGE": "0",
     }
     efa = PRESETS["efa"]
-    assert efa.environment(EFA, "p5.48xlarge") == environment
+    assert efa.environment(a_run(), EFA, "p5.48xlarge") == environment
     copied = {"NCCL_SHM_USE_CUDA_MEMCPY": "1"}
-    assert efa.environment(EFA, "g5.48xlarge") == environment | copied
-    assert efa.environment(EFA, "g6e.48xlarge") == environment
+    assert efa.environment(a_run(), EFA, "g5.48xlarge") == environment | copied
+    assert efa.environment(a_run(), EFA, "g6e.48xlarge") == environment
     nvlink = {"NCCL_MNNVL_ENABLE": "1", "NCCL_NVLS_ENABLE": "1"}
-    assert efa.environment(EFA, "p6e-gb200.36xlarge") == environment | nvlink
+    assert efa.environment(a_run(), EFA, "p6e-gb200.36xlarge") == environment | nvlink
+
+
+@pytest.mark.parametrize(
+    ("type_", "fields", "expected"),
+    [
+        ("nccl-tests", {}, False),
+        ("mpi", {"commands": ("./train",)}, False),
+        ("mpi", {"commands": ("./prepare", "python3 train.py  # loads data")}, True),
+        (
+            "mpi",
+            {"commands": ("./train",), "roles": {"worker": {"commands": ("ray start",)}}},
+            True,
+        ),
+        ("task", {"commands": ("./train",)}, True),
+        ("ddp", {"commands": ("./train",)}, True),
+    ],
+)
+def test_efa_goes_without_huge_pages_where_a_job_forks(
+    type_: str, fields: dict[str, Any], expected: bool
+) -> None:
+    run = RUN_TYPES[type_].model_validate({"type": type_, "name": "a", "nodes": 2, **fields})
+    environment = PRESETS["efa"].environment(run, EFA, "p5.48xlarge")
+    assert environment.get("FI_EFA_USE_HUGE_PAGE") == ("0" if expected else None)
 
 
 def test_names_that_nodes_do_not_share_are_left_out() -> None:
     nodes = (node(0, interface="ens32"), node(1, interface="enp71s0"))
-    assert "GLOO_SOCKET_IFNAME" not in PRESETS["efa"].environment(nodes, "p5.48xlarge")
+    assert "GLOO_SOCKET_IFNAME" not in PRESETS["efa"].environment(a_run(), nodes, "p5.48xlarge")
     unknown = pair(interface="")
-    assert "GLOO_SOCKET_IFNAME" not in PRESETS["tcp"].environment(unknown, "p5.48xlarge")
+    assert "GLOO_SOCKET_IFNAME" not in PRESETS["tcp"].environment(a_run(), unknown, "p5.48xlarge")
 
 
 def test_devices_of_the_other_link_layer_stay_out() -> None:
-    assert PRESETS["infiniband"].environment(IB, "")["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
-    assert PRESETS["roce"].environment(IB, "")["NCCL_IB_HCA"] == "=mlx5_2"
+    assert PRESETS["infiniband"].environment(a_run(), IB, "")["NCCL_IB_HCA"] == "=mlx5_0,mlx5_1"
+    assert PRESETS["roce"].environment(a_run(), IB, "")["NCCL_IB_HCA"] == "=mlx5_2"
 
 
 def test_tcp_forces_sockets_and_none_sets_nothing() -> None:
-    assert PRESETS["tcp"].environment(EFA, "p4d.24xlarge") == {
+    assert PRESETS["tcp"].environment(a_run(), EFA, "p4d.24xlarge") == {
         "NCCL_NET": "Socket",
         "NCCL_SOCKET_IFNAME": "^docker,lo,veth",
         "GLOO_SOCKET_IFNAME": "ens32",
     }
-    assert PRESETS["none"].environment(EFA, "p4d.24xlarge") == {}
+    assert PRESETS["none"].environment(a_run(), EFA, "p4d.24xlarge") == {}
 
 
 def test_hcc_has_ti_ones_values_exactly() -> None:
@@ -157,7 +180,7 @@ def test_hcc_has_ti_ones_values_exactly() -> None:
         " NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_TC=160 NCCL_PXN_DISABLE=1 NCCL_IB_TIMEOUT=24"
         " NCCL_DEBUG=INFO NCCL_SOCKET_IFNAME=eth0 GLOO_SOCKET_IFNAME=eth0 TCCL_TOPO_AFFINITY=4"
     )
-    environment = PRESETS["hcc"].environment(BONDS, "")
+    environment = PRESETS["hcc"].environment(a_run(), BONDS, "")
     assert " ".join(f"{name}={value}" for name, value in environment.items()) == text
 
 
