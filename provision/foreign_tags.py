@@ -53,12 +53,15 @@ def existing_tags(name: str, target: Target, stack: Stack) -> dict[str, dict[str
     record = read(name, target)
     if record is None:
         return {}
-    names = stack.names()
-    found = {}
-    for resource in find_all(target, name, cluster_id=record.id or None):
-        if place := _place(resource, names):
-            found[place] = resource.tags
-    return dict(sorted(found.items()))
+    placed = record.resolved.model_copy(update={"former_tags": ()})
+    found = [
+        resource
+        for resource in find_all(target, name, cluster_id=record.id or None)
+        if foreign_tags(placed, resource.tags)
+    ]
+    names = stack.names() if found else {}
+    tags = {_place(resource, names): resource.tags for resource in found}
+    return {place: tags[place] for place in sorted(filter(None, tags))}
 
 
 def keep_foreign_tags(

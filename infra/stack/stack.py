@@ -54,6 +54,8 @@ class Stack:
         self.name = name
         self._target = target
         self._engine = engine
+        self._command = EngineCommand(engine, target.credentials)
+        self._found: automation.Stack | None = None
         self._is_checked = False
 
     def preview(self, resolved: Resolved) -> Plan:
@@ -71,7 +73,7 @@ class Stack:
         The Pulumi engine reads what exists while the caller resolves the cluster and then passes it
         to that function. Without that call the Pulumi engine is stopped, and nothing is planned.
         """
-        watch, cluster, command = EventWatch("preview"), Future[Resolved](), self._command()
+        watch, cluster = EventWatch("preview"), Future[Resolved]()
         plans = folder(self.name, self._target)
         for old in plans.glob("*.plan.json"):
             old.unlink()
@@ -80,7 +82,7 @@ class Stack:
         def work() -> None:
             with inline_program(cluster) as program:
                 self._unlocked(
-                    lambda: self._created(command).preview(
+                    lambda: self._created().preview(
                         program=program,
                         refresh=True,
                         plan=str(draft),
@@ -95,7 +97,7 @@ class Stack:
                 try:
                     working.result()
                 except KeyboardInterrupt:
-                    _end(working, command)
+                    self._end(working)
                     raise
                 draft.rename(self._plan_file(resolved))
             return plan_of(watch.events)
@@ -108,7 +110,7 @@ class Stack:
             finally:
                 if not cluster.done():
                     cluster.set_exception(InfraError("the preview was given no cluster", ""))
-                _end(working, command)
+                self._end(working)
 
     def drift(self, is_foreign: Callable[[str], bool] = lambda key: False) -> Refreshed | None:
         """Return how AWS differs from the stack's state, and change neither; None without a stack.
@@ -226,49 +228,53 @@ class Stack:
             # The SDK's remove_stack keeps the stack's earlier states.
             arguments = ["stack", "rm", "--yes", "--remove-backups", "--stack", self.name]
             environment = {"PULUMI_HOME": workspace.pulumi_home or "", **workspace.env_vars}
-            self._command().run(arguments, workspace.work_dir, environment)
+            self._command.run(arguments, workspace.work_dir, environment)
+        self._found = None
         remove_files(self.name, self._target)
 
-    def _command(self) -> EngineCommand:
-        return EngineCommand(self._engine, self._target.credentials)
+    def _options(self) -> automation.LocalWorkspaceOptions:
+        return workspace_options(self.name, self._target, self._command)
 
-    def _options(self, command: EngineCommand | None) -> automation.LocalWorkspaceOptions:
-        return workspace_options(self.name, self._target, command or self._command())
-
-    def _selected(self, command: EngineCommand | None = None) -> automation.Stack:
+    def _selected(self) -> automation.Stack:
         """Return the stack of the Automation API; raise StackNotFoundError if none exists."""
-        return automation.select_stack(
-            self.name, project_name=PROJECT, program=_no_program, opts=self._options(command)
-        )
+        if self._found is None:
+            self._found = automation.select_stack(
+                self.name, project_name=PROJECT, program=_no_program, opts=self._options()
+            )
+        return self._found
 
-    def _checked(self, command: EngineCommand | None = None) -> automation.Stack:
-        """Return the stack, whose state names no provider but gpuctl's."""
-        stack = self._selected(command)
+    def _state(self) -> Mapping[str, Any]:
+        """Return Pulumi's state of the stack, which names no provider but gpuctl's."""
+        state = self._selected().export_stack()
+        check_state(self.name, state)
+        self._is_checked = True
+        return state.deployment or {}
+
+    def _checked(self) -> automation.Stack:
+        """Return the stack, whose state names no provider but gpuctl's, which is installed."""
+        stack = self._selected()
         if not self._is_checked:
-            check_state(self.name, stack.export_stack())
-            install_provider(stack.workspace, self._target)
-            self._is_checked = True
+            self._state()
+        install_provider(stack.workspace, self._target)
         return stack
 
-    def _created(self, command: EngineCommand | None = None) -> automation.Stack:
+    def _created(self) -> automation.Stack:
         """Return the stack like `_checked`; create it if none exists."""
         try:
-            return self._checked(command)
+            return self._checked()
         except StackNotFoundError:
-            stack = automation.create_stack(
-                self.name, project_name=PROJECT, program=_no_program, opts=self._options(command)
+            self._found = automation.create_stack(
+                self.name, project_name=PROJECT, program=_no_program, opts=self._options()
             )
-            install_provider(stack.workspace, self._target)
             self._is_checked = True
-            return stack
+            return self._checked()
 
     def _resources(self) -> list[Mapping[str, Any]]:
         """Return each resource in the cloud that the stack knows, as it is in Pulumi's state."""
         try:
-            state = self._selected().export_stack().deployment or {}
+            resources = self._state().get("resources") or []
         except StackNotFoundError:
             return []
-        resources = state.get("resources") or []
         return [resource for resource in resources if is_cloud(str(resource["type"]))]
 
     def _plan_file(self, resolved: Resolved) -> Path:
@@ -321,10 +327,20 @@ class Stack:
         except (OSError, RuntimeError) as failed:
             raise error(self.name, Failure("", f"Pulumi's engine failed: {failed}")) from None
 
+    def _end(self, working: "Future[None]") -> None:
+        """Stop the Pulumi engine in the other thread if it still works, and wait for its end."""
+        if working.done():
+            return
+        while not working.done():
+            self._command.interrupt()
+            with suppress(KeyboardInterrupt):  # the next round interrupts the Pulumi engine again
+                wait([working])
+        self._command, self._found = EngineCommand(self._engine, self._target.credentials), None
+
     def _interrupted(self) -> Interrupted:
         try:
             left = self._resources()
-        except CommandError:
+        except (CommandError, DamagedState):
             left = []
         if not left:
             return Interrupted(f"interrupted: nothing of {self.name} exists", "")
@@ -345,11 +361,3 @@ def _known(resolved: Resolved) -> "Future[Resolved]":
     future = Future[Resolved]()
     future.set_result(resolved)
     return future
-
-
-def _end(working: "Future[None]", command: EngineCommand) -> None:
-    """Stop the Pulumi engine in the other thread if it still works, and wait for its end."""
-    while not working.done():
-        command.interrupt()
-        with suppress(KeyboardInterrupt):  # the next round interrupts the Pulumi engine again
-            wait([working])
