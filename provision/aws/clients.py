@@ -21,6 +21,7 @@ from botocore.exceptions import (
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+    SSLError,
     SSOError,
     TokenRetrievalError,
 )
@@ -225,19 +226,7 @@ def aws_errors(zone: str = "") -> Iterator[None]:
             "ExpiredToken",
         ) from error
     except (EndpointConnectionError, ConnectionError, HTTPClientError) as error:
-        if "Invalid header value" in str(error):  # http.client goes on with the session token
-            raise CloudError(
-                "the AWS credentials have a character that no request may have, such as a line"
-                " break",
-                "correct the access key ID or the session token, in their variables or in the"
-                " profile",
-                "NoCredentials",
-            ) from None
-        raise CloudError(
-            f"AWS cannot be reached: {error}",
-            "check that the network is up and that the region's name is right",
-            "EndpointConnection",
-        ) from error
+        raise _not_sent(error) from None  # its text may have the session token
     except (BotoCoreError, ResponseParserError) as error:
         # The other lines are a response that nobody can read.
         reason = str(error).partition("\n")[0].rstrip(":")
@@ -245,3 +234,20 @@ def aws_errors(zone: str = "") -> Iterator[None]:
             f"the request to AWS failed: {reason}",
             "run `aws sts get-caller-identity` to see whether the AWS CLI fails too",
         ) from error
+
+
+def _not_sent(error: BotoCoreError) -> CloudError:
+    """Return the error about a request that did not reach AWS."""
+    if "Invalid header value" in str(error):  # http.client goes on with the session token
+        return CloudError(
+            "the AWS credentials have a character that no request may have, such as a line break",
+            "correct the access key ID or the session token, in their variables or in the profile",
+            "NoCredentials",
+        )
+    return CloudError(
+        f"AWS cannot be reached: {error}",
+        "set AWS_CA_BUNDLE to a file with the certificates that your network or its proxy uses"
+        if isinstance(error, SSLError)
+        else "check that the network is up and that the region's name is right",
+        "EndpointConnection",
+    )
