@@ -11,7 +11,6 @@ from config.errors import CloudError, InfraError, InputError, Interrupted, State
 from config.files import disk_errors, storage_problem
 from config.progress import Progress, Reporter, silent
 from config.target import Target
-from infra.program.aws_calls import Feature
 from infra.stack.failures import DamagedState
 from infra.stack.installation import find_engine
 from infra.stack.stack import Stack
@@ -28,6 +27,7 @@ from provision.aws.resources import (
 from provision.costs.cost import spent_usd
 from provision.permissions.actions import needed
 from provision.permissions.check import missing_permissions
+from provision.permissions.provider_calls import Feature
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import (
     ClusterRecord,

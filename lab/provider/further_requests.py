@@ -1,7 +1,8 @@
 """The requests of the real provider whose answers the lab does not use.
 
 Only a policy can refuse them, so they are sent while the lab enforces one: a permission that is
-missing on AWS is missing in the lab too. What each type sends: `infra.program.aws_calls`.
+missing on AWS is missing in the lab too. What each type sends:
+`provision.permissions.provider_calls`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,8 @@
 """The IAM actions that each command needs.
 
-gpuctl's own calls are listed here, those of Pulumi's provider in `infra.program.aws_calls`. Tests
-compare both with the code and with the requests that the lab receives
+gpuctl's own calls are listed here, those of Pulumi's provider in
+`provision.permissions.provider_calls`. Tests compare both with the code and with the requests that
+the lab receives
 (tests/provision/test_permissions.py, tests/plans/test_permissions.py).
 """
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
-from infra.program.aws_calls import CALLS, Feature
+from provision.permissions.provider_calls import CALLS, Feature
 
 COMMANDS = (
     *("capacity", "doctor", "down", "drift", "extend", "gc", "plan", "run", "ssh", "status", "up"),

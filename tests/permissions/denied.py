@@ -10,11 +10,11 @@ from config.cluster.cluster_file import Cluster
 from config.errors import GpuctlError
 from config.progress import silent
 from config.target import Target
-from infra.program.aws_calls import Feature
 from lab import fault_kinds, fault_table, session_manager_plugin
 from provision.down import down
 from provision.permissions.actions import COMMANDS, FEATURES, needed, optional
 from provision.permissions.policy import policy, split
+from provision.permissions.provider_calls import Feature
 from tests.infra.region import Region, create_boundary
 from tests.permissions.commands import Commands, Effort
 

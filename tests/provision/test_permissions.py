@@ -19,7 +19,6 @@ from config.cluster.cluster_file import Cluster
 from config.errors import CloudError, InfraError, InputError
 from config.progress import Progress, silent
 from config.target import Target
-from infra.program.aws_calls import CALLS
 from lab import fault_kinds, fault_table
 from lab.provider.resource import Resource
 from lab.provider.table import TYPES
@@ -40,6 +39,7 @@ from provision.permissions.actions import (
 from provision.permissions.boundary import CREATE, boundary_arn
 from provision.permissions.check import Missing, RoleOfNodes, _by_resource, missing_permissions
 from provision.permissions.policy import LIMIT, policy, policy_text, size, split
+from provision.permissions.provider_calls import CALLS
 from provision.preflight.preflight import resolve
 from tests import golden
 from tests.infra.program_mocks import resources_of
