@@ -23,8 +23,9 @@ class Target:
 
     `environment` holds credentials and AWS settings (AWS_ACCESS_KEY_ID, AWS_PROFILE, …) that
     override the process environment for boto3 and the Pulumi engine; it is never printed.
-    `credentials` returns the variables of credentials that are valid now, for each start of the
-    Pulumi engine; None if `environment` has the credentials, or nobody has looked for them yet.
+    `credentials` returns the variables of credentials that are valid now, whenever the Pulumi
+    engine or its provider asks; None if `environment` has the credentials, or nobody has looked for
+    them yet.
     `provider_address` is `host:port` of a Pulumi provider for `aws` that is already running, or
     None for the real plugin. `caller_address` is this client's IPv4 address as the nodes see it, or
     None to ask a public service. `vpcs_are_isolated` says that no network outside a VPC, such as a

@@ -10,6 +10,7 @@ from pulumi import automation
 from pulumi.automation import errors
 from semver import VersionInfo
 
+from infra.stack.credential_server import URL, credential_server
 from infra.stack.installation import Engine
 
 _OTHER_CREDENTIALS = frozenset(
@@ -25,6 +26,8 @@ _OTHER_CREDENTIALS = frozenset(
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
         "AWS_DEFAULT_REGION",
     }
 )
@@ -36,7 +39,8 @@ class EngineCommand(automation.PulumiCommand):
     Ctrl-C stops it in good order: it runs in a separate session, so that the terminal's Ctrl-C
     reaches only gpuctl, which passes it on. After the first the engine finishes its current steps
     and writes its state; the second ends it at once. Both raise KeyboardInterrupt when the engine
-    has ended. And each start gets credentials that are valid now.
+    has ended. And the engine gets credentials that are valid now, also an hour later
+    (`infra.stack.credential_server`).
     """
 
     def __init__(
@@ -68,10 +72,16 @@ class EngineCommand(automation.PulumiCommand):
         Nobody passes `on_output` and `on_error`: gpuctl reads the engine's events.
         """
         del on_output, on_error
-        if self._credentials is not None:
-            # With keys and a profile the engine's provider would have to choose.
-            kept = {name: v for name, v in additional_env.items() if name != "AWS_PROFILE"}
-            additional_env = {**kept, **self._credentials()}
+        if self._credentials is None:
+            return self._run(args, cwd, additional_env)
+        # A profile would come before the credentials that are served.
+        kept = {name: v for name, v in additional_env.items() if name != "AWS_PROFILE"}
+        with credential_server(self._credentials) as variables:
+            return self._run(args, cwd, {**kept, **variables})
+
+    def _run(
+        self, args: list[str], cwd: str, environment: Mapping[str, str]
+    ) -> automation.CommandResult:
         self._process = process = subprocess.Popen(
             [self.command, "--non-interactive", *args],
             stdin=subprocess.DEVNULL,
@@ -79,8 +89,8 @@ class EngineCommand(automation.PulumiCommand):
             stderr=subprocess.PIPE,
             cwd=cwd,
             env={
-                **inherited_environment(additional_env),
-                **additional_env,
+                **inherited_environment(environment),
+                **environment,
                 # The engine starts the plugins that lie next to it.
                 "PATH": f"{Path(self.command).parent}{os.pathsep}{os.environ.get('PATH', '')}",
                 "PULUMI_AUTOMATION_API": "true",
@@ -108,6 +118,6 @@ class EngineCommand(automation.PulumiCommand):
 
 def inherited_environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return our environment, without AWS credentials if `given` has some."""
-    if "AWS_ACCESS_KEY_ID" not in given:
+    if not given.keys() & {"AWS_ACCESS_KEY_ID", URL}:
         return dict(os.environ)
     return {name: value for name, value in os.environ.items() if name not in _OTHER_CREDENTIALS}

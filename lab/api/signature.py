@@ -29,6 +29,7 @@ _HEADER = re.compile(
     r"Signature=(?P<signature>[0-9a-f]{64})"
 )
 _DATE = "%Y%m%dT%H%M%SZ"
+_TOKEN = re.compile(r"(\d+(?:\.\d+)?)(?:\+(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,16 @@ def expiry(environ: dict[str, Any], end: datetime | None) -> ErrorAnswer | None:
     """Return AWS's response to a request whose credentials ended at `end`; None if they last.
 
     Temporary credentials of a lab carry the time of their issue as a session token (seconds since
-    1970). Those that were issued after `end` are valid, like those of a user who signed in again.
+    1970), and `+SECONDS` if they last only so long. Those that were issued after `end` are valid,
+    like those of a user who signed in again.
     """
-    if end is None or datetime.now(UTC) < end:
-        return None
-    token = environ.get("HTTP_X_AMZ_SECURITY_TOKEN", "")
-    issued = float(token) if re.fullmatch(r"\d+(\.\d+)?", token) else 0.0
-    return None if issued >= end.timestamp() else _answer(environ, _ENDED)
+    now = datetime.now(UTC).timestamp()
+    token = _TOKEN.fullmatch(environ.get("HTTP_X_AMZ_SECURITY_TOKEN", ""))
+    issued = float(token[1]) if token else 0.0
+    has_ended = end is not None and issued < end.timestamp() <= now
+    if token and token[2]:
+        has_ended = has_ended or issued + int(token[2]) <= now
+    return _answer(environ, _ENDED) if has_ended else None
 
 
 def _reason(environ: dict[str, Any], key: AccessKey) -> _Reason | None:

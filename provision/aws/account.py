@@ -57,13 +57,21 @@ def check_account(name: str, account: str, ours: str) -> None:
         )
 
 
+_CONNECTION = {
+    "AWS_CA_BUNDLE": "ca_bundle",
+    "AWS_USE_DUALSTACK_ENDPOINT": "use_dualstack_endpoint",
+    "AWS_USE_FIPS_ENDPOINT": "use_fips_endpoint",
+}
+"""The variables of AWS's SDKs and their settings in profiles
+(https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html, 2026-11-26)."""
+
+
 def resolve_credentials(target: Target) -> Target:
     """Return a target with which the Pulumi engine gets the credentials that boto3 has.
 
-    boto3 finds them: environment, profile, SSO, assumed role. Each start of the Pulumi engine gets
-    them as they are then, because those of SSO and roles end after an hour; boto3's own clients
-    renew them. A target that has credentials is returned unchanged. Raises CloudError if there are
-    none.
+    boto3 finds them: environment, profile, SSO, assumed role. The Pulumi engine asks for them again
+    and again, because those of SSO and roles end after an hour or less; boto3 renews them. A target
+    that has credentials is returned unchanged. Raises CloudError if there are none.
     """
     if "AWS_ACCESS_KEY_ID" in target.environment or target.credentials is not None:
         return target
@@ -72,9 +80,15 @@ def resolve_credentials(target: Target) -> Target:
 
 
 def _current(target: Target) -> dict[str, str]:
-    """Return the variables of the credentials as they are now, renewed if they are about to end."""
+    """Return the variables of the credentials as they are now, renewed if they are about to end.
+
+    The settings of the profile that concern connections are variables too: the Pulumi engine does
+    not read the user's files.
+    """
     with aws_errors():
         credentials = session(target).get_credentials()
+        # A session of boto3 does not show its profile's settings.
+        files = botocore.session.Session(profile=target.environment.get("AWS_PROFILE"))
         if credentials is None:
             raise NoCredentialsError
         keys = credentials.get_frozen_credentials()
@@ -82,8 +96,9 @@ def _current(target: Target) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": keys.access_key,
         "AWS_SECRET_ACCESS_KEY": keys.secret_key,
         "AWS_SESSION_TOKEN": keys.token,
+        **{name: files.get_config_variable(setting) for name, setting in _CONNECTION.items()},
     }
-    return {name: value for name, value in variables.items() if value}
+    return {name: str(value) for name, value in variables.items() if value}
 
 
 def credentials_end(target: Target) -> datetime | None:

@@ -76,6 +76,12 @@ def ec2_error(code: str, text: str) -> str:
     return f"<Response><Errors>{error}</Errors><RequestID>lab</RequestID></Response>"
 
 
+@pytest.mark.parametrize("token", ["0+900", "1000.5+900"])
+def test_temporary_credentials_end(region: World, token: str) -> None:
+    answer = ask(region, signed(region, {"X-Amz-Security-Token": token}))
+    assert answer == (400, ec2_error("RequestExpired", "Request has expired."))
+
+
 @pytest.mark.parametrize("path", ["/", "/moto-api/reset", "/moto-api/seed?a=1"])
 def test_who_does_not_sign_is_refused(region: World, path: str) -> None:
     text = "AWS was not able to authenticate the request: access credentials are missing"

@@ -1,5 +1,6 @@
 """The user's AWS configuration, read as boto3 reads it."""
 
+import http.client
 import json
 import os
 import sys
@@ -7,13 +8,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from config.errors import CloudError
 from config.target import Target
+from infra.stack.credential_server import TOKEN, URL, credential_server
 from infra.stack.engine_command import EngineCommand, inherited_environment
 from infra.stack.installation import Engine
+from infra.stack.plugins import VERSION
+from infra.stack.stack import Stack
 from lab import fault_kinds, fault_table
 from provision.aws.account import (
     credentials_end,
@@ -24,7 +29,8 @@ from provision.aws.account import (
 )
 from provision.aws.clients import aws_errors, client
 from provision.aws.resources import find_all
-from tests.infra.region import Worlds
+from tests.docs.pages import HOME
+from tests.infra.region import Worlds, resolved
 from tests.labs import KEY
 
 
@@ -47,8 +53,8 @@ def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's files with a profile `research`, and nothing else to find credentials by."""
-    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -87,34 +93,123 @@ def test_keys_that_somebody_writes_into_the_file_count_from_the_next_use_on(
     assert whole.credentials()["AWS_SECRET_ACCESS_KEY"] == "renewed"
 
 
-@pytest.fixture
-def short_lived(profiles: Path) -> Target:
-    """The target of a user whose credentials last a minute; each has the time of its issue."""
+def sign_in(profiles: Path, seconds: int = 60) -> Target:
+    """The target of a user whose credentials last so long; each has the time of its issue."""
     script = profiles / "sign-in"
+    answer = {
+        "Version": 1,
+        "AccessKeyId": KEY.key_id,
+        "SecretAccessKey": KEY.secret,
+        "SessionToken": "$issued",
+        "Expiration": "$end",
+    }
     script.write_text(
-        "import datetime, json, time\n"
-        "end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)\n"
-        f"print(json.dumps({{'Version': 1, 'AccessKeyId': {KEY.key_id!r},"
-        f" 'SecretAccessKey': {KEY.secret!r}, 'SessionToken': repr(time.time()),"
-        " 'Expiration': end.isoformat()}))\n"
+        f"issued=$(date +%s.%N)+{seconds} end=$(date -u -d '+{seconds} seconds' +%FT%TZ)\n"
+        f"cat <<END\n{json.dumps(answer)}\nEND\n"
     )
     (profiles / "AWS_CONFIG_FILE").write_text(
-        f"[profile short]\ncredential_process = {sys.executable} {script}\n"
+        f"[profile short]\ncredential_process = sh {script}\n"
     )
     return Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "short"})
 
 
-def test_each_start_of_the_engine_gets_renewed_credentials(short_lived: Target) -> None:
+@pytest.fixture
+def short_lived(profiles: Path) -> Target:
+    return sign_in(profiles)
+
+
+ENGINE = """#!{python}
+import json, os, urllib.request
+asked = urllib.request.Request(os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"])
+asked.add_header("Authorization", os.environ["AWS_CONTAINER_AUTHORIZATION_TOKEN"])
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+answers = [json.load(opener.open(asked)) for _ in range(2)]
+print(json.dumps({{"answers": answers, "environment": dict(os.environ)}}))
+"""
+
+
+def test_the_engine_asks_for_credentials_as_often_as_it_needs_them(
+    short_lived: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = short_lived.state / "AWS_CONFIG_FILE"
+    config.write_text(f"{config.read_text()}ca_bundle = /etc/ssl/company.pem\n")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-somebody-else")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-somebody-else")
     whole = resolve_credentials(short_lived)
     engine = whole.state / "engine"
-    engine.write_text('#!/bin/sh\necho "$AWS_SESSION_TOKEN ${AWS_PROFILE-none}"\n')
+    engine.write_text(ENGINE.format(python=sys.executable))
     engine.chmod(0o755)
     command = EngineCommand(Engine(engine, "v3.258.0", "path"), whole.credentials)
-    first, second = (
-        command.run([], str(whole.state), short_lived.environment).stdout.split() for _ in range(2)
-    )
-    assert float(first[0]) < float(second[0])
-    assert (first[1], second[1]) == ("none", "none")
+    done = json.loads(command.run([], str(whole.state), short_lived.environment).stdout)
+    first, second = done["answers"]
+    issued = [float(answer["Token"].partition("+")[0]) for answer in (first, second)]
+    assert issued[0] < issued[1]
+    assert (first["AccessKeyId"], first["SecretAccessKey"]) == (KEY.key_id, KEY.secret)
+    assert datetime.fromisoformat(first["Expiration"]) > datetime.now(UTC)
+    given = {name: value for name, value in done["environment"].items() if "AWS" in name}
+    assert given.pop("AWS_CONTAINER_CREDENTIALS_FULL_URI").startswith("http://127.0.0.1:")
+    assert given.pop("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+    assert given == {
+        "AWS_CA_BUNDLE": "/etc/ssl/company.pem",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+    assert KEY.secret not in json.dumps(done["environment"])
+
+
+def test_credentials_are_served_to_who_knows_the_token_alone() -> None:
+    def fails() -> dict[str, str]:
+        if len(calls) > 1:
+            raise CloudError("AWS sign-in: the token has ended", "", "ExpiredToken")
+        calls.append("asked")
+        return {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "hidden"}
+
+    calls: list[str] = []
+    with credential_server(fails) as variables:
+        url, token = (variables[name] for name in (URL, TOKEN))
+        assert ask(url, "") == (403, {"code": "Forbidden", "message": "the token is wrong"})
+        status, answer = ask(url, token)
+        assert (status, answer["AccessKeyId"], answer["SecretAccessKey"]) == (200, "AKID", "hidden")
+        assert ask(url, token) == (
+            400, {"code": "NoCredentials", "message": "AWS sign-in: the token has ended"},
+        )  # fmt: skip
+    with pytest.raises(OSError, match="refused"):
+        ask(url, token)
+
+
+def ask(url: str, token: str) -> tuple[int, dict[str, str]]:
+    """The status and the answer of the server of credentials."""
+    place = urlsplit(url)
+    asked = http.client.HTTPConnection(str(place.hostname), place.port, timeout=20)
+    asked.request("GET", place.path, headers={"Authorization": token})
+    answer = asked.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+PROVIDER = """#!/bin/sh
+cd {home} && exec {python} -m lab.provider --endpoint {url}
+"""
+
+
+@pytest.mark.engine
+def test_an_up_takes_longer_than_its_credentials_last(
+    profiles: Path, worlds: Worlds, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine starts the provider itself, as on AWS, and EC2 makes everything slow."""
+    plugin = profiles / f"gpuctl/pulumi/plugins/resource-aws-v{VERSION}/pulumi-resource-aws"
+    plugin.parent.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(profiles))
+    faults = {"consistency": fault_kinds.parse("consistency", ("1",))}
+    fault_table.write(profiles / "faults.json", faults)
+    with worlds.api(profiles) as (url, _):
+        plugin.write_text(PROVIDER.format(home=HOME, python=sys.executable, url=url))
+        plugin.chmod(0o755)
+        target = resolve_credentials(replace(sign_in(profiles, 5), endpoint=url))
+        stack = Stack("demo", target, engine)
+        assert len(stack.up(resolved(target)).nodes) == 2
+        stack.destroy()
+        assert find_all(target, None) == []
 
 
 def test_credentials_that_expire_meanwhile_are_renewed_by_every_client(
