@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, overload
+from urllib.parse import urlsplit
 
 import boto3.session
 import botocore.session
@@ -31,7 +32,13 @@ from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
 from config.target import NO_AWS_FILES, Target
 from provision.aws.calls import record_calls
-from provision.aws.credentials import AWS_FILES, load_credentials, unknown_profile, unusable_files
+from provision.aws.credentials import (
+    AWS_FILES,
+    load_credentials,
+    unknown_profile,
+    unusable_files,
+    wrong_setting,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -71,8 +78,13 @@ def client(
     launch keeps the ClientToken of its first try. A client may be used by many threads. It is
     cached for the same credentials, region and endpoint.
     """
-    with aws_errors(), _CREATING:
-        return _client(session(target), service, target.region, target.endpoint, attempts)
+    try:
+        with aws_errors(), _CREATING:
+            made = _client(session(target), service, target.region, target.endpoint, attempts)
+            _ = urlsplit(made.meta.endpoint_url).port  # botocore would fail at the first request
+            return made
+    except ValueError as error:
+        raise wrong_setting(error) from error
 
 
 def session(target: Target) -> boto3.session.Session:

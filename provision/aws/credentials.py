@@ -5,6 +5,7 @@ errors then name neither the profile nor the file or variable that is wrong.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -53,9 +54,27 @@ def load_credentials(session: botocore.session.Session) -> None:
             raise _program_failed(session, f"cannot be run: {error.filename}: {why}") from error
         raise _unusable(session, f"{error.filename or 'a file'} cannot be read: {why}") from error
     except (ValueError, TypeError, AttributeError) as error:  # its output is no object of JSON
-        if not _program(session):
-            raise
-        raise _program_failed(session, "prints no JSON object, as it must") from error
+        if _program(session):
+            raise _program_failed(session, "prints no JSON object, as it must") from error
+        if isinstance(error, ValueError):
+            raise wrong_setting(error) from error
+        raise
+
+
+def wrong_setting(error: ValueError) -> CloudError:
+    """Return the error about a setting of the user's that botocore cannot read.
+
+    botocore has no class for some: a number that is none, a host that may give no credentials.
+    """
+    said = str(error).rstrip(".")
+    wrong = {*re.findall("'(.+?)'", said), said.rpartition(": ")[2]}
+    named = [
+        name
+        for name, value in os.environ.items()
+        if name.startswith("AWS_") and wrong & {value, *re.split("[:/]+", value)}
+    ]
+    where = " and ".join(named) or "the AWS_ variable, or the line of the AWS files, that has it"
+    return CloudError(f"a setting for AWS is wrong: {said}", f"correct {where}", _NO_CODE)
 
 
 def unknown_profile(name: str) -> CloudError:

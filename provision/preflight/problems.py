@@ -19,14 +19,15 @@ class Problems:
     def catch(self, ask: Callable[[], T]) -> T | None:
         """Return the result of `ask`, or note its error and return None.
 
-        An account-wide error (UNIVERSAL) is noted once, not once per request.
+        Of the account-wide errors (UNIVERSAL) only the first is noted: STS, EC2 and SSM refuse the
+        same wrong keys with different codes.
         """
         try:
             return ask()
         except GpuctlError as error:
             code = error.code if isinstance(error, CloudError) else ""
             codes = {known.code for known in self.found if isinstance(known, CloudError)}
-            if code not in UNIVERSAL & codes:
+            if code not in UNIVERSAL or not UNIVERSAL & codes:
                 self.found.append(error)
             return None
 

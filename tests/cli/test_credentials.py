@@ -207,3 +207,45 @@ def test_a_key_with_a_line_break_is_named_and_not_shown(
     ) in done.stderr
     written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
     assert not [text for text in (done.stderr, *written) if "hunter2" in text]
+
+
+ANY_KEYS = {"AWS_ACCESS_KEY_ID": "AKIDME", "AWS_SECRET_ACCESS_KEY": "hidden"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "what", "where"),
+    [
+        (
+            {**ANY_KEYS, "AWS_ENDPOINT_URL": "localhost:4566"},
+            "Invalid endpoint: localhost:4566",
+            "AWS_ENDPOINT_URL",
+        ),
+        (
+            {**ANY_KEYS, "AWS_ENDPOINT_URL_EC2": "http://localhost:ec2"},
+            "Port could not be cast to integer value as 'ec2'",
+            "AWS_ENDPOINT_URL_EC2",
+        ),
+        (
+            {"AWS_METADATA_SERVICE_TIMEOUT": "soon"},
+            "invalid literal for int() with base 10: 'soon'",
+            "AWS_METADATA_SERVICE_TIMEOUT",
+        ),
+        (
+            {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://example.org/keys"},
+            "Unsupported host 'example.org'.  Can only retrieve metadata from a loopback address or"
+            " one of these hosts: 169.254.170.2, 169.254.170.23, fd00:ec2::23, localhost",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        ),
+        (
+            {"AWS_METADATA_SERVICE_NUM_ATTEMPTS": "x", "AWS_USER": "xyz"},
+            "invalid literal for int() with base 10: 'x'",
+            "AWS_METADATA_SERVICE_NUM_ATTEMPTS",
+        ),
+    ],
+)
+def test_a_setting_that_boto3_cannot_read_is_one_line_with_its_variable(
+    variables: dict[str, str], what: str, where: str, tmp_path: Path
+) -> None:
+    assert status(tmp_path, "", **variables) == (
+        f"a setting for AWS is wrong: {what}; correct {where}"
+    )

@@ -197,6 +197,22 @@ def test_a_page_in_place_of_aws_is_told(tmp_path: Path, sign_in_page: str) -> No
     )
 
 
+def test_certificates_that_cannot_be_checked_name_their_variable(
+    tmp_path: Path, sign_in_page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    keys: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    url = sign_in_page.replace("http:", "https:")
+    target = Target("aws", "us-east-1", tmp_path, endpoint=url, environment=keys)
+    with pytest.raises(CloudError) as caught, aws_errors():
+        client(target, "ec2", attempts=1).describe_vpcs()
+    assert str(caught.value) == (
+        f"AWS cannot be reached: SSL validation failed for {url}/ [Errno 2] No such file or"
+        " directory; set AWS_CA_BUNDLE to a file with the certificates that your network or its"
+        " proxy uses"
+    )
+
+
 def test_a_client_is_made_once_for_the_same_keys_and_place(target: Target) -> None:
     ec2 = client(target, "ec2")
     assert client(replace(target, state=Path("/elsewhere")), "ec2") is ec2

@@ -95,6 +95,29 @@ def test_all_complaints_come_at_once_and_nothing_is_made(target: Target) -> None
     assert not target.clusters.exists()
 
 
+@pytest.mark.parametrize(
+    ("variables", "refusal"),
+    [
+        (
+            {"AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE"},
+            "InvalidClientTokenId: The security token included in the request is invalid",
+        ),
+        (
+            {"AWS_SECRET_ACCESS_KEY": "wrong"},
+            "SignatureDoesNotMatch: The request signature we calculated does not match the"
+            " signature you provided. Check your AWS Secret Access Key and signing method. Consult"
+            " the service documentation for details",
+        ),
+    ],
+)
+def test_wrong_keys_are_one_line(target: Target, variables: dict[str, str], refusal: str) -> None:
+    wrong = replace(target, environment={**target.environment, **variables})
+    assert str(complaint(wrong)) == (
+        f"AWS refused GetCallerIdentity: {refusal}; renew your credentials: `aws sso login`,"
+        " `aws configure` or AWS_PROFILE"
+    )
+
+
 def test_zones_are_taken_in_the_file_s_order(target: Target) -> None:
     chosen = resolve(cluster(capacity={"zones": ("us-east-1e", "us-east-1c")}), target)
     assert chosen.zone == "us-east-1c"
