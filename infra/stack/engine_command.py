@@ -96,6 +96,7 @@ class EngineCommand(automation.PulumiCommand):
                 "PULUMI_AUTOMATION_API": "true",
             },
             encoding="utf-8",
+            errors="replace",
             start_new_session=True,
         )
         if self._is_interrupted:

@@ -1,19 +1,25 @@
 """The Pulumi engine's error messages, converted to one line with a remedy."""
 
+import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
 
 from pulumi.automation import DiagnosticEvent
 
 from config.catalogue.aws_codes import aws_code
 from config.errors import InfraError
+from config.files import disk_error, is_access_error
+from config.folders import cache_home
 from infra.stack.changes import name_of
 
 _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
 # EC2's errors are "api error CODE: text"; services with typed errors leave "api error" out.
 _AWS = re.compile(r"(?:api error |RequestID: [\w-]+, )(?P<code>[\w.]+): (?P<text>.*)", re.DOTALL)
 _CODE = re.compile(r"[A-Z][\w.]+")
-_FRAME = re.compile(r"^\s*(?:stderr: |\d+\) )?|\s+$")
+_FRAME = re.compile(r"^\s*(?:std(?:out|err): ?|\d+\) )?|\s+$")
+_CODE_LINE = re.compile(r"code: (-?\d+)")
 _BULLET = re.compile(r"^\s*\* ", re.MULTILINE)
 
 _LONGEST = 400  # characters of a message: AWS sometimes lists every zone of the world
@@ -83,17 +89,40 @@ def one_line(message: str) -> str:
 
 
 def complaint(output: str) -> str:
-    """Return the error in a Pulumi engine's output, as one line; a full disk comes first."""
+    """Return the error in a Pulumi engine's output, as one line; a full disk comes first.
+
+    `output` is the text of the SDK's CommandError: the exit code, stdout and stderr.
+    """
     lines = [_FRAME.sub("", line) for line in output.splitlines()]
     for sign in (_NO_ROOM, "error: "):
         for line in lines:
             if sign in line:
                 return one_line(line)
-    return next((line for line in reversed(lines) if line), "Pulumi's engine failed")
+    codes = [match[1] for match in map(_CODE_LINE.fullmatch, lines) if match]
+    said = [line for line in lines if line and not _CODE_LINE.fullmatch(line)]
+    if said or not codes:
+        return said[-1] if said else "Pulumi's engine failed"
+    code = int(codes[0])
+    signals = {-signal: signal.name for signal in Signals}
+    how = f"was killed by {signals[code]}" if code in signals else f"ended with exit code {code}"
+    return f"Pulumi's engine {how}, and says nothing"
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def local_error(stack: str, failed: Exception, engine: Path) -> InfraError:
+    """Return gpuctl's error for an exception of this process while it works with the engine."""
+    if isinstance(failed, OSError) and failed.filename and is_access_error(failed):
+        problem = disk_error(failed.filename, failed)
+        return InfraError(problem.message, problem.hint)
+    if isinstance(failed, json.JSONDecodeError):
+        return InfraError(
+            f"Pulumi's engine answers what gpuctl cannot read: {failed}",
+            f"see that {engine} is Pulumi's own command, or let gpuctl install it: `gpuctl doctor`",
+        )
+    return error(stack, Failure("", f"Pulumi's engine failed: {failed}"))
 
 
 def error(stack: str, failure: Failure) -> InfraError:
@@ -107,7 +136,8 @@ def error(stack: str, failure: Failure) -> InfraError:
     if _NO_ROOM in failure.text:
         hint = _MAKE_ROOM
     elif "resource plugin" in failure.text:
-        hint = "allow HTTPS to get.pulumi.com for one download, or install the plugin by hand"
+        place = cache_home() / "pulumi" / "plugins"
+        hint = f"remove {place}, and run the same command again: gpuctl installs it anew"
     elif "by the plan" in failure.text or "violates plan" in failure.text:
         return PlanViolated(
             f"{stack} has changed since the plan was made: {failure.text}",

@@ -13,10 +13,13 @@ from importlib.metadata import version
 from typing import Any
 
 from pulumi import automation
+from pulumi.automation import CommandError
 
+from config.command_text import command_text
+from config.errors import InfraError
 from config.folders import cache_home
 from config.target import Target
-from infra.stack.failures import DamagedState
+from infra.stack.failures import DamagedState, complaint
 
 VERSION = version("pulumi-aws")
 """The version of the plugin: that of the package with which the program is written."""
@@ -47,12 +50,28 @@ class ForeignProvider(DamagedState):
 
 
 def install_provider(workspace: automation.Workspace, target: Target) -> None:
-    """Install the pinned provider of AWS unless it is installed; the lab has its own."""
-    plugins = cache_home() / "pulumi" / "plugins"
-    place = plugins / f"resource-aws-v{VERSION}"
+    """Install the pinned provider of AWS unless it is installed; the lab has its own.
+
+    Raises InfraError if it cannot be downloaded.
+    """
+    home = cache_home() / "pulumi"
+    place = home / "plugins" / f"resource-aws-v{VERSION}"
     is_partial = place.with_name(f"{place.name}.partial").exists()
     if target.provider_address is None and (is_partial or not place.is_dir()):
-        workspace.install_plugin("aws", f"v{VERSION}")
+        try:
+            workspace.install_plugin("aws", f"v{VERSION}")
+        except CommandError as failed:
+            by_hand = command_text(
+                "PULUMI_HOME={} {} plugin install resource aws {} --file ARCHIVE",
+                home,
+                workspace.pulumi_command.command,
+                f"v{VERSION}",
+            )
+            raise InfraError(
+                f"Pulumi's provider for AWS cannot be installed: {complaint(str(failed))}",
+                "allow HTTPS to get.pulumi.com for one download, or install an archive of"
+                f" https://github.com/pulumi/pulumi-aws/releases/tag/v{VERSION}: {by_hand}",
+            ) from None
 
 
 def check_state(name: str, state: automation.Deployment) -> None:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,14 @@ from infra.fleet import OUTPUT, Fleet
 from infra.stack.changes import Plan, Refreshed, is_cloud, name_of, plan_of, refreshed
 from infra.stack.engine_command import EngineCommand
 from infra.stack.engine_events import EventWatch
-from infra.stack.failures import DamagedState, Failure, PlanViolated, complaint, error
+from infra.stack.failures import (
+    DamagedState,
+    Failure,
+    PlanViolated,
+    complaint,
+    error,
+    local_error,
+)
 from infra.stack.inline_program import inline_program, load_program
 from infra.stack.installation import Engine
 from infra.stack.plan_file import is_within, planned_operations
@@ -324,8 +332,8 @@ class Stack:
         except CommandError as failed:
             failure = watch.failure or Failure("", complaint(str(failed)))
             raise error(self.name, failure) from None
-        except (OSError, RuntimeError) as failed:
-            raise error(self.name, Failure("", f"Pulumi's engine failed: {failed}")) from None
+        except (OSError, RuntimeError, JSONDecodeError) as failed:
+            raise local_error(self.name, failed, self._engine.path) from None
 
     def _end(self, working: "Future[None]") -> None:
         """Stop the Pulumi engine in the other thread if it still works, and wait for its end."""

@@ -1,6 +1,7 @@
 import pytest
 from pulumi.automation import DiagnosticEvent
 
+from config.folders import cache_home
 from infra.stack.failures import DamagedState, Failure, complaint, error, failure_of
 
 URN = "urn:pulumi:demo::gpuctl::aws:ec2/instance:Instance::node0"
@@ -47,11 +48,12 @@ def test_a_complaint_without_aws_is_one_line_with_what_to_do() -> None:
     )
 
 
-def test_a_missing_plugin_says_how_to_get_it() -> None:
+def test_a_plugin_that_does_not_start_is_installed_anew() -> None:
     text = diagnosed("error: no resource plugin 'pulumi-resource-aws' found", urn="")
+    plugins = cache_home() / "pulumi" / "plugins"
     assert text == (
-        "no resource plugin 'pulumi-resource-aws' found; allow HTTPS to get.pulumi.com for"
-        " one download, or install the plugin by hand"
+        f"no resource plugin 'pulumi-resource-aws' found; remove {plugins}, and run the same"
+        " command again: gpuctl installs it anew"
     )
 
 
@@ -70,6 +72,15 @@ FULL = "write /state/demo.json.18ea.tmp: no space left on device"
         ("error: no stack", "no stack"),
         ("killed\n\n", "killed"),
         ("", "Pulumi's engine failed"),
+        (
+            "\n code: -9\n stdout: \n stderr: ",
+            "Pulumi's engine was killed by SIGKILL, and says nothing",
+        ),
+        (
+            "\n code: 3\n stdout: \n stderr: \n",
+            "Pulumi's engine ended with exit code 3, and says nothing",
+        ),
+        ("\n code: 1\n stdout: no memory\n stderr: \n", "no memory"),
     ],
 )
 def test_what_an_engine_says_that_ended(output: str, line: str) -> None:
