@@ -255,14 +255,18 @@ def _prepare(
 ) -> "tuple[LaunchPlan, dict[str, str]]":
     """Send the run's code, and pull its image; return the plan with the image, and the secrets.
 
-    Meanwhile the nodes are checked: NodeError if one is not fit for jobs.
+    Meanwhile the nodes are checked: NodeError if one is not fit for jobs. Raises StateError first
+    if the run could not be recorded.
     """
     from cli.before_run import NodeCheck
     from cli.code import send_code
     from cli.run_end import check_removable
+    from engine.history import History
     from engine.secrets import resolve
 
     target = here.cluster_target(there.cluster)
+    with History(target.runs) as history:
+        history.check_writable()
     values = resolve(plan, wanted)
     if plan.on_stop == "destroy":
         check_removable(there.cluster, target)

@@ -115,19 +115,7 @@ def write_whole(path: Path, text: str) -> None:
     A missing folder is made. Raises StateError if the disk is full or read-only, or if this user
     may not write there; the file then keeps its former text.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):  # a left-over temporary file does no harm
-            temporary.unlink()
-        raise disk_error(path, error) from error
+    _write(path, text, Path.replace)
 
 
 def write_new(path: Path, text: str) -> None:
@@ -135,14 +123,30 @@ def write_new(path: Path, text: str) -> None:
 
     Raises StateError as `write_whole` does.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    write_whole(temporary, text)
-    try:
+    _write(path, text, _link)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    with suppress(FileExistsError):  # another process has written it
         os.link(temporary, path)
-    except FileExistsError:
-        pass  # nothing to do
+
+
+def _write(path: Path, text: str, put: Callable[[Path, Path], object]) -> None:
+    """Write the text to a temporary file, and let `put` give it its path."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        put(temporary, path)
+    except OSError as error:
+        raise disk_error(path, error) from error
     finally:
-        temporary.unlink()
+        with suppress(OSError):  # it has its path, or does no harm
+            temporary.unlink()
 
 
 def path_below(folder: Path, *names: str) -> Path:
@@ -212,10 +216,14 @@ def disk_error(path: Path | str, error: OSError) -> StateError:
     why = error.strerror or str(error)
     if not is_access_error(error):
         return unwritable(path, why)
-    return _refused(Path(path), why)
+    variable = _variable(Path(path))
+    if error.errno != errno.EROFS:
+        return _refused(Path(path), why, variable)
+    other = f", or set {variable} to a folder that you can write" if variable else ""
+    return StateError(f"{path} cannot be written: {why}", f"mount that file system writable{other}")
 
 
-def _refused(path: Path, why: str) -> StateError:
+def _refused(path: Path, why: str, variable: str) -> StateError:
     """Return the complaint about a file that this user may not read or write.
 
     It names the nearest folder that exists, with its owner and mode, and the variable that chooses
@@ -227,7 +235,6 @@ def _refused(path: Path, why: str) -> StateError:
         place = _nearest(path)
         verb = "written" if os.access(place, os.X_OK) else "read"
     able = "read" if verb == "read" else "write"
-    variable = _variable(path)
     other = f", or set {variable} to a folder that you can {able}" if variable else ""
     return StateError(
         f"{path} cannot be {verb}: {why} ({_mode(place)})",

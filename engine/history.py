@@ -107,7 +107,8 @@ class History:
                 stored.backup(copy)
         return copy
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
+        """Raise StateError if this user may not write the history."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -132,7 +133,7 @@ class History:
         Leave a run that exists unchanged. One that another machine started has no setting.
         """
         if isinstance(known, LaunchPlan):
-            self._check_writable()
+            self.check_writable()
             is_queued, began = known.queue, datetime.now(UTC)
         else:
             is_queued = known.kind == "run_queued"
@@ -251,7 +252,7 @@ class History:
 
     def keep_baseline(self, name: str, run_id: str) -> None:
         """Store the run as the baseline with this name, in place of an earlier one."""
-        self._check_writable()
+        self.check_writable()
         self._write("INSERT OR REPLACE INTO baselines VALUES (?, ?)", [(name, run_id)])
 
     def baseline(self, name: str) -> RunRecord:

@@ -31,5 +31,6 @@ def passphrase(folder: Path, target: Target) -> str:
 
 def _own_passphrase(path: Path) -> str:
     """Return the passphrase of this machine; create it if missing, for its owner only."""
-    write_new(path, secrets.token_urlsafe(32))
+    if not path.exists():
+        write_new(path, secrets.token_urlsafe(32))
     return path.read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from config.errors import InputError, StateError
-from config.files import disk_errors
+from config.files import disk_error, disk_errors
 from config.target import Target
 from provision.records.record import folder
 from provision.records.shared import pull
@@ -97,9 +97,7 @@ def _open(path: Path) -> IO[str]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path.open("a+")
     except OSError as error:
-        raise StateError(
-            f"{path} cannot be written: {error.strerror}", "free space on that disk"
-        ) from error
+        raise disk_error(path, error) from error
 
 
 def _no_locks(path: Path, error: OSError) -> StateError:

@@ -121,7 +121,7 @@ def test_another_state_folder_that_is_refused_is_named_with_its_own_variable(
 
 REFUSALS = """
 from config.errors import StateError
-from config.files import write_whole
+from config.files import write_new, write_whole
 from config.folders import cache_home, config_home, state_home
 from engine.history import History
 from tests.engine.conftest import make_plan
@@ -133,7 +133,7 @@ def begin_run() -> None:
 for work in (
     lambda: write_whole(state_home() / "file", ""),
     lambda: write_whole(cache_home() / "file", ""),
-    lambda: write_whole(config_home() / "file", ""),
+    lambda: write_new(config_home() / "file", ""),
     begin_run,
 ):
     try:

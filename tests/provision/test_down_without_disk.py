@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import provision.down
 from cli.main import app
-from config.errors import InfraError, InputError
+from config.errors import InfraError, InputError, StateError
 from config.files import storage_problem
 from config.progress import silent
 from config.target import Target
@@ -59,6 +59,16 @@ def target(empty_region: Target, disk: Path) -> Target:
 def stop_writes(disk: Path) -> None:
     """Mount the disk read-only."""
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+
+
+def test_a_read_only_disk_refuses_every_other_change(target: Target, disk: Path) -> None:
+    stop_writes(disk)
+    lock = record.folder("demo", target) / "lock"
+    with pytest.raises(StateError) as refused, cluster_lock("demo", "gpuctl up", target):
+        pass
+    assert str(refused.value) == (
+        f"{lock} cannot be written: Read-only file system; mount that file system writable"
+    )
 
 
 def test_a_full_disk_keeps_no_resource_and_no_record(target: Target, disk: Path) -> None:
