@@ -42,7 +42,10 @@ INTERRUPTED_HEAD_S = 60
 
 
 class Following:
-    """One client that follows one run. `on_event` gets every event, recorded ones first."""
+    """One client that follows one run. `on_event` gets every event, recorded ones first.
+
+    Where this user may not write, nothing is kept.
+    """
 
     def __init__(self, head: Head, run_id: str, runs: Path, on_event: OnEvent) -> None:
         self._head, self._run_id, self._runs = head, run_id, runs
@@ -54,6 +57,7 @@ class Following:
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
         self._notifies = False
+        self._is_kept = True
 
     async def follow(self) -> RunResult:
         """Follow the run to its end, and store its tables, findings and result in the history."""
@@ -61,6 +65,7 @@ class Following:
             History(self._runs) as history,
             contextlib.closing(JournalCopy(self._runs, self._run_id)) as record,
         ):
+            self._is_kept = record.is_kept
             for event in recorded_events(self._runs, self._run_id, self._budget):
                 self._see(event, history)
             result = self._collector.result() or await self._follow_head(record, history)
@@ -202,7 +207,7 @@ class Following:
             self._head_rank = {n.name: n.rank for n in event.nodes}.get(self._head.node.name)
         if isinstance(event, NodeInterrupted) and event.rank == self._head_rank:
             self._head_notice = event
-        if isinstance(event, Evidence):
+        if isinstance(event, Evidence) and self._is_kept:
             folder = evidence_folder(self._runs, self._run_id)
             write_evidence(folder, event.node, event.source, event.text)
         self._results.see(event, history)

@@ -9,10 +9,11 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from config.errors import RunError
-from config.files import path_below
+from config.files import is_access_error, path_below
 from config.identifiers import RUN_ID, is_valid
 from engine.agent.control import JOURNAL
 from engine.agent.journal_file import DROPPED, LONGEST, JournalFile, JournalReader, end_of_line
@@ -36,21 +37,44 @@ def kept_path(runs: Path, run_id: str, *names: str) -> Path:
     return path_below(runs, run_id, *names)
 
 
+class _Unkept:
+    """A copy that ends with what this machine has: later lines only advance its offset."""
+
+    def __init__(self, path: Path) -> None:
+        with closing(JournalReader(path)) as reader:
+            for _ in reader.read():
+                pass  # only the offset of the end is needed
+            self.offset = reader.offset
+
+    def append_line(self, line: bytes) -> None:
+        self.offset = end_of_line(self.offset, line)
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
 class JournalCopy:
-    """The copy of one run's journal."""
+    """The copy of one run's journal. Where this user may not write, it keeps nothing more."""
 
     def __init__(self, runs: Path, run_id: str) -> None:
         self._path = kept_path(runs, run_id, JOURNAL)
         self._left_out: tuple[int, int] | None = None
         self._time = 0.0
+        self._file: JournalFile | _Unkept
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file = JournalFile(self._path, budget_on(self._path.parent))
         except OSError as error:
-            raise RunError(
-                f"{self._path} cannot be written: {error.strerror}",
-                "make the state folder writable",
-            ) from error
+            if not is_access_error(error):
+                raise RunError(
+                    f"{self._path} cannot be written: {error.strerror}", "free space on the disk"
+                ) from error
+            self._file = _Unkept(self._path)
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether the lines are written, and not only counted."""
+        return isinstance(self._file, JournalFile)
 
     @property
     def offset(self) -> int:

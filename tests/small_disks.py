@@ -27,3 +27,14 @@ def fill(disk: Path, but: int) -> Path:
     with path.open("r+b") as others:
         others.truncate(path.stat().st_size - but)
     return path
+
+
+@contextmanager
+def read_only(place: Path) -> Iterator[Path]:
+    """Mount the folder on itself, read-only, until the end of this."""
+    subprocess.run(["mount", "--bind", place, place], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
