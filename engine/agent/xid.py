@@ -1,11 +1,19 @@
 """Xid errors of NVIDIA's driver: the meaning of each number, and what to do.
 
-What to do is AWS's reading of NVIDIA's catalog r590: aws-samples/awsome-distributed-training
-@7217859f (2026-02-21), 4.validation_and_observability/2.gpu-cluster-healthcheck/README.md. The
-meanings are the names in NVIDIA's catalog,
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, and in open-gpu-kernel-modules
-@0b7b8041, src/common/sdk/nvidia/inc/nverror.h (both 2026-11-23); where neither gave one, the group
-of AWS's table is named.
+Each row has its entry in NVIDIA's catalogue, "Resolution Bucket (Immediate Action)" of
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, for Ampere and newer. All rows
+were read again on 2026-11-26: 1 to 13 on that page, the others in two copies of it, an undated one
+and leptonai/gpud @4a8de33a, components/accelerator/nvidia/xid/catalog_generated.go (made of
+NVIDIA's spreadsheet on 2025-10-29), which agree. A newer edition could not be read.
+
+The action is the one of the bucket (`_ACTION_OF`), except where a row names another:
+- 43, 45, 48, 74, 144 to 150, 168: as AWS reads the catalogue, awslabs/awsome-distributed-ai
+  @95b939cd (2026-07-23), 4.validation_and_observability/2.gpu-cluster-healthcheck/README.md.
+- 64: the memory cannot repair itself any more, for which NVIDIA replaces the GPU;
+  awslabs/awsome-distributed-ai pull request 1190 (2026-07-15).
+- 95: an A100 without MIG must be rebooted (the same README, and NVIDIA's GPU Debug Guidelines as
+  quoted there); a reboot clears it on the others too.
+- 159: a reset, if unified memory (UVM) is in use, which each program of CUDA loads (the README).
 """
 
 from __future__ import annotations
@@ -25,19 +33,35 @@ _REMEDIES = {
     "watch": "no action is needed for this error alone",
 }
 
+_ACTION_OF = {
+    "CHECK_MECHANICALS": "replace",
+    "RESTART_BM": "reboot",
+    "RESTART_VM": "reboot",
+    "RESET_GPU": "reset",
+    "RESTART_APP": "program",
+    "IGNORE": "watch",
+    "CONTACT_SUPPORT": "watch",  # NVIDIA calls these errors unused
+    "XID_154": "watch",
+    "": "watch",  # NVIDIA names no action
+}
+
 _DERIVED = (
     ("Node Reboot Required", "reboot"),
+    ("OS Reboot", "reboot"),
     ("GPU Reset Required", "reset"),
+    ("PF FLR", "reset"),
     ("Drain and Reset", "reset"),
     ("Drain P2P", "reset"),
 )
-"""What Xid 154 says in its text, and the action that follows."""
+"""What Xid 154 says in its text, and the action that follows. `OS Reboot` and `PF FLR` (a reset by
+PCIe) are the words of driver 610, by kernel logs that people have published (2026-11-26)."""
 
 
 class Xid(NamedTuple):
-    """The meaning of an error, and the action against it: a key of `_REMEDIES`."""
+    """The meaning of an error, NVIDIA's bucket, and the action: a key of `_REMEDIES`."""
 
     meaning: str
+    bucket: str
     action: str
 
     @property
@@ -56,53 +80,79 @@ class Xid(NamedTuple):
         return self.action in ("replace", "reboot", "reset")
 
     def with_text(self, text: str) -> Xid:
-        """Return the entry as the error's text changes it: that of Xid 154 names the action."""
+        """Return the entry as the error's text changes it: that of Xid 154 names the action.
+
+        It names the action before the change too: "from 0x0 (None) to 0x2 (Node Reboot Required)".
+        """
         if self is not XIDS[154]:
             return self
         for words, action in _DERIVED:
-            if words in text:
+            if words in text.rpartition(" to ")[2]:
                 return self._replace(action=action)
         return self
 
 
+def _xid(meaning: str, bucket: str, action: str = "") -> Xid:
+    return Xid(meaning, bucket, action or _ACTION_OF[bucket])
+
+
 XIDS = {
-    13: Xid("exception in the graphics engine", "program"),
-    31: Xid("memory page fault of the GPU", "program"),
-    43: Xid("the GPU stopped processing for a fault of the program", "program"),
-    45: Xid("the program ended, and the driver removed its channels", "watch"),
-    48: Xid("double-bit ECC error", "reset"),
-    54: Xid("hardware or mechanical fault", "replace"),
-    63: Xid("a faulty row or page of memory was recorded for remapping", "watch"),
-    64: Xid("a faulty row or page of memory could not be recorded for remapping", "reset"),
-    74: Xid("NVLink error", "reset"),
-    79: Xid("the GPU has fallen off the bus", "reboot"),
-    81: Xid("error of the VGA subsystem", "watch"),
-    92: Xid("high rate of single-bit ECC errors", "watch"),
-    94: Xid("contained ECC error", "program"),
-    95: Xid("uncontained ECC error", "reset"),
-    109: Xid("context switch timeout", "reset"),
-    110: Xid("security fault", "reset"),
-    119: Xid("the GPU's system processor (GSP) did not answer in time", "reset"),
-    120: Xid("error of the GPU's system processor (GSP)", "reset"),
-    121: Xid("corrected error of the link between chips (C2C)", "watch"),
-    125: Xid("error of the GPU's InfoROM", "watch"),
-    126: Xid("error that a restart of the program clears", "program"),
-    136: Xid("error that a reset of the GPU clears", "reset"),
-    140: Xid("unrecovered ECC error", "reset"),
-    143: Xid("the GPU failed to initialize", "reset"),
-    **{number: Xid("NVLink 5 error", "watch") for number in range(144, 151)},
-    151: Xid("error that a restart of the machine clears", "reboot"),
-    154: Xid("the driver changed the action that it asks for", "watch"),
-    155: Xid("NVLink error that a reset of the GPU clears", "reset"),
-    156: Xid("error of resources that a reset of the GPU clears", "reset"),
-    157: Xid("error of resources", "watch"),
-    158: Xid("fatal timeout of the GPU", "reset"),
-    162: Xid("notice of the power smoothing circuit", "watch"),
-    163: Xid("notice of the power smoothing circuit", "watch"),
-    164: Xid("the power smoothing circuit is near the end of its life", "watch"),
-    165: Xid("the power smoothing circuit is at the end of its life", "watch"),
-    168: Xid("the GPU did not boot with its memory protected", "reboot"),
+    8: _xid("the GPU stopped processing", "RESTART_APP"),
+    13: _xid("exception in the graphics engine", "RESTART_APP"),
+    31: _xid("memory page fault of the GPU", "RESTART_APP"),
+    32: _xid("invalid or corrupted stream of commands", "RESTART_APP"),
+    43: _xid("the GPU stopped processing for a fault of the program", "IGNORE", "program"),
+    45: _xid("the program ended, and the driver removed its channels", "WORKFLOW_XID_45", "watch"),
+    46: _xid("the GPU stopped processing, and a reset clears it", "RESET_GPU"),
+    48: _xid("double-bit ECC error", "WORKFLOW_XID_48", "reset"),
+    54: _xid("hardware or mechanical fault", "CHECK_MECHANICALS"),
+    62: _xid("the GPU's microcontroller halted", "RESET_GPU"),
+    63: _xid("a faulty row or page of memory was recorded for remapping", "IGNORE"),
+    64: _xid(
+        "a faulty row or page of memory could not be recorded for remapping",
+        "RESET_GPU",
+        "replace",
+    ),
+    74: _xid("NVLink error", "WORKFLOW_NVLINK_ERR", "reset"),
+    79: _xid("the GPU has fallen off the bus", "RESTART_BM"),
+    81: _xid("error of the VGA subsystem", "CONTACT_SUPPORT"),
+    92: _xid("high rate of single-bit ECC errors", "IGNORE"),
+    94: _xid("contained ECC error", "RESTART_APP"),
+    95: _xid("uncontained ECC error", "RESET_GPU", "reboot"),
+    109: _xid("context switch timeout", "RESET_GPU"),
+    110: _xid("security fault", "RESET_GPU"),
+    119: _xid("the GPU's system processor (GSP) did not answer in time", "RESET_GPU"),
+    120: _xid("error of the GPU's system processor (GSP)", "RESET_GPU"),
+    121: _xid("corrected error of the link between chips (C2C)", "IGNORE"),
+    125: _xid("error of the GPU's InfoROM", "CONTACT_SUPPORT"),
+    126: _xid("error of a copy engine", "RESTART_APP"),
+    136: _xid("an NVLink could not be trained", "RESET_GPU"),
+    137: _xid("invalid access of a program to another GPU by NVLink", "IGNORE", "program"),
+    140: _xid("unrecovered ECC error", "RESET_GPU"),
+    143: _xid("the GPU failed to initialize", "RESET_GPU"),
+    **{
+        number: _xid("NVLink 5 error", "WORKFLOW_NVLINK5_ERR", "watch")
+        for number in range(144, 151)
+    },
+    151: _xid("the GPU's keys could not be renewed", "RESTART_VM"),
+    154: _xid("the driver changed the action that it asks for", "XID_154"),
+    155: _xid("NVLink error that a reset of the GPU clears", "RESET_GPU"),
+    156: _xid("a faulty part of the GPU was retired", "RESET_GPU"),
+    157: _xid("a faulty part of the GPU could not be retired", "IGNORE"),
+    158: _xid("fatal timeout of the GPU", "RESET_GPU"),
+    159: _xid("error of the link between chips (CHI)", "CHECK_UVM", "reset"),
+    160: _xid("a memory channel was retired", "IGNORE"),
+    161: _xid("a memory channel could not be retired", "IGNORE"),
+    162: _xid("notice of the power smoothing circuit", ""),
+    163: _xid("notice of the power smoothing circuit", ""),
+    164: _xid("the power smoothing circuit is near the end of its life", ""),
+    165: _xid("the power smoothing circuit is at the end of its life", ""),
+    167: _xid("fatal timeout on the PCIe bus", ""),
+    168: _xid("the GPU did not boot with its memory protected", "", "reboot"),
+    169: _xid("the GPU's security processor halted", ""),
+    171: _xid("details of a double-bit ECC error in DRAM (Xid 48)", ""),
+    172: _xid("details of a double-bit ECC error in SRAM (Xid 48)", ""),
 }
 
-UNKNOWN = Xid("an error that this table does not have", "program")
-SWITCH = Xid("error of an NVSwitch", "reset")
+UNKNOWN = _xid("an error that this table does not have", "RESTART_APP")
+SWITCH = _xid("error of an NVSwitch", "", "reset")

@@ -35,13 +35,19 @@ LAUNCHED = "launched:"
 """Before a name: machines of this name that are launched while the fault is set, and keep it."""
 
 _SHOWN = "etc/gpuctl-lab/faults.json"
-_XID = "[ 4711.081561] NVRM: Xid (PCI:0000:64:00): {xid}, pid='<unknown>', name=<unknown>, {words}"
+_XID = "[ 4711.081561] NVRM: Xid (PCI:0000:64:00): {xid}, {words}"
+_PROCESS = "pid='<unknown>', name=<unknown>"
 _WORDS = {
-    "48": "DBE (double bit error)",
-    "79": "GPU has fallen off the bus.",
-    "94": "Contained: SM (0x1). RST: No, D-RST: No",
+    "48": f"{_PROCESS}, DBE (double bit error)",
+    "64": f"{_PROCESS}, Row Remapper: Error recording row remapping",
+    "79": f"{_PROCESS}, GPU has fallen off the bus.",
+    "94": f"{_PROCESS}, Contained: SM (0x1). RST: No, D-RST: No",
+    "95": f"{_PROCESS}, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
+    "154": "GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)",
 }
-"""Texts as in https://docs.nvidia.com/deploy/xid-errors (from memory)."""
+"""Texts as in https://docs.nvidia.com/deploy/xid-errors (48, 64 and 79 from memory). 94 and 95: a
+comment in NVIDIA/open-gpu-kernel-modules; 154, with the action before and after: NVIDIA's
+analyzing-xid-catalog.html (both 2026-11-26)."""
 
 _DATE = """\
 #!/bin/sh
@@ -87,9 +93,12 @@ def _write(root: Path, shown: Mapping[str, str]) -> None:
     _put(root, _SHOWN, json.dumps(values) if values else "", 0o644)
     clock, xid = shown.get("clock"), shown.get("xid")
     _put(root, "usr/local/bin/date", _DATE.format(seconds=int(clock)) if clock else "", 0o755)
-    words = _WORDS.get(xid or "", "an error")
-    line = _XID.format(xid=xid, words=words)
-    _put(root, "usr/local/bin/dmesg", _DMESG.format(line=line) if xid else "", 0o755)
+    _put(root, "usr/local/bin/dmesg", _DMESG.format(line=kernel_line(xid)) if xid else "", 0o755)
+
+
+def kernel_line(xid: str) -> str:
+    """Return the line of the kernel's log for an Xid error, as NVIDIA's driver writes it."""
+    return _XID.format(xid=xid, words=_WORDS.get(xid, f"{_PROCESS}, an error"))
 
 
 def _put(root: Path, path: str, text: str, mode: int) -> None:

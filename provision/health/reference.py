@@ -4,11 +4,16 @@
 the marker is written by hand and does not change.
 """
 
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
+from engine.agent.xid import UNKNOWN, XIDS
 from provision.health.rules import DEEP_RULES, RULES
+from provision.health.rules.xid import SEVERITIES
 
 PAGE = Path(__file__).parents[2] / "docs/health.md"
+CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 MARKER = "<!-- Below: written by `python -m provision.health.reference`. -->\n"
 
 
@@ -21,7 +26,23 @@ def reference() -> str:
         lines.append(f"| `{rule.id}` | {rule.reads} | {rule.expects} | {rule.severity} | {when} |")
     lines += ["\n## Remedies and sources\n", "| rule | remedy | source |", "| --- | --- | --- |"]
     lines += [f"| `{rule.id}` | {rule.remedy} | {rule.source} |" for rule in (*RULES, *DEEP_RULES)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_xid_errors()]) + "\n"
+
+
+def _xid_errors() -> Iterator[str]:
+    """Yield the table of Xid errors; equal rows are one."""
+    yield "\n## Xid errors\n"
+    yield "NVIDIA's action is the *Resolution Bucket (Immediate Action)* of"
+    yield f"[its catalogue]({CATALOGUE}), read on 2026-11-26."
+    yield "`engine/agent/xid.py` says why some severities differ from it."
+    yield f"Any other Xid counts as `{UNKNOWN.bucket}`.\n"
+    yield "| Xid | error | NVIDIA's action | severity |"
+    yield "| --- | --- | --- | --- |"
+    for entry, rows in groupby(XIDS.items(), key=lambda row: row[1]):
+        numbers = ", ".join(str(number) for number, _ in rows)
+        bucket = f"`{entry.bucket}`" if entry.bucket else "none"
+        severity = SEVERITIES.get(entry.action, "watch")
+        yield f"| {numbers} | {entry.meaning} | {bucket} | {severity} |"
 
 
 def replace_reference(page: str) -> str:

@@ -88,25 +88,33 @@ def test_errors_of_gpus_are_named_with_remedy_the_gravest_first() -> None:
     [
         ("154, GPU recovery action changed from 0x0 to 0x2 (Node Reboot Required)", "reboot"),
         ("154, GPU recovery action changed from 0x0 to 0x1 (GPU Reset Required)", "reset"),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)", "reboot"),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)", "reset"),
         ("154, GPU recovery action changed from 0x1 to 0x0 (None)", "watch"),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "reset"),
+        ("154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)", "watch"),
+        ("154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x4 (Drain and"
+         " Reset)", "reset"),
         ("999, something new", "program"),
     ],
-)
+)  # fmt: skip
 def test_the_text_of_xid_154_is_its_action(text: str, action: str) -> None:
     (error,) = kernel_messages.gpu_errors([f"NVRM: Xid (PCI:0000:2b:00): {text}"])
     assert error.xid.action == action
 
 
-def test_the_groups_of_awss_table_are_kept() -> None:
+def test_each_xid_has_the_action_of_nvidias_catalogue_or_of_its_reader() -> None:
     actions: dict[str, set[int]] = {}
     for number, entry in xid.XIDS.items():
         assert entry.remedy
         actions.setdefault(entry.action, set()).add(number)
-    assert actions["replace"] == {54}
-    assert actions["reboot"] == {79, 151, 168}
-    resets = {48, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
+    assert actions["replace"] == {54, 64}
+    assert actions["reboot"] == {79, 95, 151, 168}
+    resets = {46, 48, 62, 74, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 159}
     assert actions["reset"] == resets
-    assert actions["program"] == {13, 31, 43, 94, 126}
+    assert actions["program"] == {8, 13, 31, 32, 43, 94, 126, 137}
+    asks_for_reset = {n for n, entry in xid.XIDS.items() if entry.bucket == "RESET_GPU"}
+    assert asks_for_reset - resets == {64, 95}  # graver, on AWS
 
 
 def test_the_log_begins_when_it_is_opened_and_skips_dictionaries(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from engine.agent.kernel_messages import gpu_errors
 from provision.health.facts import NodeFacts
 from provision.health.model import AllFacts, Deviation, Rule, Severity
 
-_SEVERITIES: dict[str, Severity] = {"replace": "isolate", "reboot": "reboot", "reset": "reset"}
+SEVERITIES: dict[str, Severity] = {"replace": "isolate", "reboot": "reboot", "reset": "reset"}
 """The severity of each action of the table of Xid errors; the others are for watching."""
 
 
@@ -17,7 +17,7 @@ def check(_: str, facts: NodeFacts, __: AllFacts) -> Iterator[Deviation]:
             f"kernel log of {error.address}",
             "no error",
             f"{error.label}, {error.xid.meaning}",
-            _SEVERITIES.get(error.xid.action, "watch"),
+            SEVERITIES.get(error.xid.action, "watch"),
             error.xid.remedy,
         )
 
@@ -27,8 +27,8 @@ RULE = Rule(
     reads="`dmesg`, or else `journalctl --dmesg --boot`",
     expects="no Xid and no SXid since the boot; the severity is that of the error",
     severity="isolate",
-    remedy="by the error's number: engine/agent/xid.py has the table",
-    source="NVIDIA's Xid catalog r590, and AWS's reading of it (engine/agent/xid.py)",
+    remedy="by the error's number: docs/health.md, Xid errors",
+    source="NVIDIA's Xid catalog of 2026-11-26, and AWS's reading of it (engine/agent/xid.py)",
     check=check,
     is_short=True,
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab.machines.hardware_faults import kernel_line
 from provision.health.facts import NodeFacts, read
 from provision.health.gather import Form, script
 from provision.health.judge import findings
@@ -153,3 +154,23 @@ def test_checks_that_are_not_on_the_node_are_found(node: Path) -> None:
         "isolate node0 checks on the node: expected an end with 0 or 1, actual 127 (timeout:"
         f" failed to run command '{node}/verify': No such file or directory)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("xid", "finding"),
+    [
+        ("64", "isolate node0 kernel log of 0000:64:00: expected no error, actual Xid 64, a faulty"
+               " row or page of memory could not be recorded for remapping"),
+        ("95", "reboot node0 kernel log of 0000:64:00: expected no error, actual Xid 95,"
+               " uncontained ECC error"),
+        ("159", "reset node0 kernel log of 0000:64:00: expected no error, actual Xid 159, error of"
+                " the link between chips (CHI)"),
+        ("62", "reset node0 kernel log of 0000:64:00: expected no error, actual Xid 62, the GPU's"
+               " microcontroller halted"),
+        ("154", "watch node0 kernel log of 0000:64:00: expected no error, actual Xid 154, the"
+                " driver changed the action that it asks for"),
+    ],
+)  # fmt: skip
+def test_an_xid_has_the_severity_of_nvidias_catalogue(node: Path, xid: str, finding: str) -> None:
+    program(node, "dmesg", f'#!/bin/sh\necho "{kernel_line(xid)}"\n')
+    assert found(node) == [finding]
