@@ -65,8 +65,18 @@ COMPUTE_CAPABILITY: Mapping[str, str] = {
     "RTX PRO Server 6000": "120",
 }
 """NVIDIA's architecture per GPU, as nvcc numbers it: https://developer.nvidia.com/cuda-gpus and
-ADAI's nccl-tests.Dockerfile (2026-11-20; the last two from memory). V100 is not here: the open
-kernel modules need Turing or newer, and CUDA 13 has left it out."""
+ADAI's nccl-tests.Dockerfile (2026-11-20; the last two from memory)."""
+
+BEFORE_TURING: Mapping[str, str] = {
+    "g3": "M60", "g3s": "M60", "p2": "K80", "p3": "V100", "p3dn": "V100",
+}  # fmt: skip
+"""Families with a GPU that NVIDIA's open driver does not support
+("Kernel Modules", https://docs.nvidia.com/datacenter/tesla/driver-installation-guide, 2026-11-26).
+
+AWS publishes no image with another driver for them: its Deep Learning AMIs with the proprietary
+driver for Amazon Linux 2 listed P3dn until version 71.6 (2026-01-02) and not in 73.1 (2026-06-05),
+by the DLAMI release notes. R580 is NVIDIA's last branch for Volta
+(https://wiki.nixos.org/wiki/NVIDIA, legacy_580; 2026-11-26)."""
 
 _FILE = Path(__file__).parent / "instance_types.yaml"
 
@@ -135,7 +145,7 @@ INSTANCE_TYPE = (
 _ACCELERATED = r"(p|g|gr|trn)[0-9]"
 """The beginnings of the names of families with GPUs or Trainium."""
 
-_NOT_KEPT = ("g3", "g3s", "g4ad", "g5g", "g6f", "gr6f", "p2", "p3", "trn2u")
+_NOT_KEPT = (*BEFORE_TURING, "g4ad", "g5g", "g6f", "gr6f", "trn2u")
 """Families of EC2 with accelerators that are not in the file: without EFA, or not for sale to all
 (https://docs.aws.amazon.com/ec2/latest/instancetypes/ac.html; from memory)."""
 

@@ -19,6 +19,7 @@ IMAGE = (
     r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|dlami-al2023|stock-ubuntu-24\.04|stock-debian-12"
     r"|ami-[0-9a-f]{8,17})$"
 )
+DEFAULT_IMAGE = "dlami-ubuntu-24.04"
 PACKAGE = r"^[a-z0-9][a-z0-9+.:~=-]*$"
 BRANCH = r"^[0-9]{3}$"
 VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
@@ -331,9 +332,7 @@ class Cluster(Model):
     region: Annotated[str, Field(pattern=REGION)] | None = Field(
         default=None, description="AWS region; by default `--region`, AWS_REGION or the profile's."
     )
-    image: str = Field(
-        default="dlami-ubuntu-24.04", description="What the nodes boot.", pattern=IMAGE
-    )
+    image: str = Field(default=DEFAULT_IMAGE, description="What the nodes boot.", pattern=IMAGE)
     placement: Placement = Field(
         default=Placement(), description="How the nodes lie to each other."
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from config.catalogue.instance_types import (
+    BEFORE_TURING,
     catalogue,
     families,
     is_instance_type,
@@ -17,7 +18,7 @@ from config.catalogue.instance_types import (
     nearest,
 )
 from config.catalogue.releases import Software, commit, newest
-from config.cluster.cluster_file import RELEASE, TESTS_RELEASE, ZONE
+from config.cluster.cluster_file import DEFAULT_IMAGE, RELEASE, TESTS_RELEASE, ZONE
 from config.cluster.storage_rules import storage_mistakes
 from config.command_rules import command_mistakes
 from config.mistakes import Mistake, Path, path_text
@@ -25,6 +26,9 @@ from config.yaml.hints import shorten
 from config.yaml.marked_yaml import Ambiguous
 
 Data = Mapping[str, Any]
+
+WITH_OPEN_DRIVER = ("dlami-", "stock-ubuntu-")
+"""The beginnings of images that have NVIDIA's open driver, or get it from the set-up."""
 
 
 def cluster_mistakes(data: Data) -> Iterator[Mistake]:
@@ -70,6 +74,16 @@ def _instance_type(data: Data) -> Iterator[Mistake]:
     elif may_be_misspelled(name):
         message = f"gpuctl's catalogue has no instance type '{name}'; `gpuctl plan` asks EC2"
         yield Mistake("W205", message, hint, ("instance_type",))
+    model, image = BEFORE_TURING.get(name.partition(".")[0]), data.get("image", DEFAULT_IMAGE)
+    if model and str(image).startswith(WITH_OPEN_DRIVER):
+        message = (
+            f"image '{image}' has NVIDIA's open driver, and no driver for the {model} of '{name}'"
+        )
+        hint = (
+            "choose a newer type such as p4d.24xlarge, or name an image of yours (ami-…) with"
+            " NVIDIA's proprietary driver, of branch 580 or older"
+        )
+        yield Mistake("E231", message, hint, ("instance_type",))
 
 
 def _capacity(data: Data) -> Iterator[Mistake]:

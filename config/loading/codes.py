@@ -104,6 +104,13 @@ CODES: dict[str, Code] = {
     "E228": Code("A part of a dstack task that gpuctl cannot carry out.", "gpu: MI300X:8"),
     "E229": Code("A file of dstack that is no task.", "type: service"),
     "E230": Code("A total budget without a lifetime.", "budget: {max_total: 100}"),
+    "E231": Code(
+        "An image without a driver for the type's GPUs.",
+        "{instance_type: p3dn.24xlarge, image: dlami-al2023}",
+        "NVIDIA's open driver, which the images have, supports no GPU before Turing.",
+        "Choose a newer type, or name an image of yours (ami-…) with NVIDIA's proprietary driver,"
+        " of branch 580 or older.",
+    ),
     "E241": Code(
         "A path of `files` or `outputs` that cannot be in the working folder.",
         "outputs: [/scratch/x]",

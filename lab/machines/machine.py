@@ -352,6 +352,7 @@ def _hardware(spec: MachineSpec) -> dict[str, object]:
     # Here, not above: the catalogue's models take long to import, and every `gpuctl --lab` would.
     from config.catalogue.instance_types import catalogue
 
+    # The driver finds no GPU of a type that is not there, such as the V100s of p3dn.
     entry = catalogue().get(spec.instance_type)
     gpus = entry.gpu.count if entry else 0
     return {

@@ -26,6 +26,10 @@ notes" (Base OSS, Ubuntu and Amazon Linux); https://documentation.ubuntu.com/aws
 with SSM);
 https://wiki.debian.org/Cloud/AmazonEC2Image."""
 
+OPEN_DRIVER = "OSS Nvidia Driver"
+"""A part of the names of Deep Learning AMIs that have NVIDIA's open driver (their release notes,
+2026-11-26)."""
+
 BASTION_IMAGE = "stock-debian-12"
 """The bastion's image: small and quick to boot."""
 

@@ -8,7 +8,7 @@ import secrets as random
 from dataclasses import dataclass
 from datetime import timedelta
 
-from config.catalogue.instance_types import BASTION_TYPE, NAT_PRICE_USD_H
+from config.catalogue.instance_types import BASTION_TYPE, BEFORE_TURING, NAT_PRICE_USD_H
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import (
     CLUSTER_TAG,
@@ -28,6 +28,7 @@ from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
 from provision.aws.account import Caller, check_account, expiry_warning, owner_tag
 from provision.aws.concurrency import request_pool
 from provision.aws.instance_types import availability_zones
+from provision.aws.machine_images import OPEN_DRIVER
 from provision.costs.prices import Price, catalogue_price, check_budget
 from provision.preflight.existing_network import (
     Wanted,
@@ -388,6 +389,14 @@ def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gi
             f"image {cluster.image} is for {found.architecture},"
             f" {instance.name} is {instance.architecture} (InvalidParameterValue)",
             "name an image of that architecture (ami-…)",
+        )
+    model = BEFORE_TURING.get(instance.name.partition(".")[0])
+    if model and OPEN_DRIVER in found.name:
+        raise InputError(
+            f"image {cluster.image} ({found.name}) has NVIDIA's open driver, and no driver for the"
+            f" {model} of {instance.name}",
+            "name an image with NVIDIA's proprietary driver, of branch 580 or older, or choose a"
+            " newer type such as p4d.24xlarge",
         )
     needs = found.boot_mode if found.boot_mode in ("uefi", "legacy-bios") else ""
     if needs and instance.boot_modes and needs not in instance.boot_modes:

@@ -82,8 +82,8 @@ def _run_fits(run_file: Path, cluster: Cluster) -> None:
         ),
         (
             "{gpus: 64}",
-            "no instance type fits run train: '64 GPUs on a node' excludes all, p3dn.24xlarge"
-            " (8 GPUs), p4d.24xlarge (8 GPUs), p4de.24xlarge (8 GPUs) and 34 more; change it in"
+            "no instance type fits run train: '64 GPUs on a node' excludes all, p4d.24xlarge"
+            " (8 GPUs), p4de.24xlarge (8 GPUs), p5.4xlarge (1 GPU) and 33 more; change it in"
             " the run file",
         ),
         (
@@ -143,8 +143,8 @@ def test_json_has_the_cluster_its_price_and_what_else_fits(folder: Path) -> None
         "cluster": {"name": "train", "nodes": 2, "instance_type": "p5.48xlarge"},
         "hourly_usd": pytest.approx(2 * 55.04 + 0.0208 + 0.045 + 2 * 0.005),
         "fit": [{"instance_type": "p5.48xlarge", "nodes_usd_h": 110.08}],
-        "compared": 37,
-        "excluded": {"GPUs H100": 35, "8 GPUs on a node": 23},
+        "compared": 36,
+        "excluded": {"GPUs H100": 34, "8 GPUs on a node": 23},
         "warnings": [],
     }
 

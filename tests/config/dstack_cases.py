@@ -70,7 +70,7 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         TASK + "resources: {gpu: MI300X}\n",
         [
             "4:18: E228 'resources.gpu' asks for MI300X, which AWS does not have; AWS has "
-            "V100, A100, H100, H200, B200, B300, T4, A10G, L4, L40S, RTX PRO 4500, RTX PRO "
+            "A100, H100, H200, B200, B300, T4, A10G, L4, L40S, RTX PRO 4500, RTX PRO "
             "Server 6000",
         ],
     ),
@@ -90,7 +90,7 @@ DSTACK_CASES: list[tuple[str, list[str]]] = [
         TASK + "resources: {gpu: 'H100:many'}\n",
         [
             "4:18: E228 'resources.gpu' asks for many, which AWS does not have; AWS has "
-            "V100, A100, H100, H200, B200, B300, T4, A10G, L4, L40S, RTX PRO 4500, RTX PRO "
+            "A100, H100, H200, B200, B300, T4, A10G, L4, L40S, RTX PRO 4500, RTX PRO "
             "Server 6000",
         ],
     ),

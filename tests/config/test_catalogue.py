@@ -13,7 +13,7 @@ from config.catalogue.instance_types import (
 
 
 def test_facts_agree_with_describe_instance_types() -> None:
-    assert len(catalogue()) == 41
+    assert len(catalogue()) == 40
     for name, entry in catalogue().items():
         real = INSTANCE_TYPES[name]
         assert entry.vcpus == real["VCpuInfo"]["DefaultVCpus"], name

@@ -147,10 +147,35 @@ CASES: list[tuple[str, list[str]]] = [
     (
         CLUSTER.replace("p4d.24xlarge", "h100"),
         [
-            "3:16: E204 unknown instance type 'h100'; known families: p3dn, p4d, p4de, p5, p5e,"
+            "3:16: E204 unknown instance type 'h100'; known families: p4d, p4de, p5, p5e,"
             " p5en, p6-b200, p6-b300, g4dn, g5, g6, gr6, g6e, g7, g7e, trn1, trn1n, trn2"
         ],
     ),
+    (
+        CLUSTER.replace("p4d.24xlarge", "p3dn.24xlarge"),
+        [
+            "3:16: E231 image 'dlami-ubuntu-24.04' has NVIDIA's open driver, and no driver for the"
+            " V100 of 'p3dn.24xlarge'; choose a newer type such as p4d.24xlarge, or name an image"
+            " of yours (ami-…) with NVIDIA's proprietary driver, of branch 580 or older"
+        ],
+    ),
+    (
+        CLUSTER.replace("p4d.24xlarge", "g3.4xlarge") + "image: stock-ubuntu-24.04\n",
+        [
+            "3:16: E231 image 'stock-ubuntu-24.04' has NVIDIA's open driver, and no driver for the"
+            " M60 of 'g3.4xlarge'; choose a newer type such as p4d.24xlarge, or name an image of"
+            " yours (ami-…) with NVIDIA's proprietary driver, of branch 580 or older"
+        ],
+    ),
+    (
+        CLUSTER.replace("p4d.24xlarge", "p2.8xlarge") + "image: dlami-al2023\n",
+        [
+            "3:16: E231 image 'dlami-al2023' has NVIDIA's open driver, and no driver for the"
+            " K80 of 'p2.8xlarge'; choose a newer type such as p4d.24xlarge, or name an image of"
+            " yours (ami-…) with NVIDIA's proprietary driver, of branch 580 or older"
+        ],
+    ),
+    (CLUSTER.replace("p4d.24xlarge", "p3dn.24xlarge") + "image: ami-0123456789abcdef0\n", []),
     (
         CLUSTER + "budget: {max_hourly: much, max_total: 0}\n",
         [

@@ -67,7 +67,7 @@ def test_all_is_told_before_anything_is_made(gpuctl: Gpuctl, tell: Tell, tmp_pat
 CODE = r" \(ReservationCapacityExceeded\); "
 MINUTE = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
 NO_SERVICE = {
-    "reservation wrong-type": r"is for p3dn\.24xlarge, the file asks for p4d\.24xlarge"
+    "reservation wrong-type": r"is for p4de\.24xlarge, the file asks for p4d\.24xlarge"
     + CODE
     + "change instance_type, or name another reservation",
     "reservation too-small": "has 1 of 1 places free, 2 are needed"

@@ -242,7 +242,7 @@ def test_a_fault_that_is_none_says_what_there_is() -> None:
 KINDS = {
     "reservation": {
         "wrong-zone": ("p4d.24xlarge", "us-east-1b", 2, "active"),
-        "wrong-type": ("p3dn.24xlarge", "us-east-1a", 2, "active"),
+        "wrong-type": ("p4de.24xlarge", "us-east-1a", 2, "active"),
         "too-small": ("p4d.24xlarge", "us-east-1a", 1, "active"),
         "taken": ("p4d.24xlarge", "us-east-1a", 2, "active"),
     },

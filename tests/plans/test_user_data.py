@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from config.cluster.cluster_file import Cluster, Software
-from config.errors import InputError
 from config.loading.load import load_cluster
 from config.progress import silent
 from infra.program.interface_layout import interfaces
@@ -30,8 +29,6 @@ from tests.plans.cases import MODES, TYPES, Case
 from tests.provision.test_cloud_init import IMAGES, KEY, parts
 
 WITHOUT_GPU = "c6i.large"
-REFUSED = {("p3dn.24xlarge", "stock-ubuntu-24.04")}
-"""NVIDIA's open driver does not support V100."""
 
 
 @cache
@@ -42,7 +39,6 @@ def clusters() -> tuple[Cluster, ...]:
         Cluster(name="demo", nodes=2, instance_type=name, image=image)
         for name in names
         for image in IMAGES
-        if (name, image) not in REFUSED
     ]
     packages = Software(packages=("htop",))
     asked += [
@@ -101,13 +97,6 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path) -> None:
         files[-1].write_text(script)
     done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_a_type_that_an_image_cannot_serve_is_refused() -> None:
-    for name, image in REFUSED:
-        cluster = Cluster(name="demo", nodes=2, instance_type=name, image=image)
-        with pytest.raises(InputError, match="name an image that contains a driver"):
-            node_user_data(cluster, _machine(cluster), KEY)
 
 
 @pytest.mark.lab

@@ -173,10 +173,14 @@ def test_a_type_gets_no_more_than_it_has() -> None:
         assert "'NVIDIA driver'" not in titles(image)
 
 
-def test_nvidias_open_driver_is_refused_for_a_gpu_that_it_does_not_know() -> None:
-    kind = instance_type("p3dn.24xlarge")
-    with pytest.raises(InputError, match=r"open driver does not support the GPU of p3dn\.24xlarge"):
-        titles("stock-ubuntu-24.04", hardware(kind, interfaces(kind, "auto")))
+def test_nccl_is_not_built_for_a_gpu_of_an_unknown_architecture() -> None:
+    new = replace(P4D, instance_type="p9.48xlarge", sm="")
+    with pytest.raises(InputError) as caught:
+        titles("stock-ubuntu-24.04", new)
+    assert str(caught.value) == (
+        "image stock-ubuntu-24.04: gpuctl does not know the architecture of the GPU of p9.48xlarge,"
+        " for which it builds NCCL; name an image that contains driver and NCCL (dlami-…, ami-…)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -195,13 +195,13 @@ def test_types_are_counted_under_aws_s_own_names() -> None:
             for quota in QUOTAS
             if AppliedQuota(quota.service, quota.code, quota.name, 0).counts(kind)
         ]
-        for kind in ("p5.48xlarge", "p3dn.24xlarge", "g6e.8xlarge", "gr6.8xlarge", "t3.small",
+        for kind in ("p5.48xlarge", "p4d.24xlarge", "g6e.8xlarge", "gr6.8xlarge", "t3.small",
                      "trn1.32xlarge", "inf2.xlarge", "hpc7a.96xlarge", "im4gn.large",
                      "is4gen.large", "x2gd.large")
     }  # fmt: skip
     assert counted == {
         "p5.48xlarge": ["L-417A185B", "L-C4BD4855"],
-        "p3dn.24xlarge": ["L-417A185B", "L-7212CCBC"],
+        "p4d.24xlarge": ["L-417A185B", "L-7212CCBC"],
         "g6e.8xlarge": ["L-DB2E81BA", "L-3819A6DF"],
         "gr6.8xlarge": ["L-DB2E81BA", "L-3819A6DF"],
         "t3.small": ["L-1216C47A", "L-34B43A08"],
@@ -321,6 +321,21 @@ def test_an_image_that_boots_by_uefi_alone_is_refused_for_a_type_that_cannot() -
         "image dlami-ubuntu-24.04 boots by uefi only, p4d.24xlarge by legacy-bios"
     )
     preflight._check_image(wanted, p4d, image.model_copy(update={"boot_mode": "uefi-preferred"}), 8)
+
+
+def test_an_image_with_the_open_driver_is_refused_for_older_gpus() -> None:
+    p3 = read_instance_type({"InstanceType": "p3.16xlarge"})
+    name = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261009"
+    image = Image(id="ami-1", name=name, root_device="/dev/sda1", architecture="x86_64")
+    wanted = cluster(instance_type="p3.16xlarge", image="ami-0123456789abcdef0")
+    with pytest.raises(InputError) as caught:
+        preflight._check_image(wanted, p3, image, 8)
+    assert str(caught.value) == (
+        f"image ami-0123456789abcdef0 ({name}) has NVIDIA's open driver, and no driver for the V100"
+        " of p3.16xlarge; name an image with NVIDIA's proprietary driver, of branch 580 or older,"
+        " or choose a newer type such as p4d.24xlarge"
+    )
+    preflight._check_image(wanted, p3, image.model_copy(update={"name": "mine"}), 8)
 
 
 def test_what_runs_costs_what_its_plan_said(target: Target) -> None:

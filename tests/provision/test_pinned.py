@@ -103,7 +103,7 @@ def test_a_file_that_this_gpuctl_refuses_is_another(
     target: Target, older: pytest.MonkeyPatch
 ) -> None:
     was = resolve(cluster(), target)
-    refused = cluster(instance_type="p3dn.24xlarge", image="stock-ubuntu-24.04")
+    refused = cluster(instance_type="p3.16xlarge", image="stock-ubuntu-24.04")
     remember(was.model_copy(update={"cluster": refused}), target)
     older.undo()
     assert "# as it was" not in resolve(cluster(), target).user_data

@@ -11,8 +11,8 @@ from config.cluster.resolved import InstanceType, Interface
 class Hardware:
     """The hardware of an instance type as launched.
 
-    `sm` is empty if NVIDIA's open kernel modules do not support the GPU. `local_disks` is the
-    number of its NVMe disks.
+    `sm` is the GPU's architecture as nvcc numbers it, empty if gpuctl does not know it.
+    `local_disks` is the number of its NVMe disks.
     """
 
     instance_type: str

@@ -139,9 +139,9 @@ def _installs(cluster: Cluster, hardware: Hardware) -> bool:
         return False
     if not hardware.sm:
         raise InputError(
-            f"image {UBUNTU}: NVIDIA's open driver does not support the GPU of"
-            f" {hardware.instance_type}",
-            "name an image that contains a driver (ami-…)",
+            f"image {UBUNTU}: gpuctl does not know the architecture of the GPU of"
+            f" {hardware.instance_type}, for which it builds NCCL",
+            "name an image that contains driver and NCCL (dlami-…, ami-…)",
         )
     return True
 
