@@ -35,6 +35,7 @@ EC2_ACTIONS: Mapping[str, Ec2Action] = {
     "AuthorizeSecurityGroupEgress": _on("security-group"),
     "AuthorizeSecurityGroupIngress": _on("security-group"),
     "CancelCapacityReservation": _on("capacity-reservation"),
+    "CancelSpotInstanceRequests": _on("spot-instances-request"),
     "CreateCapacityReservation": Ec2Action(makes=("capacity-reservation",)),
     "CreateInternetGateway": Ec2Action(makes=("internet-gateway",)),
     "CreateLaunchTemplate": Ec2Action(makes=("launch-template",)),
@@ -77,7 +78,8 @@ EC2_ACTIONS: Mapping[str, Ec2Action] = {
         makes=("instance",),
         uses=(
             "capacity-reservation", "image", "key-pair", "launch-template", "network-interface",
-            "placement-group", "security-group", "snapshot", "subnet", "volume",
+            "placement-group", "security-group", "snapshot", "spot-instances-request", "subnet",
+            "volume",
         ),
     ),
     "StartInstances": _on("instance"),
@@ -85,4 +87,8 @@ EC2_ACTIONS: Mapping[str, Ec2Action] = {
     "TerminateInstances": _on("instance"),
 }  # fmt: skip
 """The actions with resource types; all others of gpuctl are on `*`, and CreateTags and DeleteTags
-are on every type. CreateCapacityReservation lists no placement group there."""
+are on every type. CreateCapacityReservation lists no placement group there. A RunInstances that
+tags its spot requests needs `spot-instances-request` too, which its list lacks ("Tag Spot Instance
+requests", EC2 User Guide,
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/concepts-spot-instances-request-tags.html,
+2026-11-26)."""

@@ -166,11 +166,21 @@ def _template(
         user_data=_user_data(resolved, storage),
         tag_specifications=[
             aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=named.tags("node"))
-            for kind in ("instance", "volume", "network-interface")
+            for kind in _tagged_at_launch(resolved)
         ],
         tags=named.tags("nodes"),
         opts=named.options(),
     )
+
+
+def _tagged_at_launch(resolved: Resolved) -> tuple[str, ...]:
+    """Return the kinds of resources that a launch makes and that the template tags.
+
+    Without the tag the policy allows nobody to cancel a spot request (`gpuctl iam-policy`).
+    """
+    kinds = ("instance", "volume", "network-interface")
+    is_spot = resolved.cluster.capacity.type == "spot"
+    return (*kinds, "spot-instances-request") if is_spot else kinds
 
 
 def _profile(named: Named) -> aws.ec2.LaunchTemplateIamInstanceProfileArgs | None:

@@ -23,12 +23,12 @@ from lab.api.errors import Refusal
 from lab.api.faults import Faults
 from lab.api.launch import template_data
 from lab.api.role_policies import role_ruling
-from lab.authorization.checks import LINKED_ROLE, Account, Check, Tags, checks
+from lab.authorization.checks import LINKED_ROLE, USER, Account, Check, Tags, checks
 from lab.authorization.policy import Policy, Ruling, decide, read_policy
 from lab.fault_table import BOUNDARY, POLICY
 from lab.requests.wire import Request
 
-USER = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:user/moto"
+CALLER = f"arn:aws:sts::{DEFAULT_ACCOUNT_ID}:user/{USER}"
 """Whom moto's GetCallerIdentity names."""
 
 ALL = read_policy('{"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}')
@@ -138,7 +138,7 @@ def _answer(service: str, check: Check, ruling: Ruling) -> ErrorAnswer:
         else f"because no {of} allows the {check.action} action"
     )
     text = (
-        f"User: {USER} is not authorized to perform: {check.action} on resource:"
+        f"User: {CALLER} is not authorized to perform: {check.action} on resource:"
         f" {check.resource} {why}"
     )
     if service == "ec2":
@@ -208,8 +208,11 @@ def _file_tags(files: tuple[Any, Any], resource: str) -> Tags | None:
 
 def _exists(ec2: Any, resource: str) -> bool:
     """Return whether EC2 has a resource of this id. Images have tags in no table."""
-    if resource.partition("-")[0] in ("ami", "snap", "vol"):
+    kind = resource.partition("-")[0]
+    if kind in ("ami", "snap", "vol"):
         return True
+    if kind == "sir":
+        return any(request.id == resource for request in ec2.spot_requests())
     return resource in ec2.tags or any(resource in table for table in _tables(ec2))
 
 

@@ -67,8 +67,11 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         self.launch = launch
         reservation = launch.reservation
         self.capacity_reservation_id = reservation.id if reservation else None
+        self.is_request_cancelled = False
         if self.lifecycle == "spot":
             self.spot_instance_request_id = random_spot_request_id()
+            if tags := launch.tags.get("spot-instances-request"):
+                backend.tags[self.spot_instance_request_id] = dict(tags)
         profile = profile_of(backend.account_id, parameters.get("IamInstanceProfile"))
         self.iam_instance_profile = profile and {"Arn": profile.arn, "Id": profile.id}
         self.placement.group_name = launch.placement_group

@@ -169,7 +169,16 @@ class LabResponse(
         return super().delete_network_interface()
 
     def modify_instance_attribute(self) -> ActionResult:
-        """Answer ModifyInstanceAttribute; moto confuses a shutdown behaviour with groups."""
+        """Answer ModifyInstanceAttribute; moto confuses a shutdown behaviour with groups.
+
+        Spot instances have no protection against termination (the text is in
+        https://github.com/hashicorp/terraform-provider-aws/pull/41206, 2026-11-26).
+        """
+        instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
+        protection = self._get_param("DisableApiTermination.Value")
+        if instance.lifecycle == "spot" and protection is not None:
+            text = "Modifying 'disableApiTermination' is not supported for spot instances."
+            raise Refusal("UnsupportedOperation", text)
         behaviour = self._get_param("InstanceInitiatedShutdownBehavior.Value")
         if behaviour is None:
             return super().modify_instance_attribute()

@@ -23,8 +23,10 @@ from moto.iam.models import AWSManagedPolicy, IAMBackend, iam_backends
 from moto.ssm.responses import SimpleSystemManagerResponse
 
 from config.errors import InputError
+from lab.access_key import ADMINISTRATOR
 from lab.api.errors import Refusal, bad_value
 from lab.api.role_policies import role_ruling
+from lab.authorization.checks import USER
 from lab.authorization.policy import read_policy
 
 MANAGED_POLICY = "AmazonSSMManagedInstanceCore"
@@ -138,7 +140,9 @@ class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto
         instance = self._online().get(target)
         if instance is None:
             raise JsonRESTError("TargetNotConnected", f"{target} is not connected.")
-        session = f"lab-{secrets.token_hex(9)}"
+        # AWS's sessions begin with their user's name too.
+        other = self.headers.get("X-Amz-Security-Token") == ADMINISTRATOR
+        session = f"{ADMINISTRATOR if other else USER}-{secrets.token_hex(9)}"
         return ActionResult(
             {
                 "SessionId": session,

@@ -2,7 +2,8 @@
 
 Sources: "Spot Instance interruption notices" and "Get the status of a Spot Instance request" of the
 EC2 User Guide, DescribeSpotInstanceRequests and StateReason of the API's reference (all read
-2026-11-20).
+2026-11-20); CancelSpotInstanceRequests of the reference (2026-11-26): "Canceling a Spot Instance
+request does not terminate running Spot Instances associated with the request."
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import Any
 from moto.core.responses import ActionResult
 from moto.ec2.utils import generic_filter
 
+from lab.api.errors import Refusal
 from lab.fault_kinds import NOTICE_S
 
 log = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ class SpotRequest:
         """Return the request as EC2's SpotInstanceRequest."""
         instance, (state, code, message, since) = self.instance, self._status()
         return {
-            "SpotInstanceRequestId": instance.spot_instance_request_id,
+            "SpotInstanceRequestId": self.id,
             "InstanceId": instance.id,
             "Type": "one-time",
             "InstanceInterruptionBehavior": "terminate",
@@ -45,6 +47,7 @@ class SpotRequest:
             "CreateTime": instance.launch_time,
             "LaunchedAvailabilityZone": instance.availability_zone,
             "ProductDescription": "Linux/UNIX",
+            "Tags": [{"Key": key, "Value": value} for key, value in sorted(self._tags().items())],
         }
 
     def get_filter_value(self, name: str) -> Any:
@@ -60,19 +63,33 @@ class SpotRequest:
             raise NotImplementedError(f"DescribeSpotInstanceRequests' filter {name}")
         return values[name]
 
+    def _tags(self) -> dict[str, str]:
+        """Return the tags of the request, which are not those of its instance."""
+        found: dict[str, str] = self.instance.ec2_backend.tags.get(self.id, {})
+        return found
+
+    @property
+    def id(self) -> str:
+        """The request's id."""
+        return str(self.instance.spot_instance_request_id)
+
     def _status(self) -> tuple[str, str, str, datetime]:
         """Return the state, the status code, its text, and the time of the last change."""
         instance = self.instance
         notice = instance.ec2_backend.notice_of(instance)
+        ended = "cancelled" if instance.is_request_cancelled else "closed"
         if instance.state_reason.code == REASON:
             text = (
                 "Your Spot Instance was terminated because there is no Spot capacity available that"
                 " matches your request."
             )
-            return "closed", "instance-terminated-no-capacity", text, instance.reclaimed_at
+            return ended, "instance-terminated-no-capacity", text, instance.reclaimed_at
         if instance.state in ("shutting-down", "terminated"):
             text = "Your Spot Instance was terminated by user."
-            return "closed", "instance-terminated-by-user", text, instance.launch_time
+            return ended, "instance-terminated-by-user", text, instance.launch_time
+        if instance.is_request_cancelled:
+            text = "Your Spot request is canceled, but your instance is still running."
+            return ended, "request-canceled-and-instance-running", text, instance.launch_time
         if notice is not None:
             # A rehearsal may give less time than AWS: then the notice is dated back to AWS's time.
             since = notice - timedelta(seconds=NOTICE_S)
@@ -90,6 +107,17 @@ class SpotInstances:
     def spot_requests(self) -> list[SpotRequest]:
         """Return one request per spot instance, including terminated ones."""
         return [SpotRequest(one) for one in self.all_instances() if one.lifecycle == "spot"]
+
+    def named_spot_requests(self, ids: Iterable[str]) -> list[SpotRequest]:
+        """Return the requests with these ids; Refusal if there is no such request."""
+        known = {request.id: request for request in self.spot_requests()}
+        for request_id in ids:
+            if request_id not in known:
+                raise Refusal(
+                    "InvalidSpotInstanceRequestID.NotFound",
+                    f"The spot instance request ID '{request_id}' does not exist",
+                )
+        return [known[request_id] for request_id in ids]
 
     def notice_of(self, instance: Any) -> datetime | None:
         """Return the time at which the instance is reclaimed; None if no notice names it."""
@@ -113,7 +141,7 @@ class SpotInstances:
 
 
 class SpotActions:
-    """The action on spot requests; part of the lab's EC2 responses."""
+    """The actions on spot requests; part of the lab's EC2 responses."""
 
     ec2_backend: Any
     _get_param: Any
@@ -121,11 +149,19 @@ class SpotActions:
 
     def describe_spot_instance_requests(self) -> ActionResult:
         """Answer DescribeSpotInstanceRequests, for the instances that RunInstances launched."""
-        found = self.ec2_backend.spot_requests()
-        if ids := self._get_param("SpotInstanceRequestIds", []):
-            found = [one for one in found if one.instance.spot_instance_request_id in ids]
+        ids = self._get_param("SpotInstanceRequestIds", [])
+        ec2 = self.ec2_backend
+        found = ec2.named_spot_requests(ids) if ids else ec2.spot_requests()
         found = generic_filter(self._filters_from_querystring(), found)
         return ActionResult({"SpotInstanceRequests": [one.description() for one in found]})
+
+    def cancel_spot_instance_requests(self) -> ActionResult:
+        """Answer CancelSpotInstanceRequests; the instances keep running."""
+        ids = self._get_param("SpotInstanceRequestIds", [])
+        for request in self.ec2_backend.named_spot_requests(ids):
+            request.instance.is_request_cancelled = True
+        cancelled = [{"SpotInstanceRequestId": one, "State": "cancelled"} for one in ids]
+        return ActionResult({"CancelledSpotInstanceRequests": cancelled})
 
 
 class Interruptions:

@@ -25,11 +25,14 @@ _TYPES = {
     "eipassoc": "elastic-ip", "eni": "network-interface", "i": "instance",
     "igw": "internet-gateway", "key": "key-pair", "lt": "launch-template", "nat": "natgateway",
     "pg": "placement-group", "rtb": "route-table", "rtbassoc": "route-table",
-    "sg": "security-group", "snap": "snapshot", "subnet": "subnet", "vol": "volume", "vpc": "vpc",
-    "vpce": "vpc-endpoint",
+    "sg": "security-group", "sir": "spot-instances-request", "snap": "snapshot",
+    "subnet": "subnet", "vol": "volume", "vpc": "vpc", "vpce": "vpc-endpoint",
 }  # fmt: skip
 _ID = re.compile(rf"({'|'.join(_TYPES)})-[0-9a-f]{{8,17}}")
 
+
+USER, USER_ID = "moto", "AKIAIOSFODNN7EXAMPLE"
+"""The name and id of the lab's user, as moto's GetCallerIdentity has them."""
 
 LINKED_ROLE = "iam:CreateServiceLinkedRole"
 """The action that an account's first spot instance or file system needs.
@@ -80,7 +83,7 @@ def checks(request: Request, region: str, account: Account) -> Iterator[Check]:
         "ec2": view.of_ec2, "efs": view.of_efs, "fsx": view.of_fsx, "iam": view.of_iam,
         "ssm": view.of_ssm,
     }  # fmt: skip
-    regional = {"aws:RequestedRegion": region}
+    regional = {"aws:RequestedRegion": region, "aws:userid": USER_ID, "aws:username": USER}
     for check in services.get(request.service, view.plain)():
         yield Check(check.action, check.resource, {**regional, **check.context})
 
@@ -230,7 +233,20 @@ class _View:
         return Check(LINKED_ROLE, f"arn:aws:iam::{self.account.number}:role/{path}")
 
     def of_ssm(self) -> Iterator[Check]:
-        """Yield the checks of a request to Systems Manager."""
+        """Yield the checks of a request to Systems Manager.
+
+        It tags each session with the id of the user who started it ("Additional sample IAM policies
+        for Session Manager", Systems Manager User Guide, 2026-11-26).
+        """
+        if session := str(self.request.parameters.get("SessionId") or ""):
+            owner = session.rpartition("-")[0]
+            tag = USER_ID if owner == USER else owner
+            yield Check(
+                self.action,
+                f"arn:aws:ssm:{self.place}:session/{session}",
+                {"ssm:resourceTag/aws:ssmmessages:session-id": tag},
+            )
+            return
         if self.request.name != "StartSession":
             yield from self.plain()
             return

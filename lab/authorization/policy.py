@@ -23,6 +23,7 @@ Context = Mapping[str, str]
 """The values of condition keys; a key that the request does not have is missing."""
 
 _STATEMENT = frozenset({"Sid", "Effect", "Action", "Resource", "Condition"})
+_VARIABLE = re.compile(r"\$\{([^}]+)\}")
 _OPERATORS = ("StringEquals", "StringLike", "ArnEquals", "ArnLike", "Null")
 
 
@@ -39,7 +40,7 @@ class Statement:
         """Return whether the statement is about this request."""
         return (
             any(_like(pattern.lower(), action.lower()) for pattern in self.actions)
-            and any(_like(pattern, resource) for pattern in self.resources)
+            and any(_like(_filled(pattern, context), resource) for pattern in self.resources)
             and all(_holds(*condition, context) for condition in self.conditions)
         )
 
@@ -124,11 +125,21 @@ def _holds(operator: str, key: str, wanted: tuple[str, ...], context: Context) -
         return str(actual is None).lower() in wanted
     if actual is None:
         return False
+    wanted = tuple(_filled(pattern, context) for pattern in wanted)
     if operator == "StringEquals":
         return actual in wanted
     if operator in ("ArnEquals", "ArnLike"):  # two names of one comparison
         return any(_like_arn(pattern, actual) for pattern in wanted)
     return any(_like(pattern, actual) for pattern in wanted)
+
+
+def _filled(pattern: str, context: Context) -> str:
+    """Return the pattern with the values of its policy variables, such as `${aws:userid}`.
+
+    With a variable that the request does not have the pattern matches nothing ("IAM policy
+    elements: Variables and tags", IAM User Guide, 2026-11-26).
+    """
+    return _VARIABLE.sub(lambda found: context.get(found[1], "\0"), pattern)
 
 
 def _like_arn(pattern: str, arn: str) -> bool:

@@ -1,6 +1,7 @@
 """Placement groups and instances."""
 
 import base64
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from lab.provider.resource import (
     wait,
 )
 from lab.provider.values import UNKNOWN, Properties
+
+log = logging.getLogger(__name__)
 
 
 class PlacementGroup(Resource):
@@ -106,6 +109,7 @@ class Instance(Resource):
         {
             "arn",
             "availabilityZone",
+            "instanceLifecycle",
             "instanceState",
             "placementGroup",
             "primaryNetworkInterfaceId",
@@ -113,6 +117,7 @@ class Instance(Resource):
             "privateIp",
             "publicDns",
             "publicIp",
+            "spotInstanceRequestId",
             "subnetId",
         }
     )
@@ -168,6 +173,7 @@ class Instance(Resource):
         actual: dict[str, Any] = {
             "ami": instance.get("ImageId"),
             "availabilityZone": instance["Placement"]["AvailabilityZone"],
+            "instanceLifecycle": instance.get("InstanceLifecycle", ""),
             "instanceState": instance["State"]["Name"],
             "instanceType": instance["InstanceType"],
             "keyName": instance.get("KeyName"),
@@ -177,6 +183,7 @@ class Instance(Resource):
             "privateIp": instance.get("PrivateIpAddress"),
             "publicDns": instance.get("PublicDnsName"),
             "publicIp": instance.get("PublicIpAddress"),
+            "spotInstanceRequestId": instance.get("SpotInstanceRequestId", ""),
             "subnetId": instance.get("SubnetId"),
             "tags": tags_of(instance),
             "vpcSecurityGroupIds": [g["GroupId"] for g in instance.get("SecurityGroups", [])],
@@ -212,9 +219,29 @@ class Instance(Resource):
         self.retag(resource_id, state, inputs)
 
     def delete(self, resource_id: str, state: Properties) -> None:
-        """Terminate the instance, which also removes its interfaces and volumes."""
+        """Terminate the instance, which also removes its interfaces and volumes.
+
+        As the real provider does, allow the termination first, cancel the request of a spot
+        instance, and only log a refusal of the former (resourceInstanceDelete of
+        hashicorp/terraform-provider-aws at 5.49, recorded 2026-11-26).
+        """
+        try:
+            self.ec2.modify_instance_attribute(
+                InstanceId=resource_id, DisableApiTermination={"Value": False}
+            )
+        except ClientError as error:
+            log.warning("%s: %s", resource_id, error)
+        if state.get("instanceLifecycle") == "spot":
+            self._cancel(state["spotInstanceRequestId"])
         self.ec2.terminate_instances(InstanceIds=[resource_id])
         self._wait_for(resource_id, "terminated")
+
+    def _cancel(self, request: str) -> None:
+        """Cancel a spot request; RuntimeError, also if EC2 does not know it, ends the deletion."""
+        try:
+            self.ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[request])
+        except ClientError as error:
+            raise RuntimeError(f"cancelling EC2 Spot Fleet Request ({request}): {error}") from error
 
     def _describe(self, resource_id: str) -> Any | None:
         reservation = first(

@@ -52,6 +52,8 @@ def _of_instance(ec2: Any, instance: str, properties: Properties) -> None:
     ec2.describe_instance_types(InstanceTypes=[kind])
     if kind.startswith("t"):
         ec2.describe_instance_credit_specifications(InstanceIds=[instance])
+    if request := properties.get("spotInstanceRequestId"):
+        ec2.describe_spot_instance_requests(SpotInstanceRequestIds=[request])
     if template := properties.get("launchTemplate"):
         ec2.describe_launch_templates(LaunchTemplateIds=[template["id"]])
         ec2.describe_launch_template_versions(LaunchTemplateId=template["id"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
-from provision.permissions.provider_calls import CALLS, Feature
+from provision.permissions.provider_calls import ALL_CALLS, Feature
 
 COMMANDS = (
     *("capacity", "doctor", "down", "drift", "extend", "gc", "plan", "run", "ssh", "status", "up"),
@@ -87,7 +87,7 @@ PARTS = (
     _part("plan up", "iam:GetInstanceProfile", "profile"),
     _part("up", "iam:PassRole", "profile"),
     _part("gc", "DescribeRegions"),
-    _part("status", "DescribeSpotInstanceRequests", "spot", "interruption notices are not shown"),
+    _part("status", "DescribeSpotInstanceRequests", "spot"),
     # Capacity (provision/capacity.py, provision/launch/claim.py).
     _part(
         "capacity",
@@ -167,10 +167,7 @@ def optional(actions: Iterable[str]) -> dict[str, str]:
     """
     required = {one for part in PARTS if not part.optional for one in part.actions}
     required |= {
-        one
-        for calls in CALLS.values()
-        if calls.feature is None
-        for one in calls.create + calls.read
+        one for calls in ALL_CALLS if calls.feature is None for one in calls.create + calls.read
     }
     return {
         one: part.optional
@@ -200,7 +197,7 @@ def _actions(commands: frozenset[str], features: frozenset[Feature]) -> Iterator
     for part in PARTS:
         if part.commands & commands and (part.feature is None or part.feature in features):
             yield from part.actions
-    for calls in CALLS.values():
+    for calls in ALL_CALLS:
         if calls.feature is None or calls.feature in features:
             for command in commands & _PROVIDER.keys():
                 for phase in _PROVIDER[command]:

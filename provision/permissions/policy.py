@@ -34,6 +34,22 @@ _SERVICES = ("spot", "elasticfilesystem", "fsx")
 
 SESSION_DOCUMENT = "AWS-StartSSHSession"
 
+OWN_SESSIONS = frozenset({"ssm:ResumeSession", "ssm:TerminateSession"})
+OPEN_CHANNEL = "ssmmessages:OpenDataChannel"
+"""What AWS's plugin does with a session that the user has started, and not gpuctl: it resumes one
+whose connection broke, and ends one. No simulation knows whose a session is, so gpuctl does not ask
+for these beforehand. Sources, 2026-11-26: Systems Manager User Guide, "Additional sample IAM
+policies for Session Manager", example 4
+(https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html),
+and, for the channel of AWS-StartSSHSession, "Allow and control permissions for SSH connections
+through Session Manager"
+(https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html)."""
+_OWN_SESSION: Conditions = {
+    "StringLike": {"ssm:resourceTag/aws:ssmmessages:session-id": "${aws:userid}"}
+}
+_OWN_CHANNELS = [f"arn:*:ssm:*:*:session/${{aws:{name}}}-*" for name in ("userid", "username")]
+"""A session's name begins with that of its user; AWS's examples have the first form alone."""
+
 
 def policy(
     actions: Iterable[str], bucket: Bucket | None = None, profile: str | None = None
@@ -75,8 +91,11 @@ def _statements(wanted: frozenset[str], profile: str | None) -> Iterator[Stateme
     yield from _used(wanted)
     yield from _identities(wanted, profile)
     yield _allow("Session", wanted & {"ssm:StartSession"}, _ec2_arn("instance"), TAGGED)
-    document = f"arn:*:ssm:*:*:document/{SESSION_DOCUMENT}"
-    yield _allow("SessionDocument", wanted & {"ssm:StartSession"}, document)
+    if "ssm:StartSession" in wanted:
+        document = f"arn:*:ssm:*:*:document/{SESSION_DOCUMENT}"
+        yield _allow("SessionDocument", {"ssm:StartSession"}, document)
+        yield _allow("OwnSessions", OWN_SESSIONS, "arn:*:ssm:*:*:session/*", _OWN_SESSION)
+        yield _allow("OwnChannels", {OPEN_CHANNEL}, _OWN_CHANNELS)
 
 
 def _ours(wanted: frozenset[str]) -> Iterator[Statement]:

@@ -176,3 +176,11 @@ CALLS: Mapping[str, ProviderCalls] = {
     ),
 }  # fmt: skip
 """The calls by Pulumi's name of the type."""
+
+SPOT = _ec2("", "DescribeSpotInstanceRequests", "", "CancelSpotInstanceRequests", "spot")
+"""The further calls for a spot instance: its request is read, and cancelled before its end.
+
+5.49 does so (recorded 2026-11-26), and goes no further if AWS refuses. Later versions leave the
+cancellation out by mistake (https://github.com/hashicorp/terraform-provider-aws/pull/41206)."""
+
+ALL_CALLS = (*CALLS.values(), SPOT)

@@ -1,10 +1,14 @@
 """gpuctl's column in docs/requests.md is what the golden requests have."""
 
+import ast
 import re
+from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 
+from provision.permissions.provider_calls import CALLS, SPOT
 from tests.docs.pages import HOME
 from tests.plans.requests import GOLDEN, LAUNCH, TYPES
 
@@ -77,3 +81,44 @@ def layout(name: str) -> str:
 
 def test_the_interfaces_of_each_type() -> None:
     assert table("Interfaces") == {name: layout(name) for name in TYPES}
+
+
+# What the provider asks
+
+PHASES = ("create", "read", "update", "delete")
+
+
+def called_by(*files: Path) -> set[str]:
+    """boto3's names of methods, and others, that modules of the lab's provider have."""
+    trees = [ast.parse(file.read_text()) for file in files]
+    return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def only_under_a_policy() -> set[str]:
+    """The operations that the lab's provider sends only while a policy is enforced."""
+    folder = HOME / "lab/provider"
+    further = folder / "further_requests.py"
+    always = called_by(*(file for file in folder.glob("*.py") if file != further))
+    return {name.replace("_", "") for name in called_by(further) - always}
+
+
+def provider_rows() -> Iterator[str]:
+    """The table: an operation with a star is one that the lab's provider sends under a policy."""
+    rare = only_under_a_policy()
+    tables = {**CALLS, "aws:ec2/instance:Instance, spot": SPOT}
+    for name, calls in tables.items():
+        cells = []
+        for phase in PHASES:
+            operations = [action.partition(":")[2] for action in getattr(calls, phase)]
+            shown = [one for one in operations if one not in ("CreateTags", "DeleteTags")]
+            stars = (f"`{one}`{'*' if one.lower() in rare else ''}" for one in shown)
+            cells.append(", ".join(stars) or "-")
+        kind = name.partition(":")[2].replace("/", ".", 1)
+        kind = ".".join((kind.partition(".")[0], kind.partition(":")[2]))
+        yield f"| `{kind}` | {' | '.join(cells)} |"
+
+
+def test_the_calls_of_the_provider_are_those_of_the_code() -> None:
+    text = PAGE.partition("\n## What the provider asks\n")[2].partition("\n## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert rows == list(provider_rows())

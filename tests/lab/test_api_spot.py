@@ -12,7 +12,7 @@ from werkzeug.test import Client, TestResponse
 
 from lab import fault_kinds, fault_table
 from lab.api.server import ApiServer
-from tests.lab.world import World
+from tests.lab.world import World, refused
 from tests.labs import KEY
 
 SPOT = {"MarketType": "spot"}
@@ -71,6 +71,47 @@ def test_a_spot_instance_has_a_request_and_others_have_none(region: World) -> No
     assert told["SpotInstanceRequestId"].startswith("sir-")
     region.ec2.terminate_instances(InstanceIds=[one])
     assert statuses(region) == {one: ("closed", "instance-terminated-by-user")}
+
+
+def test_a_cancelled_request_leaves_its_instance_running(region: World) -> None:
+    tags: Any = [{"ResourceType": "spot-instances-request", "Tags": [{"Key": "k", "Value": "v"}]}]
+    one, other = region.run(2, InstanceMarketOptions=SPOT, TagSpecifications=tags)
+    asked = requests(region)[one]
+    assert asked["Tags"] == [{"Key": "k", "Value": "v"}]
+    answer = region.ec2.cancel_spot_instance_requests(
+        SpotInstanceRequestIds=[asked["SpotInstanceRequestId"]]
+    )
+    assert answer["CancelledSpotInstanceRequests"] == [
+        {"SpotInstanceRequestId": asked["SpotInstanceRequestId"], "State": "cancelled"}
+    ]
+    assert region.state(one) == "running"
+    assert statuses(region) == {
+        one: ("cancelled", "request-canceled-and-instance-running"),
+        other: ("active", "fulfilled"),
+    }
+    region.ec2.terminate_instances(InstanceIds=[one])
+    assert statuses(region)[one] == ("cancelled", "instance-terminated-by-user")
+
+
+def test_a_request_that_does_not_exist_is_refused(region: World) -> None:
+    unknown = ["sir-12345678"]
+    text = "The spot instance request ID 'sir-12345678' does not exist"
+    with refused("InvalidSpotInstanceRequestID.NotFound", text):
+        region.ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=unknown)
+    with refused("InvalidSpotInstanceRequestID.NotFound", text):
+        region.ec2.describe_spot_instance_requests(SpotInstanceRequestIds=unknown)
+
+
+def test_a_spot_instance_has_no_protection_against_termination(region: World) -> None:
+    (one,) = region.run(InstanceMarketOptions=SPOT)
+    text = "Modifying 'disableApiTermination' is not supported for spot instances."
+    for value in (True, False):
+        with refused("UnsupportedOperation", text):
+            region.ec2.modify_instance_attribute(
+                InstanceId=one, DisableApiTermination={"Value": value}
+            )
+    (plain,) = region.run()
+    region.ec2.modify_instance_attribute(InstanceId=plain, DisableApiTermination={"Value": False})
 
 
 def test_a_notice_is_shown_before_the_instance_goes(region: World, tmp_path: Path) -> None:

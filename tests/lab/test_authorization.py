@@ -13,6 +13,8 @@ from config.errors import InputError
 from config.target import Target
 from lab import fault_kinds, fault_table
 from lab.authorization.policy import read_policy
+from provision.aws.machine_images import BASTION_IMAGE, image_id
+from provision.permissions.policy import policy
 from tests.infra.region import CREDENTIALS, Worlds, client
 
 OURS = {"StringLike": {"aws:ResourceTag/gpuctl:cluster": "*"}}
@@ -86,6 +88,24 @@ def test_what_the_lab_cannot_enforce_is_refused_when_it_is_set(
     assert str(caught.value) == (
         f"this is no IAM policy that the lab can enforce: {why}; `gpuctl iam-policy` prints one"
     )
+
+
+def test_policy_variables_have_the_values_of_the_request() -> None:
+    rules = read_policy(
+        document(
+            allow("ssm:ResumeSession", Condition={"StringLike": {"owner": "${aws:userid}"}}),
+            allow("ssm:TerminateSession", "arn:aws:ssm:*:*:session/${aws:username}-*"),
+        )
+    )
+    mine = {"aws:userid": "AIDA1", "aws:username": "ann", "owner": "AIDA1"}
+    theirs = {**mine, "owner": "AIDA2"}
+    assert rules.decide("ssm:ResumeSession", "*", mine) == "allowed"
+    assert rules.decide("ssm:ResumeSession", "*", theirs) == "implicitDeny"
+    session = "arn:aws:ssm:us-east-1:1:session/{}-0123"
+    assert rules.decide("ssm:TerminateSession", session.format("ann"), mine) == "allowed"
+    assert rules.decide("ssm:TerminateSession", session.format("bob"), mine) == "implicitDeny"
+    # Without the key the variable matches nothing, not even itself.
+    assert rules.decide("ssm:ResumeSession", "*", {"owner": "${aws:userid}"}) == "implicitDeny"
 
 
 def test_a_policy_that_does_not_exist(tmp_path: Path) -> None:
@@ -202,3 +222,45 @@ def test_each_service_refuses_in_its_own_words(place: Place) -> None:
         f"You are not authorized to perform this operation. {user} perform: "
         + because("ec2:DescribeSubnets", "*")
     )
+
+
+def test_a_session_is_ended_by_the_user_who_started_it_alone(place: Place) -> None:
+    ssm = place.client("ssm")
+    place.limit(*policy(["ssm:StartSession"])["Statement"])
+    session = "moto-0123456789abcdef01"
+    assert ssm.terminate_session(SessionId=session)["SessionId"] == session
+    theirs = "administrator-0123456789abcdef01"
+    arn = f"arn:aws:ssm:us-east-1:123456789012:session/{theirs}"
+    assert refusal(ssm.terminate_session, SessionId=theirs) == (
+        "AccessDeniedException", because("ssm:TerminateSession", arn),
+    )  # fmt: skip
+
+
+def test_a_spot_request_is_cancelled_if_it_has_the_tag(place: Place) -> None:
+    ours, theirs = spot_requests(place)
+    place.limit(*policy(["ec2:CancelSpotInstanceRequests"])["Statement"])
+    ec2 = place.client("ec2")
+    ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[ours])
+    arn = f"arn:aws:ec2:us-east-1:123456789012:spot-instances-request/{theirs}"
+    assert refusal(ec2.cancel_spot_instance_requests, SpotInstanceRequestIds=[theirs]) == (
+        "UnauthorizedOperation", because("ec2:CancelSpotInstanceRequests", arn),
+    )  # fmt: skip
+
+
+def spot_requests(place: Place) -> list[str]:
+    """The requests of two spot instances; the first one has the tag of a cluster."""
+    ec2: Any = place.admin
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    made = ec2.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/24", AvailabilityZone="us-east-1a")
+    subnet = made["Subnet"]["SubnetId"]
+    launch = {
+        "ImageId": image_id(place.client("ssm"), BASTION_IMAGE),
+        "InstanceType": "t3.micro",
+        "SubnetId": subnet,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "InstanceMarketOptions": {"MarketType": "spot"},
+    }
+    tagged = [{"ResourceType": "spot-instances-request", "Tags": [TAG]}]
+    answers = (ec2.run_instances(**launch, **more) for more in ({"TagSpecifications": tagged}, {}))
+    return [answer["Instances"][0]["SpotInstanceRequestId"] for answer in answers]

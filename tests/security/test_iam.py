@@ -356,7 +356,7 @@ def test_every_action_and_condition_key_exists(name: str) -> None:
             wrong.append((sid, action, "no such action"))
             continue
         known = _keys(action) | _keys_of_resources(action)
-        wrong += [(sid, action, key) for key in keys if key.split("/")[0] not in known]
+        wrong += [(sid, action, key) for key in keys - known if key.split("/")[0] not in known]
     assert wrong == []
 
 
