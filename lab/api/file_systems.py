@@ -20,6 +20,9 @@ from moto.fsx.exceptions import FileSystemNotFound as FsxFileSystemNotFound
 from moto.fsx.models import FileSystem, FSxBackend
 from moto.moto_api._internal import mock_random
 
+_LUSTRE = "2.10"
+"""FSx's default of FileSystemTypeVersion (CreateFileSystem, botocore's model, 2026-11-26)."""
+
 
 class EfsResponse(EFSResponse):  # type: ignore[misc]  # moto is untyped here
     """EFS's responses, with one that moto lacks."""
@@ -84,15 +87,33 @@ class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped her
     """An FSx for Lustre file system."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the file system as FSx's FileSystem."""
-        lustre = {**(self.lustre_configuration or {}), "MountName": self.mount_name}
-        return {
+        """Return the file system as FSx's FileSystem, without security groups, as AWS does.
+
+        Defaults: CreateFileSystem and CreateFileSystemLustreConfiguration of FSx's reference
+        (botocore's model, 2026-11-26).
+        """
+        found = {
             **super().to_dict(),
-            "LustreConfiguration": lustre,
+            "OwnerId": self.account_id,
+            "FileSystemTypeVersion": self.version,
+            "StorageType": self.storage_type or "SSD",
+            "NetworkType": "IPV4",
+            "KmsKeyId": self.kms_key_id or self.default_key,
+            "LustreConfiguration": {
+                "DataCompressionType": "NONE",
+                "CopyTagsToBackups": False,
+                "AutomaticBackupRetentionDays": 0,
+                "WeeklyMaintenanceStartTime": "1:05:00",
+                "LogConfiguration": {"Level": "DISABLED"},
+                **(self.lustre_configuration or {}),
+                "MountName": self.mount_name,
+            },
             "Lifecycle": "AVAILABLE",
             "CreationTime": self.created,
+            "VpcId": self.interface.subnet.vpc_id,
             "NetworkInterfaceIds": [self.interface.id],
         }
+        return {name: value for name, value in found.items() if name != "SecurityGroupIds"}
 
 
 class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
@@ -116,6 +137,9 @@ class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
             made.__class__ = LustreFileSystem
             made.mount_name = mock_random.get_random_hex(8)
             made.created = time.time()
+            made.account_id = self.account_id
+            made.version = request["file_system_type_version"] or _LUSTRE
+            made.default_key = f"arn:aws:kms:{self.region_name}:{self.account_id}:key/aws-fsx"
             made.interface = ec2.create_network_interface(
                 subnet,
                 group_ids=request["security_group_ids"],

@@ -176,12 +176,18 @@ class LustreFileSystem(Resource):
         actual = self._describe(resource_id)
         if actual is None:
             return None
+        lustre = actual["LustreConfiguration"]
         return {
             **state,
             "arn": actual["ResourceARN"],
+            "deploymentType": lustre["DeploymentType"],
             "dnsName": actual["DNSName"],
-            "mountName": actual["LustreConfiguration"]["MountName"],
+            # Another version is another file system.
+            "fileSystemTypeVersion": actual.get("FileSystemTypeVersion"),
+            "mountName": lustre["MountName"],
             "networkInterfaceIds": actual["NetworkInterfaceIds"],
+            "ownerId": actual["OwnerId"],
+            "perUnitStorageThroughput": lustre.get("PerUnitStorageThroughput"),
             "storageCapacity": actual["StorageCapacity"],
             "subnetIds": actual["SubnetIds"][0],
             "tags": tags_of(actual),
