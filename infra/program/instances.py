@@ -13,6 +13,11 @@ from infra.program.tags import Named
 from infra.program.user_data import encode, insert_mount_source
 from infra.program.vpc import VpcIds
 
+_READ_USER_DATA = ("userData", "userDataBase64")
+"""What the provider reads from EC2 although it came with the launch template. Every preview would
+show it as removed (https://github.com/pulumi/pulumi-aws/issues/3449 and
+https://github.com/hashicorp/terraform-provider-aws/issues/30825, 2026-11-26)."""
+
 
 def bastion(network: VpcIds, access: Access, named: Named) -> aws.ec2.Instance | None:
     """Create the bastion, the public machine through which people reach the nodes, if any."""
@@ -63,7 +68,10 @@ def nodes(
             tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine is removed first.
             opts=named.options(
-                network.nodes_ready, delete_first=True, minutes=_minutes(named.resolved)
+                network.nodes_ready,
+                delete_first=True,
+                ignore=_READ_USER_DATA,
+                minutes=_minutes(named.resolved),
             ),
         )
         for name in named.resolved.node_names

@@ -35,13 +35,15 @@ class Named:
         *,
         delete_first: bool = False,
         replace_on: Sequence[str] = (),
+        ignore: Sequence[str] = (),
         minutes: int | None = None,
     ) -> pulumi.ResourceOptions:
         """Return the options of a resource that is created after the resources `after`.
 
         With `delete_first` a replacement deletes the old resource before it creates the new one. A
         change of a property in `replace_on` replaces the resource, although AWS could change the
-        property in place as long as nothing uses it. `minutes` is the longest time for its creation
+        property in place as long as nothing uses it. A property in `ignore` counts when the
+        resource is created, and never again. `minutes` is the longest time for its creation
         and for its removal; None for the provider's own.
         """
         limits = None
@@ -52,6 +54,7 @@ class Named:
             depends_on=list(after),
             delete_before_replace=delete_first or None,
             replace_on_changes=list(replace_on),
+            ignore_changes=list(ignore),
             custom_timeouts=limits,
             transformations=[self._keep_foreign_tags],
         )

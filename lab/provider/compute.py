@@ -1,6 +1,7 @@
 """Placement groups and instances."""
 
 import base64
+import hashlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -100,11 +101,13 @@ class Instance(Resource):
             "instanceType",
             "metadataOptions",
             "tags",
+            "userData",
             "userDataReplaceOnChange",
             "volumeTags",
             "vpcSecurityGroupIds",
         }
     )
+    read_inputs = frozenset({"userData"})
     computed = frozenset(
         {
             "arn",
@@ -188,6 +191,8 @@ class Instance(Resource):
             "tags": tags_of(instance),
             "vpcSecurityGroupIds": [g["GroupId"] for g in instance.get("SecurityGroups", [])],
         }
+        if not state.get("userDataBase64"):
+            actual["userData"] = state.get("userData") or self._user_data(resource_id)
         if state.get("volumeTags"):
             actual["volumeTags"] = self._volume_tags(resource_id) or state["volumeTags"]
         return {**state, **actual}
@@ -264,6 +269,16 @@ class Instance(Resource):
             return state == wanted
 
         wait(reached, f"EC2 Instance ({resource_id}) to be {wanted}")
+
+    def _user_data(self, resource_id: str) -> str | None:
+        """Return the hash of the user data, as the real provider keeps them; None without any.
+
+        It reads them also where they came from a launch template. They cannot change while the
+        instance runs, so this one asks once.
+        """
+        answer = self.ec2.describe_instance_attribute(InstanceId=resource_id, Attribute="userData")
+        encoded = answer.get("UserData", {}).get("Value")
+        return encoded and hashlib.sha1(base64.b64decode(encoded)).hexdigest()  # noqa: S324
 
     def _change_type(self, resource_id: str, instance_type: str) -> None:
         self.ec2.stop_instances(InstanceIds=[resource_id])

@@ -49,6 +49,11 @@ class Resource(ABC):
     """Outputs that are unknown until the resource exists."""
     renewed: ClassVar[frozenset[str]] = frozenset()
     """Outputs that are unknown until a change in place is done."""
+    read_inputs: ClassVar[frozenset[str]] = frozenset()
+    """Properties that a refresh adds to the inputs, although the program does not set them.
+
+    Observed with `userData` of an instance, which came from its launch template
+    (https://github.com/pulumi/pulumi-aws/issues/3449, 2026-11-26)."""
     in_use_s: ClassVar[float] = 0.0
     """How long the real provider repeats the removal of a resource that another one uses."""
     service: ClassVar[str] = "ec2"

@@ -195,8 +195,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             _fail(context, f"reading {kind.title} ({request.id}): {_text(error)}")
         if properties is None:
             return provider_pb2.ReadResponse()
+        inputs = from_struct(request.inputs)
+        # The bridge takes what EC2 says of these for inputs (kind.read_inputs).
+        found = {name: properties[name] for name in kind.read_inputs if properties.get(name)}
         return provider_pb2.ReadResponse(
-            id=request.id, properties=to_struct(properties), inputs=request.inputs
+            id=request.id, properties=to_struct(properties), inputs=to_struct({**found, **inputs})
         )
 
     def Update(self, request: Any, context: Any) -> Any:
@@ -258,12 +261,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             {name: value for name, value in from_struct(given).items() if name != DEFAULTS}
             for given in (request.olds, request.old_inputs, request.news)
         )
-        return differences(
-            state,
-            old,
-            new,
-            self._type(request.urn, context).replacing,
-        )
+        found = differences(state, old, new, self._type(request.urn, context).replacing)
+        ignored = {path.partition(".")[0].partition("[")[0] for path in request.ignoreChanges}
+        return tuple(one for one in found if one.property not in ignored)
 
 
 def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grpc.Server, int]:
