@@ -25,7 +25,8 @@ def forms(value: str) -> set[str]:
     Texts with fewer characters than SHORTEST are omitted.
     """
     lines = {line.strip() for line in value.splitlines()}
-    found = {value, *lines, *_base64(value), *_percent(value)}
+    digits = value.encode(errors="surrogateescape").hex()
+    found = {value, *lines, *_base64(value), *_percent(value), digits, digits.upper()}
     for text in (value, *lines):
         found.update(_quoted(text))
     return {text for text in found if len(text) >= SHORTEST}

@@ -51,6 +51,12 @@ def test_then_the_file_without_its_last_line_end(folder: Path, end: bytes) -> No
     assert resolve(plan()) == {"MY_TOKEN": "two\nlines é"}
 
 
+@pytest.mark.parametrize("text", ["two\nlines", "hf_0123456789", "\N{ZERO WIDTH NO-BREAK SPACE}x"])
+def test_the_byte_order_mark_of_a_file_is_no_part_of_the_secret(folder: Path, text: str) -> None:
+    keep(folder, text.encode("utf-8-sig") + b"\r\n")
+    assert resolve(plan()) == {"MY_TOKEN": text}
+
+
 def test_a_registry_s_password_is_one_too(folder: Path) -> None:
     keep(folder, VALUE.encode())
     image = ImagePlan(reference="a/b", username="me", password_secret="MY_TOKEN")

@@ -54,6 +54,7 @@ def printed_by_bash(script: str, value: str) -> str:
         ('printf "%s" "$V" | base64 -w0', "***"),
         ('echo "$V" | base64 -w0', "***"),
         ('echo "$V" | base64', "***\n"),
+        ('printf "%s" "$V" | od -An -v -tx1 | tr -d " \n"', "***"),
         ('printf "%s" "$V" | base64 | tr -d = | tr +/ -_', "***\n"),
     ],
 )
@@ -77,6 +78,8 @@ def test_a_secret_that_a_shell_prints_is_masked(script: str, expected: str) -> N
         (shlex.quote(TOKEN), "'***'"),
         (base64.b64encode(TOKEN.encode()).decode(), "***"),
         (base64.urlsafe_b64encode(TOKEN.encode()).decode(), "***"),
+        (TOKEN.encode().hex(), "***"),
+        (f"0x{TOKEN.encode().hex().upper()}", "0x***"),
     ],
 )
 def test_a_secret_in_an_encoding_of_programs_is_masked(text: str, expected: str) -> None:
