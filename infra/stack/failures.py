@@ -36,6 +36,7 @@ _HINTS = {
     "InvalidLaunchTemplateName.AlreadyExistsException": _TAKEN,
 }
 _NO_ROOM = "no space left on device"
+_READ_ONLY = "read-only file system"
 _DAMAGED = "unexpected end of JSON input"  # of encoding/json; "failed to load checkpoint" or bare
 _MAKE_ROOM = (
     "make room on that disk; `gpuctl status` shows what exists and bills, `gpuctl down {stack}`"
@@ -89,12 +90,12 @@ def one_line(message: str) -> str:
 
 
 def complaint(output: str) -> str:
-    """Return the error in a Pulumi engine's output, as one line; a full disk comes first.
+    """Return the error in a Pulumi engine's output, as one line; the disk comes first.
 
     `output` is the text of the SDK's CommandError: the exit code, stdout and stderr.
     """
     lines = [_FRAME.sub("", line) for line in output.splitlines()]
-    for sign in (_NO_ROOM, "error: "):
+    for sign in (_NO_ROOM, _READ_ONLY, "error: "):
         for line in lines:
             if sign in line:
                 return one_line(line)
@@ -135,6 +136,8 @@ def error(stack: str, failure: Failure) -> InfraError:
         )
     if _NO_ROOM in failure.text:
         hint = _MAKE_ROOM
+    elif _READ_ONLY in failure.text:
+        hint = "mount that file system writable, or set GPUCTL_STATE to a folder that you can write"
     elif "resource plugin" in failure.text:
         place = cache_home() / "pulumi" / "plugins"
         hint = f"remove {place}, and run the same command again: gpuctl installs it anew"

@@ -48,6 +48,14 @@ def test_a_complaint_without_aws_is_one_line_with_what_to_do() -> None:
     )
 
 
+def test_a_state_that_is_read_only_says_so() -> None:
+    text = "open /state/home/workspaces/demo.json: read-only file system"
+    assert diagnosed(f"error: {text}", urn="") == (
+        f"{text}; mount that file system writable, or set GPUCTL_STATE to a folder that you can"
+        " write"
+    )
+
+
 def test_a_plugin_that_does_not_start_is_installed_anew() -> None:
     text = diagnosed("error: no resource plugin 'pulumi-resource-aws' found", urn="")
     plugins = cache_home() / "pulumi" / "plugins"
