@@ -11,7 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import botocore.session
-from botocore.exceptions import CredentialRetrievalError
+from botocore.exceptions import (
+    CredentialRetrievalError,
+    InvalidConfigError,
+    PartialCredentialsError,
+)
 
 from config.command_text import command_text
 from config.errors import CloudError
@@ -37,10 +41,7 @@ def load_credentials(session: botocore.session.Session) -> None:
     errors of botocore.
     """
     try:
-        found = session.get_credentials()
-        if found is not None and found.method in _ROLES:
-            _check_terminal(session)
-            found.get_frozen_credentials()
+        _load(session)
     except EOFError as error:
         raise _no_code(session) from error
     except CredentialRetrievalError as error:
@@ -48,6 +49,8 @@ def load_credentials(session: botocore.session.Session) -> None:
             raise
         said = str(error.kwargs.get("error_msg", "")).strip().splitlines()
         raise _program_failed(session, f"failed: {said[0]}" if said else "failed") from error
+    except (InvalidConfigError, PartialCredentialsError) as error:
+        raise _unusable(session, str(error).rstrip(".")) from error
     except OSError as error:
         why = error.strerror or str(error)
         if _program(session) and error.filename:
@@ -59,6 +62,14 @@ def load_credentials(session: botocore.session.Session) -> None:
         if isinstance(error, ValueError):
             raise wrong_setting(error) from error
         raise
+
+
+def _load(session: botocore.session.Session) -> None:
+    """Get the credentials, also those of a role; errors are botocore's."""
+    found = session.get_credentials()
+    if found is not None and found.method in _ROLES:
+        _check_terminal(session)
+        found.get_frozen_credentials()
 
 
 def wrong_setting(error: ValueError) -> CloudError:

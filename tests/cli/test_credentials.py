@@ -209,6 +209,37 @@ def test_a_key_with_a_line_break_is_named_and_not_shown(
     assert not [text for text in (done.stderr, *written) if "hunter2" in text]
 
 
+SOME_ROLE = "role_arn = arn:aws:iam::123456789012:role/Admin\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        (
+            "sso_session = x\nsso_account_id = 1\nsso_role_name = r\n",
+            'The specified sso-session does not exist: "x"',
+        ),
+        (
+            f"{SOME_ROLE}source_profile = gone\n",
+            'The source_profile "gone" referenced in the profile "work" does not exist',
+        ),
+        (
+            f"{SOME_ROLE}credential_source = Nope\n",
+            'The credential source "Nope" referenced in profile "work" is not valid',
+        ),
+        (
+            "aws_access_key_id = AKIDME\n",
+            "Partial credentials found in config-file, missing: aws_secret_access_key",
+        ),
+    ],
+)
+def test_a_profile_that_lacks_something_is_named(config: str, what: str, tmp_path: Path) -> None:
+    assert status(tmp_path, f"[profile work]\n{config}", "--profile", "work") == (
+        f"the credentials of profile 'work': {what}; correct the profile, or the variable that"
+        " names the file"
+    )
+
+
 ANY_KEYS = {"AWS_ACCESS_KEY_ID": "AKIDME", "AWS_SECRET_ACCESS_KEY": "hidden"}
 
 
