@@ -2,8 +2,9 @@
 
 The texts are those of NCCL's sources, `git grep 'WARN("'` in 2.12 to 2.30
 (https://github.com/NVIDIA/nccl: src/misc/socket.cc, src/os/linux.cc, src/bootstrap.cc, src/init.cc,
-src/misc/shmutils.cc, src/transport/net_ib, src/include/checks.h), of aws-ofi-nccl's
-(https://github.com/aws/aws-ofi-nccl/blob/master/src/platform-aws.cpp) and of libfabric's
+src/misc/shmutils.cc, src/misc/ibvwrap.cc, src/transport/net_ib, src/include/checks.h), of
+aws-ofi-nccl's (https://github.com/aws/aws-ofi-nccl: src/platform-aws.cpp, nccl_ofi_rdma.cpp and
+nccl_ofi_sendrecv.cpp) and of libfabric's
 (https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_errno.h). The causes of EFA's errors
 are those of libfabric's efa_show_help and of
 https://github.com/ofiwg/libfabric/pull/10410 (2026-11-26).
@@ -92,6 +93,17 @@ _WARNINGS = tuple(
             r"wrong magic",
             CAUSE,
             "a process of another job connected to NCCL's port",
+        ),
+        (
+            r"(?:Call to ibv_\w+ failed with error|Unable to register memory [^,]+, Error:)"
+            r" (?:Cannot allocate memory|Unknown error -12)",
+            CAUSE,
+            "RDMA could pin no memory; `ulimit -l` of the job has to be unlimited",
+        ),
+        (
+            r"Unable to register memory [^,]+, Error: ([^\"]+)",
+            CAUSE,
+            r"RDMA could not use a part of the memory (\1)",
         ),
         (
             r"Call to ibv_modify_qp failed with (?:error |\d+ )?([^,\"]+)",

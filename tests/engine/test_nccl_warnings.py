@@ -49,6 +49,23 @@ UNRESPONSIVE = (
             "nccl",
             "a process of another job connected to NCCL's port",
         ),
+        *(
+            (line, "nccl", "RDMA could pin no memory; `ulimit -l` of the job has to be unlimited")
+            for line in (
+                "misc/ibvwrap.cc:203 NCCL WARN Call to ibv_create_cq failed with error Cannot"
+                " allocate memory",
+                "misc/ibvwrap.cc:257 NCCL WARN Call to ibv_create_qp failed with error Unknown"
+                " error -12",
+                "reg_mr_on_device:1 NCCL WARN NET/OFI Unable to register memory (type = 1) for"
+                " device 0. RC: -12, Error: Cannot allocate memory",
+            )
+        ),
+        (
+            "register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory (type = 2)"
+            " for device 4. RC: -22, Error: Invalid argument",
+            "nccl",
+            "RDMA could not use a part of the memory (Invalid argument)",
+        ),
         (
             f"process_completions:1541 NCCL WARN {UNRESPONSIVE}",
             "nccl-peer",
