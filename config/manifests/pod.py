@@ -110,7 +110,7 @@ def check_init_containers(manifest: Manifest, container: Container, image: Place
             job = f"the job's is {shorten(image.value)}" if image else "the job has none"
             message = f"{name} has the image {shorten(own)}, and a run has one: {job}"
             hint = f"give both one image, or {_ON_NODES}"
-            manifest.complain("E225", message, hint, init.at)
+            manifest.complain("E225", message, hint, init.at, on_key=True)
         for variable, secret in init.env.items():
             if _is_secret(secret) and container.env[variable].value != secret.value:
                 message = f"{name} takes {variable} from a secret, and the job has another value"

@@ -191,6 +191,25 @@ def test_nothing_within_a_refused_init_container_is_reported(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "env: [{name: A, value: '${BUCKET}'}]",
+        "command: ['${PREPARE}'], securityContext: {privileged: true}",
+        "envFrom: [{configMapRef: {name: x}}], colour: red",
+    ],
+)
+def test_nothing_within_an_init_container_of_another_image_is_reported(
+    tmp_path: Path, inside: str
+) -> None:
+    command = "" if "command" in inside else "command: [git, clone, x], "
+    container = f"{{name: init, image: alpine/git, {command}{inside}}}"
+    assert lines(tmp_path, with_init(container)) == [
+        "9:28: E225 init container 'init' has the image alpine/git, and a run has one: the job's"
+        " is mpi; give both one image, or do that in `setup.commands` of the cluster file"
+    ]
+
+
 MOUNTED = (
     "{{name: x, image: mpi, command: [touch, /data/x],"
     " volumeMounts: [{{name: data, mountPath: {}}}]}}"
@@ -269,7 +288,7 @@ def test_a_runtimes_init_container_runs_on_every_node(tmp_path: Path) -> None:
     # The job's image replaces the runtime's, which has the init container's program.
     job = OF_MINE + "  trainer: {image: other}\n"
     assert [line for line in lines(tmp_path, runtime + "---\n" + job) if "E225" in line] == [
-        "26:22: E225 init container 'x' has the image mine:1, and a run has one: the job's is"
+        "26:16: E225 init container 'x' has the image mine:1, and a run has one: the job's is"
         f" other; give both one image, {NODES}"
     ]
 
