@@ -25,6 +25,8 @@ VALUES: Mapping[str, tuple[str, str]] = {
     "library": (r"[0-9.]{3,15}", "version of the driver's libraries, with an older driver"),
     "gpudirect": ("no", "libfabric finds no device that reaches the GPUs' memory"),
     "dcgm": ("[a-z_]{3,20}", "test of DCGM's diagnostic that fails"),
+    "mig": ("on", "MIG mode: nvidia-smi gives no load of the GPUs"),
+    "smi": ("hangs", "nvidia-smi does not end, as in a driver that hangs"),
     "clock": ("-?[1-9][0-9]{0,5}", "seconds that the clock is ahead"),
 }
 """What can be broken: the form of its value, and its meaning."""
@@ -57,6 +59,22 @@ _DMESG = """\
 #!/bin/sh
 echo "{line}"
 """
+SMI = {
+    "mig": """\
+#!/bin/sh
+case "$*" in
+  *--query-gpu=utilization.gpu\\ *) /usr/bin/nvidia-smi "$@" | sed 's/.*/[N\\/A]/' ;;
+  *) exec /usr/bin/nvidia-smi "$@" ;;
+esac
+""",
+    "smi": """\
+#!/bin/sh
+trap '' TERM
+exec sleep infinity
+""",
+}
+"""Programs in place of nvidia-smi. In MIG mode it shows `N/A` for the load (an output in
+https://github.com/utkuozdemir/nvidia_gpu_exporter/issues/203, 2026-11-26)."""
 
 
 def apply(places: Places, former: tuple[str, ...] = ()) -> None:
@@ -93,6 +111,8 @@ def _write(root: Path, shown: Mapping[str, str]) -> None:
     _put(root, _SHOWN, json.dumps(values) if values else "", 0o644)
     clock, xid = shown.get("clock"), shown.get("xid")
     _put(root, "usr/local/bin/date", _DATE.format(seconds=int(clock)) if clock else "", 0o755)
+    smi = "".join(text for name, text in SMI.items() if name in shown)
+    _put(root, "usr/local/bin/nvidia-smi", smi, 0o755)
     _put(root, "usr/local/bin/dmesg", _DMESG.format(line=kernel_line(xid)) if xid else "", 0o755)
 
 

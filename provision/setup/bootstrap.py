@@ -23,7 +23,7 @@ from provision.health.gather import ask, script
 from provision.health.model import Expected
 from provision.machines import BASTION
 from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
-from provision.setup.lease.units import idle_files, list_nodes
+from provision.setup.lease.units import NODES, idle_files, list_nodes
 from provision.setup.node_hardware import read as read_hardware
 from provision.setup.node_hardware import script as probe
 from provision.setup.node_health import expectation, folders
@@ -97,7 +97,7 @@ def bootstrap(
         if ours is None:
             raise
         raise _first_error(ours) from None
-    if inventory.bastion is not None and idle_files(resolved.cluster):
+    if inventory.bastion is not None and idle_files(resolved.cluster, NODES):
         asyncio.run(_list_nodes_on_bastion(inventory))
     nodes = add_topology(ec2, inventory.cluster, nodes, report)
     return inventory.model_copy(update={"nodes": nodes})

@@ -54,6 +54,7 @@ def node_user_data(cluster: Cluster, hardware: Hardware, *public_keys: str) -> s
     after the last finished step.
     """
     machine = _machine(cluster)
+    idle = idle_files(cluster, "gpus" if hardware.gpus else "cpus")
     settings = {
         **machine,
         "bootcmd": [_ROOT_LOGIN, *machine.get("bootcmd", ())],
@@ -61,10 +62,10 @@ def node_user_data(cluster: Cluster, hardware: Hardware, *public_keys: str) -> s
         "ssh_authorized_keys": list(public_keys),
         "write_files": [
             _file(CHECKS, check_script(cluster, hardware), "0755"),
-            *(_file(path, text, "0644") for path, text in idle_files(cluster).items()),
+            *(_file(path, text, "0644") for path, text in idle.items()),
             *(_file(path, text, "0644") for path, text in cluster.setup.files.items()),
         ],
-        **({"runcmd": [_start(IDLE)]} if idle_files(cluster) else {}),
+        **({"runcmd": [_start(IDLE)]} if idle else {}),
     }
     return _multipart(
         ("text/cloud-config", "gpuctl.yaml", _document(settings)),
@@ -81,7 +82,8 @@ def bastion_user_data(cluster: Cluster, *public_keys: str) -> str:
     """
     sshd = "MaxStartups 500:30:1000\nPasswordAuthentication no\n"
     has_lease = cluster.lifetime is not None
-    files = {**(EXTENSION_OF_BASTION if has_lease else {}), **idle_files(cluster, NODES)}
+    idle = idle_files(cluster, NODES)
+    files = {**(EXTENSION_OF_BASTION if has_lease else {}), **idle}
     return _document(
         {
             **_machine(cluster),
@@ -101,7 +103,7 @@ def bastion_user_data(cluster: Cluster, *public_keys: str) -> str:
             "runcmd": [
                 ["systemctl", "try-reload-or-restart", "ssh"],
                 *([_start(LISTENER)] if has_lease else ()),
-                *([_start(IDLE)] if idle_files(cluster) else ()),
+                *([_start(IDLE)] if idle else ()),
             ],
         }
     )

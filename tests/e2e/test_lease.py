@@ -22,13 +22,20 @@ systemctl restart --no-block gpuctl-lifetime.timer
 """
 """The machines of the lab share this machine's clock: the end in the calendar moves instead."""
 
+A_SHUTDOWN_THAT_HANGS = (
+    "systemd-run --quiet --property=TimeoutStopSec=infinity"
+    " sh -c \"trap '' TERM; while :; do sleep 9; done\""
+)
+"""The shutdown waits for this unit for ever, as for a driver or a mount of Lustre that hangs."""
+
 
 def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
     gpuctl: Gpuctl, tmp_path: Path
 ) -> None:
     """node0 has a run; node1 has none, and its `max` is over before the run.
 
-    Then the network of node0 is cut: it ends all the same, and not before its run.
+    Then the network of node0 is cut: it ends all the same, and not before its run. Its shutdown
+    hangs.
     """
     file = cluster_file(tmp_path, "leased", lifetime={"max": "30m", "idle": "20s"})
     gpuctl("--lab", "up", str(file), "--yes")
@@ -52,6 +59,7 @@ def test_a_lease_is_extended_and_ends_the_cluster_without_a_client(
 
     busy = run_file(tmp_path, "busy", ["sleep 60"], nodes=1)
     gpuctl("--lab", "run", str(busy), "--cluster", "leased", "--detach")
+    gpuctl("--lab", "ssh", "leased", "node0", "--", A_SHUTDOWN_THAT_HANGS)
     gpuctl("--lab", "ssh", "leased", "node1", "--", A_CLOCK_THAT_IS_YEARS_BEHIND)
     (gpuctl.state / "clusters/leased/broker.sock").unlink()  # the client is gone
     begun = time.monotonic()

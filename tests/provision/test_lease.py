@@ -1,9 +1,11 @@
 """The lease on a machine: its scripts, and the program that notices an idle cluster."""
 
+import os
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.status import lines
+from lab.machines.hardware_faults import SMI
 from nodes.keys import generate_pair
 from provision.records.record import ClusterRecord, Lease, lease_end
 from provision.setup.cloud_init import bastion_user_data, node_user_data
-from provision.setup.lease.idle_watch import Idleness, gpus_work, has_login, peers
+from provision.setup.lease import idle_watch
+from provision.setup.lease.idle_watch import Idleness, Question, gpus_work, has_login, peers
 from provision.setup.lease.units import (
     BASTIONS_LEFT,
     EXTENSION_OF_BASTION,
@@ -198,10 +202,63 @@ def test_a_login_is_a_connection_to_sshd(line: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("output", "expected"),
     [("0\n0\n", False), ("4\n4\n", False), ("0\n5\n", True), ("100\n", True), ("", False),
-     ("[N/A]\n", False), ("No devices were found\n", False)],
+     ("0\n[N/A]\n", True), ("[Unknown Error]\n", True), (None, True)],
 )  # fmt: skip
-def test_a_gpu_at_work(output: str, expected: bool) -> None:
+def test_a_gpu_is_idle_only_if_it_says_so(output: str | None, expected: bool) -> None:
     assert gpus_work(output) is expected
+
+
+def test_a_command_that_hangs_fails_or_is_missing_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As nvidia-smi hangs in a driver: SIGTERM does not end it, and its killed process remains."""
+    monkeypatch.setattr(idle_watch, "ANSWER_S", 0.5)
+    starts = tmp_path / "starts"
+    question = Question("sh", "-c", f"echo >> {starts}; exec sleep 600")
+    assert question.answer() is None
+    assert Question("sh", "-c", "echo 0; exit 15").answer() is None  # a GPU is lost
+    assert Question(str(tmp_path / "no-such-tool")).answer() == ""  # no driver, so no GPU at work
+    assert Question("echo", "0").answer() == "0\n"
+
+
+def test_a_command_that_hangs_is_not_started_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_watch, "ANSWER_S", 0.5)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)  # as in a driver: it goes on
+    starts, release = tmp_path / "starts", tmp_path / "release"
+    os.mkfifo(release)
+    question = Question("sh", "-c", f"echo >> {starts}; read -r _ < {release}; echo 7")
+    assert [question.answer() for _ in range(3)] == [None] * 3
+    assert starts.read_text() == "\n"
+    release.write_text("\n")  # the driver answers again
+    release.unlink()
+    release.write_text("\n")
+    assert await_answer(question) == "7\n"
+
+
+def await_answer(question: Question) -> str | None:
+    """The first answer after the hung process has ended."""
+    while (answer := question.answer()) is None:
+        pass
+    return answer
+
+
+@pytest.mark.parametrize(("fault", "expected"), [("mig", "[N/A]\n[N/A]\n"), ("smi", None)])
+def test_a_gpu_of_the_lab_in_mig_mode_or_with_a_hanging_driver_is_not_idle(
+    fault: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle_watch, "ANSWER_S", 1.0)
+    real, shown = tmp_path / "real", tmp_path / "nvidia-smi"
+    real.write_text("#!/bin/sh\nprintf '0\\n0\\n'\n")
+    shown.write_text(SMI[fault].replace("/usr/bin/nvidia-smi", str(real)))
+    for tool in (real, shown):
+        tool.chmod(0o755)
+    query = ("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+    assert gpus_work(Question(str(real), *query).answer()) is False
+    answer = Question(str(shown), *query).answer()
+    assert answer == expected
+    assert gpus_work(answer) is True
 
 
 WATCH = """
@@ -219,7 +276,7 @@ def tell(nodes):
     return answer
 
 program.is_at_work = tell
-program.watch("demo", 2, None)
+program.watch("demo", 2, "cpus")
 print("idle")
 """
 
@@ -232,6 +289,11 @@ def test_a_login_alone_keeps_a_machine_and_its_end_does_not(tmp_path: Path) -> N
     (tmp_path / "authorized_keys").write_text(f"{public}\n")
     hosts = tmp_path / "hosts"  # to a broadcast address nothing may be sent
     hosts.write_text("# gpuctl: nodes\n255.255.255.255 node1\n# gpuctl: end\n")
+    systemctl = tmp_path / "bin/systemctl"  # of a machine without a run
+    systemctl.parent.mkdir()
+    systemctl.write_text("#!/bin/sh\n")
+    systemctl.chmod(0o755)
+    path = f"{systemctl.parent}:{os.environ['PATH']}"
     server = start_sshd(tmp_path / "sshd", tmp_path / "authorized_keys")
     options = ["-F", "none", "-i", str(tmp_path / "key"), "-o", "StrictHostKeyChecking=no"]
     options += ["-o", "UserKnownHostsFile=/dev/null", "-p", str(server.port)]
@@ -249,7 +311,13 @@ def test_a_login_alone_keeps_a_machine_and_its_end_does_not(tmp_path: Path) -> N
         assert session.stdout.readline() == "in\n"
         words = [sys.executable, "-c", WATCH, str(server.port), str(free_port()), str(hosts)]
         watch = stack.enter_context(
-            subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+            subprocess.Popen(
+                words,
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=REPOSITORY,
+                env={**os.environ, "PATH": path},
+            )
         )
         stack.callback(watch.kill)
         assert watch.stdout is not None
@@ -268,7 +336,8 @@ def test_only_machines_with_a_limit_have_the_program() -> None:
         assert "gpuctl-idle" not in document
     idle = cluster(lifetime={"max": "8h", "idle": "30m"})
     program = "ExecStart=/usr/bin/python3 /usr/local/lib/gpuctl/idle demo 1800"
-    assert f"{program}\n" in node_user_data(idle, P4D, KEY)
+    assert f"{program} gpus\n" in node_user_data(idle, P4D, KEY)
+    assert f"{program} cpus\n" in node_user_data(idle, replace(P4D, gpus=0), KEY)
     assert f"{program} /home/gpuctl/nodes\n" in bastion_user_data(idle, KEY)
 
 

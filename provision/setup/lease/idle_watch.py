@@ -6,7 +6,10 @@ that neither works nor hears of work for the whole limit powers off. A message c
 whoever forges one ends nothing. With a cut network each node decides alone. The bastion hears
 nothing: it is at work while a node answers at its ssh port.
 
-Usage: idle CLUSTER SECONDS [FILE]; FILE has the nodes' addresses, and only the bastion has it.
+A question that is not answered may hide work: the machine counts as at work.
+
+Usage: idle CLUSTER SECONDS ROLE; ROLE is `gpus` or `cpus` on a node, by what its type has. On the
+bastion it is a file with the nodes' addresses.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ SSH_PORT = 22
 AT_WORK = 5
 """Percent: a GPU that computes less is not at work. An idle one may show 1 for a display."""
 LONGEST_PAUSE_S = 30.0
+ANSWER_S = 20.0
+GPUS = "gpus"
 
 
 class Idleness:
@@ -67,19 +72,59 @@ def has_login(table: str) -> bool:
     return False
 
 
-def gpus_work(output: str) -> bool:
-    """Return whether a GPU is at work; `output` is nvidia-smi's, a percentage for each GPU."""
-    return any(int(word) >= AT_WORK for word in output.split() if word.isdigit())
+def gpus_work(answer: str | None) -> bool:
+    """Return whether a GPU may be at work; `answer` is nvidia-smi's, a percentage for each GPU.
+
+    Without an answer one may be, and so may one without a percentage: NVML has none in MIG mode
+    (nvmlDeviceGetUtilizationRates, https://docs.nvidia.com/deploy/nvml-api, 2026-11-26).
+    """
+    if answer is None:
+        return True
+    return any(not word.isdigit() or int(word) >= AT_WORK for word in answer.split())
 
 
-def _output(*command: str) -> str:
-    """Return what a command prints; nothing if it does not exist, fails or hangs."""
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=20, check=False
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
+class Question:
+    """A command that is asked again and again. One that hangs is not started a second time."""
+
+    def __init__(self, *command: str) -> None:
+        self._command = command
+        self._hung: subprocess.Popen[str] | None = None
+
+    def answer(self) -> str | None:
+        """Return what the command prints, nothing if this machine does not have it.
+
+        None if it fails, or does not end in time. A program that hangs in a driver may not even end
+        when it is killed.
+        """
+        if self._hung is not None:
+            if self._hung.poll() is None:
+                return None
+            self._hung.communicate()  # closes its pipe
+            self._hung = None
+        try:
+            process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        except FileNotFoundError:
+            return ""
+        except OSError:
+            return None
+        try:
+            output, _ = process.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            try:
+                process.communicate(timeout=1)
+            except subprocess.TimeoutExpired:
+                self._hung = process
+            return None
+        return output if process.returncode == 0 else None
+
+
+_RUNS = Question(
+    "systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating", "gpuctl-run-*"
+)
+_LOAD = Question("nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
 
 
 def _read(path: str) -> str:
@@ -89,20 +134,24 @@ def _read(path: str) -> str:
         return ""
 
 
-def is_at_work(nodes: str | None) -> bool:
+def is_at_work(role: str) -> bool:
     """Return whether this machine has a set-up, a login, a run or a GPU at work.
 
-    A bastion is at work while one of the `nodes`, addresses in that file, answers at its ssh port.
+    A bastion is at work while one of the nodes answers at its ssh port. Their addresses are in the
+    file `role`.
     """
     if not Path(SET_UP).exists() or any(has_login(_read(path)) for path in CONNECTIONS):
         return True
-    if nodes is not None:
-        return any(_answers(address) for address in _read(nodes).split())
-    runs = ("list-units", "--plain", "--no-legend", "--state=active,activating", "gpuctl-run-*")
-    if _output("systemctl", *runs).strip():
+    if _is_file(role):
+        return any(_answers(address) for address in _read(role).split())
+    runs = _RUNS.answer()
+    if runs is None or runs.strip():
         return True
-    query = ("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
-    return gpus_work(_output("nvidia-smi", *query))
+    return role == GPUS and gpus_work(_LOAD.answer())
+
+
+def _is_file(role: str) -> bool:
+    return role.startswith("/")
 
 
 def _answers(address: str) -> bool:
@@ -113,16 +162,16 @@ def _answers(address: str) -> bool:
     return True
 
 
-def watch(cluster: str, limit_s: float, nodes: str | None) -> None:
+def watch(cluster: str, limit_s: float, role: str) -> None:
     """Return when the cluster has been idle for `limit_s`."""
     message = f"gpuctl: {cluster} is at work".encode()
     channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     channel.bind(("", PORT))
     idleness = Idleness(limit_s, time.monotonic())
     while True:
-        if is_at_work(nodes):
+        if is_at_work(role):
             idleness.note_work(time.monotonic())
-            for address in [] if nodes else peers(_read(HOSTS)):
+            for address in [] if _is_file(role) else peers(_read(HOSTS)):
                 with suppress(OSError):  # the others hear of the next one, or end by themselves
                     channel.sendto(message, (address, PORT))
         elif idleness.is_over(time.monotonic()):
@@ -134,5 +183,5 @@ def watch(cluster: str, limit_s: float, nodes: str | None) -> None:
 
 
 if __name__ == "__main__":
-    watch(sys.argv[1], float(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
-    subprocess.run(["systemctl", "poweroff"], check=True)
+    watch(sys.argv[1], float(sys.argv[2]), sys.argv[3])
+    subprocess.run(["systemctl", "start", "--no-block", "gpuctl-lifetime.service"], check=True)

@@ -3,12 +3,18 @@
 # machine's clock back. It begins again at a reboot, for which OnCalendar is there.
 at=$(date -u -d "+$seconds seconds" '+%Y-%m-%d %H:%M:%S UTC')
 up=$(cut -d. -f1 /proc/uptime)
+# A driver or a mount of Lustre can hang in the shutdown, which the machine then bills for. Its second
+# poweroff asks the kernel, not systemd, and is late enough for the 45 s of a run's own end.
+# Without the default dependencies the shutdown does not stop this unit.
 cat > /etc/systemd/system/gpuctl-lifetime.service <<END
 [Unit]
 Description=The cluster's lifetime is over
+DefaultDependencies=no
 [Service]
 Type=oneshot
-ExecStart=/bin/systemctl poweroff
+ExecStart=-/bin/systemctl poweroff
+ExecStart=/bin/sleep 60
+ExecStart=/bin/systemctl poweroff -ff
 END
 cat > /etc/systemd/system/gpuctl-lifetime.timer.new <<END
 [Unit]

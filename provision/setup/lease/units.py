@@ -56,15 +56,15 @@ _DEAD_CLIENTS = "ClientAliveInterval 60\nClientAliveCountMax 3\n"
 """sshd ends the connections of clients that are gone: they would be logins for hours."""
 
 
-def idle_files(cluster: Cluster, nodes: str = "") -> dict[str, str]:
+def idle_files(cluster: Cluster, role: str) -> dict[str, str]:
     """Return the files of a machine that powers off when the cluster is idle, by their path.
 
-    `nodes` is the file with the nodes' addresses, for the bastion. Without `lifetime.idle` it is
-    empty.
+    `role` is `gpus` or `cpus` for a node with GPUs or without, and NODES for the bastion. Without
+    `lifetime.idle` there are none.
     """
     if cluster.lifetime is None or cluster.lifetime.idle is None:
         return {}
-    arguments = f"{cluster.name} {cluster.lifetime.idle} {nodes}".rstrip()
+    arguments = f"{cluster.name} {cluster.lifetime.idle} {role}"
     return {
         "/etc/ssh/sshd_config.d/60-gpuctl-idle.conf": _DEAD_CLIENTS,
         _IDLE_PROGRAM: (_FOLDER / "idle_watch.py").read_text(encoding="utf-8"),
