@@ -34,7 +34,7 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines.append("  No changes: the cluster is what the file says.")
     lines += ["", *replaced_lines(fleet), capacity_line(resolved)]
     lines += [*existing_lines(resolved), *network_lines(resolved)]
-    lines += [*storage_lines(resolved), ""]
+    lines += [*storage_lines(resolved), *software_lines(resolved), ""]
     counts = Counter(plan.counts)
     lines.append(
         f"Plan: {counts['create']} to create, {counts['update']} to change, "
@@ -97,6 +97,15 @@ def network_lines(resolved: "Resolved") -> list[str]:
     for (device, kind), run in groupby(resolved.interfaces, key=lambda i: (i.device, i.type)):
         lines.append(f"  {_cards(list(run)):<11} device {device}  {kind}")
     return lines
+
+
+def software_lines(resolved: "Resolved") -> list[str]:
+    """Return the versions of the software on each node, where they are known."""
+    from provision.preflight.image_software import software_rows
+
+    rows = software_rows(resolved)
+    head = [f"Software of each node, image {resolved.cluster.image}:"] if rows else []
+    return [*head, *(f"  {name:<16} {text}" for name, text in rows)]
 
 
 def storage_lines(resolved: "Resolved") -> list[str]:
@@ -169,6 +178,7 @@ def total_line(fleet: "FleetPlan") -> str | None:
 def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
     """Return the plan as JSON: every change, the layout of every node, the cost."""
     from provision.costs.prices import total_usd
+    from provision.preflight.image_software import software_rows
 
     resolved = fleet.resolved
     return {
@@ -193,6 +203,7 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
         "hourly_usd": fleet.hourly_usd,
         "total_usd": total_usd(resolved, fleet.hourly_usd),
         "price_source": resolved.price_source,
+        "software": dict(software_rows(resolved)),
         "storage": resolved.cluster.storage.model_dump(mode="json"),
         "warnings": [*loss_warnings(fleet.plan), *resolved.warnings],
     }

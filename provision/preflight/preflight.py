@@ -35,6 +35,7 @@ from provision.preflight.existing_network import (
     check_same_network,
     choose_subnets,
 )
+from provision.preflight.image_software import software_warnings
 from provision.preflight.launch_pins import (
     PinnedTemplate,
     keep_launch_fields,
@@ -173,6 +174,9 @@ class _Preflight:
         boundary = self._nodes_role() if who else ""
         ssh_from = catch(requests.ssh_from.result)
         layout = catch(lambda: _layout(self.cluster, instance)) if instance else None
+        if image and instance and layout:
+            has_efa = instance.gpus > 0 and any(one.type == "efa-only" for one in layout)
+            self.problems.warnings += software_warnings(self.cluster, image.name, has_efa=has_efa)
         network, zones = self._network(zones, offers, layout)
         if instance and layout:
             catch(lambda: _check_size(self.cluster, instance))
