@@ -136,6 +136,10 @@ FAULTS: Mapping[str, FaultKind] = {
         "violates plan", "violates plan", "",
         "Pulumi's provider computes other inputs each time, so that no update is as planned",
     ),
+    "lustre-client": FaultKind(
+        "KERNEL…", r"\d[\w.-]*( \d[\w.-]*)*", "",
+        "AWS has Lustre clients for these kernels of Ubuntu alone, such as 6.8.0-1063-aws",
+    ),
     "console-late": FaultKind(
         "SECONDS", _NUMBER, "",
         "the console of an instance shows nothing within SECONDS of its launch",

@@ -13,8 +13,9 @@ _KERNELS = {
     "noble": ("6.8.0-1024-aws", "6.14.0-1017-aws", "6.17.0-1017-aws", "7.0.0-1014-aws"),
     "jammy": ("5.15.0-1050-aws", "6.5.0-1022-aws", "6.8.0-1063-aws"),
 }
-"""The kernels of releases of the Deep Learning AMI, by their notes (2026-11-26). Whether AWS has a
-client for each is not known."""
+"""The kernels of releases of the Deep Learning AMI, by their notes (2026-11-26). AWS may not have a
+client for each: an inventory that somebody published in 2026 has 6.8 up to 1057, 6.14 and 6.17 for
+noble, no 7.0, and 6.8.0-1063 for jammy."""
 
 
 def packages(environ: dict[str, Any], faults: Faults) -> bytes | None:

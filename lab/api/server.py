@@ -43,6 +43,7 @@ from lab.api.backend import LabBackend
 from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.faults import Faults
 from lab.api.file_systems import EfsBackend, FsxBackend
+from lab.api.lustre_repository import packages
 from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
 from lab.api.region import CapacityTable, Lab, PublicAddresses
@@ -93,6 +94,9 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
+        if (body := packages(environ, self._faults)) is not None:
+            start_response("200 OK", [("Content-Length", str(len(body)))])
+            return [body]
         refused = signature.refusal(environ, self._key)
         refused = refused or signature.expiry(environ, self._faults.credentials_end())
         if refused := refused or self._rule_refusal(environ):

@@ -5,9 +5,11 @@ All requests are sent at once, and all problems are reported at once.
 
 import contextlib
 import secrets as random
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 
+from config.catalogue.image_software import kernel_of
 from config.catalogue.instance_types import BASTION_TYPE, BEFORE_TURING, NAT_PRICE_USD_H
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import (
@@ -270,7 +272,31 @@ class _Preflight:
             self.problems.catch(lambda: _check_placement(self.cluster, instance))
         if found and instance:
             self.problems.catch(lambda: _check_image(self.cluster, instance, *found))
+        if found and self.requests.lustre:
+            self._lustre_client(found[0], self.requests.lustre)
         return found[0] if found else None
+
+    def _lustre_client(self, found: Image, kernels_of_client: Future[tuple[str, ...]]) -> None:
+        """Check that AWS has a Lustre client for the image's kernel; warn if that is not known."""
+        kernels = self.problems.advise("AWS's Lustre clients", "", kernels_of_client.result)
+        if kernels is None:
+            return
+        image, kernel = self.cluster.image, kernel_of(self.cluster.image, found.name)
+        newest = ", ".join(kernels[-3:]) or "no kernel"
+        if not kernel:
+            self.problems.warnings.append(
+                f"whether AWS has a Lustre client for the kernel of image {image} is not known: its"
+                f" newest are for {newest}. Each node checks its kernel first, and `up` fails"
+                " without a client"
+            )
+        elif kernel not in kernels:
+            error = InputError(
+                f"AWS has no Lustre client for the kernel {kernel} of image {image}; its newest are"
+                f" for {newest}",
+                "name an image with such a kernel (dlami-…, ami-…), or take"
+                " storage.shared.type efs",
+            )
+            self.problems.found.append(error)
 
     def _network(
         self,

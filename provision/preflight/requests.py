@@ -11,6 +11,7 @@ from config.target import Target
 from provision.aws.account import Caller, caller
 from provision.aws.clients import client
 from provision.aws.instance_types import instance_type, offers
+from provision.aws.lustre_clients import CODENAMES, client_kernels
 from provision.aws.machine_images import BASTION_IMAGE, image, image_id
 from provision.costs.prices import Price, price
 from provision.permissions.actions import features_of, needed
@@ -35,6 +36,7 @@ class Requests:
     instance_type: Future[InstanceType]
     offers: Future[dict[str, frozenset[str]]]
     image: Future[tuple[Image, int]]
+    lustre: Future[tuple[str, ...]] | None
     bastion_image: Future[tuple[Image, int]]
     ssh_from: Future[str]
     reservation: Future[tuple[Reservation, str] | None]
@@ -60,6 +62,8 @@ def send_requests(
     pinned = before.image.id if before and before.cluster.image == cluster.image else None
     bastion_pinned = before.bastion_image.id if before else None
     addresses = needed_elastic_ips(cluster)
+    shared = cluster.storage.shared
+    needs_lustre = shared is not None and shared.type == "fsx-lustre" and cluster.image in CODENAMES
     who = pool.submit(caller, target)
     actions = needed(("plan", "up", "down"), features_of(cluster))
     role = pool.submit(lambda: find_role(cluster, target, who.result()))
@@ -68,6 +72,7 @@ def send_requests(
         instance_type=pool.submit(instance_type, ec2, cluster.instance_type),
         offers=pool.submit(offers, ec2, (cluster.instance_type, BASTION_TYPE)),
         image=pool.submit(_image, ec2, ssm, cluster.image, pinned),
+        lustre=pool.submit(client_kernels, target, cluster.image) if needs_lustre else None,
         bastion_image=pool.submit(_image, ec2, ssm, BASTION_IMAGE, bastion_pinned),
         ssh_from=pool.submit(ssh_source_range, cluster, target, before),
         reservation=pool.submit(find_reservation, ec2, cluster, before.zone if before else None),

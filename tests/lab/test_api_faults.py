@@ -213,6 +213,7 @@ WITHOUT_CODE = {
     "consistency",
     "console-late",
     "local-zones",
+    "lustre-client",
     "vpc-endpoint",
     PROVIDER,
 } | OF_MACHINES

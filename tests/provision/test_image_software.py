@@ -1,4 +1,4 @@
-"""Versions of images: a plan shows them, and warns of those that nobody has seen together."""
+"""Versions of images: what a plan says of them, and what it warns of before anything is paid."""
 
 from typing import Any
 
@@ -6,10 +6,14 @@ import pytest
 
 from config.catalogue.image_software import IMAGES, PLUGINS, TESTED, kernel_of, release_of, unseen
 from config.cluster.resolved import Resolved
+from config.errors import InputError
 from config.target import Target
+from lab import fault_kinds, fault_table
 from provision.preflight.image_software import software_rows
 from provision.preflight.preflight import resolve
 from tests.provision.test_cloud_init import cluster
+
+LUSTRE = {"storage": {"shared": {"type": "fsx-lustre"}}}
 
 
 def planned(target: Target, **changes: Any) -> Resolved:
@@ -102,3 +106,34 @@ def test_the_tables_are_of_one_piece() -> None:
     assert kernel_of("dlami-ubuntu-24.04", f"{name}20261009") == "7.0.0-1014-aws"
     assert kernel_of("dlami-ubuntu-24.04", f"{name}20261120") == ""
     assert kernel_of("ami-0123456789abcdef0", f"{name}20261009") == ""
+
+
+def lustre_fault(target: Target, *kernels: str) -> None:
+    given = {"lustre-client": fault_kinds.parse("lustre-client", kernels)}
+    fault_table.write(target.state.parents[1] / "faults.json", given)
+
+
+def test_a_kernel_without_a_lustre_client_ends_the_plan(empty_region: Target) -> None:
+    assert planned(empty_region, **LUSTRE).warnings == ()
+    lustre_fault(
+        empty_region, "6.17.0-1017-aws", "6.8.0-1024-aws", "6.8.0-1063-aws", "5.15.0-1-aws"
+    )
+    with pytest.raises(InputError) as caught:
+        planned(empty_region, **LUSTRE)
+    assert str(caught.value) == (
+        "AWS has no Lustre client for the kernel 7.0.0-1014-aws of image dlami-ubuntu-24.04; its"
+        " newest are for 6.8.0-1024-aws, 6.8.0-1063-aws, 6.17.0-1017-aws; name an image with"
+        " such a kernel (dlami-…, ami-…), or take storage.shared.type efs"
+    )
+    assert planned(empty_region, storage={"shared": {"type": "efs"}}).warnings == ()
+    assert planned(empty_region, image="dlami-al2023", **LUSTRE).warnings == ()
+
+
+def test_a_kernel_that_is_not_known_is_a_warning(empty_region: Target) -> None:
+    lustre_fault(empty_region, "6.8.0-1063-aws")
+    (warning,) = planned(empty_region, image="dlami-ubuntu-22.04", **LUSTRE).warnings
+    assert warning == (
+        "whether AWS has a Lustre client for the kernel of image dlami-ubuntu-22.04 is not known:"
+        " its newest are for 6.8.0-1063-aws. Each node checks its kernel first, and `up` fails"
+        " without a client"
+    )
