@@ -41,6 +41,8 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         f"{counts['replace']} to replace, {counts['delete']} to delete."
     )
     lines.append(cost_line(fleet))
+    if (begin := begin_line(fleet)) is not None:
+        lines.append(begin)
     if (total := total_line(fleet)) is not None:
         lines.append(total)
     warnings = (*loss_warnings(plan), *resolved.warnings)
@@ -161,6 +163,22 @@ def cost_line(fleet: "FleetPlan") -> str:
     total = money(fleet.hourly_usd)
     terms = _TERMS[resolved.cluster.capacity.type]
     return f"Cost: {total} per hour ({parts}; {terms}, {resolved.price_source})."
+
+
+def begin_line(fleet: "FleetPlan") -> str | None:
+    """Return from when on new nodes cost money; None unless their capacity is claimed."""
+    resolved, price_usd_h = fleet.resolved, fleet.resolved.instance_type.price_usd_h
+    count = len({*fleet.plan.new_machines} & {*resolved.node_names} - {*fleet.replaced})
+    if resolved.cluster.capacity.type != "on-demand" or not count or price_usd_h is None:
+        return None
+    begin = (
+        f"The new nodes' {money(count * price_usd_h)} per hour begins with the claim of capacity"
+    )
+    if not fleet.plan.slow:
+        return f"{begin}, which comes first: nothing else takes minutes."
+    if not fleet.plan.is_new:
+        return f"{begin}."
+    return f"{begin}; what takes minutes comes first: {', '.join(fleet.plan.slow)}."
 
 
 def total_line(fleet: "FleetPlan") -> str | None:

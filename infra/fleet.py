@@ -1,9 +1,17 @@
 """The instances that the Pulumi program created, as values for the rest of gpuctl."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from config.models import Value
 
 OUTPUT = "fleet"
 """The stack's one output: the `Fleet` as a mapping."""
+
+Claims = Mapping[str, str]
+"""The id of the capacity reservation that a new node is launched into, by the node's name."""
+
+NO_CLAIMS: Claims = MappingProxyType({})
 
 
 class FleetNode(Value):

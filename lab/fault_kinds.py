@@ -108,6 +108,17 @@ FAULTS: Mapping[str, FaultKind] = {
         "ZONE…", rf"{ZONE[1:-1]}( {ZONE[1:-1]})*", "",
         "a new capacity reservation in these zones is pending for a second, and failed after that",
     ),
+    "block-cleanup": FaultKind(
+        "SECONDS", _NUMBER, "ReservationCapacityExceeded",
+        "an instance that ended in a capacity block leaves its place SECONDS later, by default 2",
+    ),
+    "nat-pending": FaultKind(
+        "SECONDS", _NUMBER, "", "a new NAT gateway is pending for SECONDS, and available after that"
+    ),
+    "fsx-creating": FaultKind(
+        "SECONDS", _NUMBER, "",
+        "a new FSx file system is CREATING for SECONDS, and AVAILABLE after that",
+    ),
     "consistency": FaultKind(
         "SECONDS", _NUMBER, "",
         "EC2 knows a new instance, subnet, group … only SECONDS after its creation: until then it"

@@ -117,7 +117,7 @@ class Capacity(Model):
 
     type: Literal["on-demand", "spot", "reservation", "capacity-block"] = Field(
         default="on-demand",
-        description="`on-demand`: claimed whole before anything else is made; `spot`: may be taken"
+        description="`on-demand`: claimed whole before any node is launched; `spot`: may be taken"
         " back; `reservation`, `capacity-block`: into what you have reserved.",
     )
     id: Annotated[str, Field(pattern=RESERVATION)] | None = Field(

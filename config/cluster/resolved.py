@@ -1,5 +1,6 @@
 """A cluster with every open choice decided; the Pulumi program and the plan are made from it."""
 
+from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
@@ -16,6 +17,10 @@ OWNER_TAG = "gpuctl:owner"
 ENDS_TAG = "gpuctl:ends"
 """The tag with the time at which a machine powers off (ISO 8601), on machines with a lease.
 It moves with `gpuctl extend`, so Pulumi ignores it."""
+
+WIND_DOWN = timedelta(minutes=30)
+"""AWS ends a block's instances this long before the block's end: "How Capacity Blocks work",
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-how.html (2026-11-20)."""
 
 
 class NetworkCard(Value):
@@ -82,6 +87,11 @@ class Reservation(Value):
     group: str = ""
     starts: AwareDatetime
     ends: AwareDatetime | None = None
+
+    @property
+    def instances_end(self) -> datetime | None:
+        """Return when AWS begins to end the instances of a block; None for another reservation."""
+        return self.ends - WIND_DOWN if self.is_block and self.ends else None
 
 
 class ExistingNetwork(Value):

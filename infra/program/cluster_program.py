@@ -4,12 +4,12 @@ import pulumi
 import pulumi_aws as aws
 
 from config.cluster.resolved import ENDS_TAG, Resolved
-from infra.fleet import OUTPUT
-from infra.program.instances import addresses, bastion, nodes, placement_group
-from infra.program.security_groups import access
+from infra.fleet import OUTPUT, Claims
+from infra.program.instances import addresses, bastion, launch_template, nodes, placement_group
+from infra.program.security_groups import Access, access
 from infra.program.shared_storage import storage
 from infra.program.tags import Named
-from infra.program.vpc import network
+from infra.program.vpc import VpcIds, network
 
 SPOT_ATTEMPTS = 5
 """The tries of a request for a cluster of spot instances; the provider's own default is 25.
@@ -18,15 +18,6 @@ The provider also retries InsufficientInstanceCapacity, which takes about 50 min
 (terraform-provider-aws, internal/service/ec2/service_package.go, and its issue 43193, 2026-11-22).
 With 5 it takes at most 15 seconds, and the next zone follows. Other clusters keep 25: their
 capacity is reserved before the launch, and so many machines at once are throttled."""
-
-
-def first_step(resolved: Resolved) -> None:
-    """Register the placement group of a cluster, and nothing else.
-
-    The other resources come later: capacity is claimed in the group, and the subnets are created in
-    the zone of the claim.
-    """
-    placement_group(_named(resolved))
 
 
 def _named(resolved: Resolved) -> Named:
@@ -42,13 +33,41 @@ def _named(resolved: Resolved) -> Named:
     return Named(resolved, provider)
 
 
-def whole_cluster(resolved: Resolved) -> None:
-    """Register all resources of the cluster, and export its `Fleet`."""
-    named = _named(resolved)
-    net = network(named)
+def group(resolved: Resolved) -> None:
+    """Register the placement group of a cluster of which nothing exists: capacity is claimed in it.
+
+    The other resources come later, because the subnets are created in the zone of the claim.
+    """
+    placement_group(_named(resolved))
+
+
+def surroundings(resolved: Resolved) -> None:
+    """Register all resources but the machines and their addresses, which must not exist.
+
+    They are created before capacity is claimed if some take minutes: a claim costs what its nodes
+    cost.
+    """
+    _surroundings(_named(resolved), moves=True)
+
+
+def _surroundings(
+    named: Named, *, moves: bool = False
+) -> tuple[VpcIds, Access, aws.ec2.LaunchTemplate]:
+    """Register them; return the network, the access to it, and the nodes' launch template."""
+    net = network(named, moves=moves)
     who = access(net, named)
+    return net, who, launch_template(net, who, named, storage(net, named))
+
+
+def whole_cluster(resolved: Resolved, claims: Claims) -> None:
+    """Register all resources of the cluster, and export its `Fleet`.
+
+    New nodes are launched into their `claims`.
+    """
+    named = _named(resolved)
+    net, who, template = _surroundings(named)
     entry = bastion(net, who, named)
-    fleet = nodes(net, who, named, storage(net, named))
+    fleet = nodes(net, template, named, claims)
     public: list[pulumi.Input[str]] = [
         address.public_ip for address in addresses(fleet, named)
     ] or [""] * len(fleet)

@@ -1,11 +1,13 @@
 """The instances: a bastion, and the nodes with one launch template in one placement group."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from config.cluster.resolved import Interface, Resolved
+from infra.fleet import Claims
 from infra.program.node_role import profile_name
 from infra.program.security_groups import Access
 from infra.program.shared_storage import SharedStorage
@@ -50,14 +52,13 @@ def bastion(network: VpcIds, access: Access, named: Named) -> aws.ec2.Instance |
 
 
 def nodes(
-    network: VpcIds, access: Access, named: Named, storage: SharedStorage | None = None
+    network: VpcIds, template: aws.ec2.LaunchTemplate, named: Named, claims: Claims
 ) -> tuple[aws.ec2.Instance, ...]:
     """Create one instance per node, and return them in rank order.
 
-    They differ only in their names, so that adding or removing a node changes no other. The
-    template's version is pinned: the plan shows a change of the template as a replacement.
+    They differ only in their names and claims, so that adding or removing a node changes no other.
+    The template's version is pinned: the plan shows a change of the template as a replacement.
     """
-    template = _template(network, access, named, storage)
     launch = aws.ec2.InstanceLaunchTemplateArgs(
         id=template.id, version=template.latest_version.apply(lambda number: str(int(number)))
     )
@@ -65,17 +66,40 @@ def nodes(
         aws.ec2.Instance(
             name,
             launch_template=launch,
+            capacity_reservation_specification=_claim(name, named.resolved, claims),
             tags=named.tags(name),
-            # GPU capacity is scarce and quotas are tight: the old machine is removed first.
+            # GPU capacity is scarce and quotas are tight: the old machine is removed first. A node
+            # that runs needs no claim.
             opts=named.options(
                 network.nodes_ready,
                 delete_first=True,
-                ignore=_READ_USER_DATA,
+                ignore=[*_READ_USER_DATA, "capacityReservationSpecification"],
                 minutes=_minutes(named.resolved),
             ),
         )
         for name in named.resolved.node_names
     )
+
+
+def _claim(
+    node: str, resolved: Resolved, claims: Claims
+) -> pulumi.Input[aws.ec2.InstanceCapacityReservationSpecificationArgs] | None:
+    """Return the claim that the node is launched into, by its id: unknown in a preview.
+
+    None for a node that replaces another one, and for capacity of another kind. The claim is not in
+    the launch template, because a new version of that replaces the nodes that run.
+    """
+    if resolved.cluster.capacity.type != "on-demand":
+        return None
+    if pulumi.runtime.is_dry_run():
+        unknown: Any = pulumi.UNKNOWN
+        return pulumi.Output.from_input(unknown)
+    if node not in claims:
+        return None
+    target = aws.ec2.InstanceCapacityReservationSpecificationCapacityReservationTargetArgs(
+        capacity_reservation_id=claims[node]
+    )
+    return aws.ec2.InstanceCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 
 
 def _minutes(resolved: Resolved) -> int:
@@ -134,9 +158,10 @@ def _primary_interface(node: aws.ec2.Instance, named: Named) -> pulumi.Output[st
     return pulumi.Output.all(node.id, node.private_ip).apply(lambda known: find(*known))
 
 
-def _template(
-    network: VpcIds, access: Access, named: Named, storage: SharedStorage | None
+def launch_template(
+    network: VpcIds, access: Access, named: Named, storage: SharedStorage | None = None
 ) -> aws.ec2.LaunchTemplate:
+    """Create the nodes' launch template, and the placement group and role that it names."""
     resolved = named.resolved
     volume = resolved.cluster.storage.root
     groups = [access.nodes.id, *([storage.members.id] if storage else [])]
@@ -266,7 +291,7 @@ def placement_group(named: Named) -> aws.ec2.PlacementGroup | None:
 def _reservation(
     resolved: Resolved,
 ) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """Return the user's reservation by its id. A claim needs none: its group's members use it."""
+    """Return the user's reservation by its id; None for a claim, which each node names itself."""
     if resolved.reservation is None:
         return None
     target = aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(

@@ -30,8 +30,12 @@ class VpcIds:
     nodes_ready: tuple[pulumi.Resource, ...] = ()
 
 
-def network(named: Named) -> VpcIds:
-    """Return the existing network, or create the VPC, its subnets and its routes."""
+def network(named: Named, *, moves: bool = False) -> VpcIds:
+    """Return the existing network, or create the VPC, its subnets and its routes.
+
+    With `moves` nothing runs in the subnets: in another zone they are deleted first, because no two
+    subnets of a VPC may have the same range.
+    """
     existing = named.resolved.existing_network
     if existing is not None:
         nodes = existing.subnets[named.resolved.zone]
@@ -47,7 +51,9 @@ def network(named: Named) -> VpcIds:
     )
     ranges = carve(cidr)
     is_direct = named.resolved.cluster.network.nodes_are_public
-    public = _subnet("public", str(ranges.private if is_direct else ranges.public), vpc, named)
+    public = _subnet(
+        "public", str(ranges.private if is_direct else ranges.public), vpc, named, moves
+    )
     internet = aws.ec2.InternetGateway(
         "internet",
         vpc_id=vpc.id,
@@ -60,7 +66,7 @@ def network(named: Named) -> VpcIds:
     public_ready = _routed("public", public, public_route, vpc, named)
     if is_direct:
         return VpcIds(vpc.id, public.id, public.id, (public_ready,), (public_ready,))
-    private = _subnet("private", str(ranges.private), vpc, named)
+    private = _subnet("private", str(ranges.private), vpc, named, moves)
     nat = _nat(public, internet, public_ready, named)
     private_route = aws.ec2.RouteTableRouteArgs(cidr_block="0.0.0.0/0", nat_gateway_id=nat.id)
     private_ready = _routed("private", private, private_route, vpc, named)
@@ -87,7 +93,7 @@ def _nat(
     )
 
 
-def _subnet(name: str, cidr: str, vpc: aws.ec2.Vpc, named: Named) -> aws.ec2.Subnet:
+def _subnet(name: str, cidr: str, vpc: aws.ec2.Vpc, named: Named, moves: bool) -> aws.ec2.Subnet:
     return aws.ec2.Subnet(
         name,
         vpc_id=vpc.id,
@@ -95,7 +101,7 @@ def _subnet(name: str, cidr: str, vpc: aws.ec2.Vpc, named: Named) -> aws.ec2.Sub
         availability_zone=named.resolved.zone,
         map_public_ip_on_launch=False,
         tags=named.tags(name),
-        opts=named.options(),
+        opts=named.options(delete_first=moves),
     )
 
 

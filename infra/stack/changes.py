@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 Op = Literal["create", "update", "replace", "delete", "same"]
 
 _ADDRESS, _INSTANCE = "aws:ec2/eip:Eip", "aws:ec2/instance:Instance"
+_SLOW = {
+    "aws:ec2/natGateway:NatGateway": "NAT gateway",
+    "aws:fsx/lustreFileSystem:LustreFileSystem": "FSx file system",
+}
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"  # Pulumi's mark for "known after apply"
 _TAGS = frozenset({"tags", "tagsAll", "volumeTags"})
 _MOST_PATHS = 6  # of one property; with more, the property is shown as a whole
@@ -71,6 +75,12 @@ class Plan:
     def is_new(self) -> bool:
         """Return whether nothing of the cluster exists yet."""
         return all(change.op == "create" for change in self.changes)
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """Return what would be created and takes AWS minutes, in words."""
+        made = {change.type for change in self.changes if change.op in ("create", "replace")}
+        return tuple(title for kind, title in _SLOW.items() if kind in made)
 
     @property
     def new_machines(self) -> tuple[str, ...]:

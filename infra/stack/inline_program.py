@@ -8,10 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Literal
 
 from config.cluster.resolved import Resolved
+from infra.fleet import NO_CLAIMS, Claims
 
 Program = Callable[[], Awaitable[None]]
+
+FirstStep = Literal["group", "surroundings"]
+"""What is created before capacity is claimed: functions of `infra.program.cluster_program`."""
 
 _LOOP_ENDS_S = 5.0
 
@@ -37,25 +42,27 @@ def load_program() -> None:
 
 @contextmanager
 def inline_program(
-    resolved: "Future[Resolved]", *, only_first_step: bool = False
+    resolved: "Future[Resolved]", claims: Claims = NO_CLAIMS, *, only: FirstStep | None = None
 ) -> Iterator[Program]:
     """Yield a program that waits for the cluster, and then registers its resources.
 
-    With `only_first_step` it registers the placement group alone. The exception of `resolved` fails
-    the program.
+    New nodes are launched into their `claims`; with `only` there are no nodes. The exception of
+    `resolved` fails the program.
     """
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def program() -> None:
-        from infra.program.cluster_program import first_step, whole_cluster
+        from infra.program.cluster_program import group, surroundings, whole_cluster
 
         loops.append(asyncio.get_running_loop())
         cluster = await asyncio.wrap_future(resolved)
         with _no_stack_traces():
-            if only_first_step:
-                first_step(cluster)
+            if only == "group":
+                group(cluster)
+            elif only == "surroundings":
+                surroundings(cluster)
             else:
-                whole_cluster(cluster)
+                whole_cluster(cluster, claims)
         # The registrations start in the loop's next round. Without it the SDK finds none to wait
         # for; it waits for the first of all outputs (60 an instance), and again after each.
         await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from config.command_text import command_text
 from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
-from infra.fleet import OUTPUT, Fleet
+from infra.fleet import NO_CLAIMS, OUTPUT, Claims, Fleet
 from infra.stack.changes import Plan, Refreshed, is_cloud, name_of, plan_of, refreshed
 from infra.stack.engine_command import EngineCommand
 from infra.stack.engine_events import EventWatch
@@ -29,7 +29,7 @@ from infra.stack.failures import (
     error,
     local_error,
 )
-from infra.stack.inline_program import inline_program, load_program
+from infra.stack.inline_program import FirstStep, inline_program, load_program
 from infra.stack.installation import Engine
 from infra.stack.plan_file import is_within, planned_operations
 from infra.stack.plugins import check_state, install_provider
@@ -135,27 +135,29 @@ class Stack:
                 return None
         return refreshed(watch.events, is_foreign)
 
-    def begin(self, resolved: Resolved, report: Reporter = silent) -> None:
-        """Create only the placement group, if the cluster has one, for a new stack."""
+    def prepare(self, resolved: Resolved, only: FirstStep, report: Reporter = silent) -> None:
+        """Create `only` the placement group, or all but the machines, which must not exist."""
         watch = EventWatch("resources", report)
-        with (
-            self._errors(watch),
-            inline_program(_known(resolved), only_first_step=True) as program,
-        ):
-            self._unlocked(lambda: self._created().up(program=program, on_event=watch))
+        with self._errors(watch), inline_program(_known(resolved), only=only) as program:
+            self._unlocked(
+                lambda: self._created().up(program=program, parallel=_PARALLEL, on_event=watch)
+            )
 
-    def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
+    def up(
+        self, resolved: Resolved, report: Reporter = silent, claims: Claims = NO_CLAIMS
+    ) -> Fleet:
         """Create or change the cluster as in `resolved`; report each resource under `resources`.
 
-        Raises Interrupted after Ctrl-C, when the Pulumi engine has finished its current steps, and
-        PlanViolated if something changed after the preview.
+        New nodes are launched into their `claims`, which no plan knows. Raises Interrupted after
+        Ctrl-C, when the Pulumi engine has finished its current steps, and PlanViolated if something
+        changed after the preview.
         """
         kept = self._plan_file(resolved)
         if not kept.exists():
-            return self._update(resolved, report)
+            return self._update(resolved, report, claims)
         approved = planned_operations(kept)
         try:
-            return self._update(resolved, report, plan=str(kept))
+            return self._update(resolved, report, claims, plan=str(kept))
         except PlanViolated:
             # The Pulumi engine also compares values that the provider computes anew each time
             # (https://github.com/pulumi/pulumi/issues/13765 and 11587, 2026-11-22). The person
@@ -165,15 +167,17 @@ class Stack:
                 raise
             detail = "a new plan has the same operations"
             report(Progress("resources", self.name, "running", detail))
-            return self._update(resolved, report)
+            return self._update(resolved, report, claims)
         finally:
             kept.unlink(missing_ok=True)  # a plan is carried out once
 
-    def _update(self, resolved: Resolved, report: Reporter, plan: str | None = None) -> Fleet:
+    def _update(
+        self, resolved: Resolved, report: Reporter, claims: Claims, plan: str | None = None
+    ) -> Fleet:
         """Carry out `plan`, or what is to do now; return the fleet."""
         watch = EventWatch("resources", report)
         is_spot = resolved.cluster.capacity.type == "spot"
-        with self._errors(watch), inline_program(_known(resolved)) as program:
+        with self._errors(watch), inline_program(_known(resolved), claims) as program:
             done = self._unlocked(
                 lambda: self._created().up(
                     program=program,

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -196,6 +197,22 @@ class LabBackend(
         subnet = super().delete_subnet(subnet_id)
         self.lab.machines.remove_subnet(subnet.cidr_block)
         return subnet
+
+    def create_nat_gateway(self, *args: Any, **kwargs: Any) -> Any:
+        """Create the gateway, pending for as long as the fault says."""
+        gateway = super().create_nat_gateway(*args, **kwargs)
+        if seconds := self.lab.faults.number("nat-pending"):
+            gateway.state = "pending"
+            gateway.ready = datetime.now(UTC) + timedelta(seconds=seconds)
+        return gateway
+
+    def describe_nat_gateways(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Return the gateways; those that were pending long enough are available."""
+        for gateway in self.nat_gateways.values():
+            if gateway.state == "pending" and datetime.now(UTC) >= gateway.ready:
+                gateway.state = "available"
+        gateways: list[Any] = super().describe_nat_gateways(*args, **kwargs)
+        return gateways
 
     def _delete_security_group(self, vpc_id: str | None, group_id: str) -> None:
         used = any(group_id in [g.id for g in eni.group_set] for eni in self.enis.values())

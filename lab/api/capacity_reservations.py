@@ -20,6 +20,12 @@ BLOCK = "capacity-block"
 ENDED = frozenset({"terminated", "stopped"})
 _USABLE = frozenset({"active", "scheduled"})
 
+CLEANUP_S = 2
+"""Seconds after an instance's end in a block until its place is free: "it takes several minutes to
+clean up your instance before you can launch another instance to replace it", and after that the
+block shows the place
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html, 2026-11-26)."""
+
 FAILING_S = 1
 """Seconds that a reservation is pending before it fails, with the fault claim-failed."""
 
@@ -79,10 +85,17 @@ class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is u
         if self.state not in _USABLE:
             return 0
         inside: int = sum(
-            instance.capacity_reservation_id == self.id and instance.state not in ENDED
+            instance.capacity_reservation_id == self.id
+            and (instance.state not in ENDED or self._cleans_up(instance))
             for instance in self.ec2_backend.all_instances()
         )
         return self.total - inside
+
+    def _cleans_up(self, instance: Any) -> bool:
+        """Return whether the instance, which has ended, still has its place in the block."""
+        seconds = self.ec2_backend.lab.faults.number("block-cleanup")
+        cleanup = timedelta(seconds=CLEANUP_S if seconds is None else seconds)
+        return self.kind == BLOCK and datetime.now(UTC) < instance.changed + cleanup
 
     def cancel(self) -> None:
         """Cancel the reservation. Instances that run in it keep running."""
@@ -162,6 +175,32 @@ class CapacityReservations:
         made = CapacityReservation(self, {**wanted, "InstanceMatchCriteria": "targeted"}, BLOCK)
         self._keep(made, tags)
         return made
+
+    def match_running_instances(self) -> None:
+        """Move running instances into open reservations that have places for them.
+
+        "By default, Capacity Reservations automatically match new instances and running instances
+        that have matching attributes"; in a placement group only members of the group
+        (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-using.html and
+        capacity-reservations-launch.html, 2026-11-26).
+        """
+        known = self.capacity_reservations
+        places = {
+            one.id: one.available
+            for one in known.values()
+            if one.match == "open" and one.state == "active"
+        }
+        if not any(places.values()):
+            return
+        for instance in self.all_instances():  # type: ignore[attr-defined]
+            inside = known.get(instance.capacity_reservation_id)
+            in_use = inside is not None and inside.state in _USABLE
+            if instance.state not in ("pending", "running") or in_use:
+                continue
+            fitting = (one for one in places if _matches(known[one], instance.launch))
+            if place := next((one for one in fitting if places[one] > 0), None):
+                instance.capacity_reservation_id = place
+                places[place] -= 1
 
     def sync_fault_reservations(self) -> None:
         """Add this region's reservations of faults that are set; remove those of cleared faults."""
@@ -281,15 +320,21 @@ def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation
         return _targeted(backend.capacity_reservation(target), launch, market, count)
     if market == BLOCK:
         raise bad_combination("MarketType capacity-block needs a CapacityReservationId.")
-    preference = wanted.get("CapacityReservationPreference") or "open"
-    if preference != "none" and market != "spot":
-        for known in backend.capacity_reservations.values():
-            fits = known.match == "open" and known.state == "active" and _fits(known, launch)
-            if fits and known.available >= count:
-                return known  # type: ignore[no-any-return]
-    if preference == "capacity-reservations-only":
+    for known in backend.capacity_reservations.values():
+        if known.state == "active" and known.available >= count and _matches(known, launch):
+            return known  # type: ignore[no-any-return]
+    if wanted.get("CapacityReservationPreference") == "capacity-reservations-only":
         raise _capacity_exceeded()
     return None
+
+
+def _matches(found: CapacityReservation, launch: Any) -> bool:
+    """Return whether the reservation is open to the launch, which names none."""
+    wanted = launch.parameters.get("CapacityReservationSpecification") or {}
+    market = (launch.parameters.get("InstanceMarketOptions") or {}).get("MarketType")
+    is_open = found.match == "open" and "CapacityReservationTarget" not in wanted
+    is_open &= wanted.get("CapacityReservationPreference") != "none" and market != "spot"
+    return is_open and _fits(found, launch)
 
 
 def _targeted(

@@ -108,7 +108,7 @@ class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped her
                 **(self.lustre_configuration or {}),
                 "MountName": self.mount_name,
             },
-            "Lifecycle": "AVAILABLE",
+            "Lifecycle": "AVAILABLE" if time.time() >= self.ready else "CREATING",
             "CreationTime": self.created,
             "VpcId": self.interface.subnet.vpc_id,
             "NetworkInterfaceIds": [self.interface.id],
@@ -117,7 +117,7 @@ class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped her
 
 
 class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
-    """FSx for Lustre whose file systems are available at once."""
+    """FSx for Lustre whose file systems are available at once, or when the fault says."""
 
     _url_module: ClassVar[SimpleNamespace] = SimpleNamespace(
         url_bases=fsx_urls.url_bases, url_paths=fsx_urls.url_paths
@@ -140,6 +140,7 @@ class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
             made.account_id = self.account_id
             made.version = request["file_system_type_version"] or _LUSTRE
             made.default_key = f"arn:aws:kms:{self.region_name}:{self.account_id}:key/aws-fsx"
+            made.ready = made.created + (ec2.lab.faults.number("fsx-creating") or 0)
             made.interface = ec2.create_network_interface(
                 subnet,
                 group_ids=request["security_group_ids"],

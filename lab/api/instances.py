@@ -1,6 +1,7 @@
 """Instances, whose states follow their machines: pending, running, shutting down, terminated."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from moto.core.types import Base64EncodedString
@@ -68,6 +69,9 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         reservation = launch.reservation
         self.capacity_reservation_id = reservation.id if reservation else None
         self.is_request_cancelled = False
+        self.capacity_reservation_specification = parameters.get(
+            "CapacityReservationSpecification"
+        ) or {"CapacityReservationPreference": "open"}
         if self.lifecycle == "spot":
             self.spot_instance_request_id = random_spot_request_id()
             if tags := launch.tags.get("spot-instances-request"):
@@ -128,7 +132,8 @@ class Instance(MotoInstance):  # type: ignore[misc]  # moto is untyped here
         eni.status = "available"
 
     def become(self, state: str, code: str = "", message: str = "") -> None:
-        """Set the instance's state and its reason (EC2's StateReason)."""
+        """Set the instance's state, its reason (EC2's StateReason) and the time of the change."""
+        self.changed = datetime.now(UTC)
         self._state = InstanceState(state, STATES[state])
         self.state_reason = StateReason(message, code)
         self._reason = f"{message.partition(': ')[2]} ({utcnow():%Y-%m-%d %H:%M:%S} GMT)"

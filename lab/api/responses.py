@@ -45,6 +45,7 @@ class LabResponse(
             try:
                 self.ec2_backend.lab.faults.on_call()
                 self.ec2_backend.sync_fault_reservations()
+                self.ec2_backend.match_running_instances()
                 if self._get_bool_param("DryRun", False):
                     return self._refuse(DryRun())
                 return self._call_consistently()

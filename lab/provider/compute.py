@@ -97,6 +97,7 @@ class Instance(Resource):
     )
     updating = frozenset(
         {
+            "capacityReservationSpecification",
             "instanceInitiatedShutdownBehavior",
             "instanceType",
             "metadataOptions",
@@ -112,6 +113,7 @@ class Instance(Resource):
         {
             "arn",
             "availabilityZone",
+            "capacityReservationSpecification",
             "instanceLifecycle",
             "instanceState",
             "placementGroup",
@@ -176,6 +178,9 @@ class Instance(Resource):
         actual: dict[str, Any] = {
             "ami": instance.get("ImageId"),
             "availabilityZone": instance["Placement"]["AvailabilityZone"],
+            "capacityReservationSpecification": _lower(
+                instance["CapacityReservationSpecification"]
+            ),
             "instanceLifecycle": instance.get("InstanceLifecycle", ""),
             "instanceState": instance["State"]["Name"],
             "instanceType": instance["InstanceType"],
@@ -202,6 +207,11 @@ class Instance(Resource):
         # What the launch template sets (a node's groups and type) is no input of the instance.
         given = self.updating & inputs.keys()
         changed = {name for name in given if state.get(name) != inputs.get(name)}
+        if "capacityReservationSpecification" in changed:  # EC2 refuses it for one that runs
+            claim: Any = _upper(inputs["capacityReservationSpecification"])
+            self.ec2.modify_instance_capacity_reservation_attributes(
+                InstanceId=resource_id, CapacityReservationSpecification=claim
+            )
         if "vpcSecurityGroupIds" in changed:
             self.ec2.modify_instance_attribute(
                 InstanceId=resource_id, Groups=inputs["vpcSecurityGroupIds"]
@@ -305,6 +315,7 @@ class Instance(Resource):
 def _launch(inputs: Properties) -> dict[str, Any]:
     """Return RunInstances' parameters for an instance's inputs."""
     plain = {
+        "CapacityReservationSpecification": _upper(inputs.get("capacityReservationSpecification")),
         "ImageId": inputs.get("ami"),
         "InstanceType": inputs.get("instanceType"),
         "KeyName": inputs.get("keyName"),
@@ -346,9 +357,21 @@ def _interface(inputs: Properties) -> list[dict[str, Any]]:
 
 
 def _upper(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return flat options under EC2's names."""
+    """Return options under EC2's names, those of mappings in them too."""
     given = (options or {}).items()
-    return {_upper_name(name): value for name, value in given if value is not None}
+    return {
+        _upper_name(name): _upper(value) if isinstance(value, Mapping) else value
+        for name, value in given
+        if value is not None
+    }
+
+
+def _lower(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return EC2's options under Pulumi's names, those of mappings in them too."""
+    return {
+        name[0].lower() + name[1:]: _lower(value) if isinstance(value, Mapping) else value
+        for name, value in options.items()
+    }
 
 
 def _upper_name(name: str) -> str:

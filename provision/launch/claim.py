@@ -1,9 +1,10 @@
-"""Capacity for a whole cluster, claimed before anything is launched.
+"""Capacity for a whole cluster, claimed right before its nodes are launched.
 
 AWS grants an on-demand capacity reservation for all N instances or refuses it, as a rule within a
 second. gpuctl therefore reserves first, waits until the reservation is active, launches the N
-machines into it, and then cancels it. The reservation also has an end minutes later, so that a
-client that dies leaves no bill.
+machines into it by its id, and then cancels it. Only instances that name the reservation use it:
+an open one would give its places to instances that run already. The reservation also has an end
+minutes later, so that a client that dies leaves no bill.
 """
 
 import random
@@ -84,11 +85,11 @@ def claim_capacity(
 ) -> Iterator[Claim]:
     """Reserve `count` instances in the first zone that has them, until the block ends.
 
-    The reservation is active, and in the cluster's placement group, if that exists. With
-    `has_group` it exists, and gpuctl waits until EC2 lists it: instances that start in the group
-    use no reservation outside of it. When the block ends, gpuctl cancels the reservation; instances
-    that run in it keep running. Raises NoCapacity with each zone's refusal when `capacity.wait` is
-    over.
+    The reservation is active, has all places free, and is in the cluster's placement group, if that
+    exists. With `has_group` it exists, and gpuctl waits until EC2 lists it: instances that start in
+    the group use no reservation outside of it. When the block ends, gpuctl cancels the reservation;
+    instances that run in it keep running. Raises NoCapacity with each zone's refusal when
+    `capacity.wait` is over.
     """
     # botocore must not retry: AWS answers HTTP 500 when the zone is full.
     once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
@@ -169,7 +170,7 @@ def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: s
         "InstancePlatform": "Linux/UNIX",
         "AvailabilityZone": zone,
         "InstanceCount": count,
-        "InstanceMatchCriteria": "open",
+        "InstanceMatchCriteria": "targeted",
         "EndDateType": "limited",
         "EndDate": datetime.now(UTC) + HELD,
         "TagSpecifications": [{"ResourceType": "capacity-reservation", "Tags": tags}],
@@ -191,16 +192,15 @@ def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: s
 
 
 def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
-    """Wait until the reservation is active.
+    """Wait until the reservation is active; check that all of its places are free.
 
-    A machine that is launched before that may silently run outside of the reservation, because the
-    launch takes any capacity. Raises _ClaimFailed if AWS ends the reservation instead, and
-    CloudError if it is still pending after ACTIVE_WITHIN_S.
+    Raises _ClaimFailed if AWS ends the reservation instead, and CloudError if it is still pending
+    after ACTIVE_WITHIN_S or has fewer places.
     """
     end = time.monotonic() + ACTIVE_WITHIN_S
-    while (state := _state(ec2, claim)) != "active":
+    code = "InsufficientInstanceCapacity"
+    while (state := (found := _describe(ec2, claim)).get("State", "pending")) != "active":
         if state != "pending":
-            code = "InsufficientInstanceCapacity"
             raise _ClaimFailed(
                 f"AWS accepted the reservation {claim.id} in {claim.zone}; then it became {state}",
                 remedy(code),
@@ -214,18 +214,24 @@ def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
         detail = "AWS provisions the reservation"
         report(Progress("capacity", claim.zone, "running", detail))
         time.sleep(POLL_S)
+    if (free := int(found["AvailableInstanceCount"])) < claim.count:
+        raise CloudError(
+            f"the reservation {claim.id} in {claim.zone} has {free} of {claim.count} places free",
+            remedy(code),
+            code,
+        )
 
 
-def _state(ec2: "EC2Client", claim: Claim) -> str:
-    """Return the reservation's state; `pending` while a part of EC2 does not know it yet."""
+def _describe(ec2: "EC2Client", claim: Claim) -> Any:
+    """Return EC2's description of the reservation, empty while a part of EC2 does not know it."""
     try:
         with aws_errors():
             answer = ec2.describe_capacity_reservations(CapacityReservationIds=[claim.id])
     except CloudError as error:
         if error.code != _UNKNOWN:
             raise
-        return "pending"
-    return str(answer["CapacityReservations"][0]["State"])
+        return {}
+    return answer["CapacityReservations"][0]
 
 
 def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:

@@ -1,6 +1,7 @@
 """The launch of a cluster's machines: all of them or none, for every kind of capacity."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from config.catalogue.aws_codes import aws_code
@@ -8,15 +9,22 @@ from config.cluster.resolved import Resolved
 from config.errors import CloudError, GpuctlError, InfraError, Interrupted
 from config.progress import Progress, Reporter
 from config.target import Target
-from infra.fleet import Fleet
+from infra.fleet import NO_CLAIMS, Claims, Fleet
 from infra.stack.changes import Plan
 from infra.stack.stack import Stack
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.resources import find_all
 from provision.costs.cost import hourly_usd
 from provision.foreign_tags import refresh_foreign_tags
-from provision.launch.claim import claim_capacity, may_succeed_elsewhere, try_zones
-from provision.preflight.reservations import await_start
+from provision.launch.claim import (
+    Claim,
+    NoCapacity,
+    claim_capacity,
+    may_succeed_elsewhere,
+    try_zones,
+)
+from provision.machines import BASTION
+from provision.preflight.reservations import await_reservation
 from provision.removal.sweep import sweep
 
 TRIES = 3
@@ -44,7 +52,7 @@ class FleetLaunch:
 
         Raises CloudError if AWS refuses the capacity, InfraError if Pulumi fails.
         """
-        await_start(self.resolved, report)
+        await_reservation(self.resolved, self.target, report)
         is_new = not self.stack.exists()
         try:
             kind = self.resolved.cluster.capacity.type
@@ -53,10 +61,7 @@ class FleetLaunch:
             if kind == "spot" and self._new_nodes:
                 return self._add_spot_nodes(report)
             if kind == "on-demand" and self._new_nodes:
-                if is_new:
-                    self.stack.begin(self.resolved, report)
-                grouped = is_new and self.resolved.cluster.placement.strategy != "none"
-                return self._launch_claimed(report, has_group=grouped)
+                return self._launch_claimed(report, is_new=is_new)
             return self._launch(self.resolved, report)
         except Interrupted:
             raise  # the Pulumi engine finished its current steps; the same command continues
@@ -79,13 +84,70 @@ class FleetLaunch:
     def _request(self) -> str:
         return f"{len(self._new_nodes)} x {self.resolved.instance_type.name}"
 
-    def _launch_claimed(self, report: Reporter, *, has_group: bool) -> Fleet:
-        """Reserve capacity for all new nodes, then launch them."""
-        wanted, count = self.resolved, len(self._new_nodes)
-        with claim_capacity(wanted, count, self.target, report, has_group=has_group) as claim:
+    def _claim(
+        self, placed: Resolved, report: Reporter, *, has_group: bool = False
+    ) -> AbstractContextManager[Claim]:
+        """Reserve capacity for all new nodes until the block ends."""
+        count = len(self._new_nodes)
+        return claim_capacity(placed, count, self.target, report, has_group=has_group)
+
+    def _places(self, claim: Claim) -> Claims:
+        return dict.fromkeys(self._new_nodes, claim.id)
+
+    def _launch_claimed(self, report: Reporter, *, is_new: bool) -> Fleet:
+        """Claim capacity for all new nodes, then create all else and launch them."""
+        machines = {*self.resolved.node_names, BASTION}
+        has_machines = not is_new and not machines.isdisjoint(self.stack.names().values())
+        if not has_machines and (self.plan.slow or not is_new):
+            return self._launch_prepared(report)
+        if is_new:
+            self.stack.prepare(self.resolved, "group", report)
+        grouped = is_new and self.resolved.cluster.placement.strategy != "none"
+        with self._claim(self.resolved, report, has_group=grouped) as claim:
             placed = self._in_zone(claim.zone)
             self.on_zone(placed)
-            return self._launch(placed, report)
+            return self._launch(placed, report, self._places(claim))
+
+    def _launch_prepared(self, report: Reporter) -> Fleet:
+        """Create all but the machines, then claim capacity and launch them.
+
+        A claim costs what its nodes cost, and some of the rest takes minutes. If the last claim is
+        in another zone than the rest, it is kept while the rest moves there.
+        """
+        has_group = self.resolved.cluster.placement.strategy != "none"
+        placed = self._find_zone(report) if self.plan.slow else self.resolved
+        for is_last in (False, True):
+            self.on_zone(placed)
+            self.stack.prepare(placed, "surroundings", report)
+            with self._claim(placed, report, has_group=has_group) as claim:
+                is_there = claim.zone == placed.zone
+                placed = self._in_zone(claim.zone)
+                if is_last and not is_there:
+                    self.on_zone(placed)
+                    self.stack.prepare(placed, "surroundings", report)
+                if is_last or is_there:
+                    return self._launch(placed, report, self._places(claim))
+        raise AssertionError("unreachable")
+
+    def _find_zone(self, report: Reporter) -> Resolved:
+        """Return the cluster in a zone that has the capacity now, which a claim shows.
+
+        If no zone has it, but the cluster waits for capacity, it is the planned zone.
+        """
+        capacity = self.resolved.cluster.capacity
+        now = capacity.model_copy(update={"wait": None})
+        cluster = self.resolved.cluster.model_copy(update={"capacity": now})
+        try:
+            hurried = self.resolved.model_copy(update={"cluster": cluster})
+            with self._claim(hurried, report) as claim:
+                pass  # it only shows where the capacity is
+        except NoCapacity:
+            if not capacity.wait:
+                raise
+            return self.resolved
+        detail = f"released: it is claimed again when this exists: {', '.join(self.plan.slow)}"
+        report(Progress("capacity", claim.zone, "running", detail))
+        return self._in_zone(claim.zone)
 
     def _spot_attempt(self, report: Reporter) -> Callable[[str], Fleet]:
         """Return a function that launches all nodes in one zone, and removes them on a refusal."""
@@ -124,28 +186,30 @@ class FleetLaunch:
                     error.hint += f"; the {stay} nodes that ran before keep running"
             raise
 
-    def _launch(self, placed: Resolved, report: Reporter) -> Fleet:
+    def _launch(self, placed: Resolved, report: Reporter, claims: Claims = NO_CLAIMS) -> Fleet:
         """Launch the nodes; launch a node that failed again, and keep the others."""
         for left in reversed(range(TRIES)):
             placed = refresh_foreign_tags(placed, self.target, self.stack)
             try:
-                return self.stack.up(placed, report)
+                return self.stack.up(placed, report, claims)
             except InfraError as error:
                 if left == 0 or not _may_pass(error, placed):
                     raise
                 detail = f"{error.code or 'it failed'}: launched again"
                 report(Progress("capacity", error.resource, "running", detail))
+                await_reservation(placed, self.target, report)
         raise AssertionError("unreachable")
 
     def _in_zone(self, zone: str) -> Resolved:
-        """Return the cluster, placed in the zone.
+        """Return the cluster, placed in the zone, which is then the first to be tried.
 
-        Only a cluster of which nothing exists yet can move to another zone than the planned one,
-        and then the plan differs in nothing else.
+        Only a cluster that has no node yet can move to another zone than the planned one, and then
+        the plan differs in nothing else.
         """
         if zone == self.resolved.zone:
             return self.resolved
-        return self.resolved.model_copy(update={"zone": zone})
+        others = tuple(other for other in self.resolved.zones if other != zone)
+        return self.resolved.model_copy(update={"zone": zone, "zones": (zone, *others)})
 
     def roll_back(self, error: GpuctlError, report: Reporter) -> None:
         """Remove what was created; if that fails, add its price to the hint of `error`."""

@@ -6,22 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Reservation, Resolved
-from config.errors import InputError
+from config.errors import CloudError, InputError
 from config.progress import Progress, Reporter
-from provision.aws.clients import aws_errors
-from provision.aws.resources import ALIVE, find_instances
+from config.target import Target
+from provision.aws.clients import aws_errors, client
+from provision.aws.resources import ALIVE, KINDS, find_instances
+from provision.costs.cost import hourly_usd
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-WIND_DOWN = timedelta(minutes=30)
-"""AWS ends a block's instances this long before the block's end: "How Capacity Blocks work",
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-how.html (2026-11-20)."""
-
 _REFUSED = "(ReservationCapacityExceeded)"
 """AWS's code for a launch that a reservation cannot take; gpuctl's checks find that earlier."""
 
+_ANOTHER = "name another: `gpuctl capacity TYPE` lists yours"
+
 _MOST_SLEEP_S = 30.0
+
+CLEANUP_WITHIN = timedelta(minutes=20)
+"""The longest wait for the places of ended instances. AWS: "it takes several minutes to clean up
+your instance before you can launch another instance to replace it"
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html, 2026-11-26)."""
+
+POLL_S = 5.0
+"""The pause between two requests for the places."""
 
 
 def find_reservation(
@@ -37,10 +45,7 @@ def find_reservation(
     wanted = cluster.capacity
     if wanted.id is None:
         return None
-    with aws_errors():
-        raw: Any = ec2.describe_capacity_reservations(CapacityReservationIds=[wanted.id])[
-            "CapacityReservations"
-        ][0]
+    raw = _describe(ec2, wanted.id)
     found = Reservation(
         id=wanted.id,
         is_block=raw.get("ReservationType") == "capacity-block",
@@ -61,16 +66,77 @@ def find_reservation(
     return found, zone
 
 
-def await_start(resolved: Resolved, report: Reporter) -> None:
-    """Wait until the cluster's reservation has begun; return at once if it has none."""
+def await_reservation(resolved: Resolved, target: Target, report: Reporter) -> None:
+    """Wait until the cluster's reservation has begun, is active, and has places for all its nodes.
+
+    Returns at once if the cluster has none. AWS needs minutes to clean up after an instance that
+    ended in a capacity block; its place is free only then. Raises CloudError after CLEANUP_WITHIN.
+    """
     reservation = resolved.reservation
     if reservation is None:
         return
-    began = reservation.starts
-    while (left := (began - datetime.now(UTC)).total_seconds()) > 0:
-        detail = f"begins {_at(began)}, in {timedelta(seconds=int(left))}"
+    while (left := _seconds_until(reservation.starts)) > 0:
+        detail = f"begins {_at(reservation.starts)}, in {timedelta(seconds=int(left))}"
         report(Progress("capacity", reservation.id, "running", detail))
         time.sleep(min(left, _MOST_SLEEP_S))  # short, so that progress shows the time left
+    ec2, end = client(target, "ec2"), datetime.now(UTC) + CLEANUP_WITHIN
+    while problem := _not_ready(ec2, resolved.cluster, reservation.id):
+        if _seconds_until(end) <= 0:
+            minutes = int(CLEANUP_WITHIN.total_seconds() // 60)
+            raise CloudError(
+                f"{reservation.id} {problem}, {minutes} minutes after the first request",
+                f"repeat the command later; `gpuctl capacity {resolved.instance_type.name}` shows"
+                " its places",
+                "ReservationCapacityExceeded",
+            )
+        cost = hourly_usd(resolved)
+        price = "" if cost is None else f", at ${cost:,.2f} an hour for the cluster"
+        detail = f"{problem}: waits until {_at(end)} at most{price}"
+        report(Progress("capacity", reservation.id, "running", detail))
+        time.sleep(POLL_S)
+
+
+def _seconds_until(moment: datetime) -> float:
+    return (moment - datetime.now(UTC)).total_seconds()
+
+
+def _not_ready(ec2: "EC2Client", cluster: Cluster, reservation_id: str) -> str:
+    """Return why the reservation cannot take the missing nodes yet; empty if it can.
+
+    Raises CloudError if it never will, because it has ended.
+    """
+    raw = _describe(ec2, reservation_id)
+    if raw["State"] in KINDS["capacity reservation"].gone:
+        raise CloudError(f"{reservation_id} is {raw['State']}", _ANOTHER)
+    if raw["State"] != "active":
+        return f"is {raw['State']}, not active"
+    free, needed, _ = _places(ec2, cluster, raw)
+    return "" if free >= needed else _shortage(raw, free, needed)
+
+
+def _shortage(raw: Any, free: int, needed: int) -> str:
+    verb = "is" if needed == 1 else "are"
+    return f"has {free} of {raw['TotalInstanceCount']} places free, {needed} {verb} needed"
+
+
+def _describe(ec2: "EC2Client", reservation_id: str) -> Any:
+    with aws_errors():
+        answer = ec2.describe_capacity_reservations(CapacityReservationIds=[reservation_id])
+    return answer["CapacityReservations"][0]
+
+
+def _places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> tuple[int, int, int]:
+    """Return how many places are free, and are needed, and how many ended nodes may still have.
+
+    A place is needed for every node that does not run in the reservation.
+    """
+    inside = [
+        one
+        for one in find_instances(ec2, cluster.name)
+        if one.attributes.get("CapacityReservationId") == cluster.capacity.id
+    ]
+    alive = sum(one.state in ALIVE for one in inside)
+    return int(raw["AvailableInstanceCount"]), cluster.nodes - alive, len(inside) - alive
 
 
 def _check_kind(cluster: Cluster, raw: Any, found: Reservation) -> None:
@@ -100,12 +166,11 @@ def _check_kind(cluster: Cluster, raw: Any, found: Reservation) -> None:
 def _check_time(cluster: Cluster, raw: Any, found: Reservation) -> None:
     """Raise InputError unless the reservation begins within `wait` and is not about to end."""
     now, state = datetime.now(UTC), str(raw["State"])
-    another = "name another: `gpuctl capacity TYPE` lists yours"
-    if found.is_block and found.ends and now >= found.ends - WIND_DOWN and state == "active":
+    if found.ends and found.instances_end and now >= found.instances_end and state == "active":
         raise InputError(
             f"capacity.id: {found.id} ends at {_at(found.ends)}: in a block's last half hour AWS"
             f" ends its instances and starts none {_REFUSED}",
-            another,
+            _ANOTHER,
         )
     if state == "scheduled":
         wait = cluster.capacity.wait or 0
@@ -117,20 +182,18 @@ def _check_time(cluster: Cluster, raw: Any, found: Reservation) -> None:
                 f"set capacity.wait to {minutes}m or more, or come back then",
             )
     elif state != "active":
-        raise InputError(f"capacity.id: {found.id} is {state}, not active {_REFUSED}", another)
+        raise InputError(f"capacity.id: {found.id} is {state}, not active {_REFUSED}", _ANOTHER)
 
 
 def _check_places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> None:
-    """Raise InputError unless every node that is not in the reservation has a free place in it."""
-    ours = sum(
-        one.state in ALIVE and one.attributes.get("CapacityReservationId") == cluster.capacity.id
-        for one in find_instances(ec2, cluster.name)
-    )
-    free, needed = int(raw["AvailableInstanceCount"]), cluster.nodes - ours
-    if free < needed:
+    """Raise InputError unless every node that is not in the reservation has a free place in it.
+
+    The places of nodes that have ended count: AWS may still clean up there.
+    """
+    free, needed, ending = _places(ec2, cluster, raw)
+    if min(free + ending, int(raw["TotalInstanceCount"])) < needed:
         raise InputError(
-            f"capacity.id: {cluster.capacity.id} has {free} of {raw['TotalInstanceCount']} places"
-            f" free, {needed} are needed {_REFUSED}",
+            f"capacity.id: {cluster.capacity.id} {_shortage(raw, free, needed)} {_REFUSED}",
             "ask for fewer nodes, or terminate instances that run in it",
         )
 

@@ -1,8 +1,10 @@
 """What a plan says of its cost: per hour, for the lifetime, and where the prices are from."""
 
+from dataclasses import replace
+
 from cli.plan_text import cost_line, plan_json, plan_lines
 from config.cluster.cluster_file import Cluster, Lifetime
-from infra.stack.changes import Plan
+from infra.stack.changes import Change, Op, Plan
 from provision.costs.cost import hourly_usd
 from provision.up import FleetPlan
 from tests.cli.test_plan_text import P5, resolved
@@ -38,6 +40,36 @@ def test_a_price_that_is_not_known_is_not_invented() -> None:
     assert cost_line(fleet(None)) == (
         "Cost: unknown, p5.48xlarge has no price in AWS's price list of 2026-07-28, us-east-1."
     )
+
+
+def with_nodes(**ops: Op) -> FleetPlan:
+    changes = tuple(Change(op, "aws:ec2/instance:Instance", name) for name, op in ops.items())
+    made = fleet(55.04)
+    replaced = {name: "image changed" for name, op in ops.items() if op == "replace"}
+    return FleetPlan(made.resolved, Plan(changes), made.hourly_usd, replaced)
+
+
+NAT = Change("create", "aws:ec2/natGateway:NatGateway", "nat")
+FSX = Change("create", "aws:fsx/lustreFileSystem:LustreFileSystem", "shared")
+
+
+def test_the_nodes_cost_money_from_the_claim_of_their_capacity_on() -> None:
+    whole = with_nodes(bastion="create", node0="create", node1="create")
+    begin = "The new nodes' $110.08 per hour begins with the claim of capacity"
+    assert plan_lines(whole)[-2] == f"{begin}, which comes first: nothing else takes minutes."
+    slow = replace(whole, plan=Plan((*whole.plan.changes, NAT)))
+    first = "what takes minutes comes first"
+    assert plan_lines(slow)[-2] == f"{begin}; {first}: NAT gateway."
+    slower = replace(whole, plan=Plan((*whole.plan.changes, FSX, NAT)))
+    assert plan_lines(slower)[-2] == f"{begin}; {first}: NAT gateway, FSx file system."
+    more = with_nodes(node0="same", node1="create")
+    begin = "The new nodes' $55.04 per hour begins with the claim of capacity"
+    assert plan_lines(more)[-2] == f"{begin}, which comes first: nothing else takes minutes."
+    # The claim is kept while the file system is created: nodes run already.
+    beside = replace(more, plan=Plan((*more.plan.changes, FSX)))
+    assert plan_lines(beside)[-2] == f"{begin}."
+    for nothing in (with_nodes(node0="same", node1="replace"), with_nodes(bastion="create")):
+        assert plan_lines(nothing)[-2].startswith("Cost: ")
 
 
 def test_the_lifetime_s_total_and_the_warnings_follow() -> None:

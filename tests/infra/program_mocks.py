@@ -8,6 +8,7 @@ import pulumi
 from pulumi.runtime.stack import run_pulumi_func
 
 from config.cluster.resolved import Resolved
+from infra.fleet import NO_CLAIMS
 from infra.program.cluster_program import whole_cluster
 
 OUTPUTS: Mapping[str, Mapping[str, Any]] = {
@@ -59,7 +60,7 @@ def resources_of(resolved: Resolved) -> dict[str, Mapping[str, Any]]:
 
     async def record() -> None:
         pulumi.runtime.set_mocks(recorder)
-        await run_pulumi_func(lambda: whole_cluster(resolved))
+        await run_pulumi_func(lambda: whole_cluster(resolved, NO_CLAIMS))
 
     loops = Loops()
     asyncio.set_event_loop_policy(loops)

@@ -12,7 +12,8 @@ from pulumi import automation
 
 from config.catalogue.instance_types import catalogue
 from config.cluster.resolved import ExistingNetwork, Resolved
-from infra.program.instances import nodes
+from infra.fleet import NO_CLAIMS
+from infra.program.instances import launch_template, nodes
 from infra.program.interface_layout import interfaces
 from infra.program.security_groups import access
 from infra.program.tags import Named
@@ -108,7 +109,8 @@ def _fleet_of_all(everything: list[Resolved]) -> None:
             net = network(named)
             places[one.zone] = net, access(net, named)
         net, who = places[one.zone]
-        nodes(net, who, Apart(one, aws))
+        named = Apart(one, aws)
+        nodes(net, launch_template(net, who, named), named, NO_CLAIMS)
 
 
 @pytest.mark.engine

@@ -92,6 +92,37 @@ def test_a_cancelled_reservation_leaves_its_instances_running(
         region.run()
 
 
+def test_running_instances_take_the_places_of_an_open_reservation(region: World) -> None:
+    region.ec2.create_placement_group(GroupName="demo")
+    (group,) = region.ec2.describe_placement_groups()["PlacementGroups"]
+    outside = region.run()
+    before = region.run(2, Placement={"GroupName": "demo"})
+    held = claim(region, 2, PlacementGroupArn=group["GroupArn"])
+    assert counts(region, held) == ("active", 2, 0)
+    (new,) = region.run(Placement={"GroupName": "demo"})
+    inside = [region.instance(i).get("CapacityReservationId") for i in (*outside, *before, new)]
+    assert inside == [None, held, held, None]
+    region.ec2.cancel_capacity_reservation(CapacityReservationId=held)
+    again = claim(region, 3, PlacementGroupArn=group["GroupArn"])
+    assert counts(region, again) == ("active", 3, 0)
+
+
+def test_running_instances_take_no_place_of_a_reservation_that_is_not_theirs(
+    region: World,
+) -> None:
+    """One that must be named, of another tenancy or group; and instances that want none."""
+    group = {"GroupName": _group(region)}
+    region.run(1, Placement=group)
+    region.run(1, InstanceMarketOptions={"MarketType": "spot"})
+    region.run(1, CapacityReservationSpecification={"CapacityReservationPreference": "none"})
+    named = claim(region, 1, InstanceMatchCriteria="targeted")
+    target = {"CapacityReservationTarget": {"CapacityReservationId": named}}
+    region.run(1, CapacityReservationSpecification=target)
+    region.ec2.cancel_capacity_reservation(CapacityReservationId=named)
+    for more in ({}, {"Tenancy": "dedicated"}, {"InstanceMatchCriteria": "targeted"}):
+        assert counts(region, claim(region, 2, **more)) == ("active", 2, 2)
+
+
 def test_a_claim_is_made_once_tagged_and_ends_by_itself(region: World) -> None:
     tags = [{"Key": "gpuctl:cluster", "Value": "demo"}]
     specification = [{"ResourceType": "capacity-reservation", "Tags": tags}]

@@ -212,8 +212,10 @@ WITHOUT_CODE = {
     "claim-pending",
     "consistency",
     "console-late",
+    "fsx-creating",
     "local-zones",
     "lustre-client",
+    "nat-pending",
     "vpc-endpoint",
     PROVIDER,
 } | OF_MACHINES

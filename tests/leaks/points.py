@@ -14,9 +14,9 @@ Shape = Literal["bastion", "efa", "shared"]
 Remedy = Literal["down", "gc"]
 
 CALLS: dict[tuple[Command, Shape], int] = {
-    ("up", "bastion"): 32,
-    ("up", "efa"): 32,
-    ("up", "shared"): 38,
+    ("up", "bastion"): 34,
+    ("up", "efa"): 34,
+    ("up", "shared"): 40,
     ("heal", "bastion"): 4,
     ("heal", "efa"): 4,
     ("heal", "shared"): 4,

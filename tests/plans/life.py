@@ -26,6 +26,7 @@ from provision.launch.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.records.record import new_record, write
 from provision.up import FleetPlan
+from tests.plans import requests
 from tests.plans.account import prepared
 from tests.plans.cases import Case
 from tests.plans.nodes import Node, nodes_as_made, nodes_as_planned
@@ -79,11 +80,12 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
 def live(case: Case, target: Target, ec2: "EC2Client") -> Life:
     """The cluster was planned, made and removed: nothing but what was planned may be made."""
     with _planned(case, target, ec2) as (found, text, stack):
-        with (_launched if case.is_mode else _made)(found, stack, target) as fleet:
+        is_whole = case.is_mode or case.name in requests.TYPES
+        with (_launched if is_whole else _made)(found, stack, target) as fleet:
             made = nodes_as_made(ec2, fleet, found)
-            changes = stack.preview(found.fleet.resolved).changes if case.is_mode else ()
+            changes = stack.preview(found.fleet.resolved).changes if is_whole else ()
         left = find(ec2, stack.name)
-        kept = _kept(stack.name, target.state) if case.is_mode else []
+        kept = _kept(stack.name, target.state) if is_whole else []
     return Life(
         text=text,
         planned=nodes_as_planned(found),

@@ -15,7 +15,7 @@ TYPES = ("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")
 
 LAUNCH = ("CreateLaunchTemplate", "RunInstances")
 
-_ID = re.compile(r"\b(ami|lt|subnet|sg)-[0-9a-f]{8,}")
+_ID = re.compile(r"\b(ami|cr|lt|subnet|sg)-[0-9a-f]{8,}")
 _OTHER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[0-9:.+]+")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import botocore.session
 import pytest
+from botocore.client import BaseClient
 from botocore.exceptions import EndpointConnectionError
 
 from config.cluster.resolved import Resolved
@@ -20,6 +21,7 @@ from provision.launch import claim
 from provision.launch.claim import NoCapacity, claim_capacity, try_zones
 from tests import golden
 from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved
+from tests.lab.world import World
 from tests.plans import requests
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -91,6 +93,35 @@ def test_a_claim_that_fails_after_aws_accepted_it_is_a_refusal_of_its_zone(
         "no zone has 2 x p4d.24xlarge whole, so nothing was launched (us-east-1a:"
         " InsufficientInstanceCapacity, us-east-1b: InsufficientInstanceCapacity)"
     )
+
+
+def test_a_claim_without_all_of_its_places_is_a_refusal_of_its_zone(
+    there: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+
+    def with_a_place_taken(self: Any, operation: str, parameters: Any) -> Any:
+        answer = call(self, operation, parameters)
+        for held in answer.get("CapacityReservations", ()):
+            held["AvailableInstanceCount"] -= held["AvailabilityZone"] == ZONES[0]
+        return answer
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", with_a_place_taken)
+    told = list[Progress]()
+    with claim_capacity(cluster(there), 2, there, told.append) as made:
+        assert made.zone == ZONES[1]
+    assert [held["State"] for held in reservations(there)] == ["cancelled"] * 2
+    assert [(p.subject, p.detail) for p in told if p.state == "failed"] == [
+        (ZONES[0], "InsufficientInstanceCapacity")
+    ]
+
+
+def test_nodes_that_run_take_no_place_of_a_claim(there: Target) -> None:
+    """They would take all places of an open one."""
+    World(there.endpoint or "").run(2)
+    with claim_capacity(cluster(there), 2, there, silent):
+        (held,) = reservations(there)
+        assert held["AvailableInstanceCount"] == 2
 
 
 def test_a_claim_that_stays_pending_ends_up(

@@ -212,17 +212,19 @@ def test_a_policy_that_tags_while_up_creates_breaks_neither_plan_nor_tags(
     here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del engine  # it exists
-    begin = Stack.begin
+    prepare, prepared = Stack.prepare, list[str]()
 
-    def begin_and_tag(self: Stack, *arguments: Any) -> None:
-        begin(self, *arguments)
-        tag(here, [group(here)], CostCenter="4711")
+    def prepare_and_tag(self: Stack, *arguments: Any) -> None:
+        prepare(self, *arguments)
+        prepared.extend(everything(here))
+        tag(here, prepared, CostCenter="4711")
 
-    monkeypatch.setattr(Stack, "begin", begin_and_tag)
+    monkeypatch.setattr(Stack, "prepare", prepare_and_tag)
     monkeypatch.setattr(spares, "bootstrap", nothing_boots)
     cluster = Cluster.model_validate(FILE)
     up(cluster, here)
-    assert values(here, "CostCenter") == {group(here): "4711"}
+    assert group(here) in prepared
+    assert values(here, "CostCenter") == dict.fromkeys(prepared, "4711")
     # The policy tags the rest between a plan and its `up`.
     plan = life.plan(cluster.model_copy(update={"nodes": 3}), here.target, silent)
     ids = everything(here)

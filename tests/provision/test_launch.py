@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,19 +12,21 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import GpuctlError, InfraError, InputError
+from config.errors import CloudError, GpuctlError, InfraError, InputError
 from config.progress import Progress, Reporter, silent
-from infra.fleet import Fleet
+from infra.fleet import NO_CLAIMS, Claims, Fleet
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
+from lab import fault_table
 from provision import up as life
 from provision.aws.resources import find
 from provision.down import down
 from provision.launch import claim
 from provision.launch.launch import FleetLaunch
+from provision.preflight import reservations
 from provision.preflight.preflight import resolve
 from provision.records import record
-from tests.infra.region import Region, client, stored_resources
+from tests.infra.region import Region, administrator, client, stored_resources
 from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = pytest.mark.engine
@@ -47,7 +50,7 @@ class Upped:
         self.hears: Reporter = silent
         self.zones: list[str] = []
         self.kind: type[Stack] = Stack
-        self.network: dict[str, str] = {}
+        self.fields: dict[str, Any] = {}
 
     def up(self, nodes: int, **capacity: Any) -> None:
         cluster = Cluster.model_validate(
@@ -56,7 +59,7 @@ class Upped:
                 "nodes": nodes,
                 "instance_type": P4D,
                 "capacity": {"zones": tuple(ZONES), **capacity},
-                "network": self.network,
+                **self.fields,
             }
         )
         stack = self.kind("demo", self.here.target, self.engine)
@@ -64,6 +67,7 @@ class Upped:
         before = record.read("demo", self.here.target)
         created = before.created if before else datetime.now(UTC)
         plan = stack.preview(resolved)
+        record.write(record.new_record(resolved, created), self.here.target)
 
         def settled(there: Any) -> None:
             self.zones.append(there.zone)
@@ -98,8 +102,8 @@ class Upped:
 
     @property
     def claims(self) -> list[Any]:
-        found = client(self.here.target).describe_capacity_reservations()
-        return list(found["CapacityReservations"])
+        found = client(self.here.target).describe_capacity_reservations()["CapacityReservations"]
+        return sorted(found, key=lambda claim: claim["CreateDate"])
 
     @property
     def left(self) -> list[str]:
@@ -116,7 +120,9 @@ def test_a_fleet_goes_whole_to_the_first_zone_that_has_room(fleet: Upped) -> Non
     fleet.up(4)
     assert fleet.zones == ["us-east-1c"]
     assert {one["Placement"]["AvailabilityZone"] for one in fleet.running} == {"us-east-1c"}
-    (claim,) = fleet.claims
+    first, claim = fleet.claims
+    assert first["State"] == "cancelled"
+    assert "PlacementGroupArn" not in first  # nothing existed yet
     assert [one["CapacityReservationId"] for one in fleet.running] == [
         claim["CapacityReservationId"]
     ] * 4
@@ -135,6 +141,9 @@ def test_a_fleet_goes_whole_to_the_first_zone_that_has_room(fleet: Upped) -> Non
         ("us-east-1a", "failed", "InsufficientInstanceCapacity"),
         ("us-east-1b", "start", "4 x p4d.24xlarge"),
         ("us-east-1b", "failed", "InsufficientInstanceCapacity"),
+        ("us-east-1c", "start", "4 x p4d.24xlarge"),
+        ("us-east-1c", "done", "4 x p4d.24xlarge"),
+        ("us-east-1c", "running", "released: it is claimed again when this exists: NAT gateway"),
         ("us-east-1c", "start", "4 x p4d.24xlarge"),
         ("us-east-1c", "done", "4 x p4d.24xlarge"),
     ]
@@ -159,7 +168,7 @@ def test_the_subnet_of_a_network_that_exists_follows_the_claim(fleet: Upped) -> 
     zones = dict(zip(ZONES, ("10.40.1.0/24", "10.40.2.0/24", "10.40.3.0/24"), strict=True))
     subnets = {zone: theirs.private(cidr, nat, zone) for zone, cidr in zones.items()}
     before = theirs.all
-    fleet.network = {"vpc": theirs.vpc}
+    fleet.fields = {"network": {"vpc": theirs.vpc}}
     room(fleet.here, 0, 1, 2)
     fleet.up(2)
     assert fleet.zones == ["us-east-1c"]
@@ -179,16 +188,143 @@ def test_a_second_up_claims_nothing_and_a_node_more_claims_one_where_the_others_
     fleet.up(2)
     first = {one["InstanceId"] for one in fleet.running}
     fleet.up(2)
-    assert len(fleet.claims) == 1
+    assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 2]
     assert "maxRetries" not in fleet.provider  # the capacity is there, but AWS throttles
     limits = [one["customTimeouts"] for one in fleet.state if one["urn"].endswith("::node0")]
     assert limits == [{"create": 1800, "delete": 1800}]  # the provider's own are 10 and 20 minutes
     fleet.here.capacity.unlink()  # every zone has room, but the cluster lies in one
     fleet.up(3)
-    assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 1]
+    assert [one["TotalInstanceCount"] for one in fleet.claims] == [2, 2, 1]
     assert {one["AvailabilityZone"] for one in fleet.claims} == {"us-east-1b"}
     assert len(fleet.running) == 3
     assert first < {one["InstanceId"] for one in fleet.running}
+
+
+@pytest.mark.parametrize("nodes", [3, 4])
+@pytest.mark.parametrize("strategy", ["cluster", "none"])
+def test_new_nodes_have_the_claim_although_other_nodes_run(
+    fleet: Upped, nodes: int, strategy: str
+) -> None:
+    """An open reservation would give its places to the nodes that run."""
+    fleet.fields = {"placement": {"strategy": strategy}}
+    fleet.up(2)
+    before = {one["InstanceId"] for one in fleet.running}
+    fleet.up(nodes)
+    claim = fleet.claims[-1]
+    assert claim["TotalInstanceCount"] == nodes - 2
+    new = [one for one in fleet.running if one["InstanceId"] not in before]
+    assert [one["CapacityReservationId"] for one in new] == [claim["CapacityReservationId"]] * len(
+        new
+    )
+    assert len(new) == nodes - 2
+
+
+def test_a_node_that_ended_is_launched_into_its_claim(fleet: Upped) -> None:
+    fleet.up(2)
+    gone, stays = (one["InstanceId"] for one in fleet.running)
+    ec2 = client(fleet.here.target)
+    ec2.terminate_instances(InstanceIds=[gone])
+    fleet.up(2)
+    (new,) = [one for one in fleet.running if one["InstanceId"] != stays]
+    assert new["CapacityReservationId"] == fleet.claims[-1]["CapacityReservationId"]
+
+
+FAST: dict[str, dict[str, Any]] = {
+    "network": {"network": {"access": "elastic-ip"}},
+    "network and EFS": {
+        "network": {"access": "elastic-ip"},
+        "storage": {"shared": {"type": "efs"}},
+    },
+    "no placement group": {
+        "network": {"access": "elastic-ip"},
+        "placement": {"strategy": "none"},
+    },
+}
+
+
+@pytest.mark.parametrize("what", FAST)
+def test_a_claim_is_kept_if_nothing_takes_minutes_to_create(fleet: Upped, what: str) -> None:
+    room(fleet.here, 0, 2)
+    fleet.fields = FAST[what]
+    fleet.up(2)
+    (claim,) = fleet.claims
+    assert {one["CapacityReservationId"] for one in fleet.running} == {
+        claim["CapacityReservationId"]
+    }
+    begun = [p.subject for p in fleet.told if p.state == "start"]
+    before = [] if what == "no placement group" else ["aws:ec2/placementGroup:PlacementGroup nodes"]
+    assert begun[: len(before) + 2] == [*before, "us-east-1a", "us-east-1b"]
+
+
+SLOW: dict[str, dict[str, Any]] = {
+    "NAT gateway": {},
+    "FSx": {"storage": {"shared": {"type": "fsx-lustre"}}},
+    "FSx alone": {
+        "network": {"access": "elastic-ip"},
+        "storage": {"shared": {"type": "fsx-lustre"}},
+    },
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_capacity_is_claimed_when_network_and_storage_exist(fleet: Upped, what: str) -> None:
+    """A claim costs what its nodes cost, from its creation on."""
+    fault_table.write(fleet.here.faults, {"nat-pending": ["2"], "fsx-creating": ["4"]})
+    fleet.fields = SLOW[what]
+    fleet.up(2)
+    first, claim = fleet.claims
+    nats = client(fleet.here.target).describe_nat_gateways()["NatGateways"]
+    made = [(nat["CreateTime"], 2) for nat in nats]
+    files = administrator(fleet.here.target, "fsx").describe_file_systems()["FileSystems"]
+    made += [(file["CreationTime"], 4) for file in files]
+    assert len(made) == (2 if what == "FSx" else 1)
+    for created, seconds in made:
+        assert first["CreateDate"] < created
+        # AWS's times have no fractions of a second.
+        assert claim["CreateDate"] >= created + timedelta(seconds=seconds - 1)
+    assert [one["CapacityReservationId"] for one in fleet.running] == [
+        claim["CapacityReservationId"]
+    ] * 2
+
+
+def test_network_and_storage_follow_capacity_that_moves_to_another_zone(fleet: Upped) -> None:
+    room(fleet.here, 2, 0, 0)
+
+    def move(told: Progress) -> None:
+        if told.detail.startswith("released"):
+            room(fleet.here, 0, 2, 0)
+
+    fleet.hears, fleet.fields = move, SLOW["FSx"]
+    fleet.up(2)
+    assert fleet.zones == ["us-east-1a", "us-east-1b"]
+    assert all_in(fleet, "us-east-1b")
+    assert {one["State"] for one in fleet.claims} == {"cancelled"}
+
+
+def test_a_claim_that_has_moved_twice_is_kept_while_the_network_moves(fleet: Upped) -> None:
+    room(fleet.here, 2, 0, 0)
+
+    def move(told: Progress) -> None:
+        if told.detail.startswith("released"):
+            room(fleet.here, 0, 2, 0)
+        elif (told.stage, told.subject, told.state) == ("capacity", "us-east-1b", "done"):
+            room(fleet.here, 0, 0, 2)
+
+    fleet.hears = move
+    fleet.up(2)
+    assert fleet.zones == ["us-east-1a", "us-east-1b", "us-east-1c"]
+    assert all_in(fleet, "us-east-1c")
+    assert [one["AvailabilityZone"][-1] for one in fleet.claims] == ["a", "b", "c"]
+
+
+def all_in(fleet: Upped, zone: str) -> bool:
+    """Whether nodes and subnets are in this zone alone, with one NAT gateway and file system."""
+    ec2 = client(fleet.here.target)
+    subnets = ec2.describe_subnets()["Subnets"]
+    where = {one["Placement"]["AvailabilityZone"] for one in fleet.running}
+    where |= {subnet["AvailabilityZone"] for subnet in subnets}
+    kinds = Counter(name.partition(" ")[0] for name in fleet.left)
+    return where == {zone} and kinds["NAT"] == 1 and kinds["FSx"] <= 1
 
 
 def test_a_template_that_somebody_changed_replaces_no_fleet_unasked(fleet: Upped) -> None:
@@ -255,7 +391,9 @@ def test_wait_tries_the_zones_again_and_tells(
 
     fleet.hears = open_a_zone
     fleet.up(2, wait="1h")
-    assert fleet.zones == ["us-east-1b"]
+    # Network and placement group wait in the planned zone, and follow the capacity.
+    assert fleet.zones == ["us-east-1a", "us-east-1b"]
+    assert {one["Placement"]["AvailabilityZone"] for one in fleet.running} == {"us-east-1b"}
     said = [p.detail for p in fleet.told if p.subject == "all zones"]
     assert said
     assert said[0].startswith("no zone has 2 x p4d.24xlarge: next try in ")
@@ -330,14 +468,87 @@ def test_a_block_takes_the_nodes_and_needs_no_group(fleet: Upped) -> None:
     assert waited[0].startswith("begins ")
 
 
+def in_block(fleet: Upped, **fields: Any) -> list[str]:
+    """Up in a block that began a minute ago; the reservations of the nodes that run."""
+    if not fleet.claims:
+        bought(fleet.here, datetime.now(UTC) - timedelta(minutes=1))
+    (block,) = fleet.claims
+    fleet.fields = fields
+    fleet.up(2, type="capacity-block", id=block["CapacityReservationId"], zones=())
+    assert {one["CapacityReservationId"] for one in fleet.running} == {
+        block["CapacityReservationId"]
+    }
+    return [one["InstanceId"] for one in fleet.running]
+
+
+@pytest.fixture
+def waits(fleet: Upped, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is told about waiting for places in a block, which are free after the first of it."""
+    monkeypatch.setattr(reservations, "POLL_S", 0.2)
+    fault_table.write(fleet.here.faults, {"block-cleanup": ["600"]})
+    waits: list[str] = []
+
+    def hear(told: Progress) -> None:
+        if told.subject.startswith("cr-"):
+            waits.append(told.detail)
+            fleet.here.faults.unlink(missing_ok=True)
+
+    fleet.hears = hear
+    return waits
+
+
+def test_a_node_in_a_block_waits_for_the_place_of_the_ended_one(
+    fleet: Upped, waits: list[str]
+) -> None:
+    before = in_block(fleet)
+    client(fleet.here.target).terminate_instances(InstanceIds=before[:1])
+    after = in_block(fleet)
+    assert len(after) == 2
+    assert before[1] in after
+    assert re.fullmatch(
+        r"has 0 of 2 places free, 1 is needed: waits until .* UTC at most, at \$43\.99 an hour for"
+        " the cluster",
+        waits[0],
+    )
+
+
+def test_nodes_in_a_block_that_are_replaced_wait_for_the_places_of_the_old_ones(
+    fleet: Upped, waits: list[str]
+) -> None:
+    before = in_block(fleet)
+    after = in_block(fleet, storage={"root": {"gib": 300}})
+    assert len(after) == 2
+    assert not set(before) & set(after)
+    assert waits[0].startswith("has 0 of 2 places free, 2 are needed: waits until ")
+
+
+def test_a_place_in_a_block_that_is_never_free_ends_the_wait(
+    fleet: Upped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = in_block(fleet)
+    fault_table.write(fleet.here.faults, {"block-cleanup": ["600"]})
+    client(fleet.here.target).terminate_instances(InstanceIds=before)
+    monkeypatch.setattr(reservations, "CLEANUP_WITHIN", timedelta(0))
+    (block,) = fleet.claims
+    with pytest.raises(CloudError) as caught:
+        in_block(fleet)
+    assert str(caught.value) == (
+        f"{block['CapacityReservationId']} has 0 of 2 places free, 2 are needed, 0 minutes after"
+        " the first request; repeat the command later; `gpuctl capacity p4d.24xlarge` shows its"
+        " places"
+    )
+
+
 class Lossy(Stack):
     """Launches after which AWS ended node1, `losses` times."""
 
     losses = 0
     code = "InternalError"
 
-    def up(self, resolved: Resolved, report: Reporter = silent) -> Fleet:
-        fleet = super().up(resolved, report)
+    def up(
+        self, resolved: Resolved, report: Reporter = silent, claims: Claims = NO_CLAIMS
+    ) -> Fleet:
+        fleet = super().up(resolved, report, claims)
         if Lossy.losses == 0:
             return fleet
         Lossy.losses -= 1
@@ -351,7 +562,7 @@ def test_a_node_that_failed_is_launched_again_beside_the_others(fleet: Upped) ->
     fleet.kind, Lossy.losses, Lossy.code = Lossy, 2, ""
     fleet.up(3)
     assert len(fleet.running) == 3
-    (claim_,) = fleet.claims
+    _, claim_ = fleet.claims
     assert {one["CapacityReservationId"] for one in fleet.running} == {
         claim_["CapacityReservationId"]
     }
