@@ -5,7 +5,8 @@
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Literal
 
@@ -202,7 +203,25 @@ def launch_plan(
             *warnings(preset, user_settings(run, tree.scripts if tree else {}), nodes),
             *unknown,
             *unchecked(run, inventory),
+            *_outlived(run, inventory),
         ),
+    )
+
+
+def _outlived(run: Run, inventory: Inventory) -> Iterator[str]:
+    """Yield a warning if the run may last longer than its nodes."""
+    if inventory.ends is None:
+        return
+    left = inventory.ends - datetime.now(UTC)
+    if run.max_duration is not None and run.max_duration <= left.total_seconds():
+        return
+    limit = "the run has no max_duration"
+    if run.max_duration is not None:
+        limit = f"max_duration is {timedelta(seconds=run.max_duration)}"
+    yield (
+        f"AWS ends the nodes at {inventory.ends.astimezone(UTC):%Y-%m-%d %H:%M} UTC, half an hour"
+        f" before their capacity block ends, in {timedelta(seconds=int(left.total_seconds()))};"
+        f" {limit}"
     )
 
 

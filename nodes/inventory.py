@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from config.files import write_whole
 from config.identifiers import ClusterName, InstanceId, NodeName, SshHost, SshUser
@@ -73,8 +73,8 @@ class Inventory(Value):
     followed by a node's instance id, becomes a connection to the node's ssh; it is empty if nodes
     are reached by their addresses. `root_gib` is the size of a node's root volume, 0 if unknown.
     `shared` is the folder in which every node has the cluster's shared storage, empty without one.
-    `replaced` are the machines that the last `up` replaced (`capacity.spare_attempts`), in that
-    order.
+    AWS ends all nodes at the time `ends`; None if it is not known. `replaced` are the machines that
+    the last `up` replaced (`capacity.spare_attempts`), in that order.
     """
 
     cluster: ClusterName
@@ -90,6 +90,7 @@ class Inventory(Value):
     shared: FolderPath = ""
     proxy: tuple[str, ...] = ()
     replaced: tuple[Replaced, ...] = ()
+    ends: AwareDatetime | None = None
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

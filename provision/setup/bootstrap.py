@@ -139,6 +139,7 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
         is_spot=resolved.cluster.capacity.type == "spot",
         root_gib=storage.root.gib,
         shared=storage.shared.path if storage.shared else "",
+        ends=resolved.reservation.instances_end if resolved.reservation else None,
     )
 
 

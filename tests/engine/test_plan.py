@@ -1,6 +1,8 @@
 """The launch plan beside its modes (test_modes.py): nodes, variables, ids, commands."""
 
+import re
 import subprocess
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -78,3 +80,29 @@ def test_script(commands: list[str], code: int, output: str) -> None:
 def test_first_failing_entry_decides(codes: list[int]) -> None:
     expected = next((code for code in codes if code), 0)
     assert bash([f"(exit {code})" for code in codes])[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("max_duration", "limit"),
+    [(None, "the run has no max_duration"), (5 * 3600, "max_duration is 5:00:00"), (3600, "")],
+)
+def test_a_run_that_outlives_its_capacity_block_is_warned_of(
+    max_duration: int | None, limit: str
+) -> None:
+    end = datetime.now(UTC) + timedelta(hours=2, seconds=30)
+    there = make_inventory(2).model_copy(update={"ends": end})
+    run = make_run().model_copy(update={"max_duration": max_duration})
+    found = launch_plan(run, there, "job-000001").warnings
+    if not limit:
+        assert found == ()
+        return
+    (warning,) = found
+    assert re.fullmatch(
+        rf"AWS ends the nodes at {end:%Y-%m-%d %H:%M} UTC, half an hour before their capacity block"
+        rf" ends, in 2:00:[0-9]+; {limit}",
+        warning,
+    )
+
+
+def test_a_run_on_nodes_without_an_end_is_not_warned_of_it() -> None:
+    assert launch_plan(make_run(), make_inventory(2), "job-000001").warnings == ()
