@@ -21,6 +21,7 @@ from smoke.ladder_record import (
 )
 from smoke.rent import Remains
 from smoke.steps import STEPS, LadderStep, StepActions
+from smoke.versions import versions
 from smoke.workplace import Workplace
 
 DONE, INTERRUPTED = "done", "interrupted"
@@ -104,6 +105,7 @@ class Ladder:
             began=began,
             seconds=round((datetime.now(UTC) - began).total_seconds(), 1),
             outcome=redact(outcome),
+            versions=versions() | {name: redact(text) for name, text in site.versions.items()},
             price=price,
             commands=tuple(site.commands),
             notes=tuple(map(redact, site.notes)),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from config.errors import InputError
 from config.models import Value
@@ -22,7 +22,10 @@ NOT_RECORDED = (
 
 
 class Operation(Value):
-    """All calls of an operation in a step; `codes` counts AWS's refusals by code."""
+    """All calls of an operation in a step; `codes` counts AWS's refusals by code.
+
+    `fields` are the names of the answers' fields, `sent` those of the requests'.
+    """
 
     service: str
     operation: str
@@ -32,6 +35,7 @@ class Operation(Value):
     retries: int
     codes: dict[str, int]
     fields: tuple[str, ...]
+    sent: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -84,8 +88,9 @@ class StepPrice(Value):
 class StepRecord(Value):
     """One step that ran, in AWS or in a lab.
 
-    `outcome` is `done`, `interrupted`, or the reason of the failure. `notes` are its findings,
-    `ids` the resources that had the cluster's tag, `left` those that were left at the end.
+    `outcome` is `done`, `interrupted`, or the reason of the failure. `versions` are those of this
+    machine's software and of the nodes'. `notes` are its findings, `ids` the resources that had the
+    cluster's tag, `left` those that were left at the end.
     """
 
     step: int
@@ -96,6 +101,7 @@ class StepRecord(Value):
     began: datetime
     seconds: float
     outcome: str
+    versions: dict[str, str] = Field(default={})
     price: StepPrice | None
     commands: tuple[StepCommand, ...]
     notes: tuple[str, ...]
@@ -163,6 +169,7 @@ def _operation(calls: Sequence[Call]) -> Operation:
         retries=sum(call.retries for call in calls),
         codes=dict(sorted(codes.items())),
         fields=tuple(sorted({field for call in calls for field in call.fields})),
+        sent=tuple(sorted({field for call in calls for field in call.sent})),
     )
 
 

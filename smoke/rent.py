@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -12,7 +13,9 @@ from cli.main import RUN_FAILED_ITSELF
 from config.errors import GpuctlError
 from config.loading.load import load_cluster
 from engine.nccl_tests import Table
+from provision.aws.clients import aws_errors, client
 from smoke.tagged import left_behind, tagged
+from smoke.versions import node_versions
 from smoke.workplace import ANY_CODE, StepFailed, Workplace, uninterrupted
 
 NOTHING_TO_CHANGE = "No changes: the cluster is what the file says."
@@ -35,18 +38,30 @@ class Remains(StepFailed):
         self.left = left
 
 
-def use(site: Workplace, file: Path, runs: Sequence[Path], *, is_first: bool) -> None:
+def use(
+    site: Workplace,
+    file: Path,
+    runs: Sequence[Path],
+    *,
+    is_first: bool = False,
+    is_healed: bool = False,
+) -> None:
     """Bring the cluster up, do the runs, and remove the cluster, whatever happens.
 
     The first cluster of an account also gets a second `up`, which must find nothing to change, and
-    a run that loses its client. Raises Remains if something of the cluster is left.
+    a run that loses its client. One that `is_healed` loses a machine, and gets another. Raises
+    Remains if something of the cluster is left.
     """
     name = load_cluster(file).name
     _check_nothing_exists(site, name)
     try:
         site.run("up", str(file), "--yes")
         site.ids.update(dict.fromkeys(tagged(site.target, name)))
-        if is_first:
+        site.versions |= node_versions(site, name)
+        if is_first or is_healed:
+            _check_nothing_to_change(site, file)
+        if is_healed:
+            _lose_a_node(site, name)
             _check_nothing_to_change(site, file)
         for run in runs:
             _run(site, run, name)
@@ -74,6 +89,30 @@ def _check_nothing_to_change(site: Workplace, file: Path) -> None:
     if NOTHING_TO_CHANGE not in site.read("up", str(file), "--yes"):
         raise StepFailed("a second `up` of the same file changed something", "")
     site.note("a second `up` found nothing to change")
+
+
+def _lose_a_node(site: Workplace, name: str) -> None:
+    """Terminate node1 as its owner would by hand, and let `gpuctl heal` replace it alone."""
+    before = _instances(site, name)
+    lost = before["node1"]
+    ec2, began = client(site.target, "ec2"), time.monotonic()
+    with aws_errors():
+        ec2.terminate_instances(InstanceIds=[lost])
+        ec2.get_waiter("instance_terminated").wait(InstanceIds=[lost])
+    site.note(f"node1 ({lost}) was terminated by hand, in {time.monotonic() - began:.0f} s")
+    began = time.monotonic()
+    site.run("heal", name, "--yes")
+    after = _instances(site, name)
+    if after["node0"] != before["node0"] or after["node1"] == lost:
+        raise StepFailed(f"`gpuctl heal` made {after} of {before}: only node1 was lost", "")
+    took = time.monotonic() - began
+    site.note(f"`gpuctl heal` replaced node1 by {after['node1']} in {took:.0f} s, and kept node0")
+
+
+def _instances(site: Workplace, name: str) -> dict[str, str]:
+    """Return the instances of the cluster's nodes by their names."""
+    (known,) = json.loads(site.read("status", name, "--json", quiet=True))
+    return {node["name"]: node["instance_id"] for node in known["nodes"]}
 
 
 def _run(site: Workplace, file: Path, cluster: str) -> None:
@@ -108,10 +147,10 @@ def _kill_a_client(site: Workplace, cluster: str) -> None:
     site.note("the client of a running job was killed with SIGKILL")
 
 
-def remove(site: Workplace, name: str) -> None:
+def remove(site: Workplace, name: str, *options: str) -> None:
     """Remove the cluster and look for what is left of it by its tag; Remains if something is."""
-    again = " ".join(site.words("down", name))
-    code = site.run("down", name, "--yes", codes=ANY_CODE)
+    again = " ".join(site.words("down", name, *options))
+    code = site.run("down", name, "--yes", *options, codes=ANY_CODE)
     try:
         left = left_behind(site.target, name)
     except GpuctlError as error:

@@ -1,4 +1,4 @@
-"""The five steps: the cluster and the runs of each."""
+"""The six steps: the cluster and the runs of each."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -13,9 +13,10 @@ from config.errors import GpuctlError
 from config.loading.load import load_cluster
 from smoke.cheapest import cheapest
 from smoke.ladder_record import StepPrice
+from smoke.least_policy import least_policy, owner
 from smoke.permissions import try_account
-from smoke.rent import use
-from smoke.workplace import Workplace
+from smoke.rent import Remains, remove, use
+from smoke.workplace import StepFailed, Workplace
 
 _STACKS = Path("stacks")
 _LAB_SIZE = "64K"
@@ -24,13 +25,18 @@ _LAB_SIZE = "64K"
 
 @dataclass(frozen=True)
 class Rent:
-    """The cluster and the runs of a step; `minutes` is about how long AWS bills it."""
+    """The cluster and the runs of a step; `minutes` is about how long AWS bills it.
+
+    `is_least`: gpuctl has no other permissions than those that `gpuctl iam-policy` prints.
+    """
 
     cluster: str
     runs: tuple[str, ...]
     minutes: int
     is_first: bool = False
     is_cheapest: bool = False
+    is_least: bool = False
+    is_healed: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,11 +58,16 @@ STEPS = (
     ),
     LadderStep(
         4,
-        "two of the cheapest type with EFA, spot: an MPI job over EFA",
-        Rent("smoke-2x-efa.yaml", ("smoke-2x-efa.run.yaml",), 30, is_cheapest=True),
+        "two of the cheapest type with EFA, spot: an MPI job over EFA, with the printed policy",
+        Rent("smoke-2x-efa.yaml", ("smoke-2x-efa.run.yaml",), 30, is_cheapest=True, is_least=True),
     ),
     LadderStep(
         5,
+        "two t3.small: up again, a node that is terminated by hand, heal",
+        Rent("smoke-2x-cpu.yaml", ("smoke-2x-cpu.run.yaml",), 20, is_healed=True),
+    ),
+    LadderStep(
+        6,
         "two p4d.24xlarge: nccl-tests and the public figures",
         Rent("smoke-2x-p4d.yaml", ("smoke-p4d-one.run.yaml", "smoke-p4d-both.run.yaml"), 40),
     ),
@@ -93,9 +104,21 @@ class StepActions:
         if step.rent is None:
             actions[step.number]()
             return
-        rent = step.rent
+        rent, file = step.rent, self._file(step, step.rent)
         runs = [self.run_file(name) for name in rent.runs]
-        use(self.site, self._file(step, rent), runs, is_first=rent.is_first)
+        if not rent.is_least:
+            use(self.site, file, runs, is_first=rent.is_first, is_healed=rent.is_healed)
+            return
+        try:
+            with least_policy(self.site, file):
+                use(self.site, file, runs)
+        except Remains as error:
+            remove(self.site, load_cluster(file).name, *owner(self.site))
+            raise StepFailed(
+                f"with the printed policy `gpuctl down` left {', '.join(error.left)}, which your"
+                " own permissions removed",
+                "",
+            ) from error
 
     def _try_account(self) -> None:
         files = []

@@ -1,12 +1,13 @@
 """The place where the steps act: AWS or a lab, and what a step did there."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from cli.chosen_target import ChosenTarget
 from config.errors import GpuctlError
 from config.target import Target
+from lab.access_key import ADMINISTRATOR
 from lab.places import Places
 from provision.aws.account import Caller, caller
 from smoke.ladder_record import StepCommand
@@ -35,7 +37,8 @@ class Workplace:
     """AWS, or the lab `lab`. `commands`, `notes` and `ids` are of the step that runs now.
 
     `folder` has the files that the ladder writes for gpuctl, and `calls` the recorded calls of the
-    step.
+    step. `versions` are those of everything that takes part. `environment` has the credentials of
+    gpuctl's commands, if they are not the person's; they are never printed.
     """
 
     lab: Places | None
@@ -43,6 +46,8 @@ class Workplace:
     commands: list[StepCommand] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ids: dict[str, None] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def where(self) -> Literal["aws", "lab"]:
@@ -56,8 +61,15 @@ class Workplace:
 
     @cached_property
     def target(self) -> Target:
-        """The target of gpuctl's commands, for what the ladder asks AWS itself."""
-        return ChosenTarget(self.lab).target()
+        """The target of gpuctl's commands, for what the ladder asks AWS itself.
+
+        In a lab the ladder is another person than gpuctl, whom no policy of the lab limits.
+        """
+        target = ChosenTarget(self.lab).target()
+        if self.lab is None:
+            return target
+        administrator = {**target.environment, "AWS_SESSION_TOKEN": ADMINISTRATOR}
+        return replace(target, environment=administrator)
 
     @cached_property
     def who(self) -> Caller:
@@ -70,7 +82,7 @@ class Workplace:
 
     def begin_step(self) -> None:
         """Forget what an earlier step did."""
-        self.commands, self.notes, self.ids = [], [], {}
+        self.commands, self.notes, self.ids, self.versions = [], [], {}, {}
         self.calls.unlink(missing_ok=True)
 
     def note(self, text: str) -> None:
@@ -108,7 +120,10 @@ class Workplace:
         print(f"\n$ {shown}", flush=True)
         began = time.monotonic()
         options = self.lab.options if self.lab else ()
-        with subprocess.Popen([GPUCTL, *options, *words], cwd=HOME, text=True, **pipes) as process:
+        # A profile of the person would count before the role's credentials.
+        kept = {k: v for k, v in os.environ.items() if not self.environment or k != "AWS_PROFILE"}
+        pipes |= {"cwd": HOME, "text": True, "env": kept | self.environment}
+        with subprocess.Popen([GPUCTL, *options, *words], **pipes) as process:
             try:
                 yield process
                 process.wait()

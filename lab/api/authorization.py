@@ -2,7 +2,8 @@
 
 `gpuctl lab fault set policy FILE` names the file, `… set boundary FILE` that of the credentials'
 permissions boundary. Each request reads them, and they apply from the next request on. Requests
-whose session token is ADMINISTRATOR are those of another person.
+whose session token is ADMINISTRATOR are those of another person. Those of a role's session may do
+what the role's own policies allow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +23,8 @@ from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.errors import Refusal
 from lab.api.faults import Faults
 from lab.api.launch import template_data
-from lab.api.role_policies import role_ruling
+from lab.api.role_policies import permissions, role_ruling
+from lab.api.role_sessions import role_of, session_of
 from lab.authorization.checks import LINKED_ROLE, USER, Account, Check, Tags, checks
 from lab.authorization.policy import Policy, Ruling, decide, read_policy
 from lab.fault_table import BOUNDARY, POLICY
@@ -51,14 +53,24 @@ class Authorization:
         self, needed: Iterable[Check], environ: Mapping[str, Any], service: str
     ) -> ErrorAnswer | None:
         """Return AWS's response if the policy does not allow one of the checks, else None."""
-        policy, boundary = self._policy(POLICY), self._policy(BOUNDARY)
+        session = session_of(environ)
+        policy, boundary = self._policies(session)
         if not (policy or boundary) or environ.get("HTTP_X_AMZ_SECURITY_TOKEN") == ADMINISTRATOR:
             return None
         for check in needed:
             found = decide(policy or ALL, boundary, check.action, check.resource, check.context)
             if found.decision != "allowed":
-                return _answer(service, check, found)
+                return _answer(service, check, found, session.arn if session else CALLER)
         return None
+
+    def _policies(self, session: Any) -> tuple[Policy | None, Policy | None]:
+        """Return the policy and the boundary of a role's session, or of the lab's key."""
+        if session is None:
+            return self._policy(POLICY), self._policy(BOUNDARY)
+        role = role_of(session)
+        if role is None:
+            return Policy(()), None
+        return permissions(iam_backends[DEFAULT_ACCOUNT_ID]["aws"], role)
 
     def simulation(self, request: Request) -> bytes | None:
         """Return the body of the answer to SimulatePrincipalPolicy, None for another request.
@@ -115,7 +127,7 @@ def _result(action: str, resource: str, ruling: Ruling) -> str:
     )
 
 
-def _answer(service: str, check: Check, ruling: Ruling) -> ErrorAnswer:
+def _answer(service: str, check: Check, ruling: Ruling, user: str) -> ErrorAnswer:
     """Return the refusal.
 
     Texts: "Troubleshoot access denied error messages", IAM User Guide
@@ -138,7 +150,7 @@ def _answer(service: str, check: Check, ruling: Ruling) -> ErrorAnswer:
         else f"because no {of} allows the {check.action} action"
     )
     text = (
-        f"User: {CALLER} is not authorized to perform: {check.action} on resource:"
+        f"User: {user} is not authorized to perform: {check.action} on resource:"
         f" {check.resource} {why}"
     )
     if service == "ec2":

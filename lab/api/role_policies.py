@@ -7,13 +7,18 @@ from lab.authorization.policy import Policy, Ruling, decide, read_policy
 
 def role_ruling(iam: Any, role: Any, action: str, resource: str = "*") -> Ruling:
     """Return IAM's decision about an action of the role; `iam` is moto's backend."""
+    return decide(*permissions(iam, role), action, resource, {})
+
+
+def permissions(iam: Any, role: Any) -> tuple[Policy, Policy | None]:
+    """Return the role's policies as one, and its boundary, None if it has none."""
     documents = [*role.policies.values(), *map(_document, role.managed_policies.values())]
     policy = Policy(tuple(one for text in documents for one in read_policy(text).statements))
     arn = role.permissions_boundary_arn
     # IAM does not delete a policy that is a boundary; moto does. Then the role may do nothing.
     known = iam.managed_policies.get(arn)
     boundary = read_policy(_document(known)) if known else Policy(())
-    return decide(policy, boundary if arn else None, action, resource, {})
+    return policy, boundary if arn else None
 
 
 def _document(policy: Any) -> str:

@@ -48,6 +48,7 @@ from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
 from lab.api.region import CapacityTable, Lab, PublicAddresses
 from lab.api.responses import LabResponse
+from lab.api.role_sessions import key_of, session_of
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
 from lab.api.worker_threads import WorkerServer
@@ -97,7 +98,8 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         if (body := packages(environ, self._faults)) is not None:
             start_response("200 OK", [("Content-Length", str(len(body)))])
             return [body]
-        refused = signature.refusal(environ, self._key)
+        session = session_of(environ)
+        refused = signature.refusal(environ, key_of(session) if session else self._key)
         refused = refused or signature.expiry(environ, self._faults.credentials_end())
         if refused := refused or self._rule_refusal(environ):
             start_response(refused.status, refused.headers)

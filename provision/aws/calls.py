@@ -1,9 +1,9 @@
 """A record of this process's calls to AWS, with which the lab is compared (docs/first-day.md).
 
 If GPUCTL_CALLS names a file, every call that boto3 makes for gpuctl appends one line of JSON to
-it: the operation, its time, the names of the answer's fields, the states of resources, and AWS's
-refusal. Other values of requests and answers are not written: they may be secrets. The calls of
-Pulumi's provider, a separate program, are not recorded.
+it: the operation, its time, the names of the request's and the answer's fields, the states of
+resources, and AWS's refusal. Other values of requests and answers are not written: they may be
+secrets. The calls of Pulumi's provider, a separate program, are not recorded.
 """
 
 import os
@@ -39,8 +39,8 @@ class SeenState(Value):
 class Call(Value):
     """A call and its answer. `at` is the time of the answer in seconds since 1970.
 
-    `fields` are the names of the answer's fields, each once (`Vpcs[].CidrBlock`). `code` and
-    `message` are empty unless AWS refused, or could not be reached.
+    `fields` are the names of the answer's fields, each once (`Vpcs[].CidrBlock`), `sent` those of
+    the request. `code` and `message` are empty unless AWS refused, or could not be reached.
     """
 
     service: str
@@ -49,6 +49,7 @@ class Call(Value):
     seconds: float
     retries: int = 0
     fields: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
     states: tuple[SeenState, ...] = ()
     code: str = ""
     message: str = ""
@@ -59,6 +60,7 @@ def record_calls(session: boto3.session.Session) -> None:
     path = os.environ.get(VARIABLE)
     if path:
         recorder = _Recorder(path)
+        session.events.register("before-parameter-build", recorder.build)
         session.events.register("before-call", recorder.begin)
         session.events.register("after-call", recorder.end)
         session.events.register("after-call-error", recorder.fail)
@@ -77,6 +79,13 @@ def redact(message: str) -> str:
 @dataclass(frozen=True)
 class _Recorder:
     path: str
+
+    def build(self, **event: Any) -> None:
+        shape = event["model"].input_shape
+        names = _walk(shape, event["params"], "", None) if shape else ()
+        event["context"]["gpuctl_sent"] = tuple(
+            dict.fromkeys(name for name in names if isinstance(name, str))
+        )
 
     def begin(self, **event: Any) -> None:
         event["context"]["gpuctl_began"] = time.monotonic()
@@ -99,6 +108,7 @@ class _Recorder:
                 seconds=_seconds(event["context"]),
                 retries=answer.get("ResponseMetadata", {}).get("RetryAttempts", 0),
                 fields=tuple(names),
+                sent=event["context"].get("gpuctl_sent", ()),
                 states=tuple(states),
                 code=str(error.get("Code", "")),
                 message=redact(str(error.get("Message", ""))),
@@ -113,6 +123,7 @@ class _Recorder:
                 operation=operation,
                 at=time.time(),
                 seconds=_seconds(event["context"]),
+                sent=event["context"].get("gpuctl_sent", ()),
                 code=type(event["exception"]).__name__,
                 message=redact(str(event["exception"])),
             )

@@ -1,7 +1,7 @@
 """The ladder of `make aws-smoke` in the lab: steps 1 to 3 whole, and Ctrl-C in step 4.
 
-Step 4 is interrupted while its machines boot: what its run and step 5 do, `tests/smoke` checks
-without machines, and `smoke/lab.json` is the record of a whole ladder.
+Step 4 is interrupted while its machines boot: what its run and the later steps do, `tests/smoke`
+checks without machines, and `smoke/lab.json` is the record of a whole ladder.
 """
 
 import os

@@ -26,13 +26,16 @@ def test_an_answer_is_recorded_by_the_names_of_its_fields(target: Target, calls:
     assert (call.service, call.operation) == ("ec2", "DescribeAvailabilityZones")
     assert "AvailabilityZones[].ZoneName" in call.fields
     assert "us-east-1a" not in calls.read_text()
+    assert call.sent == ()
     assert (call.code, call.message, call.retries) == ("", "", 0)
 
 
 def test_states_are_recorded_with_the_resource(empty_region: Target, calls: Path) -> None:
     ec2 = client(empty_region, "ec2")
     vpc = ec2.create_vpc(CidrBlock="10.213.0.0/16")["Vpc"]["VpcId"]
-    ec2.describe_vpcs()
+    assert read_calls(calls)[-1].sent == ("CidrBlock",)
+    ec2.describe_vpcs(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
+    assert read_calls(calls)[-1].sent == ("Filters", "Filters[].Name", "Filters[].Values")
     states = [(one.kind, one.id, one.state) for one in read_calls(calls)[-1].states]
     assert ("Vpc State", vpc, "available") in states
 

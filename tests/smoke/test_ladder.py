@@ -56,7 +56,7 @@ def test_a_step_that_nobody_agrees_to_is_not_taken(
     record = tmp_path / "aws-smoke.json"
     assert Ladder(Workplace(None, tmp_path), 2, 1, record, LadderRecord()).climb() == 0
     assert capsys.readouterr().out == (
-        "\nStep 2 of 5: preview of what the later steps rent\n"
+        "\nStep 2 of 6: preview of what the later steps rent\n"
         "It costs nothing, and creates nothing.\n"
         "aws-smoke: stopped before step 2; go on with: scripts/aws-smoke --from 2\n"
     )
@@ -97,7 +97,9 @@ def test_a_refused_plan_stops_its_own_step_alone(tmp_path: Path, target: Target)
         "step 3: warning: a warning",
         "step 4: 2 x t3.small in us-east-1a, 17 resources to create",
         "step 4: warning: a warning",
-        "step 5 is refused: `gpuctl plan` ended with exit code 2: vCPUs: too few",
+        "step 5: 2 x t3.small in us-east-1a, 17 resources to create",
+        "step 5: warning: a warning",
+        "step 6 is refused: `gpuctl plan` ended with exit code 2: vCPUs: too few",
     ]
 
 
@@ -144,7 +146,7 @@ def test_a_cluster_that_exists_already_is_not_touched(tmp_path: Path, empty_regi
     site = Workplace(None, tmp_path)
     site.__dict__["target"] = empty_region
     with pytest.raises(StepFailed) as caught:
-        rent.use(site, Path("stacks/smoke-2x-cpu.yaml"), [], is_first=False)
+        rent.use(site, Path("stacks/smoke-2x-cpu.yaml"), [])
     assert str(caught.value) == (
         "1 resources have the tag of a cluster smoke already: VPC"
         f" {vpc}, …; if it is yours, run `gpuctl down smoke` first"

@@ -50,6 +50,18 @@ def test_a_command_that_fails_is_named_with_its_last_line(site: Workplace) -> No
     assert [one.exit_code for one in site.commands] == [2, 3, 3]
 
 
+def test_credentials_of_a_role_are_in_the_environment_of_commands_alone(
+    site: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "research")
+    shown = "echo ${AWS_PROFILE-none} ${AWS_SESSION_TOKEN-none}"
+    assert site.read(shown) == "research none\n"
+    site.environment = {"AWS_SESSION_TOKEN": "of-the-role"}
+    assert site.read(shown) == "none of-the-role\n"
+    assert "of-the-role" not in repr(site)
+    assert "AWS_SESSION_TOKEN" not in os.environ
+
+
 def test_a_removal_ignores_interruptions_and_so_do_its_commands(site: Workplace) -> None:
     with uninterrupted():
         os.kill(os.getpid(), signal.SIGINT)
