@@ -244,7 +244,7 @@ def _tags(data: Data) -> Iterator[Mistake]:
         for text, on_key in ((key, True), (value, False)):
             refused = [sign for sign in str(text) if not _is_tag_sign(sign)]
             if refused and isinstance(text, str):
-                what = f"the tag {text!r}" if on_key else f"'tags.{key}' is {text!r}"
+                what = f"the tag's key is {text!r}" if on_key else f"'tags.{key}' is {text!r}"
                 message = f"{what}, and {' and '.join(services)} refuses {refused[0]!r} in a tag"
                 hint = f"use letters, digits, spaces and {' '.join(_TAG_SIGNS)}"
                 yield Mistake("E203", message, hint, ("tags", key), on_key=on_key)

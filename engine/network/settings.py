@@ -226,6 +226,11 @@ ROCE_UNWISE = (
 
 EFA_UNWISE = (
     BadSetting(
+        "FI_PROVIDER", "keeps libfabric from its provider for EFA",
+        "leave it out, or set `network: tcp`", "libfabric, src/fabric.c, 2026-11-27", ("tcp",),
+        harmful=r"(?!\^)(?!.*\befa\b).+|\^.*\befa\b.*",
+    ),
+    BadSetting(
         "FI_EFA_USE_DEVICE_RDMA", "is obsolete since aws-ofi-nccl 1.7 and libfabric 1.18",
         "leave it out", EFA_TABLE,
     ),

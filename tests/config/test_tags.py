@@ -32,7 +32,7 @@ def said(text: str, folder: Path) -> list[str]:
         ('team: "R&D"', 14, "'tags.team' is 'R&D', and {} refuses '&' in a tag"),
         ('team: "a#b"', 14, "'tags.team' is 'a#b', and {} refuses '#' in a tag"),
         ('team: "a\\tb"', 14, "'tags.team' is 'a\\tb', and {} refuses '\\t' in a tag"),
-        ('"a,b": x', 8, "the tag 'a,b', and {} refuses ',' in a tag"),
+        ('"a,b": x', 8, "the tag's key is 'a,b', and {} refuses ',' in a tag"),
     ],
 )
 def test_a_tag_that_a_service_refuses_is_named(

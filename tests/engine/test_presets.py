@@ -216,6 +216,7 @@ def of_env(environment: dict[str, str]) -> list[UserSetting]:
 
 
 IFNAME = "names an interface that EC2's instances do not have; leave it out: the preset sets it"
+NO_EFA = "keeps libfabric from its provider for EFA; leave it out, or set `network: tcp`"
 HIDES = "suppresses the lines that prove RDMA; leave it out, or set `verify: off`"
 
 
@@ -229,6 +230,9 @@ HIDES = "suppresses the lines that prove RDMA; leave it out, or set `verify: off
         ('export GLOO_SOCKET_IFNAME="ib0"', f"GLOO_SOCKET_IFNAME {IFNAME}"),
         ("mpiexec -genv NCCL_DEBUG WARN ./a", f"NCCL_DEBUG {HIDES}"),
         ("mpirun --mca btl_tcp_if_include eth0 ./a", f"OMPI_MCA_btl_tcp_if_include {IFNAME}"),
+        ("mpirun -x FI_PROVIDER=tcp ./a", f"FI_PROVIDER {NO_EFA}"),
+        ("export FI_PROVIDER='tcp;ofi_rxm,shm'", f"FI_PROVIDER {NO_EFA}"),
+        ("export FI_PROVIDER=^efa", f"FI_PROVIDER {NO_EFA}"),
         (
             'python -c \'import os; os.environ["NCCL_DEBUG"] = "WARN"\'',
             f"NCCL_DEBUG {HIDES}",
@@ -254,6 +258,8 @@ def test_what_commands_set_is_warned_of_too(commands: str, warned: str) -> None:
         "if [ $NCCL_DEBUG = WARN ]; then echo; fi",
         "if [[ $NCCL_DEBUG == WARN ]]; then echo; fi",
         "export NCCL_DEBUG=info NCCL_DEBUG_SUBSYS=INIT,NET,ENV",
+        "export FI_PROVIDER=efa,shm",
+        "export FI_PROVIDER='^tcp,sockets'",
         "python x.py --nccl-debug=WARN",
     ],
 )
