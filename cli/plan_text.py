@@ -8,6 +8,8 @@ from cli.terminal import money, price
 from nodes.names import fold
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from config.cluster.resolved import Interface, Resolved
     from infra.stack.changes import Plan
     from provision.up import FleetPlan
@@ -32,7 +34,7 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines += [f"        {detail}" for detail in change.details]
     if plan.is_empty:
         lines.append("  No changes: the cluster is what the file says.")
-    lines += ["", *replaced_lines(fleet), capacity_line(resolved)]
+    lines += ["", *replaced_lines(fleet), *older_lines(fleet), capacity_line(resolved)]
     lines += [*existing_lines(resolved), *network_lines(resolved)]
     lines += [*storage_lines(resolved), *software_lines(resolved), ""]
     counts = Counter(plan.counts)
@@ -51,13 +53,38 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
 
 def replaced_lines(fleet: "FleetPlan") -> list[str]:
     """Return a line for each reason to replace: `node[0-1] are replaced: image changed`."""
-    names: dict[str, list[str]] = {}
-    for name, reason in fleet.replaced.items():
-        names.setdefault(reason, []).append(name)
     return [
-        f"{fold(found)} {'is' if len(found) == 1 else 'are'} replaced: {reason}"
-        for reason, found in names.items()
+        f"{fold(names)} {'is' if len(names) == 1 else 'are'} replaced: {reason}"
+        for reason, names in _by_reason(fleet.replaced).items()
     ]
+
+
+def older_lines(fleet: "FleetPlan") -> list[str]:
+    """Return lines about the nodes that stay with older settings, and what that means."""
+    kept = {name: older.reason for name, older in fleet.kept.items() if older.may_stay}
+    stuck = {name: older.reason for name, older in fleet.kept.items() if not older.may_stay}
+    lines = [
+        f"{fold(names)} {'keeps' if len(names) == 1 else 'keep'} older settings: {reason}"
+        for reason, names in _by_reason(kept).items()
+    ]
+    lines += [
+        f"{fold(names)} cannot stay as {'it is' if len(names) == 1 else 'they are'}: {reason}"
+        for reason, names in _by_reason(stuck).items()
+    ]
+    if stuck:
+        what = "`gpuctl up` needs --replace all"
+    elif kept:
+        what = "`gpuctl up` makes a new machine of a node that --replace names (or `all`)"
+    else:
+        return []
+    return [*lines, f"{what}: what is on the disks is then lost."]
+
+
+def _by_reason(reasons: "Mapping[str, str]") -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return names
 
 
 def capacity_line(resolved: "Resolved") -> str:
@@ -217,6 +244,7 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
             for c in fleet.plan.changes
         ],
         "replaced": dict(fleet.replaced),
+        "older": {name: older.reason for name, older in fleet.kept.items()},
         "counts": fleet.plan.counts,
         "hourly_usd": fleet.hourly_usd,
         "total_usd": total_usd(resolved, fleet.hourly_usd),

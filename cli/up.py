@@ -44,8 +44,11 @@ def up(
     yes: YesOption = False,
     refresh: RefreshOption = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace all nodes, also without a reason in FILE.")
-    ] = False,
+        list[str] | None,
+        typer.Option(
+            "--replace", metavar="NODE", help="Make a new machine of NODE, `all` for every node."
+        ),
+    ] = None,
     no_lease: Annotated[
         bool, typer.Option("--no-lease", help="Without `lifetime`: it ends only with `down`.")
     ] = False,
@@ -75,17 +78,16 @@ def up(
     with out.progress() as view:
         here.ensure_lab(view)
         target = here.target(cluster.region)
-        fleet_plan = life.plan(cluster, target, view.report, refresh=refresh)
+        fleet_plan = life.plan(cluster, target, view.report, refresh=refresh, replace=replace or ())
     if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
         show(fleet_plan, out)
-    if not replace:
-        fleet_plan.check_replacement()
+    fleet_plan.check_replacement()
     plan = fleet_plan.plan
-    if not plan.only_adds:
+    if plan.ends_machines:
         refuse_while_held(here, cluster.name, out)
     if not plan.is_empty:
         out.confirm(f"Create or change cluster {cluster.name}?", yes)
-    if not plan.only_adds and not yes:  # one may have begun while the person read the plan
+    if plan.ends_machines and not yes:  # one may have begun while the person read the plan
         refuse_while_held(here, cluster.name, out)
     with out.progress() as view:
         here.ensure_image(cluster.image, target.region, view)

@@ -1,6 +1,6 @@
 """The way of `gpuctl up`: plan the cluster, record it, create it, make its nodes ready."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,9 +17,11 @@ from infra.stack.changes import Plan
 from infra.stack.installation import find_engine, installed_engine
 from infra.stack.stack import Stack
 from nodes.inventory import Inventory
+from nodes.names import fold
 from nodes.ssh_hosts import refresh_hosts
 from provision.access import check_new_machines, install_grants
 from provision.aws.account import resolve_credentials
+from provision.aws.clients import client
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
 from provision.costs.cost import hourly_usd
@@ -29,7 +31,12 @@ from provision.lease import note_ends, note_launches
 from provision.machines import BASTION
 from provision.ownership import ownership
 from provision.preflight.preflight import resolve
-from provision.preflight.replacements import is_unrequested, replacement_reasons
+from provision.preflight.replacements import (
+    OlderSettings,
+    differing_versions,
+    older_settings,
+    replacement_reasons,
+)
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import (
     ClusterRecord,
@@ -49,34 +56,54 @@ from provision.spares import Spares
 class FleetPlan:
     """A preview of `up`, and what the whole cluster then costs per hour (None: not known).
 
-    `replaced` maps the name of each instance that is replaced to the reason. `is_unrequested` says
-    that all nodes are replaced although the file has not changed what they depend on.
+    `replaced` maps the name of each instance that is replaced to the reason. `older` are the nodes
+    whose launch settings are not those of a new one, `replace` those that somebody has named.
     """
 
     resolved: Resolved
     plan: Plan
     hourly_usd: float | None
     replaced: Mapping[str, str] = field(default_factory=dict)
-    is_unrequested: bool = False
+    older: Mapping[str, OlderSettings] = field(default_factory=dict)
+    replace: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> dict[str, OlderSettings]:
+        """The nodes that keep older settings, because nobody has named them."""
+        return {name: one for name, one in self.older.items() if name not in self.replaced}
 
     def check_replacement(self) -> None:
-        """Raise InputError if all nodes are replaced and nobody has asked for it."""
-        if not self.is_unrequested:
+        """Raise InputError if nodes would keep settings in which all nodes must agree."""
+        stuck = {name: one.reason for name, one in self.kept.items() if not one.may_stay}
+        if not stuck:
             return
-        why = "; ".join(dict.fromkeys(reason for reason in self.replaced.values() if reason))
+        why = "; ".join(dict.fromkeys(stuck.values()))
+        name = self.resolved.cluster.name
         raise InputError(
-            f"all nodes of {self.resolved.cluster.name} would be replaced, but the cluster file has"
-            f" not changed what they depend on ({why or 'AWS shows no reason'})",
-            "somebody may have changed the launch template in AWS; --replace replaces the nodes",
+            f"{fold(stuck)} of {name} cannot stay as {'it is' if len(stuck) == 1 else 'they are'}:"
+            f" {why}",
+            f"{REPLACE_ALL} makes new machines of all nodes: what is on their disks is lost, and"
+            " capacity that is given back may not come again",
         )
 
 
-def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = False) -> FleetPlan:
+REPLACE_ALL = "--replace all"
+ALL = "all"
+
+
+def plan(
+    cluster: Cluster,
+    target: Target,
+    report: Reporter,
+    *,
+    refresh: bool = False,
+    replace: Sequence[str] = (),
+) -> FleetPlan:
     """Check the cluster file against AWS and preview its resources; change nothing in AWS.
 
-    With `refresh` the machines get the launch settings of this gpuctl
-    (provision/preflight/launch_pins.py). Raises InputError or CloudError with every problem at
-    once.
+    With `refresh` new machines get the launch settings of this gpuctl
+    (provision/preflight/launch_pins.py). The nodes in `replace` get new machines, `all` for each
+    node. Raises InputError or CloudError with every problem at once.
     """
     report(Progress("preflight", cluster.name, "running"))
     target = resolve_credentials(target)
@@ -84,8 +111,9 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
     if engine is None:
         # Check the file before the minutes in which Pulumi's engine is downloaded.
         early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
+    named = _named(replace, Stack(cluster.name, target, engine))
     with (
-        Stack(cluster.name, target, engine).start_preview() as preview,
+        Stack(cluster.name, target, engine).start_preview(named) as preview,
         request_pool(2) as pool,
     ):
         found = pool.submit(_unrecorded, cluster.name, target)
@@ -99,10 +127,24 @@ def plan(cluster: Cluster, target: Target, report: Reporter, *, refresh: bool = 
         report(Progress("preflight", cluster.name, "done", resolved.zone))
         changes = preview(resolved)
         was = before.resolved.cluster if before else None
-        why = replacement_reasons(changes, was, cluster, refresh=refresh)
-        unasked = before is not None and before.status == "ready" and not refresh
-        unasked = unasked and was is not None and is_unrequested(changes, was, cluster)
-        return FleetPlan(resolved, changes, hourly_usd(resolved), why, unasked)
+        versions = differing_versions(client(target, "ec2"), changes)
+        older = older_settings(changes, was, cluster, versions, refresh=refresh)
+        why = replacement_reasons(changes, was, cluster, older, refresh=refresh)
+        return FleetPlan(resolved, changes, hourly_usd(resolved), why, older, named)
+
+
+def _named(replace: Sequence[str], stack: Stack) -> tuple[str, ...]:
+    """Return the nodes of these names, all for `all`; InputError for a name that no node has."""
+    if not replace:
+        return ()
+    known = stack.nodes()
+    if ALL in replace:
+        return tuple(known)
+    for name in replace:
+        if name not in known:
+            has = f"it has {fold(known)}" if known else "it has none yet"
+            raise InputError(f"--replace: cluster {stack.name} has no node {name}", has)
+    return tuple(dict.fromkeys(replace))
 
 
 def up(
@@ -130,10 +172,11 @@ def up(
                 stack,
                 target,
                 on_zone=lambda placed: write(new_record(placed, record.created, record), target),
+                replace=fleet_plan.replace,
             )
             fleet = stack.fleet() if fleet_plan.plan.is_empty else None
             if fleet is None:
-                if not fleet_plan.plan.only_adds:
+                if fleet_plan.plan.ends_machines:
                     # Nothing can run until the nodes are ready again.
                     remove_inventory(name, target)
                 fleet = launch.carry_out(report)

@@ -37,11 +37,7 @@ def bastion(network: VpcIds, access: Access, named: Named) -> aws.ec2.Instance |
         user_data_base64=encode(resolved.bastion_user_data),
         user_data_replace_on_change=True,
         instance_initiated_shutdown_behavior="terminate",
-        metadata_options=aws.ec2.InstanceMetadataOptionsArgs(
-            http_endpoint="enabled",
-            http_tokens="required",
-            http_put_response_hop_limit=resolved.hop_limit,
-        ),
+        metadata_options=_metadata_options(resolved),
         root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
             volume_type="gp3", encrypted=True, delete_on_termination=True
         ),
@@ -57,7 +53,13 @@ def nodes(
     """Create one instance per node, and return them in rank order.
 
     They differ only in their names and claims, so that adding or removing a node changes no other.
-    The template's version is pinned: the plan shows a change of the template as a replacement.
+
+    A node keeps the version of the template that it was launched with, until somebody names it to
+    be replaced: the capacity that it would give back may not come again. What EC2 can change on an
+    instance that runs is therefore an input of the instance, and not of the template. The security
+    groups are not: a launch takes none in addition to those of the template's interfaces, and the
+    provider would change them on one interface alone (resourceInstanceUpdate in
+    hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go, 2026-11-26).
     """
     launch = aws.ec2.InstanceLaunchTemplateArgs(
         id=template.id, version=template.latest_version.apply(lambda number: str(int(number)))
@@ -67,13 +69,15 @@ def nodes(
             name,
             launch_template=launch,
             capacity_reservation_specification=_claim(name, named.resolved, claims),
+            metadata_options=_metadata_options(named.resolved),
             tags=named.tags(name),
+            volume_tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine is removed first. A node
             # that runs needs no claim.
             opts=named.options(
                 network.nodes_ready,
                 delete_first=True,
-                ignore=[*_READ_USER_DATA, "capacityReservationSpecification"],
+                ignore=("launchTemplate", "capacityReservationSpecification", *_READ_USER_DATA),
                 minutes=_minutes(named.resolved),
             ),
         )
@@ -100,6 +104,14 @@ def _claim(
         capacity_reservation_id=claims[node]
     )
     return aws.ec2.InstanceCapacityReservationSpecificationArgs(capacity_reservation_target=target)
+
+
+def _metadata_options(resolved: Resolved) -> aws.ec2.InstanceMetadataOptionsArgs:
+    return aws.ec2.InstanceMetadataOptionsArgs(
+        http_endpoint="enabled",
+        http_tokens="required",
+        http_put_response_hop_limit=resolved.hop_limit,
+    )
 
 
 def _minutes(resolved: Resolved) -> int:
@@ -187,11 +199,6 @@ def launch_template(
                 device_name=resolved.image.root_device, ebs=root
             )
         ],
-        metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
-            http_endpoint="enabled",
-            http_tokens="required",
-            http_put_response_hop_limit=resolved.hop_limit,
-        ),
         instance_initiated_shutdown_behavior="terminate",
         instance_market_options=_market(resolved),
         capacity_reservation_specification=_reservation(resolved),
@@ -207,13 +214,12 @@ def launch_template(
 
 
 def _tagged_at_launch(resolved: Resolved) -> tuple[str, ...]:
-    """Return the kinds of resources that a launch makes and that the template tags.
+    """Return the kinds of resources that a launch makes and that only the template can tag.
 
     Without the tag the policy allows nobody to cancel a spot request (`gpuctl iam-policy`).
     """
-    kinds = ("instance", "volume", "network-interface")
     is_spot = resolved.cluster.capacity.type == "spot"
-    return (*kinds, "spot-instances-request") if is_spot else kinds
+    return ("network-interface", *(("spot-instances-request",) if is_spot else ()))
 
 
 def _profile(named: Named) -> aws.ec2.LaunchTemplateIamInstanceProfileArgs | None:

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 Op = Literal["create", "update", "replace", "delete", "same"]
 
-_ADDRESS, _INSTANCE = "aws:ec2/eip:Eip", "aws:ec2/instance:Instance"
+ADDRESS, INSTANCE = "aws:ec2/eip:Eip", "aws:ec2/instance:Instance"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 _SLOW = {
     "aws:ec2/natGateway:NatGateway": "NAT gateway",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "FSx file system",
@@ -57,9 +58,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """The operations on all resources of the cluster, in Pulumi's order."""
+    """The operations on all resources of the cluster, in Pulumi's order.
+
+    `launched_with` has the version of the launch template of each node that exists, by its name.
+    `template` is the id of that template, and `newest` its newest version; both are empty if none
+    exists yet.
+    """
 
     changes: tuple[Change, ...]
+    launched_with: Mapping[str, str] = field(default_factory=dict)
+    template: str = ""
+    newest: str = ""
 
     @property
     def counts(self) -> dict[Op, int]:
@@ -86,7 +95,13 @@ class Plan:
     def new_machines(self) -> tuple[str, ...]:
         """The names of the instances that would be created, also in place of others."""
         made = [one for one in self.changes if one.op in ("create", "replace")]
-        return tuple(one.name for one in made if one.type == _INSTANCE)
+        return tuple(one.name for one in made if one.type == INSTANCE)
+
+    @property
+    def ends_machines(self) -> bool:
+        """Return whether an instance is terminated, also to be replaced."""
+        ops = {change.op for change in self.changes if change.type == INSTANCE}
+        return bool(ops & {"replace", "delete"})
 
     @property
     def only_adds(self) -> bool:
@@ -94,10 +109,10 @@ class Plan:
 
         After a node's instance is gone, its public address stays too: it moves to the new one.
         """
-        made = {one.name for one in self.changes if (one.op, one.type) == ("create", _INSTANCE)}
+        made = {one.name for one in self.changes if (one.op, one.type) == ("create", INSTANCE)}
         return all(
             change.op in ("same", "create")
-            or (change.op == "update" and change.type == _ADDRESS and change.name in made)
+            or (change.op == "update" and change.type == ADDRESS and change.name in made)
             for change in self.changes
         )
 
@@ -106,6 +121,8 @@ def plan_of(events: "Iterable[EngineEvent]") -> Plan:
     """Return the plan in the events of a preview with refresh."""
     gone: set[str] = set()
     changes: dict[str, Change] = {}
+    launched_with: dict[str, str] = {}
+    template = newest = ""
     for event in events:
         if event.res_outputs_event and _vanished(event.res_outputs_event.metadata):
             gone.add(event.res_outputs_event.metadata.urn)
@@ -115,10 +132,15 @@ def plan_of(events: "Iterable[EngineEvent]") -> Plan:
         change = _change(step, gone=step.urn in gone)
         if change is None or not is_cloud(step.type):
             continue
+        outputs = (step.old.outputs if step.old else None) or {}
+        if step.old and step.type == TEMPLATE:
+            template, newest = step.old.id, _version(outputs.get("latestVersion"))
+        if launch := outputs.get("launchTemplate"):
+            launched_with[name_of(step.urn)] = _version(launch.get("version"))
         known = changes.get(step.urn)
         if known is None or not known.details:  # only one step of a replacement has details
             changes[step.urn] = change
-    return Plan(tuple(changes.values()))
+    return Plan(tuple(changes.values()), launched_with, template, newest)
 
 
 @dataclass(frozen=True)
@@ -226,6 +248,11 @@ def _is_foreign(path: str, old: Any, new: Any, is_foreign: Callable[[str], bool]
         for side in (old, new)
     )
     return before == after
+
+
+def _version(number: Any) -> str:
+    """Return the number of a version as text: Pulumi has the newest one as a float."""
+    return "" if number is None else str(number).removesuffix(".0")
 
 
 def _property(path: str) -> str:

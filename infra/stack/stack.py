@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from json import JSONDecodeError
@@ -18,7 +18,15 @@ from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
 from infra.fleet import NO_CLAIMS, OUTPUT, Claims, Fleet
-from infra.stack.changes import Plan, Refreshed, is_cloud, name_of, plan_of, refreshed
+from infra.stack.changes import (
+    INSTANCE,
+    Plan,
+    Refreshed,
+    is_cloud,
+    name_of,
+    plan_of,
+    refreshed,
+)
 from infra.stack.engine_command import EngineCommand
 from infra.stack.engine_events import EventWatch
 from infra.stack.failures import (
@@ -66,16 +74,17 @@ class Stack:
         self._found: automation.Stack | None = None
         self._is_checked = False
 
-    def preview(self, resolved: Resolved) -> Plan:
+    def preview(self, resolved: Resolved, replace: Collection[str] = ()) -> Plan:
         """Return what `up` would change, after reading the real state of all resources.
 
-        The plan is kept, and the next `up` of the same `resolved` does exactly that.
+        The plan is kept, and the next `up` of the same `resolved` does exactly that. The machines
+        of the nodes in `replace` are made anew.
         """
-        with self.start_preview() as preview:
+        with self.start_preview(replace) as preview:
             return preview(resolved)
 
     @contextmanager
-    def start_preview(self) -> Iterator[Callable[[Resolved], Plan]]:
+    def start_preview(self, replace: Collection[str] = ()) -> Iterator[Callable[[Resolved], Plan]]:
         """Start a preview of a cluster that is not resolved yet; yield a function that finishes it.
 
         The Pulumi engine reads what exists while the caller resolves the cluster and then passes it
@@ -86,6 +95,7 @@ class Stack:
         for old in plans.glob("*.plan.json"):
             old.unlink()
         draft = plans / "draft.plan.json"
+        replaced = self._urns(replace)
 
         def work() -> None:
             with inline_program(cluster) as program:
@@ -94,6 +104,7 @@ class Stack:
                         program=program,
                         refresh=True,
                         plan=str(draft),
+                        replace=replaced,
                         parallel=_PARALLEL,
                         on_event=watch,
                     )
@@ -144,45 +155,65 @@ class Stack:
             )
 
     def up(
-        self, resolved: Resolved, report: Reporter = silent, claims: Claims = NO_CLAIMS
+        self,
+        resolved: Resolved,
+        report: Reporter = silent,
+        claims: Claims = NO_CLAIMS,
+        replace: Collection[str] = (),
     ) -> Fleet:
         """Create or change the cluster as in `resolved`; report each resource under `resources`.
 
-        New nodes are launched into their `claims`, which no plan knows. Raises Interrupted after
-        Ctrl-C, when the Pulumi engine has finished its current steps, and PlanViolated if something
-        changed after the preview.
+        New nodes are launched into their `claims`, which no plan knows. The machines of the nodes
+        in `replace` are made anew, by the newest launch template. Raises Interrupted after Ctrl-C,
+        when the Pulumi engine has finished its current steps, and PlanViolated if something changed
+        after the preview.
         """
         kept = self._plan_file(resolved)
         if not kept.exists():
-            return self._update(resolved, report, claims)
+            return self._update(resolved, report, claims, replace)
         approved = planned_operations(kept)
+        changed = f"{self.name} has changed since the plan was made"
+        violated = PlanViolated(changed, "run the command again to get a new plan")
         try:
-            return self._update(resolved, report, claims, plan=str(kept))
-        except PlanViolated:
-            # The Pulumi engine also compares values that the provider computes anew each time
-            # (https://github.com/pulumi/pulumi/issues/13765 and 11587, 2026-11-22). The person
-            # has approved operations, so these are what must be the same.
-            self.preview(resolved)
+            # The Pulumi engine plans a named resource without its old inputs, and then compares
+            # with them: `userData`, which the provider has read, would violate the plan when other
+            # resources are already replaced (checkGoal in step_generator.go, 3.258.0, 2026-11-26).
+            if not replace:
+                try:
+                    return self._update(resolved, report, claims, plan=str(kept))
+                except PlanViolated as error:
+                    # It also compares values that the provider computes anew each time
+                    # (https://github.com/pulumi/pulumi/issues/13765 and 11587, 2026-11-22).
+                    violated = error
+            # The person has approved operations, so these are what must be the same.
+            self.preview(resolved, replace)
             if not is_within(planned_operations(kept), approved):
-                raise
+                raise violated
             detail = "a new plan has the same operations"
             report(Progress("resources", self.name, "running", detail))
-            return self._update(resolved, report, claims)
+            return self._update(resolved, report, claims, replace)
         finally:
             kept.unlink(missing_ok=True)  # a plan is carried out once
 
     def _update(
-        self, resolved: Resolved, report: Reporter, claims: Claims, plan: str | None = None
+        self,
+        resolved: Resolved,
+        report: Reporter,
+        claims: Claims,
+        replace: Collection[str] = (),
+        plan: str | None = None,
     ) -> Fleet:
         """Carry out `plan`, or what is to do now; return the fleet."""
         watch = EventWatch("resources", report)
         is_spot = resolved.cluster.capacity.type == "spot"
+        replaced = self._urns(replace)
         with self._errors(watch), inline_program(_known(resolved), claims) as program:
             done = self._unlocked(
                 lambda: self._created().up(
                     program=program,
                     refresh=True,
                     plan=plan,
+                    replace=replaced,
                     parallel=_PARALLEL_SPOT if is_spot else _PARALLEL,
                     on_event=watch,
                 )
@@ -227,6 +258,19 @@ class Stack:
                 for resource in self._resources()
                 if resource.get("id")
             }
+
+    def nodes(self) -> dict[str, str]:
+        """Return the id of each node's instance that Pulumi knows, by the node's name."""
+        names = self.names().items()
+        return {name: i for (kind, i), name in names if kind == INSTANCE and name != "bastion"}
+
+    def _urns(self, nodes: Collection[str]) -> list[str]:
+        """Return Pulumi's names of the nodes' instances; those that do not exist have none."""
+        if not nodes:
+            return []
+        with self._errors(EventWatch("nodes")):
+            urns = [str(one["urn"]) for one in self._resources() if one["type"] == INSTANCE]
+        return [urn for urn in urns if name_of(urn) in nodes]
 
     def remove(self) -> None:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
@@ -356,7 +400,7 @@ class Stack:
             left = []
         if not left:
             return Interrupted(f"interrupted: nothing of {self.name} exists", "")
-        instances = sum(one["type"] == "aws:ec2/instance:Instance" for one in left)
+        instances = sum(one["type"] == INSTANCE for one in left)
         return Interrupted(
             f"interrupted: {len(left)} resources of {self.name} exist, {instances} of them"
             " instances",

@@ -167,14 +167,6 @@ class Instance(Resource):
         instance = self._describe(resource_id)
         if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
             return None
-        if "metadataOptions" in state:  # of a node they are the template's
-            actual_options = instance.get("MetadataOptions", {})
-            state = {
-                **state,
-                "metadataOptions": {
-                    name: actual_options.get(_upper_name(name)) for name in state["metadataOptions"]
-                },
-            }
         actual: dict[str, Any] = {
             "ami": instance.get("ImageId"),
             "availabilityZone": instance["Placement"]["AvailabilityZone"],
@@ -185,6 +177,9 @@ class Instance(Resource):
             "instanceState": instance["State"]["Name"],
             "instanceType": instance["InstanceType"],
             "keyName": instance.get("KeyName"),
+            "metadataOptions": {
+                name: instance["MetadataOptions"].get(_upper_name(name)) for name in _METADATA
+            },
             "placementGroup": instance["Placement"].get("GroupName"),
             "primaryNetworkInterfaceId": _primary(instance).get("NetworkInterfaceId"),
             "privateDns": instance.get("PrivateDnsName"),
@@ -196,6 +191,9 @@ class Instance(Resource):
             "tags": tags_of(instance),
             "vpcSecurityGroupIds": [g["GroupId"] for g in instance.get("SecurityGroups", [])],
         }
+        if launch := state.get("launchTemplate"):
+            version = _all_tags(instance).get("aws:ec2launchtemplate:version")
+            actual["launchTemplate"] = {**launch, "version": version or launch.get("version")}
         if not state.get("userDataBase64"):
             actual["userData"] = state.get("userData") or self._user_data(resource_id)
         if state.get("volumeTags"):
@@ -310,6 +308,14 @@ class Instance(Resource):
         for mapping in instance.get("BlockDeviceMappings", []):
             old, new = ({"tags": which.get("volumeTags")} for which in (state, inputs))
             self.retag(mapping["Ebs"]["VolumeId"], old, new)
+
+
+_METADATA = ("httpEndpoint", "httpTokens", "httpPutResponseHopLimit")
+
+
+def _all_tags(instance: Any) -> dict[str, str]:
+    """Return the instance's tags, also those that AWS sets."""
+    return {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
 
 
 def _launch(inputs: Properties) -> dict[str, Any]:

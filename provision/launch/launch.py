@@ -10,7 +10,7 @@ from config.errors import CloudError, GpuctlError, InfraError, Interrupted
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import NO_CLAIMS, Claims, Fleet
-from infra.stack.changes import Plan
+from infra.stack.changes import INSTANCE, Plan
 from infra.stack.stack import Stack
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.resources import find_all
@@ -30,15 +30,13 @@ from provision.removal.sweep import sweep
 TRIES = 3
 """The most launches of a node that failed, within the claim that reserves its capacity."""
 
-_INSTANCE = "aws:ec2/instance:Instance"
-
 
 @dataclass(frozen=True)
 class FleetLaunch:
     """One launch of a cluster's machines.
 
     `on_zone` is called with the cluster as soon as its zone is certain, before anything is created
-    there.
+    there. `replace` names the nodes that get new machines.
     """
 
     resolved: Resolved
@@ -46,6 +44,7 @@ class FleetLaunch:
     stack: Stack
     target: Target
     on_zone: Callable[[Resolved], None]
+    replace: tuple[str, ...] = ()
 
     def carry_out(self, report: Reporter) -> Fleet:
         """Carry out the plan, and return the fleet. A new cluster that fails is removed again.
@@ -77,7 +76,7 @@ class FleetLaunch:
     @property
     def _new_nodes(self) -> tuple[str, ...]:
         """The nodes to create. A replacement is not among them: it needs no extra capacity."""
-        made = {c.name for c in self.plan.changes if c.op == "create" and c.type == _INSTANCE}
+        made = {c.name for c in self.plan.changes if c.op == "create" and c.type == INSTANCE}
         return tuple(name for name in self.resolved.node_names if name in made)
 
     @property
@@ -188,10 +187,14 @@ class FleetLaunch:
 
     def _launch(self, placed: Resolved, report: Reporter, claims: Claims = NO_CLAIMS) -> Fleet:
         """Launch the nodes; launch a node that failed again, and keep the others."""
+        before = self.stack.nodes() if self.replace else {}
         for left in reversed(range(TRIES)):
             placed = refresh_foreign_tags(placed, self.target, self.stack)
+            now = self.stack.nodes() if self.replace else {}
+            # After a failure some of them are new machines already.
+            replace = [name for name in self.replace if name in now and now[name] == before[name]]
             try:
-                return self.stack.up(placed, report, claims)
+                return self.stack.up(placed, report, claims, replace)
             except InfraError as error:
                 if left == 0 or not _may_pass(error, placed):
                     raise

@@ -1,11 +1,10 @@
 """The launch settings of a cluster's machines, which a newer gpuctl must not change.
 
-Different user data, a different launch layout or different metadata options replace every node.
-gpuctl therefore reuses those of the record until the cluster file changes the fields they are made
+Otherwise a new node would differ from those that run. gpuctl therefore reuses user data, launch
+layout and metadata options of the record until the cluster file changes the fields they are made
 of.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from config.cluster.cluster_file import Cluster
@@ -24,32 +23,23 @@ _NODES = ("interfaces", "user_data")
 _BASTION = "bastion_user_data"
 
 
-@dataclass(frozen=True)
-class PinnedTemplate:
-    """The nodes' launch template in AWS; `user_data` is in base64."""
+def sent_user_data(ec2: "EC2Client", before: Resolved | None) -> str:
+    """Return the nodes' user data as EC2 has them, in base64, if the record lacks them.
 
-    hop_limit: int
-    user_data: str
-
-
-def launch_template(ec2: "EC2Client", before: Resolved | None) -> PinnedTemplate | None:
-    """Return the nodes' launch template from AWS if the record lacks a part of it, else None.
-
-    The record lacks a part after the first `up`, and if an early gpuctl wrote it. The result is
-    also None if there is no template yet. Raises CloudError if AWS does not answer.
+    It does so after the first `up`. The result is empty if the record has them, or if there is no
+    launch template yet. Raises CloudError if AWS does not answer.
     """
-    if before is None or (_has_hop_limit(before) and before.sent):
-        return None
+    if before is None or before.sent:
+        return ""
     templates = find(ec2, before.cluster.name, ["launch template"])
     ours = [template.id for template in templates if template.cluster_id == before.id]
     if not ours:
-        return None
+        return ""
     with aws_errors():
         found: Any = ec2.describe_launch_template_versions(
             LaunchTemplateId=ours[0], Versions=["$Default"]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-    options = found.get("MetadataOptions", {})
-    return PinnedTemplate(int(options.get("HttpPutResponseHopLimit", 1)), found.get("UserData", ""))
+    return str(found.get("UserData", ""))
 
 
 def machine_fields(
@@ -68,18 +58,15 @@ def machine_fields(
     }
 
 
-def keep_launch_fields(
-    wanted: Resolved, before: Resolved, template: PinnedTemplate | None, *, refresh: bool
-) -> Resolved:
+def keep_launch_fields(wanted: Resolved, before: Resolved, sent: str, *, refresh: bool) -> Resolved:
     """Return `wanted` with the launch settings of the existing machines, unless `refresh`.
 
     A setting is kept if this gpuctl makes the same one of the old and of the new cluster file. The
     nodes' settings are all kept or all renewed, because the user data check the launch layout.
+    `sent` is what `sent_user_data` returned.
     """
     # `sent` is used only if the user data are the same text, so it may be kept with `refresh` too.
-    wanted = wanted.model_copy(
-        update={"sent": before.sent or (template.user_data if template else "")}
-    )
+    wanted = wanted.model_copy(update={"sent": before.sent or sent})
     if refresh:
         return wanted
     kept: dict[str, Any] = {}
@@ -93,16 +80,7 @@ def keep_launch_fields(
         for name in ("instance_type", "image")
     )
     if is_same_kind and all(was[name] == getattr(wanted, name) for name in _NODES):
-        kept = {name: getattr(before, name) for name in _NODES}
-        if _has_hop_limit(before):
-            kept["hop_limit"] = before.hop_limit
-        elif template is not None:
-            kept["hop_limit"] = template.hop_limit
+        kept = {name: getattr(before, name) for name in (*_NODES, "hop_limit")}
     if was[_BASTION] == wanted.bastion_user_data:
         kept[_BASTION] = before.bastion_user_data
     return wanted.model_copy(update=kept)
-
-
-def _has_hop_limit(before: Resolved) -> bool:
-    """Return whether the record has a hop limit; an early gpuctl used another and wrote none."""
-    return "hop_limit" in before.model_fields_set

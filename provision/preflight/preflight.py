@@ -38,11 +38,7 @@ from provision.preflight.existing_network import (
     choose_subnets,
 )
 from provision.preflight.image_software import software_warnings
-from provision.preflight.launch_pins import (
-    PinnedTemplate,
-    keep_launch_fields,
-    machine_fields,
-)
+from provision.preflight.launch_pins import keep_launch_fields, machine_fields
 from provision.preflight.new_bastion import add_granted_keys
 from provision.preflight.problems import Problems
 from provision.preflight.public_keys import public_keys
@@ -69,7 +65,7 @@ class _Answers:
     instance: InstanceType
     node_price: Price
     bastion_price: Price
-    launched: PinnedTemplate | None
+    sent: str
     reservation: Reservation | None
     zones: tuple[str, ...]
     image: Image
@@ -105,7 +101,7 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     anew = draft.model_copy(update={**named, **fields})
     if before is None:
         return anew
-    kept = keep_launch_fields(anew, before, answers.launched, refresh=refresh)
+    kept = keep_launch_fields(anew, before, answers.sent, refresh=refresh)
     return add_granted_keys(kept, before, target)
 
 
@@ -165,8 +161,8 @@ class _Preflight:
         who = self._account()
         instance = self._instance_type()
         node_price, bastion_price = self._limits_and_prices()
-        launched = self.problems.advise(
-            "what the nodes were launched with", _TEMPLATES, requests.template.result
+        sent = self.problems.advise(
+            "what the nodes were launched with", _TEMPLATES, requests.sent.result
         )
         reservation, zones, offers = self._places(instance)
         image = self._image(instance)
@@ -192,7 +188,7 @@ class _Preflight:
             instance=instance,
             node_price=node_price,
             bastion_price=bastion_price,
-            launched=launched,
+            sent=sent or "",
             reservation=reservation,
             zones=zones,
             image=image,

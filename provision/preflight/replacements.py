@@ -1,15 +1,40 @@
-"""The reasons why instances are replaced, in the words of the cluster file."""
+"""The nodes that are replaced or keep older settings, and why, in the words of the cluster file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from config.cluster.cluster_file import Cluster
 from config.models import Model
-from infra.stack.changes import Change, Plan
+from infra.stack.changes import INSTANCE, TEMPLATE, Plan
+from provision.aws.clients import aws_errors
 
-_INSTANCE = "aws:ec2/instance:Instance"
-_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-_LAUNCHED_BY = "launchTemplate"
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
 _BASTION = "bastion"
+_NAMED = "--replace names it"
+
+_IN_PLACE = frozenset(
+    {"metadataOptions", "name", "tags", "tagSpecifications", "updateDefaultVersion"}
+)
+"""What differs in a launch template without a difference for nodes that run: their options and tags
+are inputs of the instance, and the tags of their interfaces stay."""
+
+_MAY_STAY = ("image", "setup", "software", "lifetime", "storage.root", "instance_profile")
+"""The fields of the cluster file that a node may have an older value of: the cluster works, and its
+new nodes have the newer one. With other fields all nodes must agree."""
+
+_MUST_AGREE = frozenset(
+    {
+        "capacityReservationSpecification",
+        "instanceMarketOptions",
+        "instanceType",
+        "networkInterfaces",
+        "placement",
+    }
+)
+"""The properties of a launch template in which all nodes must agree."""
 
 _USER_DATA = (
     *("setup", "software", "lifetime", "storage.shared", "storage.scratch"),
@@ -24,11 +49,10 @@ _PROPERTIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("network", "capacity.zones", "storage.shared", "instance_type"),
     ),
     "blockDeviceMappings": ("root volume", ("storage.root", "image")),
-    "metadataOptions": ("metadata options", ()),
+    "iamInstanceProfile": ("instance profile", ("instance_profile", "network.access")),
     "instanceMarketOptions": ("market options", ("capacity",)),
     "capacityReservationSpecification": ("capacity reservation", ("capacity",)),
     "placement": ("placement", ("placement", "capacity")),
-    "tagSpecifications": ("tags", ("tags",)),
     "keyName": ("ssh key", ()),
     "userDataBase64": ("user data", ("lifetime",)),
     "subnetId": ("subnet", ("network", "capacity.zones")),
@@ -37,51 +61,106 @@ _PROPERTIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 fields of the cluster file that determine it."""
 
 
-def replacement_reasons(
-    plan: Plan, before: Cluster | None, now: Cluster, *, refresh: bool
-) -> dict[str, str]:
-    """Return the reason of each replacement in the plan, by the instance's name.
+@dataclass(frozen=True)
+class OlderSettings:
+    """Why the settings of a node differ from those that a new one gets, and whether it may stay."""
 
-    `before` is the cluster file of the last `up`, or None if it is not known.
+    reason: str
+    may_stay: bool
+
+
+def older_settings(
+    plan: Plan,
+    before: Cluster | None,
+    now: Cluster,
+    versions: Mapping[str, frozenset[str]],
+    *,
+    refresh: bool,
+) -> dict[str, OlderSettings]:
+    """Return the nodes whose launch settings are not those of the newest launch template.
+
+    `before` is the cluster file of the last `up`, or None if it is not known. `versions` is what
+    `differing_versions` returned.
     """
     fields = tuple(_changed(before, now)) if before else ()
-    template = next((change for change in plan.changes if change.type == _TEMPLATE), None)
+    template = next((change for change in plan.changes if change.type == TEMPLATE), None)
+    planned = frozenset(template.properties if template and template.op == "update" else ())
+    found = {}
+    for change in plan.changes:
+        version = plan.launched_with.get(change.name)
+        if change.type != INSTANCE or change.op == "delete" or version is None:
+            continue
+        behind = versions.get(version, frozenset())
+        # The plan takes back what somebody else changed in the newest version.
+        restored = {name for name in behind & planned if not _causes(name, fields)}
+        differing = sorted((behind | planned) - restored - _IN_PLACE)
+        if differing:
+            causes = {cause for name in differing for cause in _causes(name, fields)}
+            may_stay = not _MUST_AGREE & set(differing) and all(
+                any(_is_in(cause, part) for part in _MAY_STAY) for cause in causes
+            )
+            reason = _reason(differing, fields, refresh)
+            found[change.name] = OlderSettings(reason, may_stay)
+    return found
+
+
+def differing_versions(ec2: "EC2Client", plan: Plan) -> dict[str, frozenset[str]]:
+    """Return in which properties older versions of the launch template differ from the newest.
+
+    The versions are those that nodes of the plan were launched with. Raises CloudError if AWS does
+    not answer.
+    """
+    older = sorted(set(plan.launched_with.values()) - {plan.newest})
+    if not older or not plan.template:
+        return {}
+    with aws_errors():
+        answer = ec2.describe_launch_template_versions(
+            LaunchTemplateId=plan.template, Versions=[*older, plan.newest]
+        )
+    data: dict[str, Any] = {
+        str(one["VersionNumber"]): one["LaunchTemplateData"]
+        for one in answer["LaunchTemplateVersions"]
+    }
+    newest = data[plan.newest]
     return {
-        change.name: _reason(_properties(change, template), fields, refresh)
-        for change in plan.changes
-        if change.op == "replace" and change.type == _INSTANCE
+        version: frozenset(
+            name[0].lower() + name[1:]
+            for name in {*data.get(version, {}), *newest}
+            if data.get(version, {}).get(name) != newest.get(name)
+        )
+        for version in older
     }
 
 
-def is_unrequested(plan: Plan, before: Cluster, now: Cluster) -> bool:
-    """Return whether the plan replaces all nodes, and no field that changed is a reason.
+def replacement_reasons(
+    plan: Plan,
+    before: Cluster | None,
+    now: Cluster,
+    older: Mapping[str, OlderSettings],
+    *,
+    refresh: bool,
+) -> dict[str, str]:
+    """Return the reason of each replacement in the plan, by the instance's name.
 
-    `before` is the cluster file of the last `up`, which succeeded: all nodes were made of it.
+    A node is replaced if somebody has named it; `older` is what `older_settings` returned.
     """
-    fields = tuple(_changed(before, now))
-    template = next((change for change in plan.changes if change.type == _TEMPLATE), None)
-    stays = [c for c in plan.changes if c.type == _INSTANCE and c.name != _BASTION]
-    stays = [change for change in stays if change.op not in ("create", "delete")]
-    reasons = [_properties(change, template) for change in stays]
-    return bool(stays) and all(
-        change.op == "replace" and not any(_causes(name, fields) for name in properties)
-        for change, properties in zip(stays, reasons, strict=True)
-    )
+    fields = tuple(_changed(before, now)) if before else ()
+    reasons = {}
+    for change in plan.changes:
+        if change.op != "replace" or change.type != INSTANCE:
+            continue
+        if change.name == _BASTION:
+            reasons[change.name] = _reason(change.properties, fields, refresh)
+        else:
+            found = older.get(change.name)
+            reasons[change.name] = f"{_NAMED}; {found.reason}" if found else _NAMED
+    return reasons
 
 
-def _properties(change: Change, template: Change | None) -> tuple[str, ...]:
-    """Return the properties that differ; those of a node's launch template count as the node's."""
-    if template is None or template.op == "same" or _LAUNCHED_BY not in change.properties:
-        return change.properties
-    return tuple(name for name in change.properties if name != _LAUNCHED_BY) + template.properties
-
-
-def _reason(properties: tuple[str, ...], fields: tuple[str, ...], refresh: bool) -> str:
+def _reason(properties: Iterable[str], fields: tuple[str, ...], refresh: bool) -> str:
     named: dict[str, None] = {}
     unnamed: dict[str, None] = {}
     for name in properties:
-        if name == _LAUNCHED_BY:
-            return "it was launched by an earlier launch template"
         words, _ = _PROPERTIES.get(name, (name, ()))
         causes = _causes(name, fields)
         named.update(dict.fromkeys(causes))

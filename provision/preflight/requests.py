@@ -17,7 +17,7 @@ from provision.costs.prices import Price, price
 from provision.permissions.actions import features_of, needed
 from provision.permissions.check import Missing, RoleOfNodes, missing_permissions
 from provision.preflight.existing_network import Found, find_network
-from provision.preflight.launch_pins import PinnedTemplate, launch_template
+from provision.preflight.launch_pins import sent_user_data
 from provision.preflight.node_role import check_sessions, find_role
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
 from provision.preflight.reservations import find_reservation
@@ -43,7 +43,7 @@ class Requests:
     network: Future[Found | None]
     elastic_ips: Future[None]
     vpcs: Future[None]
-    template: Future[PinnedTemplate | None]
+    sent: Future[str]
     price: Future[Price]
     bastion_price: Future[Price]
     nodes_role: Future[RoleOfNodes]
@@ -79,7 +79,7 @@ def send_requests(
         network=pool.submit(find_network, ec2, cluster),
         elastic_ips=pool.submit(check_elastic_ips, cluster, addresses, clients),
         vpcs=pool.submit(check_vpcs, cluster, clients),
-        template=pool.submit(launch_template, ec2, before),
+        sent=pool.submit(sent_user_data, ec2, before),
         price=pool.submit(price, cluster.instance_type, pricing, target.region),
         bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
         nodes_role=role,

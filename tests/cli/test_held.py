@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from engine.events import Event, RunStarted
 from engine.known_run import RunGoesOn
 from infra.stack.changes import Change, Plan
 from provision.down import Teardown
+from provision.preflight.replacements import OlderSettings
 from provision.records import record
 from provision.up import FleetPlan
 from tests.cli.conftest import remember
@@ -202,13 +204,16 @@ def test_a_run_that_began_while_the_plan_was_read_is_seen(
 def test_up_replaces_all_nodes_only_where_somebody_asks_for_it(
     ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    why = {"node0": "user data changed", "node1": "user data changed"}
-    found = FleetPlan(a_record().resolved, REPLACES, None, why, is_unrequested=True)
+    moved = OlderSettings("network.cidr changed", may_stay=False)
+    nodes = {"node0": moved, "node1": moved}
+    found = FleetPlan(a_record().resolved, REPLACES, None, older=nodes)
     monkeypatch.setattr("provision.up.plan", lambda *_, **__: found)
     refused = gpuctl("up", str(file), "--yes")
     assert isinstance(refused.exception, InputError)
     assert refused.exception.message == (
-        "all nodes of demo would be replaced, but the cluster file has not changed what they depend"
-        " on (user data changed)"
+        "node[0-1] of demo cannot stay as they are: network.cidr changed"
     )
-    assert gpuctl("up", str(file), "--yes", "--replace").exit_code == 0
+    asked = dict.fromkeys(nodes, "--replace names it")
+    found = replace(found, replace=tuple(nodes), replaced=asked)
+    monkeypatch.setattr("provision.up.plan", lambda *_, **given: found if given["replace"] else 0)
+    assert gpuctl("up", str(file), "--yes", "--replace", "all").exit_code == 0

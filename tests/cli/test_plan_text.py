@@ -6,6 +6,7 @@ from cli.plan_text import (
     capacity_line,
     existing_lines,
     network_lines,
+    older_lines,
     plan_json,
     plan_lines,
     replaced_lines,
@@ -13,6 +14,7 @@ from cli.plan_text import (
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import ExistingNetwork, Image, InstanceType, Interface, Resolved
 from infra.stack.changes import Plan
+from provision.preflight.replacements import OlderSettings
 from provision.up import FleetPlan
 
 
@@ -115,3 +117,31 @@ def test_the_plan_says_why_nodes_are_replaced() -> None:
     assert set(replaced_lines(fleet)) <= set(plan_lines(fleet))
     assert plan_json(fleet)["replaced"] == why
     assert replaced_lines(FleetPlan(resolved(2, P5), Plan(()), None)) == []
+
+
+def test_the_plan_names_nodes_with_older_settings() -> None:
+    image = OlderSettings("image changed", may_stay=True)
+    older = {
+        "node0": image,
+        "node1": image,
+        "node2": OlderSettings("setup.files changed", may_stay=True),
+    }
+    fleet = FleetPlan(resolved(3, P5), Plan(()), None, {"node1": "--replace names it"}, older)
+    assert older_lines(fleet) == [
+        "node0 keeps older settings: image changed",
+        "node2 keeps older settings: setup.files changed",
+        "`gpuctl up` makes a new machine of a node that --replace names (or `all`): what is on the"
+        " disks is then lost.",
+    ]
+    assert set(older_lines(fleet)) <= set(plan_lines(fleet))
+    assert plan_json(fleet)["older"] == {"node0": "image changed", "node2": "setup.files changed"}
+    assert older_lines(FleetPlan(resolved(2, P5), Plan(()), None)) == []
+
+
+def test_the_plan_names_nodes_that_cannot_stay() -> None:
+    other = OlderSettings("instance_type changed", may_stay=False)
+    fleet = FleetPlan(resolved(2, P5), Plan(()), None, {}, {"node0": other, "node1": other})
+    assert older_lines(fleet) == [
+        "node[0-1] cannot stay as they are: instance_type changed",
+        "`gpuctl up` needs --replace all: what is on the disks is then lost.",
+    ]

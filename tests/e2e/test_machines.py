@@ -39,9 +39,8 @@ def test_a_stock_image_is_built_keeps_its_state_and_its_cluster_grows(
     a_node_more_takes_nothing_from_a_run(gpuctl, file(2), tmp_path)
 
     output = gpuctl("--lab", "plan", file(2, "g5.12xlarge"))
-    assert "-/+ aws:ec2/instance:Instance" in output
-    assert "2 to replace" in output
-    assert "\nnode[0-1] are replaced: instance_type changed\n" in output
+    assert "0 to replace" in output
+    assert "\nnode[0-1] cannot stay as they are: instance_type changed\n" in output
 
     a_node_that_died_is_planned_alone(gpuctl, file(2))
     gpuctl("--lab", "down", "grows", "--yes")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.fleet import Fleet
+from infra.stack.changes import INSTANCE
 from tests.plans.text import TEMPLATE, Planned
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def nodes_as_planned(plan: Planned) -> list[Node]:
             profile=template.get("iamInstanceProfile", {}).get("name", ""),
             has_public_address=f"aws:ec2/eip:Eip {name}" in plan.resources,
             at_shutdown=template["instanceInitiatedShutdownBehavior"],
-            metadata_tokens=template["metadataOptions"]["httpTokens"],
+            metadata_tokens=node["metadataOptions"]["httpTokens"],
             interfaces=tuple(
                 (i["networkCardIndex"], i["deviceIndex"], i["interfaceType"])
                 for i in template["networkInterfaces"]
@@ -58,6 +59,7 @@ def nodes_as_planned(plan: Planned) -> list[Node]:
             disks=tuple(_planned_disk(disk) for disk in template["blockDeviceMappings"]),
         )
         for name in names
+        for node in (plan.resources[f"{INSTANCE} {name}"],)
     ]
 
 

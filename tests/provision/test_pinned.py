@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ from infra.stack.installation import Engine
 from infra.stack.stack import Stack
 from provision.preflight import launch_pins
 from provision.preflight.preflight import resolve
+from provision.preflight.replacements import OlderSettings
 from provision.records import record
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.software.gpu_hardware import hardware
@@ -117,7 +117,7 @@ def test_without_permission_to_ask_for_the_template_the_plan_warns(
     def refuse(*_: object) -> None:
         raise CloudError("you may not", "", "UnauthorizedOperation")
 
-    monkeypatch.setattr("provision.preflight.requests.launch_template", refuse)
+    monkeypatch.setattr("provision.preflight.requests.sent_user_data", refuse)
     assert resolve(cluster(), target).warnings == (
         "what the nodes were launched with could not be checked"
         " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"
@@ -159,34 +159,28 @@ def test_user_data_that_ec2_has_are_not_compressed_anew() -> None:
 
 
 @pytest.mark.engine
-def test_a_cluster_of_an_early_gpuctl_stays_until_refresh(
+def test_a_cluster_of_an_older_gpuctl_stays_until_refresh(
     here: Region, engine: Engine, older: pytest.MonkeyPatch
 ) -> None:
-    """Its record has no hop limit: AWS's launch template has."""
     target = here.target
     was = remember(resolve(cluster(), target).model_copy(update={"hop_limit": 2}), target)
     Stack("demo", target, engine).up(was)
     older.undo()
-    path = record.folder("demo", target) / "cluster.json"
-    early = json.loads(path.read_text())
-    for name in ("hop_limit", "sent"):
-        del early["resolved"][name]
-    path.write_text(json.dumps(early))
-
     same = plan(cluster(), target, silent)
-    assert (same.plan.is_empty, same.replaced) == (True, {})
-    assert same.resolved.hop_limit == 2
+    assert (same.plan.is_empty, same.replaced, same.older) == (True, {}, {})
     (template,) = client(target).describe_launch_template_versions(
         LaunchTemplateName="gpuctl-demo-nodes"
     )["LaunchTemplateVersions"]
     assert same.resolved.sent == template["LaunchTemplateData"]["UserData"]
 
     fresh = plan(cluster(), target, silent, refresh=True)
-    assert fresh.plan.counts["replace"] == 3
-    why = "--refresh: metadata options, network interfaces, user data changed"
-    assert fresh.replaced == {"bastion": "--refresh: user data changed", "node0": why, "node1": why}
+    assert fresh.replaced == {"bastion": "--refresh: user data changed"}
+    why = "--refresh: network interfaces, user data changed"
+    assert fresh.older == dict.fromkeys(("node0", "node1"), OlderSettings(why, may_stay=False))
+    hops = "metadataOptions.httpPutResponseHopLimit: 2 -> 1"
+    nodes = [change for change in fresh.plan.changes if change.name in fresh.older]
+    assert [(change.op, change.details) for change in nodes] == [("update", (hops,))] * 2
 
     changed = plan(cluster(image="dlami-ubuntu-22.04"), target, silent)
-    assert changed.replaced == dict.fromkeys(
-        ("node0", "node1"), "image changed; metadata options, network interfaces changed"
-    )
+    reason = "image changed; network interfaces changed"
+    assert {one.reason for one in changed.older.values()} == {reason}

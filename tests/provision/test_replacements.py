@@ -1,4 +1,4 @@
-"""Why nodes are replaced: from what differs in the plan, and in the cluster file."""
+"""Which nodes keep older settings or are replaced, and why: from the plan, and from the file."""
 
 from typing import Any
 
@@ -6,11 +6,10 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from infra.stack.changes import Change, Plan
-from provision.preflight.replacements import is_unrequested, replacement_reasons
+from provision.preflight.replacements import OlderSettings, older_settings, replacement_reasons
 
 INSTANCE = "aws:ec2/instance:Instance"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-FORCED = 'launchTemplate.version: "1" -> (known after apply) (forces replacement)'
 
 
 def cluster(**changes: Any) -> Cluster:
@@ -19,19 +18,36 @@ def cluster(**changes: Any) -> Cluster:
     )
 
 
-def replacing(*details: str) -> Plan:
-    """A plan in which the launch template changes so, and with it both nodes."""
+def changing(*details: str) -> Plan:
+    """A plan in which the launch template of two nodes changes so."""
     return Plan(
         (
             Change("replace", "aws:ec2/subnet:Subnet", "nodes", ("cidrBlock: 1 -> 2",)),
             Change("update", TEMPLATE, "nodes", details),
-            *(Change("replace", INSTANCE, f"node{i}", (FORCED,)) for i in range(2)),
+            Change("same", INSTANCE, "node0"),
+            Change("update", INSTANCE, "node1", ("tags.a: 1 -> 2",)),
             Change(
                 "create", INSTANCE, "node2", ("it no longer exists in AWS and is created again",)
             ),
+            Change("delete", INSTANCE, "node3"),
             Change("update", INSTANCE, "bastion", ("tags.a: 1 -> 2",)),
-        )
+        ),
+        launched_with={"node0": "1", "node1": "1", "node3": "1"},
+        template="lt-0123456789abcdef0",
+        newest="1",
     )
+
+
+def older(
+    plan: Plan,
+    before: Cluster | None,
+    now: Cluster,
+    behind: tuple[str, ...] = (),
+    *,
+    refresh: bool = False,
+) -> dict[str, OlderSettings]:
+    versions = {"1": frozenset(behind)} if behind else {}
+    return older_settings(plan, before, now, versions, refresh=refresh)
 
 
 USER_DATA, NETWORK, ROOT = "userData: 1 -> 2", "networkInterfaces: x", "blockDeviceMappings: x"
@@ -69,16 +85,14 @@ SHARED = {"storage": {"shared": {"type": "efs"}}}
         ),
         ({"capacity": {"id": "cr-0123456789abcdef0"}}, "placement: x", "capacity.id changed"),
         ({"placement": {"strategy": "none"}}, "placement: x", "placement.strategy changed"),
-        ({"tags": {"a": "b"}}, "tagSpecifications[0].tags.a: x", "tags changed"),
         ({"nodes": 3}, "imageId: x", "image changed"),
         ({"nodes": 3}, "instanceType: x", "instance type changed"),
         ({"nodes": 3}, NETWORK, "network interfaces changed"),
         ({"nodes": 3}, ROOT, "root volume changed"),
-        ({"nodes": 3}, "metadataOptions.x: 2 -> 1", "metadata options changed"),
+        ({"instance_profile": "team"}, "iamInstanceProfile: x", "instance_profile changed"),
         ({"nodes": 3}, "instanceMarketOptions: x", "market options changed"),
         ({"nodes": 3}, "capacityReservationSpecification: x", "capacity reservation changed"),
         ({"nodes": 3}, "placement: x", "placement changed"),
-        ({"nodes": 3}, "tagSpecifications[0].x: x", "tags changed"),
         ({"nodes": 3}, "keyName: x", "ssh key changed"),
         ({"nodes": 3}, "subnetId: x", "subnet changed"),
         ({"nodes": 3}, "ebsOptimized: x", "ebsOptimized changed"),
@@ -87,78 +101,103 @@ SHARED = {"storage": {"shared": {"type": "efs"}}}
 def test_the_fields_of_the_file_are_named(
     changes: dict[str, Any], detail: str, reason: str
 ) -> None:
-    found = replacement_reasons(replacing(detail), cluster(), cluster(**changes), refresh=False)
-    assert found == {"node0": reason, "node1": reason}
-    back = replacement_reasons(replacing(detail), cluster(**changes), cluster(), refresh=False)
-    assert back == found
+    found = older(changing(detail), cluster(), cluster(**changes))
+    assert {name: one.reason for name, one in found.items()} == {"node0": reason, "node1": reason}
+    assert older(changing(detail), cluster(**changes), cluster()) == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"image": "dlami-ubuntu-22.04"}, "imageId: 1 -> 2"),
+        ({"setup": {"commands": ("true",)}}, USER_DATA),
+        ({"software": {"packages": ("htop",)}}, USER_DATA),
+        ({"lifetime": {"max": "8h"}}, USER_DATA),
+        ({"storage": {"root": {"gib": 300}}}, ROOT),
+        ({}, USER_DATA),
+    ],
+)
+def test_a_node_may_stay_where_the_cluster_works_all_the_same(
+    changes: dict[str, Any], detail: str
+) -> None:
+    found = older(changing(detail), cluster(), cluster(**changes))
+    assert {name: one.may_stay for name, one in found.items()} == {"node0": True, "node1": True}
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"instance_type": "p5.48xlarge"}, USER_DATA),
+        (SHARED, USER_DATA),
+        ({"storage": {"scratch": "/fast"}}, USER_DATA),
+        ({"network": {"cidr": "10.9.0.0/16"}}, NETWORK),
+        ({"capacity": {"type": "spot"}}, "instanceMarketOptions: x"),
+        ({"placement": {"strategy": "none"}}, "placement: x"),
+        # An `up --replace all` that was interrupted has written the new file into the record.
+        ({}, "instanceType: 1 -> 2"),
+        ({"image": "dlami-ubuntu-22.04"}, NETWORK),
+    ],
+)
+def test_a_node_may_not_stay_where_all_must_agree(changes: dict[str, Any], detail: str) -> None:
+    found = older(changing(detail), cluster(), cluster(**changes))
+    assert {name: one.may_stay for name, one in found.items()} == {"node0": False, "node1": False}
+
+
+@pytest.mark.parametrize("detail", ["tagSpecifications[0].tags.a: x", "tags.a: x"])
+def test_tags_make_no_node_older(detail: str) -> None:
+    assert older(changing(detail), cluster(), cluster(tags={"a": "b"})) == {}
+
+
+def test_a_node_of_an_earlier_version_is_older_although_nothing_changes() -> None:
+    still = Plan(
+        (Change("same", TEMPLATE, "nodes"), *changing().changes[2:]), {"node0": "1", "node1": "2"}
+    )
+    found = older(still, cluster(), cluster(), ("imageId", "tagSpecifications"))
+    assert found == {"node0": OlderSettings("image changed", may_stay=True)}
+
+
+def test_what_the_plan_takes_back_makes_no_node_older() -> None:
+    """Somebody else made version 2, and the nodes are of version 1."""
+    assert older(changing(USER_DATA), cluster(), cluster(), ("userData",)) == {}
+    asked = cluster(setup={"commands": ("true",)})
+    found = older(changing(USER_DATA), cluster(), asked, ("userData", "imageId"))
+    assert found["node0"].reason == "setup.commands changed; image changed"
 
 
 def test_several_reasons_are_named_once_each() -> None:
-    changes = {"image": "ami-0123456789abcdef0", "tags": {"a": "b"}, "nodes": 3}
-    plan = replacing("imageId: x", "metadataOptions.x: 2 -> 1", "tagSpecifications: x", USER_DATA)
-    found = replacement_reasons(plan, cluster(), cluster(**changes), refresh=False)
-    assert found["node0"] == "image, tags changed; metadata options changed"
+    changes = {"image": "ami-0123456789abcdef0", "nodes": 3}
+    plan = changing("imageId: x", "keyName: 2 -> 1", USER_DATA)
+    found = older(plan, cluster(), cluster(**changes))
+    assert found["node0"].reason == "image changed; ssh key changed"
 
 
 def test_what_the_file_does_not_say_is_said_of_refresh() -> None:
-    plan = replacing('imageId: "a" -> "b"', "metadataOptions.httpPutResponseHopLimit: 2 -> 1")
-    found = replacement_reasons(plan, cluster(), cluster(image="dlami-ubuntu-22.04"), refresh=True)
-    assert found["node0"] == "image changed; --refresh: metadata options changed"
+    plan = changing('imageId: "a" -> "b"', "networkInterfaces[1].deviceIndex: 1 -> 0")
+    found = older(plan, cluster(), cluster(image="dlami-ubuntu-22.04"), refresh=True)
+    assert found["node0"].reason == "image changed; --refresh: network interfaces changed"
 
 
 def test_without_a_file_of_before_what_differs_is_said() -> None:
-    assert replacement_reasons(replacing("userData: 1"), None, cluster(), refresh=False)[
-        "node0"
-    ] == ("user data changed")
+    assert older(changing(USER_DATA), None, cluster())["node0"].reason == "user data changed"
 
 
-def test_a_node_of_an_earlier_template_is_told_from_one_whose_template_changes() -> None:
-    """So it is after an `up` that ended between two nodes."""
-    node = Change("replace", INSTANCE, "node1", (FORCED,))
-    for template in ((), (Change("same", TEMPLATE, "nodes"),)):
-        assert replacement_reasons(
-            Plan((*template, node)), cluster(), cluster(), refresh=False
-        ) == {"node1": "it was launched by an earlier launch template"}
+def test_a_node_that_is_named_is_replaced_for_that_and_for_its_older_settings() -> None:
+    named = tuple(Change("replace", INSTANCE, f"node{i}") for i in range(2))
+    plan = Plan(named, {"node0": "1", "node1": "2"}, "lt-0", "2")
+    found = older(plan, cluster(), cluster(), ("imageId",))
+    assert replacement_reasons(plan, cluster(), cluster(), found, refresh=False) == {
+        "node0": "--replace names it; image changed",
+        "node1": "--replace names it",
+    }
 
 
 def test_of_a_bastion_that_alone_counts_which_forces_it() -> None:
     forced = "userDataBase64: 1 -> 2 (forces replacement)"
     entry = Change("replace", INSTANCE, "bastion", ("metadataOptions.x: 2 -> 1", forced))
-    plan = Plan((*replacing("imageId: 1 -> 2").changes, entry))
     longer = cluster(lifetime={"max": "8h"})
-    assert replacement_reasons(plan, cluster(), longer, refresh=False) == {
-        "node0": "image changed",
-        "node1": "image changed",
-        "bastion": "lifetime changed",
-    }
-    assert replacement_reasons(plan, cluster(), cluster(), refresh=True)["bastion"] == (
-        "--refresh: user data changed"
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "details", "unrequested"),
-    [
-        ({}, (USER_DATA,), True),
-        ({}, (FORCED,), True),
-        ({}, (), True),
-        ({"nodes": 3}, (USER_DATA, NETWORK), True),
-        ({"setup": {"commands": ("true",)}}, (NETWORK,), True),
-        ({"setup": {"commands": ("true",)}}, (USER_DATA,), False),
-        ({"setup": {"commands": ("true",)}}, (USER_DATA, NETWORK), False),
-    ],
-)
-def test_a_replacement_of_all_nodes_that_no_field_asks_for(
-    changes: dict[str, Any], details: tuple[str, ...], unrequested: bool
-) -> None:
-    assert is_unrequested(replacing(*details), cluster(), cluster(**changes)) is unrequested
-
-
-def test_a_replacement_of_one_node_is_no_replacement_of_all() -> None:
-    one = Change("replace", INSTANCE, "node0", (FORCED,))
-    stays, new = Change("same", INSTANCE, "node1"), Change("create", INSTANCE, "node1")
-    assert not is_unrequested(Plan((one, stays)), cluster(), cluster())
-    assert is_unrequested(Plan((one, new)), cluster(), cluster())
-    assert not is_unrequested(Plan((new,)), cluster(), cluster())
-    bastion = Change("replace", INSTANCE, "bastion", ("ami: 1 -> 2",))
-    assert not is_unrequested(Plan((bastion, stays)), cluster(), cluster())
+    for now, refresh, reason in (
+        (longer, False, "lifetime changed"),
+        (cluster(), True, "--refresh: user data changed"),
+    ):
+        found = replacement_reasons(Plan((entry,)), cluster(), now, {}, refresh=refresh)
+        assert found == {"bastion": reason}
