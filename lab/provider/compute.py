@@ -159,8 +159,15 @@ class Instance(Resource):
         return self._describe(resource_id) is not None
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Wait until the instance runs."""
+        """Wait until the instance runs; set its behaviour at shutdown once more.
+
+        The real provider does so, too (recorded 2026-11-26).
+        """
         self._wait_for(resource_id, "running")
+        if behaviour := inputs.get("instanceInitiatedShutdownBehavior"):
+            self.ec2.modify_instance_attribute(
+                InstanceId=resource_id, InstanceInitiatedShutdownBehavior={"Value": behaviour}
+            )
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return the instance's properties; None also while it is shutting down."""

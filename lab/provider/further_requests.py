@@ -8,10 +8,11 @@ missing on AWS is missing in the lab too. What each type sends:
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lab.provider.compute import Instance
+from lab.provider.compute import Instance, PlacementGroup
 from lab.provider.file_system_types import FileSystem
 from lab.provider.iam_types import InstanceProfile, Role
 from lab.provider.resource import Resource
+from lab.provider.routes import RouteTable, RouteTableAssociation
 from lab.provider.security import SecurityGroup
 from lab.provider.values import Properties
 from lab.provider.vpc_types import Eip, Subnet, Vpc
@@ -27,6 +28,12 @@ def send_of_delete(kind: Resource, resource_id: str) -> None:
     """Send what the real provider asks before it deletes the resource."""
     if send := _DELETES.get(type(kind)):
         send(kind.aws, resource_id)
+
+
+def send_after_delete(kind: Resource, resource_id: str, state: Properties) -> None:
+    """Send what the real provider asks until the deleted resource is gone."""
+    if isinstance(kind, _WAITED_FOR):
+        kind.read(resource_id, state)
 
 
 def _of_vpc(ec2: Any, vpc: str, properties: Properties) -> None:
@@ -46,8 +53,6 @@ def _of_instance(ec2: Any, instance: str, properties: Properties) -> None:
     ec2.describe_instance_attribute(InstanceId=instance, Attribute="disableApiTermination")
     ec2.describe_volumes(Filters=_where("attachment.instance-id", [instance]))
     ec2.describe_tags(Filters=_where("resource-id", [instance]))
-    ec2.describe_images(ImageIds=[properties["ami"]])
-    ec2.describe_network_interfaces(Filters=_where("attachment.instance-id", [instance]))
     kind = properties["instanceType"]
     ec2.describe_instance_types(InstanceTypes=[kind])
     if kind.startswith("t"):
@@ -99,3 +104,5 @@ _DELETES: Mapping[type[Resource], Callable[[Any, str], object]] = {
     ),
     Role: lambda iam, role: iam.list_instance_profiles_for_role(RoleName=role),
 }
+
+_WAITED_FOR = (PlacementGroup, RouteTable, RouteTableAssociation, SecurityGroup, Vpc)

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from lab.provider.resource import Resource, first, tag_specifications, tags_of
+from botocore.exceptions import ClientError
+
+from lab.provider.resource import Resource, code_of, first, tag_specifications, tags_of
 from lab.provider.values import Properties, is_unknown
 
 _RULE = frozenset(
@@ -49,7 +51,22 @@ class SecurityGroup(Resource):
         return made["GroupId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Set its rules to those of the inputs, which also removes AWS's egress rule."""
+        """Remove AWS's egress rules, and set those of the inputs.
+
+        As the real provider does, remove the rule for IPv6 too, which only VPCs with IPv6 have
+        (resourceSecurityGroupCreate of hashicorp/terraform-provider-aws at 5.49, recorded
+        2026-11-26).
+        """
+        for name, key, everywhere in (
+            ("IpRanges", "CidrIp", "0.0.0.0/0"),
+            ("Ipv6Ranges", "CidrIpv6", "::/0"),
+        ):
+            rule: Any = {"IpProtocol": "-1", name: [{key: everywhere}]}
+            try:
+                self.ec2.revoke_security_group_egress(GroupId=resource_id, IpPermissions=[rule])
+            except ClientError as error:
+                if code_of(error) != "InvalidPermission.NotFound":
+                    raise
         self._apply(resource_id, inputs)
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:

@@ -21,7 +21,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 from lab.fault_table import POLICY, PROVIDER, read
 from lab.provider.difference import Difference, differences
 from lab.provider.functions import NETWORK_INTERFACE, network_interface
-from lab.provider.further_requests import send_of_delete, send_of_read
+from lab.provider.further_requests import send_after_delete, send_of_delete, send_of_read
 from lab.provider.resource import (
     PROPAGATION_S,
     WAIT_S,
@@ -231,6 +231,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             if self._has_fault(POLICY):
                 send_of_delete(kind, request.id)
             repeat_while_used(lambda: kind.delete(request.id, state), kind.in_use_s)
+            if self._has_fault(POLICY):
+                send_after_delete(kind, request.id, state)
         except _FAILURES as error:
             if not (isinstance(error, ClientError) and is_gone(error)):
                 _fail(context, f"deleting {kind.title} ({request.id}): {_text(error)}")

@@ -41,11 +41,11 @@ class Vpc(Resource):
         return made["Vpc"]["VpcId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Set the DNS attributes; AWS changes one attribute per call."""
-        if (support := inputs.get("enableDnsSupport")) is not None:
-            self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsSupport={"Value": support})
-        if (names := inputs.get("enableDnsHostnames")) is not None:
-            self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsHostnames={"Value": names})
+        """Set the DNS attributes that are not those of a new VPC; AWS changes one per call."""
+        if not inputs.get("enableDnsSupport", True):
+            self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsSupport={"Value": False})
+        if inputs.get("enableDnsHostnames"):
+            self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsHostnames={"Value": True})
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return the range, the DNS attributes and the tags."""
@@ -99,10 +99,10 @@ class Subnet(Resource):
         return made["Subnet"]["SubnetId"]
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Set whether instances get public addresses at launch."""
-        if (public := inputs.get("mapPublicIpOnLaunch")) is not None:
+        """Have instances get public addresses at launch, unless they get none."""
+        if inputs.get("mapPublicIpOnLaunch"):
             self.ec2.modify_subnet_attribute(
-                SubnetId=resource_id, MapPublicIpOnLaunch={"Value": public}
+                SubnetId=resource_id, MapPublicIpOnLaunch={"Value": True}
             )
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:

@@ -53,7 +53,7 @@ class Life:
     left: list[str]
 
 
-_PLUGIN = (sys.executable, session_manager_plugin.__file__, "no lab")
+PLUGIN = (sys.executable, session_manager_plugin.__file__, "no lab")
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
         file = target.state / f"{case.golden.parent.name}-{case.name}.yaml"
         file.write_text(text)
         # Nobody connects, so this machine need not have the plugin.
-        asked = replace(target, session_plugin=_PLUGIN)
+        asked = replace(target, session_plugin=PLUGIN)
         resolved = resolve(load_cluster(file), asked)
         stack = Stack(resolved.cluster.name, target, find_engine(silent))
         plan = stack.preview(resolved)
