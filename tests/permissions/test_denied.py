@@ -34,6 +34,19 @@ def test_what_is_needed_rarely_is_named_too(engine: Engine, here: Region, action
 
 
 @pytest.mark.engine
+def test_a_removal_that_may_not_cancel_a_spot_request_names_it(
+    engine: Engine, here: Region
+) -> None:
+    """AWS's provider cancels the request first: without it the instance goes on running."""
+    del engine
+    action = "ec2:CancelSpotInstanceRequests"
+    found = Denied(here).outcome(action)
+    assert found.verdict == "named"
+    assert "cancelling EC2 Spot Fleet Request (sir-" in found.texts[0]
+    assert f"is not authorized to perform: {action} on resource: " in found.texts[0]
+
+
+@pytest.mark.engine
 def test_the_role_for_spot_instances_is_named(engine: Engine, here: Region) -> None:
     del engine
     action = "iam:CreateServiceLinkedRole"
