@@ -11,6 +11,7 @@ from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
 from infra.stack.changes import Change, Op, Plan
+from infra.stack.installation import Engine
 from nodes.identity import cluster_key
 from nodes.inventory import Inventory, save
 from nodes.ssh_hosts import write_hosts
@@ -23,6 +24,7 @@ from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 
 NODE = "aws:ec2/instance:Instance"
+ENGINE = Engine(Path("/no/pulumi"), "3.258.0", "cache")
 FLEET = Fleet(vpc_id="v", subnet_id="s", bastion_id="", bastion_address="", nodes=())
 
 
@@ -43,7 +45,7 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
         return FLEET
 
     monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
-    monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
+    monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
     monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
     monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
     monkeypatch.setattr("provision.spares.bootstrap", lambda *_, **__: make_inventory(2))
@@ -87,7 +89,7 @@ def test_the_key_that_a_node_gave_is_not_asked_for_again(
         return make_inventory(2)
 
     monkeypatch.setattr(FleetLaunch, "carry_out", lambda *_: FLEET)
-    monkeypatch.setattr(provision.up, "find_engine", lambda report: None)
+    monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
     monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
     monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
     monkeypatch.setattr("provision.spares.bootstrap", bootstrap)
