@@ -12,7 +12,7 @@ from tests.plans.life import Life
 
 
 def test_no_type_is_forgotten() -> None:
-    assert len(TYPES) == 37
+    assert len(TYPES) == 36
     for cases in (TYPES, MODES):
         folder = cases[0].golden.parent
         assert sorted(folder.iterdir()) == sorted(case.golden for case in cases)
