@@ -59,7 +59,7 @@ def layouts() -> str:
 
 
 def test_the_layout_of_every_type_with_efa() -> None:
-    assert len(TYPES) == 41  # 37 with GPUs, 4 with Trainium
+    assert len(TYPES) == 40  # 37 with GPUs, 4 with Trainium
     golden.check(GOLDEN / "layouts.txt", layouts())
 
 
