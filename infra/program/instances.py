@@ -91,7 +91,7 @@ def _claim(
     """Return the claim that the node is launched into, by its id: unknown in a preview.
 
     None for a node that replaces another one, and for capacity of another kind. The claim is not in
-    the launch template, because a new version of that replaces the nodes that run.
+    the launch template, which would get a new version with each claim.
     """
     if resolved.cluster.capacity.type != "on-demand":
         return None

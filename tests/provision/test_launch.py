@@ -51,6 +51,7 @@ class Upped:
         self.zones: list[str] = []
         self.kind: type[Stack] = Stack
         self.fields: dict[str, Any] = {}
+        self.replace: tuple[str, ...] = ()
 
     def up(self, nodes: int, **capacity: Any) -> None:
         cluster = Cluster.model_validate(
@@ -66,7 +67,7 @@ class Upped:
         resolved = resolve(cluster, self.here.target)
         before = record.read("demo", self.here.target)
         created = before.created if before else datetime.now(UTC)
-        plan = stack.preview(resolved)
+        plan = stack.preview(resolved, self.replace)
         record.write(record.new_record(resolved, created), self.here.target)
 
         def settled(there: Any) -> None:
@@ -77,7 +78,8 @@ class Upped:
             self.told.append(told)
             self.hears(told)
 
-        FleetLaunch(resolved, plan, stack, self.here.target, settled).carry_out(report)
+        launch = FleetLaunch(resolved, plan, stack, self.here.target, settled, self.replace)
+        launch.carry_out(report)
 
     @property
     def running(self) -> list[Any]:
@@ -487,7 +489,8 @@ def test_nodes_in_a_block_that_are_replaced_wait_for_the_places_of_the_old_ones(
     fleet: Upped, waits: list[str]
 ) -> None:
     before = in_block(fleet)
-    after = in_block(fleet, storage={"root": {"gib": 300}})
+    fleet.replace = ("node0", "node1")
+    after = in_block(fleet)
     assert len(after) == 2
     assert not set(before) & set(after)
     assert waits[0].startswith("has 0 of 2 places free, 2 are needed: waits until ")
