@@ -111,13 +111,13 @@ def plan(
     if engine is None:
         # Check the file before the minutes in which Pulumi's engine is downloaded.
         early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
-    named = _named(replace, Stack(cluster.name, target, engine))
+    stack = Stack(cluster.name, target, engine)
+    named = _named(replace, stack)
     with (
         Stack(cluster.name, target, engine).start_preview(named) as preview,
         request_pool(2) as pool,
     ):
         found = pool.submit(_unrecorded, cluster.name, target)
-        stack = Stack(cluster.name, target, engine)
         tags = pool.submit(existing_tags, cluster.name, target, stack)
         resolved = early or resolve(cluster, target, refresh=refresh)
         if found.result() and not stack.exists():
