@@ -61,7 +61,7 @@ def refuse_while_held(here: "ChosenTarget", cluster: str, out: "Output") -> None
     if runs:
         run_id = runs[0].run_id
         raise InputError(
-            f"{describe(here, cluster, runs)}, and this plan changes or removes what exists",
+            f"{describe(here, cluster, runs)}, and this plan ends machines",
             f"stop the run first (`gpuctl stop {run_id}`) or wait for its end"
             f" (`gpuctl wait {run_id}`)",
         )

@@ -177,7 +177,7 @@ def test_up_takes_nothing_from_a_run(
             name = run.split()[1]
             assert isinstance(refused.exception, InputError)
             assert str(refused.exception) == (
-                f"{run}, and this plan changes or removes what exists; stop the run first"
+                f"{run}, and this plan ends machines; stop the run first"
                 f" (`gpuctl stop {name}`) or wait for its end (`gpuctl wait {name}`)"
             )
         for plan in (ADDS, KEEPS):

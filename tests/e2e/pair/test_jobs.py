@@ -89,9 +89,9 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
         known = gpuctl.json("--lab", "ps")[0]
         assert known["status"] == "running"
         run = rf"run {known['run_id']} has been on cluster {cluster} since [0-9-]+ [0-9:]+ UTC"
-        changed = cluster_file(tmp_path, cluster, tags={"team": "a"})
-        refused = gpuctl("--lab", "up", str(changed), "--yes", code=2)
-        assert re.search(rf"{run}, and this plan changes or removes what exists; ", refused)
+        same = cluster_file(tmp_path, cluster)
+        refused = gpuctl("--lab", "up", str(same), "--replace", "node1", "--yes", code=2)
+        assert re.search(rf"{run}, and this plan ends machines; ", refused)
         refused = gpuctl("--lab", "down", cluster, code=2)
         assert re.search(rf"{run}; it ends with the cluster\. Remove cluster {cluster} ", refused)
         gpuctl("--lab", "stop", "orphan")
