@@ -31,6 +31,8 @@ def load_program() -> None:
     The import takes 1.7 s of CPU time. It is done nowhere else, so that most commands do without
     it, and `plan` and `up` import it while they wait for AWS's answers and for the engine's start.
     """
+    if "infra.program.cluster_program" in sys.modules:
+        return
     import infra.program.cluster_program  # noqa: F401
 
     # pulumi_aws has 200,000 objects that live until the end, and the program hundreds for each
@@ -72,6 +74,9 @@ def inline_program(
     finally:
         for loop in loops:
             _close(loop)
+        # gRPC shares connections by address: if a later engine got the port of this one, a
+        # connection of this program that is left in a cycle of objects would make it unreachable.
+        gc.collect()
 
 
 @contextmanager
@@ -93,8 +98,7 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
     """Close a program's event loop that the SDK left open, and the connections of its tasks.
 
     It does so if the engine ends before the program, which happens if a resource fails: it wants to
-    write a line to the engine's log before it closes the loop. gRPC shares connections by address:
-    if the next engine got the same port, an open connection would make it unreachable.
+    write a line to the engine's log before it closes the loop.
     """
     end = time.monotonic() + _LOOP_ENDS_S
     while loop.is_running() and time.monotonic() < end:
@@ -109,4 +113,3 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
         time.sleep(0.001)
     loop.close()
-    gc.collect()
