@@ -212,11 +212,6 @@ class Instance(Resource):
         # What the launch template sets (a node's groups and type) is no input of the instance.
         given = self.updating & inputs.keys()
         changed = {name for name in given if state.get(name) != inputs.get(name)}
-        if "capacityReservationSpecification" in changed:  # EC2 refuses it for one that runs
-            claim: Any = _upper(inputs["capacityReservationSpecification"])
-            self.ec2.modify_instance_capacity_reservation_attributes(
-                InstanceId=resource_id, CapacityReservationSpecification=claim
-            )
         if "vpcSecurityGroupIds" in changed:
             self.ec2.modify_instance_attribute(
                 InstanceId=resource_id, Groups=inputs["vpcSecurityGroupIds"]
