@@ -343,4 +343,5 @@ def test_a_supervisor_killed_in_the_second_attempt(cluster: LocalCluster) -> Non
     kinds = [kind for kind, _ in cluster.kinds()]
     times = [kinds.count(one) for one in ("attempt_ended", "attempt_started", "node_started")]
     assert times == [1, 1, 4]
-    assert cluster.output(0) == cluster.output(1) == "attempt 0\nattempt 1\ngoes on\n"
+    for rank in (0, 1):  # the other one may end the first attempt before this one prints
+        assert cluster.output(rank).removeprefix("attempt 0\n") == "attempt 1\ngoes on\n"
