@@ -122,7 +122,7 @@ def test_a_type_that_no_zone_offers(target: Target) -> None:
     with pytest.raises(InputError) as caught:
         capacity("p4d.25xlarge", 2, target)
     assert caught.value.message == "no zone of us-east-1 offers p4d.25xlarge"
-    assert caught.value.hint == "nearest names: p4d.24xlarge, p4de.24xlarge, p3dn.24xlarge"
+    assert caught.value.hint == "nearest names: p4d.24xlarge, p4de.24xlarge, g4dn.12xlarge"
     with pytest.raises(InputError) as caught:
         capacity("zzz", 2, target)
     assert caught.value.hint == "choose another type or region"
