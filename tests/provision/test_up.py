@@ -28,11 +28,11 @@ ENGINE = Engine(Path("/no/pulumi"), "3.258.0", "cache")
 FLEET = Fleet(vpc_id="v", subnet_id="s", bastion_id="", bastion_address="", nodes=())
 
 
-@pytest.mark.parametrize(("op", "stays"), [("create", True), ("update", False), ("delete", False)])
+@pytest.mark.parametrize(("op", "stays"), [("create", True), ("update", True), ("replace", False)])
 def test_a_run_can_be_stopped_while_nodes_are_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: Op, stays: bool
 ) -> None:
-    """Its commands need the inventory; of nodes that are changed there is none meanwhile."""
+    """Its commands need the inventory; while nodes are replaced there is none."""
     target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
     record.write(a_record().now("ready"), target)
     path = record.folder("demo", target) / "inventory.json"
