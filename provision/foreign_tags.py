@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from config.cluster.resolved import Resolved
 from config.target import Target
+from infra.stack.changes import INSTANCE
 from infra.stack.stack import Stack
 from provision.aws.resources import Resource, find_all
 from provision.records.record import ClusterRecord, read
 
-_INSTANCE = "aws:ec2/instance:Instance"
 _TYPES: Mapping[str, str] = {
     "EFS file system": "aws:efs/fileSystem:FileSystem",
     "FSx file system": "aws:fsx/lustreFileSystem:LustreFileSystem",
@@ -22,7 +22,7 @@ _TYPES: Mapping[str, str] = {
     "NAT gateway": "aws:ec2/natGateway:NatGateway",
     "VPC": "aws:ec2/vpc:Vpc",
     "elastic IP": "aws:ec2/eip:Eip",
-    "instance": _INSTANCE,
+    "instance": INSTANCE,
     "instance profile": "aws:iam/instanceProfile:InstanceProfile",
     "internet gateway": "aws:ec2/internetGateway:InternetGateway",
     "key pair": "aws:ec2/keyPair:KeyPair",
@@ -108,8 +108,8 @@ def _place(resource: Resource, names: Mapping[tuple[str, str], str]) -> str | No
     """
     if resource.kind == "volume":
         for attachment in resource.attributes.get("Attachments", ()):
-            if name := names.get((_INSTANCE, attachment.get("InstanceId", ""))):
-                return f"{_INSTANCE} {name} volume_tags"
+            if name := names.get((INSTANCE, attachment.get("InstanceId", ""))):
+                return f"{INSTANCE} {name} volume_tags"
         return None
     kind = _TYPES.get(resource.kind, "")
     name = names.get((kind, resource.id))

@@ -8,11 +8,11 @@ from config.cluster.cluster_file import Cluster
 from config.models import Model
 from infra.stack.changes import INSTANCE, TEMPLATE, Plan
 from provision.aws.clients import aws_errors
+from provision.machines import BASTION
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-_BASTION = "bastion"
 _NAMED = "--replace names it"
 
 _IN_PLACE = frozenset(
@@ -149,7 +149,7 @@ def replacement_reasons(
     for change in plan.changes:
         if change.op != "replace" or change.type != INSTANCE:
             continue
-        if change.name == _BASTION:
+        if change.name == BASTION:
             reasons[change.name] = _reason(change.properties, fields, refresh)
         else:
             found = older.get(change.name)

@@ -14,11 +14,8 @@ from tests.cli.test_command import COMMAND
 TRIES = "`aws sts get-caller-identity --profile {name}` tries it"
 
 
-def status(home: Path, config: str, *options: str, **variables: str) -> str:
-    """Return the error of `gpuctl status` for a user with this configuration of AWS."""
-    folder = home / ".aws"
-    folder.mkdir(exist_ok=True)
-    (folder / "config").write_text(config)
+def ended(home: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`gpuctl status` as it ends for a user of this home, without a terminal; it fails."""
     done = subprocess.run(
         [str(COMMAND), "--region", "us-east-1", *options, "status"],
         env={
@@ -27,14 +24,26 @@ def status(home: Path, config: str, *options: str, **variables: str) -> str:
             "AWS_EC2_METADATA_DISABLED": "true",
             **variables,
         },
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
         start_new_session=True,  # without a terminal
         timeout=60,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("gpuctl: error: "), done.stderr
-    assert done.stderr.count("\n") == 1
-    return done.stderr.removeprefix("gpuctl: error: ").rstrip("\n")
+    return done
+
+
+def status(home: Path, config: str, *options: str, **variables: str) -> str:
+    """Return the error of `gpuctl status` for a user with this configuration of AWS."""
+    folder = home / ".aws"
+    folder.mkdir(exist_ok=True)
+    (folder / "config").write_text(config)
+    said = ended(home, *options, **variables).stderr
+    assert said.startswith("gpuctl: error: "), said
+    assert said.count("\n") == 1
+    return said.removeprefix("gpuctl: error: ").rstrip("\n")
 
 
 @pytest.mark.parametrize(
@@ -184,29 +193,14 @@ def test_a_key_with_a_line_break_is_named_and_not_shown(
     name: str, value: str, options: tuple[str, ...], tmp_path: Path, address: str
 ) -> None:
     keys = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "secret", name: value}
-    done = subprocess.run(
-        [str(COMMAND), "--region", "us-east-1", *options, "status"],
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_ENDPOINT_URL": address,
-            **keys,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
+    said = ended(tmp_path, *options, AWS_ENDPOINT_URL=address, **keys).stderr
     assert (
         "gpuctl: error: the AWS credentials have a character that no request may have, such as a"
         " line break; correct the access key ID or the session token, in their variables or in the"
         " profile\n"
-    ) in done.stderr
+    ) in said
     written = [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
-    assert not [text for text in (done.stderr, *written) if "hunter2" in text]
+    assert not [text for text in (said, *written) if "hunter2" in text]
 
 
 SOME_ROLE = "role_arn = arn:aws:iam::123456789012:role/Admin\n"
