@@ -8,7 +8,7 @@ and it does not begin with `-` or `.`. Build none of these from a plain `str` of
 import re
 from typing import Annotated
 
-from pydantic import StringConstraints
+from config.bounds import Pattern
 
 CLUSTER_NAME = r"^[a-z]([a-z0-9-]{0,28}[a-z0-9])?$"
 RUN_NAME = r"^[a-z][a-z0-9-]{0,40}$"
@@ -19,28 +19,28 @@ SSH_HOST = r"^[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}$"
 SSH_USER = r"^[a-z_][a-z0-9_-]{0,31}$"
 INSTANCE_ID = r"^[A-Za-z0-9][A-Za-z0-9-]{0,62}$"
 
-ClusterName = Annotated[str, StringConstraints(pattern=CLUSTER_NAME)]
+ClusterName = Annotated[str, Pattern(CLUSTER_NAME)]
 """Lower-case letters, digits and hyphens, at most 30: it becomes part of AWS names and folders."""
 
-RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
+RunName = Annotated[str, Pattern(RUN_NAME)]
 """The name that a run file gives its run."""
 
-RunId = Annotated[str, StringConstraints(pattern=RUN_ID)]
+RunId = Annotated[str, Pattern(RUN_ID)]
 """A run's name, a hyphen and six hexadecimal digits (`engine.launch_plan.new_run_id`)."""
 
-NodeName = Annotated[str, StringConstraints(pattern=NODE_NAME)]
+NodeName = Annotated[str, Pattern(NODE_NAME)]
 """A host name without dots, as `node0`."""
 
-BucketKey = Annotated[str, StringConstraints(pattern=BUCKET_KEY)]
+BucketKey = Annotated[str, Pattern(BUCKET_KEY)]
 """An object's key below a folder of gpuctl's in a bucket; it becomes a path of this machine."""
 
-SshHost = Annotated[str, StringConstraints(pattern=SSH_HOST)]
+SshHost = Annotated[str, Pattern(SSH_HOST)]
 """An IPv4 or IPv6 address, or a host's name."""
 
-SshUser = Annotated[str, StringConstraints(pattern=SSH_USER)]
+SshUser = Annotated[str, Pattern(SSH_USER)]
 """A user's name on a node, as useradd allows it."""
 
-InstanceId = Annotated[str, StringConstraints(pattern=INSTANCE_ID)]
+InstanceId = Annotated[str, Pattern(INSTANCE_ID)]
 """The id of an instance of EC2 (`i-0123456789abcdef0`), or of a machine that is none."""
 
 

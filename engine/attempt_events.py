@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from config.foreign import ExitCode, Rank, Time, Whole
+from config.bounds import ExitCode, Rank, Time, Whole
 from config.identifiers import NodeName, SshHost
 from config.models import Value
 from engine.queue_event import RunNode

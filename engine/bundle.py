@@ -1,4 +1,4 @@
-"""The agent as one file: a zip application of engine/agent, reproducible from its source."""
+"""The agent as one file: a zip application, reproducible from its source."""
 
 import hashlib
 import io
@@ -52,10 +52,13 @@ class Bundle:
 @cache
 def agent_bundle() -> Bundle:
     """Return the agent of this gpuctl; stored, not deflated: zlib's output varies by version."""
-    files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b""}
-    for source in resources.files("engine.agent").iterdir():
-        if source.name.endswith(".py"):
-            files[f"engine/agent/{source.name}"] = source.read_bytes()
+    files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b"", "config/__init__.py": b""}
+    for package in ("engine.agent", "engine.contract"):
+        for source in resources.files(package).iterdir():
+            if source.name.endswith(".py"):
+                files[f"{package.replace('.', '/')}/{source.name}"] = source.read_bytes()
+    for name in ("bounds.py", "identifiers.py"):  # the contract's types
+        files[f"config/{name}"] = resources.files("config").joinpath(name).read_bytes()
     buffer = io.BytesIO()
     buffer.write(b"#!/usr/bin/env python3\n")
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from config.foreign import Rank, Time
+from config.bounds import Rank, Time
 from config.models import Value
 
 

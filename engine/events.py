@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from config.foreign import ExitCode, Rank, Text, Time, Whole, first_mistake
+from config.bounds import ExitCode, Rank, Text, Time, Whole
+from config.foreign import first_mistake
 from config.identifiers import ClusterName, NodeName, RunId, RunName
 from config.models import Value
 from config.run.container_fields import Port

@@ -14,9 +14,10 @@ from typing import Literal, Self
 
 from pydantic import AwareDatetime, ValidationError
 
+from config.bounds import Dollars, ExitCode, Rank, Whole
 from config.errors import InputError, RunError, StateError
 from config.files import disk_error, is_access_error, path_below, unwritable
-from config.foreign import Dollars, ExitCode, Rank, Whole, first_mistake
+from config.foreign import first_mistake
 from config.identifiers import ClusterName, InstanceId, RunId, RunName
 from config.models import Value
 from engine.events import FollowedFailure

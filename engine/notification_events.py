@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from config.foreign import Time, Whole
+from config.bounds import Time, Whole
 from config.models import Value
 
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from config.foreign import Rank, Text, Time, Whole
+from config.bounds import Rank, Text, Time, Whole
 from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
 from config.models import Value
 from config.run.container_fields import Port

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from pydantic import Field, FiniteFloat, ValidationError
 
-from config.foreign import Rank, Time, Whole
+from config.bounds import Rank, Time, Whole
 from config.models import Value
 
 GpuRow = tuple[FiniteFloat | None, ...]

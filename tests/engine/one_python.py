@@ -58,7 +58,8 @@ async def supervise(agent: str, folder: Path) -> None:
     As in the agent, all of asyncio is made within the loop, which Python 3.9 needs.
     """
     with zipfile.ZipFile(agent) as archive:
-        modules = [name for name in archive.namelist() if name.startswith("engine/agent/")]
+        empty = {"__main__.py", "config/__init__.py", "engine/__init__.py"}
+        modules = sorted(set(archive.namelist()) - empty)
     for module in modules:
         __import__(module[:-3].replace("/", "."))
     from engine.agent.journal import Journal

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import config
 import engine.agent
+import engine.contract
 from config.folders import cache_home
 from engine.bundle import agent_bundle
 from tests.engine import one_python
@@ -24,7 +26,11 @@ UNPACKED = cache_home() / "pypy3"
 PYPY = shutil.which("pypy3.9", path=f"{os.environ['PATH']}:{UNPACKED}/usr/bin")
 LIBRARIES = UNPACKED / "usr/lib/x86_64-linux-gnu"
 VERMIN = str(Path(sys.executable).with_name("vermin"))
-SOURCES = sorted(Path(engine.agent.__file__).parent.glob("*.py"))
+SOURCES = [
+    *sorted(Path(engine.agent.__file__).parent.glob("*.py")),
+    *sorted(Path(engine.contract.__file__).parent.glob("*.py")),
+    *(Path(config.__file__).with_name(name) for name in ("bounds.py", "identifiers.py")),
+]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)

@@ -21,4 +21,6 @@ def test_connections_of_earlier_programs_are_closed(here: Region, engine: Engine
         stack.preview(resolved(here.target))
         open_after.append(sum(isinstance(held, grpc.Channel) for held in gc.get_objects()))
     assert open_after[0] == open_after[1] == open_after[2]  # those of the last program alone
-    assert gc.get_freeze_count() <= frozen  # each program added thousands; what is frozen may still end
+    assert (
+        gc.get_freeze_count() <= frozen
+    )  # each program added thousands; what is frozen may still end

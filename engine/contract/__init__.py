@@ -1,0 +1,5 @@
+"""What client and agent say to each other: plan, orders and events as frozen dataclasses.
+
+The standard library alone (Python 3.9), because the agent has nothing else. How a run is planned,
+executed or shown is in the other rooms.
+"""

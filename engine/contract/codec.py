@@ -1,0 +1,143 @@
+"""Dataclasses of the contract as JSON data and back, by the types of their fields.
+
+Fields are of these types: str, int, float, bool, None, Literal, Any, tuples of any length, dicts
+with str as keys, other dataclasses, and Optional of these. `Annotated` bounds are for the client,
+which checks what it reads with pydantic (config/foreign.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+Decoder = Callable[[Any], Any]
+
+
+class DecodeError(ValueError):
+    """The error that JSON data is not what a class of the contract has; it names the field."""
+
+
+def to_json(value: Any, with_defaults: bool = True) -> Any:
+    """Return the value as JSON data: dicts, lists, texts, numbers, bools and None.
+
+    Fields are in the order of their class. Without `with_defaults`, fields that have their default
+    are left out.
+    """
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
+    if isinstance(value, dict):
+        return {key: to_json(item, with_defaults) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_json(item, with_defaults) for item in value]
+    cls: Any = type(value)
+    return {
+        name: to_json(item, with_defaults)
+        for name, default in _defaults(cls)
+        if (item := getattr(value, name)) != default or with_defaults
+    }
+
+
+def from_json(cls: type[T], data: Any) -> T:
+    """Return the value of this class that the JSON data has; unknown keys are ignored.
+
+    Raises DecodeError if a field is missing or has another type.
+    """
+    kind: Any = cls
+    value: T = _decoder(kind)(data)
+    return value
+
+
+_NO_DEFAULT = object()
+
+
+@functools.cache
+def _defaults(cls: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a class with their defaults, _NO_DEFAULT where there is none."""
+    return tuple((field.name, _default(field)) for field in dataclasses.fields(cls))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return _NO_DEFAULT
+
+
+@functools.cache
+def _decoder(kind: Any) -> Decoder:
+    """Return the function that makes a value of this type from JSON data."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda data: data
+    if type(None) in arguments:
+        return _optional_decoder(arguments)
+    if origin is Literal:
+        return functools.partial(_decode_literal, arguments)
+    if origin is tuple:
+        return functools.partial(_decode_tuple, arguments[0])
+    if origin is dict:
+        return functools.partial(_decode_dict, arguments[1])
+    if dataclasses.is_dataclass(kind):
+        return _object_decoder(kind)
+    return functools.partial(_decode_plain, kind)
+
+
+def _optional_decoder(arguments: tuple[Any, ...]) -> Decoder:
+    (inner,) = (argument for argument in arguments if argument is not type(None))
+    return lambda data: None if data is None else _decoder(inner)(data)
+
+
+def _decode_literal(allowed: tuple[Any, ...], data: Any) -> Any:
+    if data not in allowed:
+        raise DecodeError(f"is none of {', '.join(map(str, allowed))}")
+    return data
+
+
+def _decode_tuple(item: Any, data: Any) -> tuple[Any, ...]:
+    if not isinstance(data, (list, tuple)):
+        raise DecodeError("is no list")
+    return tuple(map(_decoder(item), data))
+
+
+def _decode_dict(item: Any, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise DecodeError("is no object")
+    decode = _decoder(item)
+    return {key: decode(value) for key, value in data.items()}
+
+
+def _decode_plain(kind: type[Any], data: Any) -> Any:
+    if type(data) is kind:
+        return data
+    if kind is float and type(data) is int:
+        return float(data)
+    raise DecodeError(f"is no {kind.__name__}")
+
+
+def _object_decoder(cls: Any) -> Decoder:
+    # `Annotated` is stripped: without `include_extras` the types are the plain ones.
+    types = get_type_hints(cls)
+    fields = [
+        (name, _decoder(types[name]), default is _NO_DEFAULT) for name, default in _defaults(cls)
+    ]
+
+    def decode(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise DecodeError(f"{cls.__name__} is no object")
+        values = {}
+        for name, decode_field, is_required in fields:
+            if name in data:
+                try:
+                    values[name] = decode_field(data[name])
+                except DecodeError as error:
+                    raise DecodeError(f"{cls.__name__}.{name} {error}") from None
+            elif is_required:
+                raise DecodeError(f"{cls.__name__}.{name} is missing")
+        return cls(**values)
+
+    return decode

@@ -1,0 +1,282 @@
+"""The launch plan: everything that a run executes, as one value (engine/launch_plan.py makes it).
+
+Client and agent have the same classes. Times are in seconds, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Optional
+
+from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
+
+StopCriteria = Literal["all-done", "master-done", "workers-done"]
+
+Promise = Literal["", "efa", "infiniband", "roce"]
+"""A transport that NCCL's lines can prove, or none: engine/agent/proof.py has the lines of each."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a program of nccl-tests; `number` counts from 1, sizes are in bytes.
+
+    `dtype` and `redop` are empty for the program's default. `scope` is `all`, `intra` or `inter`;
+    `node` is the only node of scope `intra`, else empty. `gpus_per_node` is 0 for the run's usual
+    number of ranks. `variables` override the environment of each rank. `repetition` counts from 1.
+    """
+
+    number: int
+    title: str
+    collective: str
+    min_bytes: int
+    max_bytes: int
+    dtype: str = ""
+    redop: str = ""
+    scope: str = "all"
+    node: str = ""
+    gpus_per_node: int = 0
+    variables: dict[str, str] = field(default_factory=dict)
+    repetition: int = 1
+
+    @property
+    def program(self) -> str:
+        """The program's name."""
+        return f"{self.collective}_perf"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A bus bandwidth in GB/s that the cases must reach at a size in bytes.
+
+    `cases` are the numbers of one case's repetitions: their median is judged. `source` says where
+    the expected bandwidth comes from.
+    """
+
+    title: str
+    cases: tuple[int, ...]
+    size: int
+    busbw: float
+    source: str = "run file"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The cases of a run of nccl-tests, in order, and their gates.
+
+    With `is_stand_in` CPU programs take the place of nccl-tests, as in the lab.
+    """
+
+    cases: tuple[Case, ...]
+    gates: tuple[Gate, ...] = ()
+    is_stand_in: bool = False
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """The network preset of the run's environment, and what NCCL's lines must prove.
+
+    `promises` is the preset's transport, empty if the preset promises no RDMA (tcp, none).
+    `interfaces` is the number of EFA interfaces of each node, 0 if NCCL's number is not checked.
+    `gpudirect` means that a connection without GPUDirect RDMA is a failure. `verify` is of the run
+    file, by default `auto`.
+    """
+
+    preset: str = "none"
+    promises: Promise = ""
+    interfaces: int = 0
+    gpudirect: bool = False
+    verify: Literal["auto", "off", "warn", "require"] = "auto"
+
+
+@dataclass(frozen=True)
+class ReadyPlan:
+    """The condition for a node to be ready; without port and command it is ready once started."""
+
+    port: Optional[int]
+    command: Optional[str]
+    timeout_s: int
+
+
+@dataclass(frozen=True)
+class CodePlan:
+    """The working folder of a run: the tree that it begins with, and the outputs in it.
+
+    `tree` is the hash of a tree of files (engine/code.py), empty for a folder that begins empty.
+    `files` and `size` are those of the tree; `outputs` are paths and patterns in the folder.
+    """
+
+    tree: str = ""
+    files: int = 0
+    size: int = 0
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NotifyPlan:
+    """A target of notifications. `to` is a URL or a command.
+
+    `to` is empty if the URL is the secret `to_secret`. `on` are the events of which it is notified.
+    `values` are headers of a POST, or variables of a command; `secrets` maps more of them to the
+    names of secrets.
+    """
+
+    form: Literal["json", "slack", "command"]
+    on: tuple[str, ...]
+    to: str = ""
+    to_secret: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """The container in which every node's job runs.
+
+    `id` is the hash of the image, with which the nodes start it; empty until they have pulled it.
+    `digest` (`sha256:…`) is the image's name in the registry, None for an image without a registry.
+    `username` and `password_secret` (a secret's name) are for private registries, else empty.
+    `privileged`: the container has all devices. `volumes` are the node's folders and their places
+    in the container (`/data:/data`).
+    """
+
+    reference: str
+    id: str = ""
+    digest: Optional[str] = None
+    username: str = ""
+    password_secret: str = ""
+    privileged: bool = False
+    volumes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RetryPlan:
+    """When the run starts again after a failure: see config/run/retry.py."""
+
+    attempts: int
+    on: tuple[str, ...]
+    backoff_s: int
+    node_wait_s: int
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One node's part of the plan. `files` maps paths on the node to their text.
+
+    The job's environment is a login's, overridden by `environment`, plus `secrets`, which maps a
+    variable to the name of its secret. `processes` is the number of ranks that a launcher must
+    start on this node; 0 on every node if gpuctl does not check the number.
+    """
+
+    rank: int
+    name: NodeName
+    private_ip: SshHost
+    role: str
+    environment: dict[str, str]
+    script: str
+    files: dict[str, str]
+    secrets: dict[str, str] = field(default_factory=dict)
+    processes: int = 0
+
+
+@dataclass(frozen=True)
+class CommonTexts:
+    """What all nodes of a size have; a node's own values override it."""
+
+    environment: dict[str, str]
+    secrets: dict[str, str]
+    files: dict[str, str]
+    script: str
+
+
+@dataclass(frozen=True)
+class SizedNode:
+    """A node's own part of a size; `script` is None where it is the common one."""
+
+    role: str
+    processes: int
+    environment: dict[str, str]
+    secrets: dict[str, str]
+    files: dict[str, str]
+    script: Optional[str]
+
+
+@dataclass(frozen=True)
+class Size:
+    """The plan of a run on fewer nodes than it began with; `nodes` are in rank order."""
+
+    network: NetworkPlan
+    startup_order: str
+    stop_criteria: StopCriteria
+    ready: Optional[ReadyPlan]
+    common: CommonTexts
+    nodes: tuple[SizedNode, ...]
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """A run, ready to be executed; `nodes` in rank order, the first is the master.
+
+    `startup_order` is `any`, `master-first` or `workers-first`. `cluster_ips` are the addresses of
+    all nodes of the cluster, the head's first, also of those that this run does not use: they power
+    off if `on_stop` is `destroy` and no client destroys the cluster. `head` is the node of the
+    supervisor; another run may have it.
+    With `queue` the run waits on the head while other runs have its nodes; else it is refused.
+    `saved` is the folder of the shared storage to which the head copies what the run leaves on its
+    nodes, before they power off; empty without shared storage, and if the cluster stays.
+    `code` is the run's working folder; without it jobs start in the home.
+    `least_nodes` is the number of nodes with which the run may go on after it has lost some, and
+    `sizes` are its plans on fewer nodes (engine/sizes.py), if the run file has a range and `retry`.
+    `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
+    node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
+    the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
+    on the head, reachable from the nodes; empty if there is no dashboard. `ports` of the first node
+    are on the machine of a client that follows the run. gpuctl prints `warnings` to the user who
+    starts the run.
+    """
+
+    run_id: RunId
+    name: RunName
+    cluster: ClusterName
+    head: NodeName
+    startup_order: str
+    stop_criteria: StopCriteria
+    max_duration_s: Optional[int]
+    on_stop: Literal["keep", "destroy"]
+    ready: Optional[ReadyPlan]
+    nodes: tuple[NodePlan, ...]
+    cluster_ips: tuple[str, ...]
+    schema_version: int = 2
+    type: str = "task"
+    startup_timeout_s: Optional[int] = None
+    no_output_timeout_s: Optional[int] = None
+    retry: Optional[RetryPlan] = None
+    notify: tuple[NotifyPlan, ...] = ()
+    saved: str = ""
+    queue: bool = False
+    image: Optional[ImagePlan] = None
+    code: Optional[CodePlan] = None
+    network: NetworkPlan = field(default_factory=NetworkPlan)
+    least_nodes: Optional[int] = None
+    sizes: tuple[Size, ...] = ()
+    is_spot: bool = False
+    dashboard: str = ""
+    ports: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    sweep: Optional[Sweep] = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The patterns of files that come back at the end."""
+        return self.code.outputs if self.code else ()
+
+    @property
+    def head_rank(self) -> Optional[int]:
+        """Return the rank of the head; None if the run does not use it."""
+        ranks = [node.rank for node in self.nodes if node.name == self.head]
+        return ranks[0] if ranks else None
+
+    @property
+    def is_elastic(self) -> bool:
+        """Return whether the run may go on with fewer nodes."""
+        return bool(self.sizes)
