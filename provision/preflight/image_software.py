@@ -32,7 +32,7 @@ def _rows(resolved: Resolved) -> Iterator[tuple[str, str]]:
         yield "NCCL's plugin", _plugin(efa)
         yield "NCCL", version(pins.nccl or NCCL)
         yield "Open MPI", openmpi or "4"
-        yield "by", "gpuctl's set-up, which installs these"
+        yield "source", "gpuctl's set-up installs these"
     elif known is not None:
         yield "kernel", known.kernel
         yield "driver", known.driver
@@ -42,8 +42,12 @@ def _rows(resolved: Resolved) -> Iterator[tuple[str, str]]:
         yield "NCCL", f"{version(pins.nccl)}, as the file says" if pins.nccl else _UNKNOWN
         yield "Open MPI", openmpi or "4 and 5 of EFA's installer; `mpirun` is 4"
         release = release_of(resolved.image.name)
-        newer = "" if release == known.release else f"; the image is of {release or 'no date'}"
-        yield "by", f"AWS's notes for ARM64 of {known.release}{newer}"
+        other = "" if release == known.release else f"; the image is of {release or 'no date'}"
+        yield (
+            "source",
+            f"AWS's release notes of {known.release} for ARM64; gpuctl assumes the same for x86_64"
+            f"{other}",
+        )
 
 
 def _plugin(efa: str) -> str:

@@ -29,16 +29,23 @@ def test_a_plan_has_the_versions_of_the_image(target: Target) -> None:
         ("NCCL's plugin", "1.21.1, tested with NCCL 2.31.2-1"),
         ("NCCL", "the image's own; AWS's notes do not name it"),
         ("Open MPI", "4 and 5 of EFA's installer; `mpirun` is 4"),
-        ("by", "AWS's notes for ARM64 of 20261009"),
+        (
+            "source",
+            "AWS's release notes of 20261009 for ARM64; gpuctl assumes the same for x86_64",
+        ),
     )
     older = dict(software_rows(planned(target, image="dlami-ubuntu-22.04")))
-    assert older["by"] == "AWS's notes for ARM64 of 20260915; the image is of 20261009"
+    assert older["source"] == (
+        "AWS's release notes of 20260915 for ARM64; gpuctl assumes the same for x86_64; the image"
+        " is of 20261009"
+    )
 
 
 def test_a_plan_has_the_versions_that_gpuctl_installs(target: Target) -> None:
     rows = dict(software_rows(planned(target, image="stock-ubuntu-24.04")))
     assert rows["driver"] == "branch 580"
     assert (rows["NCCL"], rows["Open MPI"]) == ("2.30.4-1", "4")
+    assert rows["source"] == "gpuctl's set-up installs these"
     assert software_rows(planned(target, instance_type="c6i.large")) == ()
     assert software_rows(planned(target, image="stock-debian-12")) == ()
 
