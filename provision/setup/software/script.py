@@ -21,12 +21,17 @@ CUDA = "13-0"
 """AWS, "Get started with EFA and NCCL" for Ubuntu 24.04: nvidia-open-580, cuda-toolkit-13-0
 (EC2 User Guide, 2026-11-20)."""
 
-EFA = "1.51.0"
-"""AWS, "Elastic Fabric Adapter release notes": 2026-10-22."""
+EFA = "1.49.0"
+"""The newest EFA installer with a plugin that AWS tested with NCCL below: 1.20.0
+(`config/catalogue/image_software.py`). 1.50.0 and 1.51.0 are newer (2026-08-21, 2026-10-22): AWS
+tested the plugin of 1.50.0 with NCCL 2.31.2, whose commit gpuctl does not know, and the notes of
+the plugin in 1.51.0 could not be read. 1.49.0 also ran on Ubuntu's kernel 7.0, in the Deep Learning
+AMI of Ubuntu 26.04 (release notes for ARM64, 20260911)."""
 
 EFA_KEY = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 """Fingerprint of the key that signs the EFA installer: AWS, "Get started with EFA and NCCL", step
-"Install the EFA software" (EC2 User Guide, 2026-11-20)."""
+"Install the EFA software" (EC2 User Guide, 2026-11-20). An older copy of that page has the same for
+1.49.0."""
 
 NCCL = "2.30.4-1"
 NCCL_TESTS = "2.18.3"
