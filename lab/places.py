@@ -148,7 +148,7 @@ def everywhere() -> tuple[Places, ...]:
 def make_private(folder: Path) -> None:
     """Create the folder, and those of labs above it, for their owner alone.
 
-    This also restricts folders that exist: earlier versions created them for all users.
+    This also closes folders that exist and are open to others.
     """
     for each in (*reversed(folder.parents), folder):
         if each == folder or any(each.is_relative_to(top) for top in (_NAMED_RUNTIMES, _DISK)):

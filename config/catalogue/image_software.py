@@ -5,7 +5,8 @@ Sources, read 2026-11-26:
   aws-deep-learning-ami-gpubaseossarm64-ul2404-2026-10-09, -ul2204-2026-09-16, -al2023-2026-09-18).
   The notes for x86_64 could not be read; gpuctl assumes that a release has the same versions for
   both. Those of September for Ubuntu 24.04 have: kernel, driver and CUDA of the x86_64 image
-  20260915, as a public project quotes its notes, are those of the ARM64 image 20260918 (2026-11-27).
+  20260915, as a public project quotes its notes, are those of the ARM64 image 20260918
+  (2026-11-27).
   The notes do not name NCCL and Open MPI, which are those of the image's CUDA and of EFA's
   installer.
 - plugins of EFA's installers: "Elastic Fabric Adapter release notes", EC2 User Guide; 1.47.0 and

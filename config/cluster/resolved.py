@@ -115,13 +115,12 @@ class Resolved(Value):
     `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on everything. `zones` are the zones
     that may take the cluster, `zone` first; an existing cluster has one. `reservation` is the
     capacity into which the nodes are launched. `existing_network` has a subnet in each of `zones`;
-    it is None for a network made for the cluster. `hop_limit` is the maximum number of hops to the
-    machines' metadata service. `boundary` is the ARN of the permissions boundary of the nodes'
-    role, empty for none. `sent` is the nodes' user data as EC2 has it, in base64; empty if nobody
-    has asked yet. `price_source` is the source of the nodes' price, `warnings` are the
-    questions that AWS did not answer. `foreign_tags` are the tags that others added to resources,
-    by the resource and its property: `aws:ec2/vpc:Vpc demo tags`. `former_tags` are keys of an
-    earlier file that resources may still have.
+    it is None for a network made for the cluster. `boundary` is the ARN of the permissions boundary
+    of the nodes' role, empty for none. `sent` is the nodes' user data as EC2 has it, in base64;
+    empty if nobody has asked yet. `price_source` is the source of the nodes' price, `warnings` are
+    the questions that AWS did not answer. `foreign_tags` are the tags that others added to
+    resources, by the resource and its property: `aws:ec2/vpc:Vpc demo tags`. `former_tags` are keys
+    of an earlier file that resources may still have.
     """
 
     cluster: Cluster
@@ -143,7 +142,6 @@ class Resolved(Value):
     nodes_public_key: str = ""
     user_data: str
     bastion_user_data: str
-    hop_limit: int = 1
     boundary: str = ""
     sent: str = ""
     tags: dict[str, str]

@@ -37,7 +37,7 @@ def bastion(network: VpcIds, access: Access, named: Named) -> aws.ec2.Instance |
         user_data_base64=encode(resolved.bastion_user_data),
         user_data_replace_on_change=True,
         instance_initiated_shutdown_behavior="terminate",
-        metadata_options=_metadata_options(resolved),
+        metadata_options=_metadata_options(),
         root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
             volume_type="gp3", encrypted=True, delete_on_termination=True
         ),
@@ -69,7 +69,7 @@ def nodes(
             name,
             launch_template=launch,
             capacity_reservation_specification=_claim(name, named.resolved, claims),
-            metadata_options=_metadata_options(named.resolved),
+            metadata_options=_metadata_options(),
             tags=named.tags(name),
             volume_tags=named.tags(name),
             # GPU capacity is scarce and quotas are tight: the old machine is removed first. A node
@@ -106,11 +106,11 @@ def _claim(
     return aws.ec2.InstanceCapacityReservationSpecificationArgs(capacity_reservation_target=target)
 
 
-def _metadata_options(resolved: Resolved) -> aws.ec2.InstanceMetadataOptionsArgs:
+def _metadata_options() -> aws.ec2.InstanceMetadataOptionsArgs:
     return aws.ec2.InstanceMetadataOptionsArgs(
         http_endpoint="enabled",
         http_tokens="required",
-        http_put_response_hop_limit=resolved.hop_limit,
+        http_put_response_hop_limit=1,
     )
 
 

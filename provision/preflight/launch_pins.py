@@ -1,8 +1,7 @@
 """The launch settings of a cluster's machines, which a newer gpuctl must not change.
 
-Otherwise a new node would differ from those that run. gpuctl therefore reuses user data, launch
-layout and metadata options of the record until the cluster file changes the fields they are made
-of.
+Otherwise a new node would differ from those that run. gpuctl therefore reuses user data and launch
+layout of the record until the cluster file changes the fields they are made of.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -80,7 +79,7 @@ def keep_launch_fields(wanted: Resolved, before: Resolved, sent: str, *, refresh
         for name in ("instance_type", "image")
     )
     if is_same_kind and all(was[name] == getattr(wanted, name) for name in _NODES):
-        kept = {name: getattr(before, name) for name in (*_NODES, "hop_limit")}
+        kept = {name: getattr(before, name) for name in _NODES}
     if was[_BASTION] == wanted.bastion_user_data:
         kept[_BASTION] = before.bastion_user_data
     return wanted.model_copy(update=kept)

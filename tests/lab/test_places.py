@@ -106,7 +106,7 @@ def test_folders_of_labs_let_nobody_but_their_owner_in(
     machine = disk / "labs" / "b" / "machines" / "i-1"
     machine.parent.mkdir(parents=True)
     for folder in (disk, machine.parent):
-        folder.chmod(0o755)  # as earlier versions made them
+        folder.chmod(0o755)
     before = mode(disk.parent)
     places.make_private(machine)
     ours = (disk, disk / "labs", disk / "labs" / "b", machine.parent, machine)
