@@ -171,29 +171,40 @@ class Stack:
         kept = self._plan_file(resolved)
         if not kept.exists():
             return self._update(resolved, report, claims, replace)
+        try:
+            return self._carry_out(kept, resolved, report, claims, replace)
+        finally:
+            kept.unlink(missing_ok=True)  # a plan is carried out once
+
+    def _carry_out(
+        self,
+        kept: Path,
+        resolved: Resolved,
+        report: Reporter,
+        claims: Claims,
+        replace: Collection[str],
+    ) -> Fleet:
+        """Carry out the plan in the file `kept`, or a new one with the same operations."""
         approved = planned_operations(kept)
         changed = f"{self.name} has changed since the plan was made"
         violated = PlanViolated(changed, "run the command again to get a new plan")
-        try:
-            # The Pulumi engine plans a named resource without its old inputs, and then compares
-            # with them: `userData`, which the provider has read, would violate the plan when other
-            # resources are already replaced (checkGoal in step_generator.go, 3.258.0, 2026-11-26).
-            if not replace:
-                try:
-                    return self._update(resolved, report, claims, plan=str(kept))
-                except PlanViolated as error:
-                    # It also compares values that the provider computes anew each time
-                    # (https://github.com/pulumi/pulumi/issues/13765 and 11587, 2026-11-22).
-                    violated = error
-            # The person has approved operations, so these are what must be the same.
-            self.preview(resolved, replace)
-            if not is_within(planned_operations(kept), approved):
-                raise violated
-            detail = "a new plan has the same operations"
-            report(Progress("resources", self.name, "running", detail))
-            return self._update(resolved, report, claims, replace)
-        finally:
-            kept.unlink(missing_ok=True)  # a plan is carried out once
+        # The Pulumi engine plans a named resource without its old inputs, and then compares with
+        # them: `userData`, which the provider has read, would violate the plan when other resources
+        # are already replaced (checkGoal in step_generator.go, 3.258.0, 2026-11-26).
+        if not replace:
+            try:
+                return self._update(resolved, report, claims, plan=str(kept))
+            except PlanViolated as error:
+                # It also compares values that the provider computes anew each time
+                # (https://github.com/pulumi/pulumi/issues/13765 and 11587, 2026-11-22).
+                violated = error
+        # The person has approved operations, so these are what must be the same.
+        self.preview(resolved, replace)
+        if not is_within(planned_operations(kept), approved):
+            raise violated
+        detail = "a new plan has the same operations"
+        report(Progress("resources", self.name, "running", detail))
+        return self._update(resolved, report, claims, replace)
 
     def _update(
         self,
