@@ -22,6 +22,7 @@ from config.duration import format_duration
 from config.errors import CloudError, GpuctlError
 from config.progress import Progress, Reporter
 from config.target import Target
+from provision.aws.capacity_reservations import UNKNOWN, describe_reservation
 from provision.aws.clients import ATTEMPTS, aws_errors, client
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ KNOWN_WITHIN_S = 120.0
 """The longest wait until EC2 knows a placement group or a reservation that it has just created. AWS
 advises to wait from seconds to five minutes
 (https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html, 2026-11-23)."""
-
-_UNKNOWN = "InvalidCapacityReservationId.NotFound"
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 60.0
 """The pauses between two rounds through the zones while `capacity.wait` runs."""
@@ -199,7 +198,10 @@ def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
     """
     end = time.monotonic() + ACTIVE_WITHIN_S
     code = "InsufficientInstanceCapacity"
-    while (state := (found := _describe(ec2, claim)).get("State", "pending")) != "active":
+    while True:
+        held = describe_reservation(ec2, claim.id, is_new=True)
+        if (state := held.get("State", "pending")) == "active":
+            break
         if state != "pending":
             raise _ClaimFailed(
                 f"AWS accepted the reservation {claim.id} in {claim.zone}; then it became {state}",
@@ -214,24 +216,12 @@ def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
         detail = "AWS provisions the reservation"
         report(Progress("capacity", claim.zone, "running", detail))
         time.sleep(POLL_S)
-    if (free := int(found["AvailableInstanceCount"])) < claim.count:
+    if (free := int(held["AvailableInstanceCount"])) < claim.count:
         raise CloudError(
             f"the reservation {claim.id} in {claim.zone} has {free} of {claim.count} places free",
             remedy(code),
             code,
         )
-
-
-def _describe(ec2: "EC2Client", claim: Claim) -> Any:
-    """Return EC2's description of the reservation, empty while a part of EC2 does not know it."""
-    try:
-        with aws_errors():
-            answer = ec2.describe_capacity_reservations(CapacityReservationIds=[claim.id])
-    except CloudError as error:
-        if error.code != _UNKNOWN:
-            raise
-        return {}
-    return answer["CapacityReservations"][0]
 
 
 def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
@@ -245,7 +235,7 @@ def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
             with aws_errors():
                 ec2.cancel_capacity_reservation(CapacityReservationId=claim.id)
         except CloudError as error:
-            if error.code == _UNKNOWN and time.monotonic() < end:
+            if error.code == UNKNOWN and time.monotonic() < end:
                 time.sleep(POLL_S)
                 continue
             detail = f"not cancelled ({error.code}): it ends by itself"

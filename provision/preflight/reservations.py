@@ -9,7 +9,8 @@ from config.cluster.resolved import Reservation, Resolved
 from config.errors import CloudError, InputError
 from config.progress import Progress, Reporter
 from config.target import Target
-from provision.aws.clients import aws_errors, client
+from provision.aws.capacity_reservations import describe_reservation
+from provision.aws.clients import client
 from provision.aws.resources import ALIVE, KINDS, find_instances
 from provision.costs.cost import hourly_usd
 
@@ -45,7 +46,7 @@ def find_reservation(
     wanted = cluster.capacity
     if wanted.id is None:
         return None
-    raw = _describe(ec2, wanted.id)
+    raw = describe_reservation(ec2, wanted.id)
     found = Reservation(
         id=wanted.id,
         is_block=raw.get("ReservationType") == "capacity-block",
@@ -105,7 +106,7 @@ def _not_ready(ec2: "EC2Client", cluster: Cluster, reservation_id: str) -> str:
 
     Raises CloudError if it never will, because it has ended.
     """
-    raw = _describe(ec2, reservation_id)
+    raw = describe_reservation(ec2, reservation_id)
     if raw["State"] in KINDS["capacity reservation"].gone:
         raise CloudError(f"{reservation_id} is {raw['State']}", _ANOTHER)
     if raw["State"] != "active":
@@ -117,12 +118,6 @@ def _not_ready(ec2: "EC2Client", cluster: Cluster, reservation_id: str) -> str:
 def _shortage(raw: Any, free: int, needed: int) -> str:
     verb = "is" if needed == 1 else "are"
     return f"has {free} of {raw['TotalInstanceCount']} places free, {needed} {verb} needed"
-
-
-def _describe(ec2: "EC2Client", reservation_id: str) -> Any:
-    with aws_errors():
-        answer = ec2.describe_capacity_reservations(CapacityReservationIds=[reservation_id])
-    return answer["CapacityReservations"][0]
 
 
 def _places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> tuple[int, int, int]:
