@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from engine.contract.events import Output
 from engine.journal_copy import recorded_events
 from engine.launch_plan import LaunchPlan
 from engine.lines import WholeLines
@@ -69,7 +70,7 @@ def read_journal(runs: Path) -> dict[str, float]:
     for event in recorded_events(runs, "endless"):
         tables.feed(event)
         result.see(event)
-        if event.kind == "output":
+        if isinstance(event, Output):
             characters += sum(len(line.text) for line in lines.feed(event))
     characters += sum(len(line.text) for line in lines.rest())
     took = time.monotonic() - started

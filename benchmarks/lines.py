@@ -33,6 +33,7 @@ from cli.output import Output as Out
 from cli.run_view import RunView
 from engine import head, session
 from engine.bundle import agent_bundle
+from engine.contract.events import Output
 from engine.history import History
 from engine.journal_copy import recorded_events
 from engine.launch_plan import LaunchPlan
@@ -205,7 +206,7 @@ def copied(runs: Path, run_id: str) -> Seen:
     """Read the client's copy of the journal."""
     seen, whole = Seen(), WholeLines()
     for event in recorded_events(runs, run_id):
-        if event.kind == "output":
+        if isinstance(event, Output):
             for line in whole.feed(event):
                 seen.see(line.rank, int(line.text[5 : line.text.index(":")]))
     return seen

@@ -251,7 +251,7 @@ def follow(folder: Path) -> None:
     from cli.output import Output
     from cli.run_view import RunView
     from engine import head, session
-    from engine.events import Event
+    from engine.contract.events import Event
     from engine.history import History
     from engine.launch_plan import LaunchPlan
     from tests.engine.conftest import make_inventory

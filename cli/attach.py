@@ -1,6 +1,7 @@
 """`gpuctl attach RUN`: follow a run to its end as `gpuctl run` does, also from another machine."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +63,7 @@ def attach(
     if entry.on_stop == "destroy":
         check_removable(entry.cluster, target)
     # What is to follow the run's end is this machine's knowledge: a job is root on the head.
-    started = _started(here, entry, there).model_copy(update={"on_stop": entry.on_stop})
+    started = replace(_started(here, entry, there), on_stop=entry.on_stop)
     asked = answer_to(on_interrupt, entry.run_id, out, unattended="detach")
     client = RunClient(here, started, there, out, begin, folds=folds)
     healing = Healing(here, started.run_id, there, out, preparation(started.run_id, out))

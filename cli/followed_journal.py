@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from engine.contract.events import Event, HeadUnreachable
+
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.events import Event
     from engine.following import OnEvent
     from engine.history import RunRecord
 
@@ -28,12 +29,12 @@ def follow_journal(
     watch = head_watch(here, inventory, entry)
     is_silent = False
 
-    def see(event: "Event") -> None:
+    def see(event: Event) -> None:
         nonlocal is_silent
-        if event.kind == "head_unreachable" and not is_silent:
+        if isinstance(event, HeadUnreachable) and not is_silent:
             silence = f"the head has not answered for {event.seconds:.0f} s"
             out.complain(f"gpuctl: {silence}: {event.reason}")
-        is_silent = event.kind == "head_unreachable"
+        is_silent = isinstance(event, HeadUnreachable)
         watch(event)
         on_event(event)
 

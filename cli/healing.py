@@ -9,12 +9,11 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from config.errors import GpuctlError
+from engine.contract.events import AttemptStarted, Event, RunFinished, WaitingForNodes
 
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.attempt_events import WaitingForNodes
-    from engine.events import Event
     from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
     from nodes.inventory import Inventory
@@ -62,23 +61,23 @@ class Healing:
             for thread in self._threads:
                 await asyncio.to_thread(thread.join)
 
-    def see(self, event: "Event") -> None:
+    def see(self, event: Event) -> None:
         """Begin to heal, or end it, as the event of the run says."""
-        if event.kind == "waiting_for_nodes":
+        if isinstance(event, WaitingForNodes):
             self._over.set()  # of an earlier wait
             over = threading.Event()
             self._over, self._awaited = over, set(event.nodes)
             thread = threading.Thread(target=self._heal, args=(event, over), daemon=True)
             self._threads.append(thread)
             thread.start()
-        elif event.kind == "run_finished" or (
+        elif isinstance(event, RunFinished) or (
             # A run that goes on without a node uses it in a later attempt.
-            event.kind == "attempt_started"
+            isinstance(event, AttemptStarted)
             and self._awaited <= {node.name for node in event.nodes or self._nodes}
         ):
             self._over.set()
 
-    def _heal(self, event: "WaitingForNodes", over: threading.Event) -> None:
+    def _heal(self, event: WaitingForNodes, over: threading.Event) -> None:
         """Try until the run goes on, or has the nodes."""
         said, pause = "", FIRST_PAUSE_S
         while not over.wait(pause):

@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.contract.events import Event, NodeLost, NodeUnreachable, RunStarted
+
 if TYPE_CHECKING:
-    from engine.events import Event
     from lab.places import Places
     from nodes.inventory import Inventory
 
@@ -26,11 +27,11 @@ class LabEvidence:
         self._names: dict[int, str] = {}
         self._threads: list[threading.Thread] = []
 
-    def see(self, event: "Event") -> None:
+    def see(self, event: Event) -> None:
         """Start to write evidence if the event says that a node is lost."""
-        if event.kind == "run_started":
+        if isinstance(event, RunStarted):
             self._names = {node.rank: node.name for node in event.nodes}
-        elif event.kind in {"node_lost", "node_unreachable"} and event.time >= self._since:
+        elif isinstance(event, (NodeLost, NodeUnreachable)) and event.time >= self._since:
             kept = threading.Thread(target=self._keep, args=(self._names[event.rank],), daemon=True)
             kept.start()
             self._threads.append(kept)

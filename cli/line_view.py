@@ -12,8 +12,8 @@ from cli.terminal import COLOUR, size
 
 if TYPE_CHECKING:
     from cli.output import Output as Out
+    from engine.contract.events import OutputDropped
     from engine.lines import Line
-    from engine.output_events import OutputDropped
 
 _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
 _RESET = "\033[0m"

@@ -7,14 +7,14 @@ import typer
 
 from cli.arguments import LatestRunArgument
 from cli.options import FoldOption, chosen_target, output
+from engine.contract.events import Event, Output, OutputDropped, RunFinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from cli.log_filter import Wanted
-    from cli.output import Output
-    from engine.events import Event
+    from cli.output import Output as Out
     from engine.lines import Line
 
 
@@ -97,7 +97,7 @@ class _LogView:
     """Prints the wanted lines of a run's events."""
 
     def __init__(
-        self, lines: "Wanted", out: "Output", nodes: int, folds: bool, tail: int | None
+        self, lines: "Wanted", out: "Out", nodes: int, folds: bool, tail: int | None
     ) -> None:
         from cli.line_view import LineView
         from cli.log_filter import Tail
@@ -112,17 +112,17 @@ class _LogView:
         self._tail = None if tail is None else Tail(tail, show)
         self._show = show if self._tail is None else self._tail.add
 
-    def event(self, event: "Event") -> None:
+    def event(self, event: Event) -> None:
         """Print the lines that the event completes."""
         from cli.line_view import dropped_lines
 
-        if event.kind == "output" and self._wanted.has(event.rank, event.time):
+        if isinstance(event, Output) and self._wanted.has(event.rank, event.time):
             self._print(self._lines.feed(event))
             if self._tail is None and self._wanted.pattern is None:
                 self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
-        elif event.kind == "run_finished":
+        elif isinstance(event, RunFinished):
             self.is_complete = True
-        elif event.kind == "output_dropped":
+        elif isinstance(event, OutputDropped):
             self._print(self._lines.rest())
             lines = dropped_lines(event)
             self._show([line for line in lines if self._wanted.has(line.rank, line.time)])

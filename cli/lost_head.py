@@ -5,10 +5,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from engine.contract.events import Event, HeadUnreachable
+
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from config.target import Target
-    from engine.events import Event
     from engine.following import OnEvent
     from engine.history import RunRecord
     from engine.known_run import KnownRun, RunLost
@@ -23,8 +24,8 @@ def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRec
     """Return a follower of a run's events that raises RunLost once AWS says that its head ended."""
     home = _home(here, there.cluster)  # now: the record may go together with the head
 
-    def see(event: "Event") -> None:
-        lost = lost_head(here, there, run, home) if event.kind == "head_unreachable" else None
+    def see(event: Event) -> None:
+        lost = lost_head(here, there, run, home) if isinstance(event, HeadUnreachable) else None
         if lost is not None:
             raise lost
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.healing import Healing
     from cli.output import Output
-    from engine.events import Event
+    from engine.contract.events import Event
     from engine.following import OnEvent
     from engine.known_run import KnownRun
     from engine.result import RunResult

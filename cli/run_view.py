@@ -7,21 +7,55 @@ from typing import TYPE_CHECKING
 
 from cli.line_view import dropped_lines
 from cli.terminal import elapsed
+from engine.contract.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CaseStarted,
+    ClockSet,
+    DiskFull,
+    Event,
+    Evidence,
+    FollowedFailure,
+    GateJudged,
+    GpusIdle,
+    HeadUnreachable,
+    LeaseEnding,
+    NetworkSeen,
+    NodeAnswersAgain,
+    NodeExamined,
+    NodeExited,
+    NodeInterrupted,
+    NodeLost,
+    NodeReady,
+    NodesLeftOut,
+    NodeStarted,
+    NodeStopped,
+    NodeUnreachable,
+    NotificationsEnded,
+    Notified,
+    Output,
+    OutputDropped,
+    OutputJudged,
+    RankStarted,
+    RunFinished,
+    RunQueued,
+    RunStarted,
+    TableWritten,
+    WaitingForNodes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
-    from engine.events import Event, FirstEvent, FollowedFailure, NodeInterrupted, RankStarted
-    from engine.idle_event import GpusIdle
+    from engine.events import FirstEvent
     from engine.known_run import KnownRun
     from engine.lines import Line
-    from engine.output_events import CaseStarted, NetworkSeen, Output
     from engine.result import RunResult
     from nodes.inventory import Inventory
 
 
-_AFTER_LINES = ("case_started", "output_judged", "gate_judged", "network_seen", "node_lost")
+_AFTER_LINES = (CaseStarted, OutputJudged, GateJudged, NetworkSeen, NodeLost)
 """Events that are about lines before them: no line waits for equal ones then."""
 
 
@@ -53,26 +87,28 @@ class RunView:
         self._proofs: dict[str, list[str]] = {}
         self._is_silent = False  # the head does not answer, and the user knows that
 
-    def event(self, event: "Event") -> None:
+    def event(self, event: Event) -> None:
         """Print the event."""
         self._tables.feed(event)
-        was_silent, self._is_silent = self._is_silent, event.kind == "head_unreachable"
+        was_silent, self._is_silent = self._is_silent, isinstance(event, HeadUnreachable)
         if was_silent and self._is_silent:
             return
         if self._out.as_json:
             if not self._out.is_quiet:
-                self._out.record(event.model_dump_json(), sys.stderr)
-        elif event.kind == "output":
+                from engine.events import event_json
+
+                self._out.record(event_json(event), sys.stderr)
+        elif isinstance(event, Output):
             self._output(event)
-        elif event.kind == "output_dropped":
+        elif isinstance(event, OutputDropped):
             self._show((*self._lines.rest(), *dropped_lines(event)))
         else:
-            if event.kind in _AFTER_LINES:
+            if isinstance(event, _AFTER_LINES):
                 self._view.rest()
             self._view.clear()
             self._other(event)
 
-    def _output(self, event: "Output") -> None:
+    def _output(self, event: Output) -> None:
         """Print output: many whole lines at once if they need no change."""
         # `#` may begin a line that is not shown.
         is_plain = self._lines.is_whole(event) and "#" not in event.text
@@ -80,46 +116,46 @@ class RunView:
             self._show(self._lines.feed(event))
             self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
 
-    def _other(self, event: "Event") -> None:
+    def _other(self, event: Event) -> None:
         """Print an event that is no output."""
-        if event.kind == "rank_started":
+        if isinstance(event, RankStarted):
             self._rank_started(event)
-        elif event.kind == "network_seen":
+        elif isinstance(event, NetworkSeen):
             self._network_seen(event)
-        elif event.kind in ("output_judged", "gate_judged", "clock_set"):
+        elif isinstance(event, (OutputJudged, GateJudged, ClockSet)):
             level = "" if event.level == "proof" else f"{event.level}: "
             self._out.say(f"-- {level}{event.text}")
-        elif event.kind in ("evidence", "table_written", "node_examined"):
+        elif isinstance(event, (Evidence, TableWritten, NodeExamined)):
             pass  # `end` prints the evidence's folder, the table, and the reason of a failure
-        elif event.kind in ("notified", "notifications_ended"):
-            if event.kind == "notified" and event.error:
+        elif isinstance(event, (Notified, NotificationsEnded)):
+            if isinstance(event, Notified) and event.error:
                 self._out.say(f"-- warning: {event.text}")
-        elif event.kind == "gpus_idle":
+        elif isinstance(event, GpusIdle):
             self._out.say(f"-- warning: {self._idle_text(event)}")
-        elif event.kind == "node_interrupted":
+        elif isinstance(event, NodeInterrupted):
             self._out.say(f"-- {interruption(event, self._name(event.rank))}")
         else:
-            if event.kind in ("run_finished", "attempt_ended"):
+            if isinstance(event, (RunFinished, AttemptEnded)):
                 self._end_attempt(event)
             self._use_nodes(event)
             self._out.note(f"-- {event_text(event)}")
 
-    def skip(self, event: "Event") -> None:
+    def skip(self, event: Event) -> None:
         """Take an event into account that is not to be printed: `end` prints its tables."""
         self._tables.feed(event)
         self._use_nodes(event)
 
-    def _use_nodes(self, event: "Event") -> None:
+    def _use_nodes(self, event: Event) -> None:
         """Use the attempt's names of ranks: it may have other nodes than the one before."""
-        if event.kind == "attempt_started" and event.nodes:
+        if isinstance(event, AttemptStarted) and event.nodes:
             self._names = [node.name for node in event.nodes]
 
-    def _end_attempt(self, event: "Event") -> None:
+    def _end_attempt(self, event: Event) -> None:
         """Print what is left of the attempt's output; after the last one, the proofs."""
         self._show(self._lines.rest())
         self._view.rest()
         self._ranks.clear()
-        if event.kind == "run_finished":
+        if isinstance(event, RunFinished):
             self._print_proofs()
 
     def _show(self, lines: "Sequence[Line]") -> None:
@@ -148,7 +184,7 @@ class RunView:
     def _name(self, rank: int) -> str:
         return self._names[rank]
 
-    def _idle_text(self, event: "GpusIdle") -> str:
+    def _idle_text(self, event: GpusIdle) -> str:
         from cli.top_view import idle_text
         from config.catalogue.instance_types import price_usd_h
         from engine.metrics.idle import idle_cost
@@ -160,7 +196,7 @@ class RunView:
         idle = idle_cost(name, [(gpu, event.seconds) for gpu in event.gpus], count, price)
         return "" if idle is None else idle_text(idle)
 
-    def _rank_started(self, event: "RankStarted") -> None:
+    def _rank_started(self, event: RankStarted) -> None:
         """Print one line when all ranks of a launcher run; nccl-tests has one launcher per test."""
         from nodes.names import fold
 
@@ -171,7 +207,7 @@ class RunView:
             self._out.note(f"-- {count} started, on {names}")
             self._ranks.clear()
 
-    def _network_seen(self, event: "NetworkSeen") -> None:
+    def _network_seen(self, event: NetworkSeen) -> None:
         """Print errors and warnings at once, and a proof when every node has it."""
         if event.level != "proof":
             self._out.say(f"-- network {event.level}: {event.text}")
@@ -224,14 +260,14 @@ def verdict(result: "RunResult") -> list[str]:
     return lines
 
 
-def followed_lines(followed: "Sequence[FollowedFailure]") -> list[str]:
+def followed_lines(followed: Sequence[FollowedFailure]) -> list[str]:
     """Return a line for each failure after the first."""
     from nodes.names import fold
 
     return [f"Then {fold(one.nodes)}: {one.text}" for one in followed]
 
 
-def progress(event: "CaseStarted") -> str:
+def progress(event: CaseStarted) -> str:
     """Return the case that starts, and about how long the rest takes."""
     left = "" if event.left_s is None else f", about {_about(event.left_s)} left"
     return f"{event.number} of {event.of}, {event.title}{left}"
@@ -244,7 +280,7 @@ def _about(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 7200 else f"{round(seconds / 3600)} h"
 
 
-def interruption(event: "NodeInterrupted", name: str) -> str:
+def interruption(event: NodeInterrupted, name: str) -> str:
     """Return AWS's notice as one line: the node, the action, its time, and its effect."""
     try:
         end = datetime.fromisoformat(event.at)
@@ -261,66 +297,66 @@ def interruption(event: "NodeInterrupted", name: str) -> str:
 
 def _beginning(event: "FirstEvent") -> str:
     """Return where the run starts, or for which runs it waits."""
-    if event.kind == "run_started":
+    if isinstance(event, RunStarted):
         return f"run {event.run_id} on {len(event.nodes)} nodes, startup {event.startup_order}"
     behind = f", behind {', '.join(event.ahead)}" if event.ahead else ""
     return f"run {event.run_id} waits at place {event.place} of the queue{behind}"
 
 
-def event_text(event: "Event") -> str:
+def event_text(event: Event) -> str:
     """Return the event in words."""
-    match event.kind:
-        case "run_queued" | "run_started":
+    match event:
+        case RunQueued() | RunStarted():
             text = _beginning(event)
-        case "node_exited":
+        case NodeExited():
             text = f"rank {event.rank} exited with code {event.exit_code}"
-        case "node_unreachable":
+        case NodeUnreachable():
             text = f"rank {event.rank} cannot be reached: {event.reason}"
-        case "node_answers_again":
+        case NodeAnswersAgain():
             text = f"rank {event.rank} answers again, after a silence of {event.silence_s:.0f} s"
-        case "disk_full":
+        case DiskFull():
             text = f"rank {event.rank}: {event.text}; the job goes on"
-        case "node_stopped" | "node_lost":
+        case NodeStopped() | NodeLost():
             what = event.kind.removeprefix("node_")
             text = f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
-        case "node_started" | "node_ready":
+        case NodeStarted() | NodeReady():
             text = f"rank {event.rank} {event.kind.removeprefix('node_')}"
-        case "case_started":
+        case CaseStarted():
             text = progress(event)
-        case "run_finished":
+        case RunFinished():
             text = f"run {event.status}: {event.reason}".removesuffix(": ")
         case _:
             text = _attempt_text(event)
     return text
 
 
-def _attempt_text(event: "Event") -> str:
+def _attempt_text(event: Event) -> str:
     """Return an event of the attempts of a run in words."""
     from nodes.names import fold
 
-    match event.kind:
-        case "attempt_ended":
+    match event:
+        case AttemptEnded():
             again = f"; the next starts in {elapsed(event.pause_s)}" if event.pause_s else ""
             return f"attempt {event.number} of {event.attempts} failed: {event.reason}{again}"
-        case "waiting_for_nodes":
+        case WaitingForNodes():
             names = ", ".join(event.nodes)
             return f"the run waits for {names}, for {elapsed(event.seconds)} at most"
-        case "nodes_left_out":
+        case NodesLeftOut():
             left = f"{event.left} {'node' if event.left == 1 else 'nodes'}"
             return f"{fold(event.nodes)} did not come back: the run goes on with {left}"
-        case "attempt_started":
+        case AttemptStarted():
             where = f" on {fold(node.name for node in event.nodes)}" if event.nodes else ""
             return f"attempt {event.number} starts{where}"
         case _:
             return _machine_text(event)
 
 
-def _machine_text(event: "Event") -> str:
+def _machine_text(event: Event) -> str:
     """Return an event of the head or of the cluster's lifetime in words."""
-    match event.kind:
-        case "head_unreachable":
+    match event:
+        case HeadUnreachable():
             return f"the head has not answered for {elapsed(event.seconds)}: {event.reason}"
-        case "lease_ending":
+        case LeaseEnding():
             left = elapsed(event.at - event.time)
             return f"the cluster's lifetime ends in {left}; its nodes power off then"
         case _:

@@ -70,3 +70,8 @@ ExitCode = Annotated[int, Range(-256, 256)]
 
 Text = Annotated[str, Length(64 << 10)]
 """A reason, a name or a path in words."""
+
+PORT = r"^(([0-9]{1,5}|\*):)?[0-9]{1,5}$"
+
+Port = Annotated[str, Pattern(PORT)]
+"""A port of node 0, or one of this machine and one of node 0 (`80:8000`)."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from config.bounds import PORT
 from config.catalogue.aws_codes import errors_reference
 from config.dstack.dstack_keys import ANSWERS, KEYS, TYPES
 from config.loading.codes import CODES
-from config.run.container_fields import PORT
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
 from config.run.run_file import RUN_TYPES, Run
 from config.run.size import SIZE

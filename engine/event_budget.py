@@ -8,9 +8,15 @@ that follows a run and for everybody who reads a copy.
 from typing import NamedTuple
 
 from engine.agent.journal_file import OUTPUT
-from engine.events import Event, Evidence, RunFinished
-from engine.notification_events import NotificationsEnded
-from engine.output_events import Output, OutputDropped, OutputJudged
+from engine.contract.events import (
+    Event,
+    Evidence,
+    NotificationsEnded,
+    Output,
+    OutputDropped,
+    OutputJudged,
+    RunFinished,
+)
 
 
 class Bound(NamedTuple):

@@ -12,23 +12,23 @@ from datetime import datetime
 from pathlib import Path
 
 from config.errors import NodeError, RunError
-from engine.event_budget import EventBudget
-from engine.events import (
+from engine.contract.events import (
     Event,
     Evidence,
-    FirstEvent,
     HeadUnreachable,
     NodeInterrupted,
+    NotificationsEnded,
+    Notified,
     RunStarted,
     SupervisorLost,
-    parse_event,
 )
+from engine.event_budget import EventBudget
+from engine.events import FirstEvent, parse_event
 from engine.head import CALL_S, Head
 from engine.history import History
 from engine.journal_copy import JournalCopy, evidence_folder, recorded_events, write_evidence
 from engine.kept_results import KeptResults
 from engine.known_run import RunLost
-from engine.notification_events import NotificationsEnded, Notified
 from engine.result import ResultCollector, RunResult
 
 OnEvent = Callable[[Event], None]

@@ -20,7 +20,8 @@ from config.files import disk_error, is_access_error, path_below, unwritable
 from config.foreign import first_mistake
 from config.identifiers import ClusterName, InstanceId, RunId, RunName
 from config.models import Value
-from engine.events import FollowedFailure
+from engine.contract.codec import to_json
+from engine.contract.events import FollowedFailure, RunQueued
 from engine.history_schema import SCHEMA_VERSION, STEPS
 from engine.known_run import KnownRun
 from engine.launch_plan import LaunchPlan
@@ -137,7 +138,7 @@ class History:
             self.check_writable()
             is_queued, began = known.queue, datetime.now(UTC)
         else:
-            is_queued = known.kind == "run_queued"
+            is_queued = isinstance(known, RunQueued)
             began = datetime.fromtimestamp(known.time, UTC)
         self._write(
             "INSERT OR IGNORE INTO runs (run_id, name, cluster, nodes, on_stop, status, reason,"
@@ -186,7 +187,7 @@ class History:
                     *(result.status, result.exit_code, result.first_failed_rank, result.reason),
                     *(result.started.isoformat(), result.ended.isoformat(), cost_usd),
                     result.attempts,
-                    json.dumps([one.model_dump() for one in result.followed]),
+                    json.dumps(to_json(result.followed)),
                     result.run_id,
                 )
             ],

@@ -19,8 +19,9 @@ from engine.agent.control import JOURNAL
 from engine.agent.journal_file import DROPPED, LONGEST, JournalFile, JournalReader, end_of_line
 from engine.agent.piece_file import budget_on, open_piece, pieces
 from engine.agent.samples import RECORD
+from engine.contract.events import Event
 from engine.event_budget import EventBudget
-from engine.events import Event, FirstEvent, parse_event
+from engine.events import FirstEvent, parse_event
 
 _END = re.compile(rb'"kind": ?"run_finished"')
 """Found in the line of a run's end alone: quotes in the text of other events have backslashes."""

@@ -2,14 +2,19 @@
 
 from pathlib import Path
 
-from engine.attempt_events import AttemptStarted
-from engine.clock_event import ClockSet
-from engine.events import Event
+from engine.contract.events import (
+    AttemptStarted,
+    ClockSet,
+    Event,
+    GateJudged,
+    NetworkSeen,
+    Notified,
+    Output,
+    OutputJudged,
+)
 from engine.history import History, KeptFinding
 from engine.journal_copy import recorded_events
 from engine.nccl_tests import TableParser
-from engine.notification_events import Notified
-from engine.output_events import GateJudged, NetworkSeen, Output, OutputJudged
 
 MOST_ROWS = 100_000
 """The tables and rows of a run that are stored: a job may print what looks like them."""
@@ -31,8 +36,8 @@ class KeptResults:
         if isinstance(event, (NetworkSeen, OutputJudged)) or (
             isinstance(event, GateJudged) and event.level != "proof"
         ):
-            fields = event.model_dump(include={"kind", "level", "rank", "text"})
-            self._keep(KeptFinding(**fields), history)
+            seen = KeptFinding(kind=event.kind, level=event.level, rank=event.rank, text=event.text)
+            self._keep(seen, history)
         elif isinstance(event, AttemptStarted):
             history.mark_attempt(self._run_id, event.number)
         elif isinstance(event, ClockSet) or (isinstance(event, Notified) and event.error):

@@ -7,7 +7,7 @@ its progress, and many short lines at once. Readers need each whole line.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from engine.output_events import Output
+from engine.contract.events import Output
 
 LONGEST = 64 * 1024
 """Characters of a line. Longer lines are cut, so that output without line ends takes linear time

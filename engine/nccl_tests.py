@@ -12,11 +12,17 @@ from config.models import Value
 from engine.agent.table_json import merge, read
 from engine.agent.table_rows import ReadRow
 from engine.agent.tables import ReadTable, TableReader
-from engine.attempt_events import AttemptStarted
 from engine.cases import Case
-from engine.events import Event, RunFinished, RunStarted
+from engine.contract.events import (
+    AttemptStarted,
+    Event,
+    GateJudged,
+    Output,
+    RunFinished,
+    RunStarted,
+    TableWritten,
+)
 from engine.lines import Line, WholeLines
-from engine.output_events import GateJudged, Output, TableWritten
 
 
 class Timing(Value):
@@ -123,7 +129,9 @@ class TableParser:
         if isinstance(event, RunStarted):
             self._programs = event.programs
             self._reader = TableReader(event.programs)
-            self._cases = {case.number: case for case in event.sweep.cases} if event.sweep else {}
+            self._cases = {}
+            for case in event.sweep.cases if event.sweep else ():
+                self._cases[case.number] = Case(**vars(case))
         elif isinstance(event, Output):
             has_whole_lines = self._lines.is_whole(event)
             if has_whole_lines and not self._reader.reads(event.rank, event.stream, event.text):

@@ -2,17 +2,26 @@
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal, TypeGuard
 
 from config.models import Value
-from engine.attempt_events import AttemptStarted
-from engine.clock_event import ClockSet
-from engine.events import Event, FirstEvent, FollowedFailure, RunFinished
+from engine.contract.events import (
+    AttemptStarted,
+    ClockSet,
+    Event,
+    FollowedFailure,
+    GateJudged,
+    NetworkSeen,
+    Notified,
+    Output,
+    OutputJudged,
+    RunFinished,
+    RunNode,
+)
+from engine.events import FirstEvent
 from engine.lines import Line, WholeLines
-from engine.notification_events import Notified
-from engine.output_events import GateJudged, NetworkSeen, Output, OutputJudged
-from engine.queue_event import RunNode
 
 LAST_LINES = 20
 
@@ -107,7 +116,7 @@ class ResultCollector:
         if event.text.count("\n") < LAST_LINES or not self._lines.is_whole(event):
             return event
         last = event.text.rsplit("\n", LAST_LINES)[1:]
-        return event.model_copy(update={"text": "\n".join(last)})
+        return replace(event, text="\n".join(last))
 
     def _last_lines(self, rank: int) -> tuple[str, ...]:
         """Return the node's last lines; if it printed none, those of the master."""

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from config.errors import GpuctlError, Interrupted, RunError
-from engine.events import Event, FirstEvent
+from engine.contract.events import Event
+from engine.events import FirstEvent
 from engine.following import Following, OnEvent
 from engine.head import CALL_S, ClusterBusy, Head
 from engine.history import History

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 
 from config.models import Value
-from engine.attempt_events import AttemptStarted
-from engine.clock_event import ClockSet
-from engine.events import (
+from engine.contract.events import (
+    AttemptStarted,
+    ClockSet,
     DiskFull,
     Event,
+    GpusIdle,
+    NetworkSeen,
     NodeAnswersAgain,
     NodeExamined,
     NodeExited,
@@ -17,13 +19,12 @@ from engine.events import (
     NodeStarted,
     NodeStopped,
     NodeUnreachable,
+    OutputJudged,
     PoweringOff,
     RankStarted,
     RunFinished,
     RunStarted,
 )
-from engine.idle_event import GpusIdle
-from engine.output_events import NetworkSeen, OutputJudged
 
 
 class Moment(Value):

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
+from config.bounds import PORT
 from config.models import Model, number_text
 from config.run.env import EnvText, Secret
 
 MOUNT = r"^/[^:\x00]*:/[^:\x00]*$"
-PORT = r"^(([0-9]{1,5}|\*):)?[0-9]{1,5}$"
 CONTAINER_FORMS = {
     MOUNT: "a folder of the node and its place in the container: /data:/data",
     PORT: "a port of node 0, or one here and one there: 8000, 80:8000, *:8000 (any free one)",

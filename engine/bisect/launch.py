@@ -10,11 +10,10 @@ from engine.agent.table_rows import ReadRow
 from engine.agent.tables import ReadTable, TableReader
 from engine.bisect.rounds import LIMIT_S, Round, Trial
 from engine.bisect.verdict import Measurement
-from engine.events import Event, RunFinished
+from engine.contract.events import Event, Output, RunFinished
 from engine.lines import Line, WholeLines
 from engine.modes.mpirun import FIND_OPEN_MPI
 from engine.modes.nccl_tests import FIND_PROGRAM
-from engine.output_events import Output
 from engine.script import WAIT
 
 LEAST_BYTES = 64 * 1024

@@ -30,7 +30,8 @@ from cli.run_end import ending
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine import following, session
-from engine.events import RunStarted
+from engine.contract.codec import from_json
+from engine.contract.events import RunStarted
 from engine.history import History
 from engine.launch_plan import LaunchPlan
 from engine.result import RunResult
@@ -437,7 +438,7 @@ def going(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan:  # no
     fields = {name: getattr(plan, name) for name in ("run_id", "name", "cluster", "on_stop")}
     nodes = [node.model_dump(include={"rank", "name", "private_ip", "role"}) for node in plan.nodes]
     order = {"startup_order": "any", "stop_criteria": "all-done"}
-    started = RunStarted.model_validate({"time": 1.0, **fields, **order, "nodes": nodes})
+    started = from_json(RunStarted, {"time": 1.0, **fields, **order, "nodes": nodes})
     with History(cluster.runs) as history:
         history.begin(plan)
 
@@ -478,7 +479,7 @@ def test_a_head_does_not_decide_whether_the_cluster_is_removed(
     node = {"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}
     fields = {"run_id": plan.run_id, "name": plan.name, "cluster": "demo", "on_stop": theirs}
     order = {"startup_order": "any", "stop_criteria": "all-done"}
-    answer = RunStarted.model_validate({"time": 1.0, **fields, **order, "nodes": [node]})
+    answer = from_json(RunStarted, {"time": 1.0, **fields, **order, "nodes": [node]})
 
     async def find(*_: object) -> RunStarted:
         return answer

@@ -13,9 +13,8 @@ from cli.healing import Healing
 from cli.output import Output
 from cli.run_end import removable
 from config.errors import CloudError, InputError
-from engine.attempt_events import AttemptStarted, WaitingForNodes
+from engine.contract.events import AttemptStarted, RunNode, WaitingForNodes
 from engine.head import Head
-from engine.queue_event import RunNode
 from tests.engine.conftest import make_inventory
 
 WAITS = WaitingForNodes(time=0, nodes=("node1",), seconds=60)

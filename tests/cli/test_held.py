@@ -16,7 +16,7 @@ from cli.output import Output
 from config.errors import InputError
 from config.target import Target
 from engine import session
-from engine.events import Event, RunStarted
+from engine.contract.events import Event, RunStarted
 from engine.known_run import RunGoesOn
 from infra.stack.changes import Change, Plan
 from provision.down import Teardown

@@ -13,11 +13,16 @@ from cli.log_filter import Tail
 from cli.main import app
 from config.errors import InputError
 from config.target import Target
-from engine.events import NodeReady
+from engine.contract.events import (
+    DroppedOutput,
+    NodeReady,
+    Output,
+    OutputDropped,
+    to_line,
+)
 from engine.history import History
 from engine.journal_copy import JournalCopy
 from engine.lines import Line
-from engine.output_events import DroppedOutput, Output, OutputDropped
 from tests.engine.conftest import make_plan
 
 
@@ -30,9 +35,9 @@ def run_id(remembered: Target) -> str:
         history.mark_lost(plan.run_id, "for the test")
     record = JournalCopy(remembered.runs, plan.run_id)
     for rank, text in ((0, "one"), (1, "two"), (0, "three"), (1, "four")):
-        record.append(NodeReady(time=1, rank=rank).model_dump_json())
+        record.append(to_line(NodeReady(time=1, rank=rank)))
         line = Output(time=1, rank=rank, stream="stdout", text=text, ends_line=True)
-        record.append(line.model_dump_json())
+        record.append(to_line(line))
     record.close()
     return plan.run_id
 
@@ -70,10 +75,10 @@ def printed(remembered: Target) -> Callable[..., list[str]]:
         (1, 0, "loss 2.0\ndone"),
     ):
         line = Output(time=now - age, rank=rank, stream="stdout", text=text)
-        record.append(line.model_dump_json())
+        record.append(to_line(line))
     gone = DroppedOutput(rank=0, size=5 << 20, since=1795168920.0, until=now - 30)
     gap = OutputDropped(time=now - 30, start=record.offset, end=record.offset + 9, ranks=(gone,))
-    record.append(gap.model_dump_json())
+    record.append(to_line(gap))
     record.close()
 
     def print_logs(*options: str) -> list[str]:

@@ -16,8 +16,8 @@ from cli.run_view import RunView, verdict
 from cli.terminal import table
 from config.errors import InputError
 from config.progress import Progress
-from engine.events import FollowedFailure, RunStarted
-from engine.output_events import Output as Line
+from engine.contract.events import FollowedFailure, RunStarted
+from engine.contract.events import Output as Line
 from engine.result import RunResult
 from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.conftest import make_plan
@@ -78,8 +78,15 @@ def test_a_quiet_run_shows_output_and_verdict(
     as_json: bool, events: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = RunView(make_plan(), Output(as_json=as_json, is_quiet=True))
-    begun = RunStarted.model_construct(
-        kind="run_started", time=1.0, run_id="job-000001", nodes=(), startup_order="any"
+    begun = RunStarted(
+        run_id="job-000001",
+        name="job",
+        cluster="demo",
+        startup_order="any",
+        stop_criteria="all-done",
+        on_stop="keep",
+        nodes=(),
+        time=1.0,
     )
     view.event(begun)
     view.event(Line(time=1, rank=0, stream="stdout", text="hello"))

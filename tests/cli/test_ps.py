@@ -13,11 +13,11 @@ from cli.terminal import size
 from config.errors import CloudError, InputError, RunError
 from config.target import Target
 from engine import journal_budget
+from engine.contract.events import Output, to_line
 from engine.history import History
 from engine.journal_budget import remove, stored_runs
 from engine.journal_copy import JournalCopy, write_evidence
 from engine.launch_plan import launch_plan
-from engine.output_events import Output
 from engine.result import RunResult
 from provision.aws.account import Caller
 from provision.records import record
@@ -27,7 +27,7 @@ from tests.engine.test_history import table
 from tests.provision.test_record import a_record
 
 ACCOUNT = a_record().account
-LINE = Output(time=1, rank=0, stream="stdout", text="x" * 5000, ends_line=True).model_dump_json()
+LINE = to_line(Output(time=1, rank=0, stream="stdout", text="x" * 5000, ends_line=True))
 
 
 def earlier(target: Target, name: str, days: float, lines: int = 1) -> str:

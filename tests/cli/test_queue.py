@@ -9,10 +9,11 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from config.errors import InputError
 from config.target import Target
+from engine.contract.codec import from_json
+from engine.contract.events import RunQueued
 from engine.history import History
 from engine.holder import Holder
 from engine.launch_plan import launch_plan
-from engine.queue_event import RunQueued
 from nodes.inventory import Inventory
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
@@ -102,8 +103,8 @@ def test_a_run_of_another_machine_can_be_moved(
     head: list[Holder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = {"run_id": "zzz-000001", "name": "zzz", "cluster": "demo", "on_stop": "keep"}
-    waits = RunQueued.model_validate(
-        {**begin, "time": 1.0, "nodes": [], "place": 2, "ahead": ["aaa-000001"]}
+    waits = from_json(
+        RunQueued, {**begin, "time": 1.0, "nodes": [], "place": 2, "ahead": ["aaa-000001"]}
     )
     moved: list[tuple[str, int]] = []
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import Result
 
 from config.target import Target
+from engine.contract.events import Output, to_line
 from engine.history import History
 from engine.journal_copy import JournalCopy
-from engine.output_events import Output
 from provision.records import record
 from tests.cli.test_attach import client, detached  # noqa: F401  fixtures are found by import
 from tests.cli.test_homes import as_user
@@ -33,7 +33,7 @@ def runs(tmp_path: Path) -> Path:
         history.mark_lost(RUN, "for the test")
     copy = JournalCopy(runs, RUN)
     line = Output(time=1, rank=0, stream="stdout", text="kept", ends_line=True)
-    copy.append(line.model_dump_json())
+    copy.append(to_line(line))
     copy.close()
     return runs
 

@@ -20,11 +20,18 @@ from engine.bisect.report import Bisect, verdict_line
 from engine.bisect.report import keep as write_bisect
 from engine.bisect.rounds import Trial
 from engine.bisect.verdict import Measurement, suspects
-from engine.events import FollowedFailure, NodeExited, NodeStarted, RunFinished, RunStarted
+from engine.contract.events import (
+    FollowedFailure,
+    NodeExited,
+    NodeStarted,
+    RunFinished,
+    RunNode,
+    RunStarted,
+    to_line,
+)
 from engine.history import History, KeptFinding, RunRecord
 from engine.journal_copy import JournalCopy
 from engine.nccl_tests import Facts, Row, Table, Timing
-from engine.queue_event import RunNode
 from engine.report import Report, pairs_in
 from engine.setting import Setting
 from engine.timeline import Timeline
@@ -95,7 +102,7 @@ def keep(
         *(NodeExited(time=50, rank=rank, exit_code=7, signal=None) for rank in (0, 1)),
         RunFinished(time=51, status="failed", exit_code=7, first_failed_rank=1, reason=reason),
     ):  # fmt: skip
-        record.append(event.model_dump_json())
+        record.append(to_line(event))
     record.close()
 
 

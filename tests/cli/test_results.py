@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.events import FollowedFailure
+from engine.contract.events import FollowedFailure
 from engine.history import History
 from tests.cli.test_command import gpuctl
 from tests.engine.conftest import make_plan

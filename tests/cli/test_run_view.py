@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -16,20 +17,23 @@ from cli.line_view import LineView
 from cli.output import Output as Out
 from cli.run_view import RunView
 from config.catalogue.instance_types import price_usd_h
-from engine.events import (
+from engine.contract.events import (
+    CaseStarted,
     Event,
     Evidence,
+    GateJudged,
+    GpusIdle,
     HeadUnreachable,
+    NetworkSeen,
     NodeAnswersAgain,
     NodeInterrupted,
     NodeLost,
     NodeUnreachable,
+    Output,
     RankStarted,
     RunFinished,
 )
-from engine.idle_event import GpusIdle
 from engine.lines import WholeLines
-from engine.output_events import CaseStarted, GateJudged, NetworkSeen, Output
 from engine.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
 
@@ -47,7 +51,7 @@ NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026
 def test_a_notice_says_which_node_what_when_and_what_follows(
     capsys: pytest.CaptureFixture[str], at: str, when: str
 ) -> None:
-    RunView(make_plan(), Out()).event(NOTICE.model_copy(update={"at": at}))
+    RunView(make_plan(), Out()).event(replace(NOTICE, at=at))
     assert capsys.readouterr().out == (
         f"-- rank 1: AWS takes node1's spot instance back: terminate at {when};"
         " the run fails then, unless it ends before\n"
@@ -156,7 +160,7 @@ def test_idle_gpus_are_told_with_what_they_cost(capsys: pytest.CaptureFixture[st
     price = price_usd_h("p4d.24xlarge")
     assert price is not None
     RunView(make_plan(), Out(), there).event(event)
-    RunView(make_plan(), Out()).event(event.model_copy(update={"gpus": (3,)}))
+    RunView(make_plan(), Out()).event(replace(event, gpus=(3,)))
     assert capsys.readouterr().out.splitlines() == [
         "-- warning: node1: GPUs 0-2,5 have been idle for 15m 00s, which cost about"
         f" ${price / 8:.2f}",

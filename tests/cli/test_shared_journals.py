@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.target import Target
-from engine.events import RunFinished
+from engine.contract.events import Output, RunFinished, to_line
 from engine.history import History, RunRecord
 from engine.journal_copy import (
     JournalCopy,
@@ -19,7 +19,6 @@ from engine.journal_copy import (
     samples_path,
     write_evidence,
 )
-from engine.output_events import Output
 from engine.setting import Setting
 from lab.buckets import make_bucket
 from provision.aws.objects import Objects
@@ -84,7 +83,7 @@ def follow(runs: Path, *, to: int = len(EVENTS)) -> None:
         history.begin(make_plan(), SETTING)
     copy = JournalCopy(runs, RUN)
     for event in EVENTS[:to]:
-        copy.append(event.model_dump_json())
+        copy.append(to_line(event))
     copy.close()
     with gzip.open(samples_path(runs, RUN), "wb") as file:
         file.write(b"{}\n")

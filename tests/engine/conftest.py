@@ -32,10 +32,10 @@ from engine.agent.states import Verdict
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
 from engine.bundle import agent_bundle
-from engine.events import Event, parse_event
+from engine.contract.events import Event, Output
+from engine.events import parse_event
 from engine.launch_plan import LaunchPlan, launch_plan
 from engine.modes.job import node_range
-from engine.output_events import Output
 from nodes.inventory import Bastion, Inventory, Node
 from tests.engine.machines import two_machines
 from tests.storm.supervise import NODE

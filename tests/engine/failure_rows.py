@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import session
-from engine.events import Event
-from engine.output_events import Output
+from engine.contract.events import Event, Output
 from engine.result import RunResult
 from nodes.inventory import Inventory
 from tests.engine.machines import MPI_JOB, job, on

@@ -12,9 +12,8 @@ from config.errors import NodeError
 from config.progress import silent
 from config.run.run_file import Task
 from engine import session
-from engine.events import Event
+from engine.contract.events import Event, Output
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
-from engine.output_events import Output
 from engine.result import RunResult
 from lab.places import Places
 from nodes import dial

@@ -8,7 +8,8 @@ import pytest
 
 from config.errors import Interrupted
 from engine import session
-from engine.events import Event, RunFinished, RunStarted
+from engine.contract.codec import from_json
+from engine.contract.events import Event, RunFinished, RunStarted
 from engine.head import find_run
 from engine.history import History
 from engine.journal_copy import recorded_events
@@ -155,12 +156,13 @@ def test_a_client_comes_back_to_a_run_that_waits(tmp_path: Path) -> None:
 def test_a_run_of_another_machine_is_added_to_the_history(tmp_path: Path) -> None:
     plan = job("true")
     node = {"rank": 0, "name": "node0", "private_ip": "10.213.1.10", "role": "master"}
-    started = RunStarted.model_validate(
+    started = from_json(
+        RunStarted,
         {
             **{"time": 60.0, "run_id": plan.run_id, "name": "job", "cluster": "demo"},
             **{"startup_order": "any", "stop_criteria": "all-done", "on_stop": "destroy"},
             "nodes": [node],
-        }
+        },
     )
     with History(tmp_path) as history:
         history.begin(started)

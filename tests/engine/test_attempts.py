@@ -12,8 +12,14 @@ from engine.agent.resuming import Recorded, recorded_lines
 from engine.agent.retry import Policy
 from engine.agent.states import Verdict
 from engine.agent.supervisor import Supervisor
-from engine.attempt_events import AttemptEnded, AttemptStarted, NodesLeftOut, WaitingForNodes
-from engine.events import RunFinished, RunStarted
+from engine.contract.events import (
+    AttemptEnded,
+    AttemptStarted,
+    NodesLeftOut,
+    RunFinished,
+    RunStarted,
+    WaitingForNodes,
+)
 from engine.launch_plan import LaunchPlan
 from engine.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan

@@ -27,9 +27,8 @@ from engine.bisect.verdict import (
     node_speeds,
     suspects,
 )
-from engine.events import RunFinished
+from engine.contract.events import Output, RunFinished
 from engine.history import RunRecord
-from engine.output_events import Output
 
 NAMES = ("a", "b", "c", "d")
 

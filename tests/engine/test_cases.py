@@ -7,11 +7,17 @@ import pytest
 from config.run.run_file import NcclTests
 from engine.agent.case_progress import CaseProgress
 from engine.cases import Case, binary_size, list_cases, size_flag
-from engine.events import Event, RunStarted
+from engine.contract.codec import from_json
+from engine.contract.events import (
+    Event,
+    GateJudged,
+    RunStarted,
+    TableWritten,
+)
+from engine.contract.plan import Sweep as PlannedSweep
 from engine.gates import Sweep
 from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import TableParser
-from engine.output_events import GateJudged, TableWritten
 from engine.places import run_folder
 from tests.engine.test_modes import planned, run_of
 from tests.engine.test_nccl_tests import out
@@ -160,7 +166,12 @@ def parsed(*more: Event) -> TableParser:
     assert plan.sweep is not None
     fields = plan.model_dump(include={"run_id", "name", "cluster", "on_stop", "programs"})
     started = RunStarted(
-        time=1, **fields, startup_order="any", stop_criteria="all-done", sweep=plan.sweep, nodes=()
+        time=1,
+        **fields,
+        startup_order="any",
+        stop_criteria="all-done",
+        sweep=from_json(PlannedSweep, plan.sweep.model_dump(mode="json")),
+        nodes=(),
     )
     parser = TableParser()
     parser.feed(started)

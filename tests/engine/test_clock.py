@@ -10,7 +10,7 @@ from engine.agent import handover
 from engine.agent.clock import RunClock, StepWatch, step_text
 from engine.agent.control import JOURNAL
 from engine.agent.turn import begin_fields
-from engine.clock_event import ClockSet
+from engine.contract.events import ClockSet
 from tests.engine.conftest import LocalCluster, make_plan
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine import session
-from engine.events import Event
+from engine.contract.events import Event
 from engine.known_run import RunGoesOn
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output

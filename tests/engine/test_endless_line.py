@@ -17,9 +17,10 @@ from engine.agent.output import PIECE, Log, pump
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.redaction import Redaction
+from engine.contract.codec import from_json
+from engine.contract.events import Output
 from engine.lines import LONGEST, WholeLines
 from engine.nccl_tests import TableParser
-from engine.output_events import Output
 from engine.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 
@@ -41,7 +42,7 @@ class Readers(EventStream):
         message = {**fields, "rank": 0, "time": 0.0}
         for line in self._pieces.lines(message):
             self._proof.feed(0, fields["stream"], line)
-        event = Output.model_validate(message)
+        event = from_json(Output, message)
         self._tables.feed(event)
         self._result.see(event)
         self.pieces += 1

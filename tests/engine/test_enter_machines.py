@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import session
-from engine.events import Event
+from engine.contract.events import Event
 from engine.launch_plan import LaunchPlan, new_run_id
 from engine.result import RunResult
 from nodes.inventory import Inventory

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from engine.events import KINDS, NodeReady, parse_event
-from engine.output_events import OutputJudged
+from engine.contract.events import EVENTS, NodeReady, OutputJudged
+from engine.events import parse_event
 
 
 def _parse(**fields: object) -> object:
@@ -14,7 +14,7 @@ def _parse(**fields: object) -> object:
 
 def test_an_event_of_a_known_kind() -> None:
     assert _parse(kind="node_ready", time=1.5, rank=2) == NodeReady(time=1.5, rank=2)
-    assert {"node_ready", "run_finished", "supervisor_lost"} <= KINDS
+    assert {"node_ready", "run_finished", "supervisor_lost"} <= EVENTS.keys()
 
 
 def test_an_event_of_a_kind_to_come_is_skipped() -> None:

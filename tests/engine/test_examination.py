@@ -14,9 +14,14 @@ import pytest
 
 from engine.agent import examination, node_facts
 from engine.agent.examination import ERROR_FILE, Examination
-from engine.events import FollowedFailure, NodeExamined, RunFinished, RunStarted
-from engine.output_events import Output
-from engine.queue_event import RunNode
+from engine.contract.events import (
+    FollowedFailure,
+    NodeExamined,
+    Output,
+    RunFinished,
+    RunNode,
+    RunStarted,
+)
 from engine.result import ResultCollector
 from engine.script import keep_error
 from tests.engine.conftest import LocalCluster, make_plan

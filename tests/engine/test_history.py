@@ -11,13 +11,18 @@ import pytest
 from config.errors import InputError, RunError
 from config.run.run_file import NcclTests
 from engine.cases import Case, list_cases
-from engine.events import FollowedFailure, RunFinished, RunStarted
+from engine.contract.events import (
+    FollowedFailure,
+    GateJudged,
+    RunFinished,
+    RunStarted,
+    to_line,
+)
 from engine.history import History, KeptFinding
 from engine.history_schema import KEPT, RESULTS, RUNS
 from engine.journal_copy import JournalCopy, recorded_events
 from engine.kept_results import KeptResults
 from engine.nccl_tests import Facts, GateVerdict, Row, Table, Timing
-from engine.output_events import GateJudged
 from engine.result import RunResult
 from tests.engine.conftest import make_plan
 
@@ -188,7 +193,7 @@ FINISHED = RunFinished(time=2, status="done", exit_code=0, first_failed_rank=Non
 
 
 def test_record_goes_on_where_it_was_torn(tmp_path: Path) -> None:
-    first, last = STARTED.model_dump_json(), FINISHED.model_dump_json()
+    first, last = to_line(STARTED), to_line(FINISHED)
     record = JournalCopy(tmp_path, "job-000001")
     record.append(first)
     record.close()
@@ -207,7 +212,7 @@ def test_record_goes_on_where_it_was_torn(tmp_path: Path) -> None:
 
 def test_events_of_a_newer_agent_are_passed_over(tmp_path: Path) -> None:
     record = JournalCopy(tmp_path, "job-000001")
-    for line in (STARTED.model_dump_json(), '{"kind": "novelty", "time": 1}', "[]", "{}"):
+    for line in (to_line(STARTED), '{"kind": "novelty", "time": 1}', "[]", "{}"):
         record.append(line)
     record.close()
     assert list(recorded_events(tmp_path, "job-000001")) == [STARTED]

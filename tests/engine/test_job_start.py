@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.agent.worker import start_failure
-from engine.events import NodeExited, NodeLost
+from engine.contract.events import NodeExited, NodeLost
 from tests.engine.conftest import LocalCluster, make_plan
 
 

@@ -15,9 +15,9 @@ from engine.agent.control import JOURNAL
 from engine.agent.journal import Journal
 from engine.agent.journal_file import JournalFile, JournalReader, end_of_line
 from engine.agent.piece_file import PieceFile, pieces
+from engine.contract.events import Output, OutputDropped
 from engine.events import parse_event
 from engine.journal_copy import JournalCopy, recorded_events
-from engine.output_events import OutputDropped
 
 SIZE = 400
 """Bytes of a piece in these tests, a few lines."""
@@ -227,7 +227,7 @@ def test_a_copy_has_the_offsets_of_the_head(
     again.close()
     assert JournalCopy(tmp_path, "job-000001").offset == again.offset
     events = [parse_event(line) for line in read(tmp_path / "job-000001" / JOURNAL)]
-    texts = [one.text for one in events if one is not None and one.kind == "output"]
+    texts = [one.text for one in events if isinstance(one, Output)]
     assert texts[:20] == [f"line {number:04}" for number in range(20)]
     assert sum(isinstance(one, OutputDropped) for one in events) == 2
 

@@ -14,7 +14,7 @@ from engine.agent import attachment
 from engine.agent.attachment import ENDED, KILLED, NO_WORKER, OUT_OF_MEMORY, REBOOTED, SOCKET
 from engine.agent.budget import mark_used
 from engine.agent.states import Verdict
-from engine.events import NodeLost
+from engine.contract.events import NodeLost
 from tests.engine.conftest import LocalCluster, make_plan, unpacked_agent
 from tests.storm.supervise import workers_of
 

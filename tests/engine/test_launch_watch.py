@@ -5,10 +5,9 @@ import re
 import pytest
 
 from engine.agent.pieces import Pieces
-from engine.events import RankStarted
+from engine.contract.events import NetworkSeen, RankStarted
 from engine.launch_plan import LaunchPlan
 from engine.network.promise import NetworkPlan
-from engine.output_events import NetworkSeen
 from tests.engine.conftest import LocalCluster, make_plan
 
 

@@ -4,10 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events import RunFinished, RunStarted
+from engine.contract.codec import from_json
+from engine.contract.events import (
+    Output,
+    RunFinished,
+    RunNode,
+    RunStarted,
+)
 from engine.lines import LONGEST, Line, WholeLines
-from engine.output_events import Output
-from engine.queue_event import RunNode
 from engine.result import LAST_LINES, ResultCollector
 
 BEGUN = RunStarted(
@@ -25,7 +29,7 @@ FAILED = RunFinished(time=9.0, status="failed", exit_code=1, first_failed_rank=0
 
 def piece(text: str, ends: bool, time: float = 0.0, **fields: object) -> Output:
     whole = {"rank": 0, "stream": "stdout", "offset": 0, **fields}
-    return Output.model_validate({"time": time, "text": text, "ends_line": ends, **whole})
+    return from_json(Output, {"time": time, "text": text, "ends_line": ends, **whole})
 
 
 def line(text: str, time: float = 0.0, rank: int = 0, stream: str = "stdout") -> Line:

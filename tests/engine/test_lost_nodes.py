@@ -13,7 +13,13 @@ import pytest
 
 from engine.agent import heartbeat, workers
 from engine.agent.states import Verdict
-from engine.events import Evidence, NodeAnswersAgain, NodeLost, NodeStarted, NodeUnreachable
+from engine.contract.events import (
+    Evidence,
+    NodeAnswersAgain,
+    NodeLost,
+    NodeStarted,
+    NodeUnreachable,
+)
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 
 SOURCES = [

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.table_rows import Shape, parse_row
+from engine.contract.events import Output
 from engine.nccl_tests import Row, TableParser, Timing
-from engine.output_events import Output
 
 
 def out(text: str, rank: int = 0, ends_line: bool = True) -> Output:

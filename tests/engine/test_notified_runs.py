@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine import session
-from engine.events import Event
+from engine.contract.events import Event
 from engine.following import Following
 from engine.history import History
 from engine.holder import drop_run

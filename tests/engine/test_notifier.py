@@ -16,8 +16,8 @@ from engine.agent.control import JOURNAL
 from engine.agent.notification import SOCKET_S
 from engine.agent.notifier import Notifier
 from engine.agent.resuming import recorded_lines
+from engine.contract.events import LeaseEnding, NotificationsEnded, Notified, RunFinished
 from engine.launch_plan import LaunchPlan
-from engine.notification_events import LeaseEnding, NotificationsEnded, Notified
 from engine.notify_plan import secret_names
 from engine.result import ResultCollector
 from provision.setup.lease.units import set_end
@@ -121,7 +121,7 @@ def test_one_that_fails_is_a_warning_without_the_secret(
     asyncio.run(execute(cluster, plan, HOOK=hook.url))
     assert len(hook.requests) == tries
     assert warnings(cluster) == (f"notify[0] was not notified of 'start' after {why}",)
-    finished = next(e for e in cluster.events() if e.kind == "run_finished")
+    finished = next(e for e in cluster.events() if isinstance(e, RunFinished))
     assert finished.status == "done"
     assert "hidden" not in (cluster.folder / JOURNAL).read_text()
 

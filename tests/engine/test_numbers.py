@@ -10,9 +10,9 @@ from engine.agent import table_files, table_json
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
 from engine.agent.table_rows import strip_prefix
+from engine.contract.events import OutputJudged
 from engine.nccl_tests import Facts, TableParser
 from engine.network.promise import NetworkPlan
-from engine.output_events import OutputJudged
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_nccl_tests import out
 
@@ -297,7 +297,7 @@ def test_json_is_laid_over_the_text_and_finds_rows_that_were_lost() -> None:
 
 
 def written(value: dict[str, Any]) -> Any:
-    from engine.output_events import TableWritten
+    from engine.contract.events import TableWritten
 
     return TableWritten(time=1, rank=0, document=value)
 

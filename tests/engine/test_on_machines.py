@@ -14,9 +14,14 @@ import pytest
 from config.errors import RunError
 from engine import session
 from engine.agent.budget import USED
-from engine.events import Event, NodeStarted, RunStarted, SupervisorResumed
+from engine.contract.events import (
+    Event,
+    NodeStarted,
+    Output,
+    RunStarted,
+    SupervisorResumed,
+)
 from engine.history import History
-from engine.output_events import Output
 from engine.result import RunResult
 from nodes.inventory import Inventory
 from tests.engine.machines import (

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.redaction import Redaction
-from engine.output_events import Output
+from engine.contract.events import Output
 from tests.engine.conftest import LocalCluster, make_plan, when
 
 TOKEN = "hf_0123456789"

@@ -29,7 +29,7 @@ from engine.agent.output_reader import DERIVED, OutputReader
 from engine.agent.resuming import Recorded, recorded_lines
 from engine.agent.supervisor import Supervisor
 from engine.agent.workers import DISMISS_S
-from engine.events import NodeStarted, RunFinished, SupervisorResumed
+from engine.contract.events import NodeStarted, RunFinished, SupervisorResumed
 from engine.launch_plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.processes import is_alive

@@ -32,9 +32,8 @@ from engine.agent.states import (
     StartupOver,
     Verdict,
 )
-from engine.attempt_events import AttemptStarted
+from engine.contract.events import AttemptStarted, Output
 from engine.nccl_tests import TableParser
-from engine.output_events import Output
 from tests.engine.conftest import make_plan
 from tests.engine.test_any_order import EVENTS
 from tests.engine.test_states import feed, make_state

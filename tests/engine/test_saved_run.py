@@ -2,11 +2,13 @@
 
 import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine import saved_run
+from engine.contract.events import Output, to_line
 from engine.event_budget import Bound
 from engine.history import History
 from engine.journal_copy import (
@@ -16,14 +18,13 @@ from engine.journal_copy import (
     recorded_events,
     samples_path,
 )
-from engine.output_events import Output
 from engine.saved_run import take_saved
 from tests.engine.conftest import make_plan
 from tests.engine.test_history import FINISHED
 from tests.engine.test_history import STARTED as ANY_STARTED
 
 RUN = make_plan().run_id
-STARTED = ANY_STARTED.model_copy(update={"run_id": RUN, "on_stop": "destroy"})
+STARTED = replace(ANY_STARTED, run_id=RUN, on_stop="destroy")
 SAID = Output(time=1, rank=0, stream="stdout", text="said", ends_line=True)
 
 
@@ -50,7 +51,7 @@ def saved(tmp_path: Path) -> Path:
     (folder / "metrics.jsonl").write_text("first\n")
     with gzip.open(folder / f"metrics-{6:015}.jsonl.gz", "wt") as file:
         file.write("second\n")
-    lines = (one.model_dump_json() + "\n" for one in (STARTED, SAID, FINISHED))
+    lines = (to_line(one) + "\n" for one in (STARTED, SAID, FINISHED))
     (folder / "journal.jsonl").write_text("".join(lines))
     return folder
 
@@ -93,7 +94,7 @@ def test_a_link_is_not_taken_for_a_file_of_this_machine(saved: Path, runs: Path)
 
 
 def test_a_run_whose_journal_has_no_end_stays_lost(saved: Path, runs: Path) -> None:
-    (saved / "journal.jsonl").write_text(STARTED.model_dump_json() + "\n")
+    (saved / "journal.jsonl").write_text(to_line(STARTED) + "\n")
     assert take_saved(saved, RUN, runs) == ()
     assert list(recorded_events(runs, RUN)) == [STARTED]
     with History(runs) as history:

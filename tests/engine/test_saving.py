@@ -11,7 +11,7 @@ import pytest
 from engine.agent import saving
 from engine.agent import supervisor as supervising
 from engine.agent.supervisor import Supervisor
-from engine.events import RunFinished, RunStarted
+from engine.contract.events import RunFinished, RunStarted
 from engine.journal_copy import recorded_events
 from engine.launch_plan import LaunchPlan, launch_plan
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run

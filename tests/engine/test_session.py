@@ -20,7 +20,13 @@ from engine.agent.budget import AGE_S, USED, mark_used
 from engine.agent.clock import steady
 from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
 from engine.agent.queue import QUEUE
-from engine.events import Event, HeadUnreachable, RunStarted
+from engine.contract.events import (
+    Event,
+    HeadUnreachable,
+    Output,
+    RunQueued,
+    RunStarted,
+)
 from engine.head import ClusterBusy
 from engine.history import History
 from engine.holder import Holder, drop_run, find_holders, move_run
@@ -28,9 +34,7 @@ from engine.journal_copy import evidence_folder, recorded_events
 from engine.known_run import RunGoesOn, RunLost
 from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
 from engine.node_choice import node_load
-from engine.output_events import Output
 from engine.places import run_folder
-from engine.queue_event import RunQueued
 from engine.result import RunResult
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node

@@ -15,9 +15,14 @@ from engine.agent import attempt, heartbeat, work_order
 from engine.agent import supervisor as supervising
 from engine.agent.budget import USED
 from engine.agent.handover import boot_id
-from engine.events import NodeExited, NodeLost, NodeStopped, RunFinished
+from engine.contract.events import (
+    NodeExited,
+    NodeLost,
+    NodeStopped,
+    Output,
+    RunFinished,
+)
 from engine.launch_plan import LaunchPlan
-from engine.output_events import Output
 from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
 from tests.processes import is_alive
 

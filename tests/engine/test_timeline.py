@@ -1,6 +1,6 @@
 """The timeline of a run: spans of jobs, and what happened."""
 
-from engine.events import (
+from engine.contract.events import (
     DiskFull,
     NodeAnswersAgain,
     NodeExamined,
@@ -12,13 +12,14 @@ from engine.events import (
     NodeStarted,
     NodeStopped,
     NodeUnreachable,
+    Output,
+    OutputJudged,
     PoweringOff,
     RankStarted,
     RunFinished,
+    RunNode,
     RunStarted,
 )
-from engine.output_events import Output, OutputJudged
-from engine.queue_event import RunNode
 from engine.timeline import Moment, Span, Timeline, timeline
 
 FACT = NodeFact(kind="memory", text="killed")

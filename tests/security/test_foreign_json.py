@@ -26,7 +26,7 @@ from config.progress import silent
 from config.target import Target
 from engine import outputs, session
 from engine.agent.journal_file import JournalReader
-from engine.events import KINDS
+from engine.contract.events import EVENTS
 from engine.handed_over import plans_of
 from engine.head import find_run
 from engine.history import History, RunRecord
@@ -215,7 +215,7 @@ journals = st.lists(spoiled(*LINES), max_size=6).map(lambda lines: [FIRST, *line
 
 
 @fuzz
-@given(kind=st.sampled_from(sorted(KINDS)), lines=journals, more=values)
+@given(kind=st.sampled_from(sorted(EVENTS)), lines=journals, more=values)
 def test_a_heads_journal(
     heads: Heads,  # noqa: F811
     kind: str,

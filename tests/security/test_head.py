@@ -20,8 +20,14 @@ from engine import event_budget, kept_results, session
 from engine.agent.control import JOURNAL
 from engine.agent.journal_file import end_of_line
 from engine.agent.main import BUSY
+from engine.contract.events import (
+    Event,
+    HeadUnreachable,
+    Output,
+    OutputJudged,
+)
 from engine.event_budget import Bound
-from engine.events import Event, HeadUnreachable, parse_event
+from engine.events import parse_event
 from engine.handed_over import plans_of
 from engine.head import Head, find_run
 from engine.history import History
@@ -30,7 +36,6 @@ from engine.journal_copy import evidence_folder, recorded_events, samples_path
 from engine.known_run import RunLost
 from engine.metrics import record as metrics
 from engine.metrics.live import live_runs, parse_live
-from engine.output_events import Output, OutputJudged
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect
