@@ -4,7 +4,7 @@ import pulumi
 import pulumi_aws as aws
 
 from config.cluster.resolved import ENDS_TAG, Resolved
-from infra.fleet import OUTPUT, Claims
+from infra.fleet import OUTPUT, Claims, Fleet
 from infra.program.instances import addresses, bastion, launch_template, nodes, placement_group
 from infra.program.security_groups import Access, access
 from infra.program.shared_storage import storage
@@ -33,12 +33,15 @@ def _named(resolved: Resolved) -> Named:
     return Named(resolved, provider)
 
 
-def group(resolved: Resolved) -> None:
-    """Register the placement group of a cluster of which nothing exists: capacity is claimed in it.
+def group(resolved: Resolved, fleet: Fleet | None) -> None:
+    """Register the placement group alone: capacity is claimed in it.
 
-    The other resources come later, because the subnets are created in the zone of the claim.
+    A new cluster's other resources come later, because its subnets are created in the zone of the
+    claim. The stack of another cluster keeps its `fleet`.
     """
     placement_group(_named(resolved))
+    if fleet is not None:
+        pulumi.export(OUTPUT, fleet.model_dump(mode="json"))
 
 
 def surroundings(resolved: Resolved) -> None:

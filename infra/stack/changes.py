@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 Op = Literal["create", "update", "replace", "delete", "same"]
 
 ADDRESS, INSTANCE = "aws:ec2/eip:Eip", "aws:ec2/instance:Instance"
+PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 _SLOW = {
     "aws:ec2/natGateway:NatGateway": "NAT gateway",
@@ -84,6 +85,11 @@ class Plan:
     def is_new(self) -> bool:
         """Return whether nothing of the cluster exists yet."""
         return all(change.op == "create" for change in self.changes)
+
+    @property
+    def makes_group(self) -> bool:
+        """Return whether the placement group is to be created."""
+        return any((one.op, one.type) == ("create", PLACEMENT_GROUP) for one in self.changes)
 
     @property
     def slow(self) -> tuple[str, ...]:

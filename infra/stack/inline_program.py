@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from config.cluster.resolved import Resolved
-from infra.fleet import NO_CLAIMS, Claims
+from infra.fleet import NO_CLAIMS, Claims, Fleet
 
 Program = Callable[[], Awaitable[None]]
 
@@ -44,12 +44,16 @@ def load_program() -> None:
 
 @contextmanager
 def inline_program(
-    resolved: "Future[Resolved]", claims: Claims = NO_CLAIMS, *, only: FirstStep | None = None
+    resolved: "Future[Resolved]",
+    claims: Claims = NO_CLAIMS,
+    *,
+    only: FirstStep | None = None,
+    fleet: Fleet | None = None,
 ) -> Iterator[Program]:
     """Yield a program that waits for the cluster, and then registers its resources.
 
-    New nodes are launched into their `claims`; with `only` there are no nodes. The exception of
-    `resolved` fails the program.
+    New nodes are launched into their `claims`; with `only` there are no nodes, and with `group` the
+    stack keeps its `fleet`. The exception of `resolved` fails the program.
     """
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -60,7 +64,7 @@ def inline_program(
         cluster = await asyncio.wrap_future(resolved)
         with _no_stack_traces():
             if only == "group":
-                group(cluster)
+                group(cluster, fleet)
             elif only == "surroundings":
                 surroundings(cluster)
             else:

@@ -20,6 +20,7 @@ from config.target import Target
 from infra.fleet import NO_CLAIMS, OUTPUT, Claims, Fleet
 from infra.stack.changes import (
     INSTANCE,
+    PLACEMENT_GROUP,
     Plan,
     Refreshed,
     is_cloud,
@@ -73,6 +74,7 @@ class Stack:
         self._command = EngineCommand(engine, target.credentials)
         self._found: automation.Stack | None = None
         self._is_checked = False
+        self._is_prepared = False
 
     def preview(self, resolved: Resolved, replace: Collection[str] = ()) -> Plan:
         """Return what `up` would change, after reading the real state of all resources.
@@ -147,12 +149,31 @@ class Stack:
         return refreshed(watch.events, is_foreign)
 
     def prepare(self, resolved: Resolved, only: FirstStep, report: Reporter = silent) -> None:
-        """Create `only` the placement group, or all but the machines, which must not exist."""
+        """Create `only` the placement group, or all but the machines, which must not exist.
+
+        Everything else that exists stays when the placement group is created.
+        """
         watch = EventWatch("resources", report)
-        with self._errors(watch), inline_program(_known(resolved), only=only) as program:
+        with self._errors(watch):
+            known = {str(resource["urn"]) for resource in self._resources()}
+        group = f"urn:pulumi:{self.name}::{PROJECT}::{PLACEMENT_GROUP}::nodes"
+        target = [group] if only == "group" and known else None
+        fleet = self.fleet() if target else None
+        with (
+            self._errors(watch),
+            inline_program(_known(resolved), only=only, fleet=fleet) as program,
+        ):
             self._unlocked(
-                lambda: self._created().up(program=program, parallel=_PARALLEL, on_event=watch)
+                lambda: self._created().up(
+                    program=program,
+                    # The engine refreshes no target that it does not know.
+                    refresh=target is None or group in known,
+                    target=target,
+                    parallel=_PARALLEL,
+                    on_event=watch,
+                )
             )
+        self._is_prepared = True
 
     def up(
         self,
@@ -188,10 +209,11 @@ class Stack:
         approved = planned_operations(kept)
         changed = f"{self.name} has changed since the plan was made"
         violated = PlanViolated(changed, "run the command again to get a new plan")
-        # The Pulumi engine plans a named resource without its old inputs, and then compares with
-        # them: `userData`, which the provider has read, would violate the plan when other resources
-        # are already replaced (checkGoal in step_generator.go, 3.258.0, 2026-11-26).
-        if not replace:
+        # What `prepare` has created violates the plan. The Pulumi engine plans a named resource
+        # without its old inputs, and then compares with them: `userData`, which the provider has
+        # read, would violate the plan when other resources are already replaced (checkGoal in
+        # step_generator.go, 3.258.0, 2026-11-26).
+        if not replace and not self._is_prepared:
             try:
                 return self._update(resolved, report, claims, plan=str(kept))
             except PlanViolated as error:

@@ -94,15 +94,18 @@ class FleetLaunch:
         return dict.fromkeys(self._new_nodes, claim.id)
 
     def _launch_claimed(self, report: Reporter, *, is_new: bool) -> Fleet:
-        """Claim capacity for all new nodes, then create all else and launch them."""
+        """Claim capacity for all new nodes, then create all else and launch them.
+
+        A placement group that is still to be created comes first, and the claim is in it: nodes
+        that start in the group would not use a claim outside of it.
+        """
         machines = {*self.resolved.node_names, BASTION}
         has_machines = not is_new and not machines.isdisjoint(self.stack.names().values())
         if not has_machines and (self.plan.slow or not is_new):
             return self._launch_prepared(report)
-        if is_new:
+        if self.plan.makes_group:
             self.stack.prepare(self.resolved, "group", report)
-        grouped = is_new and self.resolved.cluster.placement.strategy != "none"
-        with self._claim(self.resolved, report, has_group=grouped) as claim:
+        with self._claim(self.resolved, report, has_group=self.plan.makes_group) as claim:
             placed = self._in_zone(claim.zone)
             self.on_zone(placed)
             return self._launch(placed, report, self._places(claim))

@@ -13,7 +13,7 @@ import pytest
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from config.errors import CloudError, GpuctlError, InfraError
+from config.errors import CloudError, GpuctlError, InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from infra.fleet import NO_CLAIMS, Claims, Fleet
 from infra.stack.installation import Engine
@@ -22,6 +22,7 @@ from lab import fault_table
 from provision.aws.resources import find
 from provision.down import down
 from provision.launch import claim
+from provision.launch.claim import NoCapacity
 from provision.launch.launch import FleetLaunch
 from provision.preflight import reservations
 from provision.preflight.preflight import resolve
@@ -229,6 +230,72 @@ def test_a_node_that_ended_is_launched_into_its_claim(fleet: Upped) -> None:
     fleet.up(2)
     (new,) = [one for one in fleet.running if one["InstanceId"] != stays]
     assert new["CapacityReservationId"] == fleet.claims[-1]["CapacityReservationId"]
+
+
+@pytest.mark.parametrize("change", ["all nodes and the group ended", "the file asks for a group"])
+def test_a_claim_is_in_the_group_that_a_cluster_with_machines_gets(
+    fleet: Upped, change: str
+) -> None:
+    """Nodes that start in the group would not use a claim outside of it."""
+    ec2 = client(fleet.here.target)
+    if change == "the file asks for a group":
+        fleet.fields = {"placement": {"strategy": "none"}}
+    fleet.up(2)
+    before = {one["InstanceId"] for one in fleet.running}
+    if change == "the file asks for a group":
+        fleet.fields = {}
+        fleet.up(3)
+    else:
+        ec2.terminate_instances(InstanceIds=sorted(before))
+        ec2.delete_placement_group(GroupName="gpuctl-demo")
+        fleet.up(2)
+    claim = fleet.claims[-1]
+    assert claim["PlacementGroupArn"].endswith(":placement-group/gpuctl-demo")
+    new = [one for one in fleet.running if one["InstanceId"] not in before]
+    assert {one["CapacityReservationId"] for one in new} == {claim["CapacityReservationId"]}
+    assert {one["Placement"]["GroupName"] for one in new} == {"gpuctl-demo"}
+    (bastion,) = ec2.describe_instances(
+        Filters=[
+            {"Name": "tag:Name", "Values": ["demo-bastion"]},
+            {"Name": "instance-state-name", "Values": ["running"]},
+        ]
+    )["Reservations"]
+    assert bastion["Instances"][0]["LaunchTime"] < claim["CreateDate"]  # it was left alone
+
+
+def test_a_refused_claim_leaves_the_cluster_whose_group_it_needed(fleet: Upped) -> None:
+    room(fleet.here, 2)
+    fleet.fields = {"placement": {"strategy": "none"}}
+    fleet.up(2)
+    stack = Stack("demo", fleet.here.target, fleet.engine)
+    before, machines = stack.fleet(), {one["InstanceId"] for one in fleet.running}
+    fleet.fields = {}
+    with pytest.raises(NoCapacity):
+        fleet.up(3)
+    assert before is not None
+    assert stack.fleet() == before
+    assert {one["InstanceId"] for one in fleet.running} == machines
+
+
+class Interrupting(Stack):
+    """A stack whose `up` Ctrl-C ends."""
+
+    def up(self, *_: Any) -> Fleet:
+        raise Interrupted("", "")
+
+
+def test_a_group_that_somebody_deleted_is_made_again_before_the_claim(fleet: Upped) -> None:
+    fleet.kind = Interrupting
+    with pytest.raises(Interrupted):
+        fleet.up(2)
+    client(fleet.here.target).delete_placement_group(GroupName="gpuctl-demo")
+    fleet.kind = Stack
+    fleet.up(2)
+    claim = fleet.claims[-1]
+    assert claim["PlacementGroupArn"].endswith(":placement-group/gpuctl-demo")
+    assert [one["CapacityReservationId"] for one in fleet.running] == [
+        claim["CapacityReservationId"]
+    ] * 2
 
 
 FAST: dict[str, dict[str, Any]] = {
