@@ -19,6 +19,12 @@ RefreshOption = Annotated[
         "--refresh", help="Renew the user data and settings that machines were launched with."
     ),
 ]
+ReplaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replace", metavar="NODE", help="Make a new machine of NODE, `all` for every node."
+    ),
+]
 
 FoldOption = Annotated[bool, typer.Option("--fold", help="Print equal lines of many ranks once.")]
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.arguments import FileArgument
-from cli.options import RefreshOption, chosen_target, output
+from cli.options import RefreshOption, ReplaceOption, chosen_target, output
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from provision.up import FleetPlan
 
 
-def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = False) -> None:
+def plan(
+    context: typer.Context,
+    file: FileArgument,
+    refresh: RefreshOption = False,
+    replace: ReplaceOption = None,
+) -> None:
     """Show the changes that `up` would make, and their cost.
 
     $ gpuctl plan cluster.yaml
+    $ gpuctl plan cluster.yaml --replace node1
     $ gpuctl plan cluster.yaml --json | jq .hourly_usd
     """
     from cli.lease import with_lifetime
@@ -30,7 +36,9 @@ def plan(context: typer.Context, file: FileArgument, refresh: RefreshOption = Fa
         from provision.up import plan as plan_fleet
 
         target = here.target(cluster.region)
-        fleet_plan = plan_fleet(cluster, target, view.report, refresh=refresh)
+        fleet_plan = plan_fleet(
+            cluster, target, view.report, refresh=refresh, replace=replace or ()
+        )
     show(fleet_plan, out)
 
 

@@ -7,6 +7,7 @@ import typer
 
 from cli.options import (
     RefreshOption,
+    ReplaceOption,
     RuntimesOption,
     SetOption,
     YesOption,
@@ -43,12 +44,7 @@ def up(
     runtimes: RuntimesOption = None,
     yes: YesOption = False,
     refresh: RefreshOption = False,
-    replace: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--replace", metavar="NODE", help="Make a new machine of NODE, `all` for every node."
-        ),
-    ] = None,
+    replace: ReplaceOption = None,
     no_lease: Annotated[
         bool, typer.Option("--no-lease", help="Without `lifetime`: it ends only with `down`.")
     ] = False,

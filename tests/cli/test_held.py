@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +199,18 @@ def test_a_run_that_began_while_the_plan_was_read_is_seen(
     asked.clear()
     assert gpuctl("up", str(file), "--yes").exit_code == 0
     assert asked == ["head", "person"]
+
+
+def test_plan_replaces_the_nodes_that_up_would_replace(
+    ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(*_: object, replace: Sequence[str], **__: object) -> FleetPlan:
+        reasons = dict.fromkeys(replace, "--replace names it")
+        return FleetPlan(a_record().resolved, REPLACES, None, replaced=reasons)
+
+    monkeypatch.setattr("provision.up.plan", plan)
+    shown = gpuctl("plan", str(file), "--replace", "node0", "--replace", "node1").stdout
+    assert "\nnode[0-1] are replaced: --replace names it\n" in shown
 
 
 def test_up_replaces_all_nodes_only_where_somebody_asks_for_it(

@@ -90,6 +90,8 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
         assert known["status"] == "running"
         run = rf"run {known['run_id']} has been on cluster {cluster} since [0-9-]+ [0-9:]+ UTC"
         same = cluster_file(tmp_path, cluster)
+        planned = gpuctl("--lab", "plan", str(same), "--replace", "node1")
+        assert "\nnode1 is replaced: --replace names it\n" in planned
         refused = gpuctl("--lab", "up", str(same), "--replace", "node1", "--yes", code=2)
         assert re.search(rf"{run}, and this plan ends machines; ", refused)
         refused = gpuctl("--lab", "down", cluster, code=2)
