@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 from engine.contract.events import Output
+from engine.contract.plan import LaunchPlan
 from engine.journal_copy import recorded_events
-from engine.launch_plan import LaunchPlan
 from engine.lines import WholeLines
 from engine.nccl_tests import TableParser
 from engine.result import ResultCollector

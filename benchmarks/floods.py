@@ -37,6 +37,7 @@ from engine.agent.journal import Journal
 from engine.agent.journal_file import JournalReader
 from engine.agent.launcher import HELD
 from engine.agent.supervisor import Supervisor
+from engine.contract.plan import LaunchPlan
 from engine.launch_plan import launch_plan
 from nodes.inventory import Bastion, Inventory, Node
 
@@ -201,7 +202,7 @@ def _take(beats: socket.socket, key: bytes, heard: list[float]) -> float:
             heard[answer[0]] = time.monotonic()
 
 
-def plan_of(nodes: int) -> dict[str, Any]:
+def plan_of(nodes: int) -> LaunchPlan:
     """A plan for so many nodes: more than a run file may ask for."""
     there = Inventory(
         cluster="floods",
@@ -223,7 +224,7 @@ def plan_of(nodes: int) -> dict[str, Any]:
         folder=Path("/nonexistent"),
     )
     run = Task.model_construct(type="task", name="floods", nodes=nodes, commands=("yes",))
-    return launch_plan(run, there, "floods-000001").model_dump(mode="json")
+    return launch_plan(run, there, "floods-000001")
 
 
 async def flooded(nodes: int, seconds: float, launcher: Sockets, beats: Connection) -> Seen:

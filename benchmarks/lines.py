@@ -34,9 +34,9 @@ from cli.run_view import RunView
 from engine import head, session
 from engine.bundle import agent_bundle
 from engine.contract.events import Output
+from engine.contract.plan import LaunchPlan
 from engine.history import History
 from engine.journal_copy import recorded_events
-from engine.launch_plan import LaunchPlan
 from engine.lines import WholeLines
 from tests.engine.conftest import TOOLS, LocalCluster, make_inventory, make_plan
 

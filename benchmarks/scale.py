@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ from engine.agent.control import JOURNAL
 from engine.agent.heartbeat import BEAT_S
 from engine.agent.journal_file import JournalReader
 from engine.bundle import agent_bundle
+from engine.contract.codec import from_json, to_json
+from engine.contract.plan import RetryPlan
 
 FIRST_LINE = '"the first line"'
 STEADY_S = 10.0
@@ -128,10 +130,9 @@ def measure(nodes: int, journal_mib: float) -> Figures:
 
 
 def _measure(folder: Path, nodes: int, journal_mib: float, to: Connection) -> Figures:
-    plan = plan_of(nodes)
-    plan["stop_criteria"] = "master-done"
-    plan["retry"] = {"attempts": 9, "on": ["node-lost"], "backoff_s": 0, "node_wait_s": 600}
-    (folder / "plan.json").write_text(json.dumps(plan))
+    retry = RetryPlan(attempts=9, on=("node-lost",), backoff_s=0, node_wait_s=600)
+    plan = replace(plan_of(nodes), stop_criteria="master-done", retry=retry)
+    (folder / "plan.json").write_text(json.dumps(to_json(plan)))
     (folder / "agent.pyz").write_bytes(agent_bundle().data)  # the head's, for the client
     watch = Watch(folder / JOURNAL)
     first = _start(folder)
@@ -252,8 +253,8 @@ def follow(folder: Path) -> None:
     from cli.run_view import RunView
     from engine import head, session
     from engine.contract.events import Event
+    from engine.contract.plan import LaunchPlan
     from engine.history import History
-    from engine.launch_plan import LaunchPlan
     from tests.engine.conftest import make_inventory
 
     @contextlib.asynccontextmanager
@@ -263,7 +264,7 @@ def follow(folder: Path) -> None:
     patched: Any = head
     patched.connect = connect
     patched.run_folder = lambda _: str(folder)
-    plan = LaunchPlan.model_validate_json((folder / "plan.json").read_text())
+    plan = from_json(LaunchPlan, json.loads((folder / "plan.json").read_text()))
     began, runs, view = time.time(), folder / "client", RunView(plan, Output())
     with History(runs) as history:
         history.begin(plan)

@@ -23,6 +23,8 @@ from engine.agent.launcher import HELD
 from engine.agent.resuming import recorded_lines
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
+from engine.contract.codec import from_json
+from engine.contract.plan import LaunchPlan
 
 NODES = "nodes.sock"
 READY = "ready"
@@ -69,7 +71,7 @@ class SimulatedNodes:
 
 async def supervise(folder: Path) -> None:
     """Supervise the run to its end, as engine/agent/supervising.py does."""
-    plan = json.loads((folder / "plan.json").read_text())
+    plan = from_json(LaunchPlan, json.loads((folder / "plan.json").read_text()))
     journal = Journal(folder / JOURNAL)
     began = time.monotonic()
     recorded = recorded_lines(folder / JOURNAL)

@@ -13,7 +13,7 @@ from provision.setup.node_health import short_check
 if TYPE_CHECKING:
     from cli.output import Output
     from config.target import Target
-    from engine.launch_plan import LaunchPlan
+    from engine.contract.plan import LaunchPlan
     from nodes.inventory import Inventory
     from provision.health.model import Finding
 

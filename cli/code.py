@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from cli.output import Output
     from config.run.run_file import Run
     from engine.code import Tree
+    from engine.contract.plan import LaunchPlan
     from engine.known_run import KnownRun
-    from engine.launch_plan import LaunchPlan
     from nodes.inventory import Inventory
 
 _LISTED = 40

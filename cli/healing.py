@@ -6,6 +6,7 @@ The head has no credentials of AWS, so it can only wait.
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from config.errors import GpuctlError
@@ -14,7 +15,8 @@ from engine.contract.events import AttemptStarted, Event, RunFinished, WaitingFo
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.launch_plan import LaunchPlan
+    from engine.contract.events import Event
+    from engine.contract.plan import LaunchPlan
     from engine.result import RunResult
     from nodes.inventory import Inventory
 
@@ -190,10 +192,10 @@ def _bring(
         return
     if image.digest:  # the tag may mean another image by now
         exact = f"{repository(image.reference)}@{image.digest}"
-        image = image.model_copy(update={"reference": exact})
+        image = replace(image, reference=exact)
     secret = image.password_secret
     values = {secret: passwords.get(secret) or registry_password(image)} if secret else {}
-    part = plan.model_copy(update={"nodes": nodes, "image": image})
+    part = replace(plan, nodes=nodes, image=image)
     asyncio.run(pull(part, there, values, lambda _: None))
 
 

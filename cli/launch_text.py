@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from engine.contract.codec import to_json
+
 if TYPE_CHECKING:
     from cli.output import Output
     from engine.code import Tree
-    from engine.launch_plan import LaunchPlan, NodePlan
+    from engine.contract.plan import LaunchPlan, NodePlan
 
 
 def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
@@ -15,7 +17,7 @@ def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
     """
     from cli.code import code_document, code_lines
 
-    document = plan.model_dump(mode="json")
+    document = to_json(plan)
     if tree is not None:
         document["travels"] = code_document(tree)
     lines = [*_head(plan), *code_lines(plan, tree), *_cases(plan, out), *_body(plan)]
@@ -53,7 +55,7 @@ def _notifications(plan: "LaunchPlan") -> list[str]:
     from engine.agent.notices import json_body, slack_body
     from engine.notification_examples import examples
 
-    notices = tuple(examples(plan.model_dump(mode="json"), time())) if plan.notify else ()
+    notices = tuple(examples(plan, time())) if plan.notify else ()
     lines = []
     for index, target in enumerate(plan.notify):
         to = f"secret {target.to_secret}" if target.to_secret else target.to

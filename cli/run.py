@@ -1,5 +1,6 @@
 """`gpuctl run FILE`: run a job, follow it live, then keep or destroy the cluster."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from cli.run_client import Life
     from config.run.run_file import Run
     from engine.code import Tree
+    from engine.contract.plan import LaunchPlan
     from engine.following import OnEvent
-    from engine.launch_plan import LaunchPlan
     from engine.result import RunResult
     from engine.session import OnInterrupt
     from nodes.inventory import Inventory
@@ -162,8 +163,8 @@ def _completed(plan: "LaunchPlan", here: "ChosenTarget", queue: bool) -> "Launch
     """Return the plan with whether it waits, and whether its bandwidths are those of a lab."""
     sweep = plan.sweep
     if sweep is not None and here.lab is not None:
-        sweep = sweep.model_copy(update={"is_stand_in": True})
-    return plan.model_copy(update={"sweep": sweep, "queue": queue})
+        sweep = replace(sweep, is_stand_in=True)
+    return replace(plan, sweep=sweep, queue=queue)
 
 
 def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:

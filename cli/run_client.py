@@ -146,7 +146,7 @@ class RunClient:
     @property
     def _is_left_alone(self) -> bool:
         """Return whether Ctrl-C ends this client alone: nobody has asked the run to stop."""
-        from engine.launch_plan import LaunchPlan
+        from engine.contract.plan import LaunchPlan
 
         is_of_another = not isinstance(self._run, LaunchPlan)
         return self._answer == "detach" or (is_of_another and self._answer is None)

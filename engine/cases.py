@@ -5,40 +5,12 @@ its case, and gates (engine/gates.py) name them by number.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
-from pydantic import Field
-
-from config.models import Value
 from config.run.run_file import NcclTests, Scope
 from config.run.size import byte_count
-
-
-class Case(Value):
-    """One call of a program of nccl-tests; `number` counts from 1, sizes are in bytes.
-
-    `dtype` and `redop` are empty for the program's default. `node` is the only node of scope
-    `intra`, else empty. `gpus_per_node` is 0 for the run's usual number of ranks.
-    `variables` override the environment of each rank. `repetition` counts from 1.
-    """
-
-    number: int
-    title: str
-    collective: str
-    min_bytes: int
-    max_bytes: int
-    dtype: str = ""
-    redop: str = ""
-    scope: Scope = "all"
-    node: str = ""
-    gpus_per_node: int = 0
-    variables: dict[str, str] = Field(default={})
-    repetition: int = 1
-
-    @property
-    def program(self) -> str:
-        """The program's name."""
-        return f"{self.collective}_perf"
+from engine.contract.plan import Case
 
 
 def list_cases(run: NcclTests, nodes: Sequence[str]) -> tuple[Case, ...]:
@@ -74,7 +46,7 @@ def list_cases(run: NcclTests, nodes: Sequence[str]) -> tuple[Case, ...]:
             repetition=number,
         )
         title = case_title(case, case.min_bytes, case.max_bytes, run.repeat)
-        found.append(case.model_copy(update={"title": title}))
+        found.append(replace(case, title=title))
     return tuple(found)
 
 

@@ -10,25 +10,11 @@ from pathlib import Path
 
 from config.errors import InputError
 from config.files import LARGEST_FILE, open_regular
-from config.models import Value
 from config.run.sources import Source
 
 Entry = tuple[str, str, int, str, int]
 """Path, kind (file, folder, link), mode, hash or target, size: as in engine/agent/trees.py."""
 _PIECE = 1 << 20
-
-
-class CodePlan(Value):
-    """The working folder of a run: the tree that it begins with, and the outputs in it.
-
-    `tree` is the hash of a Tree, empty for a folder that begins empty. `files` and `size` (in
-    bytes) are those of the tree; `outputs` are paths and patterns in the folder.
-    """
-
-    tree: str = ""
-    files: int = 0
-    size: int = 0
-    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

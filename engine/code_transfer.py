@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from config.files import open_regular
 from config.progress import Progress, Reporter
 from engine.bundle import agent_bundle, ship_agent
 from engine.code import Tree
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from engine.places import runs_folder
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory
@@ -73,7 +74,7 @@ async def pass_tree(plan: LaunchPlan, inventory: Inventory, names: Collection[st
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     states = {one["node"]: one.get("reason", "") for one in answers if "node" in one}
     of_these = tuple(node for node in plan.nodes if node.name in names)
-    _check(plan.model_copy(update={"nodes": of_these}), states)
+    _check(replace(plan, nodes=of_these), states)
 
 
 async def _send_blobs(

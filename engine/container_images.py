@@ -8,12 +8,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter
 from engine.agent.container import CHOOSE_RUNTIME
-from engine.launch_plan import ImagePlan, LaunchPlan
+from engine.contract.plan import ImagePlan, LaunchPlan
 from nodes.fanout import fold_answers, on_each
 from nodes.inventory import Inventory, Node
 from nodes.kept_connections import KeptConnections, connect
@@ -114,13 +114,10 @@ async def pull(
             return await _pull(connections, node, image, password, report)
 
         found = _common_image(image, nodes, await on_each(nodes, on))
-        pinned = image.model_copy(update={"id": found.id, "digest": _digest(image, found)})
+        pinned = replace(image, id=found.id, digest=_digest(image, found))
         missing = await _missing_parts(connections, nodes[0], plan, pinned)
-    return plan.model_copy(
-        update={
-            "image": pinned,
-            "warnings": (*plan.warnings, *_check_missing(plan, image, missing)),
-        }
+    return replace(
+        plan, image=pinned, warnings=(*plan.warnings, *_check_missing(plan, image, missing))
     )
 
 

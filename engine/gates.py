@@ -6,41 +6,14 @@ The head judges them (engine/agent/gates.py), so that they hold without a client
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pydantic import Field
-
 from config.catalogue.reference_figures import SHARE, Figure, figures_of
-from config.models import Value
 from config.run.run_file import NcclTests
 from config.run.size import byte_count
 from config.run.sweep_rules import sizes_between
-from engine.cases import Case, binary_size, case_title
+from engine.cases import binary_size, case_title
+from engine.contract.plan import Case, Gate, Sweep
 
 RUN_FILE = "run file"
-
-
-class Gate(Value):
-    """A bus bandwidth in GB/s that the cases must reach at a size in bytes.
-
-    `cases` are the numbers of one case's repetitions: their median is judged. `source` says where
-    the expected bandwidth comes from.
-    """
-
-    title: str
-    cases: tuple[int, ...]
-    size: int
-    busbw: float
-    source: str = RUN_FILE
-
-
-class Sweep(Value):
-    """The cases of a run of nccl-tests, in order, and their gates.
-
-    With `is_stand_in` CPU programs take the place of nccl-tests, as in the lab.
-    """
-
-    cases: tuple[Case, ...]
-    gates: tuple[Gate, ...] = Field(default=())
-    is_stand_in: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from config.foreign import Malformed, parse_foreign
 from config.identifiers import RunId
 from config.models import Value
 from engine.agent.handover import FOLDER
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from nodes.inventory import Inventory
 from nodes.ssh import connect
 

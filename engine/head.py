@@ -16,8 +16,10 @@ from config.models import Value
 from engine.agent.control import JOURNAL
 from engine.agent.main import BUSY
 from engine.bundle import agent_bundle, ship_agent
+from engine.contract.codec import to_json
+from engine.contract.orders import RunOrder
+from engine.contract.plan import LaunchPlan
 from engine.events import FirstEvent, parse_event
-from engine.launch_plan import LaunchPlan
 from engine.notify_plan import secret_names
 from engine.places import run_folder, runs_folder
 from nodes.answers import may_have_run
@@ -99,12 +101,7 @@ class Head:
                 )
                 command = f"test -d {shlex.quote(bundle.path)} || exit {_NO_AGENT}; exec {start}"
                 more = {name: secrets[name] for name in secret_names(plan.notify)}
-                run = {
-                    "plan": plan.model_dump(mode="json"),
-                    "secrets": used,
-                    "notify_secrets": more,
-                }
-                text = json.dumps(run)
+                text = json.dumps(to_json(RunOrder(plan, used, more)))
                 self.start_requested = True
                 done = await connections.run(head, command, stdin=text, timeout=_START_S)
                 if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet

@@ -22,9 +22,9 @@ from config.identifiers import ClusterName, InstanceId, RunId, RunName
 from config.models import Value
 from engine.contract.codec import to_json
 from engine.contract.events import FollowedFailure, RunQueued
+from engine.contract.plan import LaunchPlan
 from engine.history_schema import SCHEMA_VERSION, STEPS
 from engine.known_run import KnownRun
-from engine.launch_plan import LaunchPlan
 from engine.nccl_tests import Facts, Row, Table, Timing
 from engine.result import RunResult
 from engine.setting import Setting

@@ -1,8 +1,8 @@
 """A run as its clients know it, whether they started it or not, and the errors that it outlives."""
 
 from config.errors import RunError
+from engine.contract.plan import LaunchPlan
 from engine.events import FirstEvent
-from engine.launch_plan import LaunchPlan
 
 KnownRun = LaunchPlan | FirstEvent
 """A run by its plan, or by the first event of its journal."""

@@ -8,138 +8,40 @@ import secrets
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Literal
 
-from pydantic import Field
-
-from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
-from config.models import Value
 from config.run.elastic import NodeRange
 from config.run.env import Secret
-from config.run.run_file import NcclTests, Run, StartupOrder
-from engine.code import CodePlan, Tree
+from config.run.run_file import NcclTests, Run
+from engine.code import Tree
+from engine.contract.codec import from_json
+from engine.contract.plan import (
+    CodePlan,
+    CommonTexts,
+    ImagePlan,
+    LaunchPlan,
+    NodePlan,
+    RetryPlan,
+    Size,
+    SizedNode,
+    Sweep,
+)
 from engine.environment import has_work_folder, node_environment, variables_of
-from engine.gates import Sweep, plan_sweep
+from engine.gates import plan_sweep
 from engine.modes import MODES
-from engine.modes.job import Job, Launch, ReadyPlan, Variables, fix_size, roles_of
+from engine.modes.job import Job, Launch, Variables, fix_size, roles_of
 from engine.modes.mpirun import open_mpi_defaults
 from engine.network.presets import choose_preset, network_plan, warnings
-from engine.network.promise import NetworkPlan
 from engine.network.user_settings import commands_of, user_settings
 from engine.node_choice import choose_nodes
-from engine.notify_plan import NotifyPlan, notify_plan
+from engine.notify_plan import notify_plan
 from engine.places import run_folder, saved_folder
 from engine.requirement_check import unchecked
 from engine.rules import Situation, check
-from engine.sizes import CommonTexts, Size, SizedNode, common, stand_ins, without
+from engine.sizes import common, stand_ins, without
 from nodes.inventory import Inventory, Node
 
 WRITTEN_PASSWORD = "registry_auth.password"  # noqa: S105  a name
 """In the place of a secret's name if the run file has the password; no secret has this name."""
-
-
-class ImagePlan(Value):
-    """The container in which every node's job runs.
-
-    `id` is the hash of the image, with which the nodes start it; empty until they have pulled it.
-    `digest` (`sha256:…`) is the image's name in the registry, None for an image without a registry.
-    `username` and `password_secret` (a secret's name) are for private registries, else empty.
-    `privileged`: the container has all devices. `volumes` are the node's folders and their places
-    in the container (`/data:/data`).
-    """
-
-    reference: str
-    id: str = ""
-    digest: str | None = None
-    username: str = ""
-    password_secret: str = ""
-    privileged: bool = False
-    volumes: tuple[str, ...] = ()
-
-
-class RetryPlan(Value):
-    """When the run starts again after a failure: see config/run/retry.py. Times are in seconds."""
-
-    attempts: int
-    on: tuple[str, ...]
-    backoff_s: int
-    node_wait_s: int
-
-
-class NodePlan(Value):
-    """One node's part of the plan. `files` maps paths on the node to their text.
-
-    The job's environment is a login's, overridden by `environment`, plus `secrets`, which maps a
-    variable to the name of its secret. `processes` is the number of ranks that a launcher must
-    start on this node; 0 on every node if gpuctl does not check the number.
-    """
-
-    rank: int
-    name: NodeName
-    private_ip: SshHost
-    role: str
-    environment: dict[str, str]
-    secrets: dict[str, str] = Field(default={})
-    script: str
-    files: dict[str, str]
-    processes: int = 0
-
-
-class LaunchPlan(Value):
-    """A run, ready to be executed; `nodes` in rank order, the first is the master.
-
-    `cluster_ips` are the addresses of all nodes of the cluster, the head's first, also of those
-    that this run does not use: they power off if `on_stop` is `destroy` and no client destroys the
-    cluster. `head` is the node of the supervisor; another run may have it.
-    With `queue` the run waits on the head while other runs have its nodes; else it is refused.
-    `saved` is the folder of the shared storage to which the head copies what the run leaves on its
-    nodes, before they power off; empty without shared storage, and if the cluster stays.
-    `code` is the run's working folder; without it jobs start in the home.
-    `least_nodes` is the number of nodes with which the run may go on after it has lost some, and
-    `sizes` are its plans on fewer nodes (engine/sizes.py), if the run file has a range and `retry`.
-    `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
-    node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
-    the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
-    on the head, reachable from the nodes; empty if there is no dashboard. `ports` of the first node
-    are on the machine of a client that follows the run. gpuctl prints `warnings` to the user who
-    starts the run.
-    """
-
-    schema_version: int = 2
-    type: str = "task"
-    run_id: RunId
-    name: RunName
-    cluster: ClusterName
-    head: NodeName
-    startup_order: StartupOrder
-    stop_criteria: Literal["all-done", "master-done", "workers-done"]
-    max_duration_s: int | None
-    startup_timeout_s: int | None = None
-    no_output_timeout_s: int | None = None
-    retry: RetryPlan | None = None
-    notify: tuple[NotifyPlan, ...] = ()
-    on_stop: Literal["keep", "destroy"]
-    saved: str = ""
-    queue: bool = False
-    ready: ReadyPlan | None
-    image: ImagePlan | None = None
-    code: CodePlan | None = None
-    network: NetworkPlan = NetworkPlan()
-    nodes: tuple[NodePlan, ...]
-    least_nodes: int | None = None
-    sizes: tuple[Size, ...] = ()
-    cluster_ips: tuple[str, ...]
-    is_spot: bool = False
-    dashboard: str = ""
-    ports: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    sweep: Sweep | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The patterns of files that come back at the end."""
-        return self.code.outputs if self.code else ()
 
 
 def new_run_id(name: str) -> str:
@@ -343,4 +245,4 @@ def _code(run: Run, tree: Tree | None) -> CodePlan | None:
     if not has_work_folder(run):
         return None
     found = {"tree": tree.digest, "files": len(tree.files), "size": tree.size} if tree else {}
-    return CodePlan.model_validate({"outputs": run.outputs, **found})
+    return from_json(CodePlan, {"outputs": run.outputs, **found})

@@ -12,7 +12,6 @@ from config.models import Value
 from engine.agent.table_json import merge, read
 from engine.agent.table_rows import ReadRow
 from engine.agent.tables import ReadTable, TableReader
-from engine.cases import Case
 from engine.contract.events import (
     AttemptStarted,
     Event,
@@ -22,6 +21,7 @@ from engine.contract.events import (
     RunStarted,
     TableWritten,
 )
+from engine.contract.plan import Case
 from engine.lines import Line, WholeLines
 
 

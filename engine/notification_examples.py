@@ -1,20 +1,20 @@
 """One notice for each event, for people who want to see what a run's notifications look like."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from engine.agent.notices import Notice, Notices, iso
+from engine.contract.plan import LaunchPlan
 
 _REASON = "rank 0 ({}): exited with 1"
 
 
-def examples(plan: dict[str, Any], at: float) -> Iterator[Notice]:
+def examples(plan: LaunchPlan, at: float) -> Iterator[Notice]:
     """Yield a notice for each event, in the order of config/run/notify.py.
 
-    `plan` is a LaunchPlan as JSON; `at` is the time at which the example begins.
+    `at` is the time at which the example begins.
     """
-    name = plan["nodes"][0]["name"]
-    attempts = (plan["retry"] or {"attempts": 3})["attempts"]
+    name = plan.nodes[0].name
+    attempts = plan.retry.attempts if plan.retry else 3
     failed = {"exit_code": 1, "first_failed_rank": 0, "reason": _REASON.format(name)}
     retry = {"number": 1, "attempts": attempts, "pause_s": 5}
     spot = {"rank": 0, "action": "terminate", "at": iso(at + 1320)}

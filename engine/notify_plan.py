@@ -1,30 +1,12 @@
 """The targets of a run's notifications, as the head gets them, and the check of their secrets."""
 
 from collections.abc import Mapping
-from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field
-
 from config.errors import InputError
-from config.models import Value
 from config.run.env import Secret
 from config.run.notify import SLACK_HOSTS, Notify, url_mistake
-
-
-class NotifyPlan(Value):
-    """One target. `to` is a URL or a command; it is empty if the URL is the secret `to_secret`.
-
-    `on` are the events of which it is notified. `values` are headers of a POST, or variables of a
-    command; `secrets` maps more of them to the names of secrets.
-    """
-
-    form: Literal["json", "slack", "command"]
-    to: str = ""
-    to_secret: str = ""
-    values: dict[str, str] = Field(default={})
-    secrets: dict[str, str] = Field(default={})
-    on: tuple[str, ...]
+from engine.contract.plan import NotifyPlan
 
 
 def notify_plan(target: Notify) -> NotifyPlan:

@@ -1,6 +1,7 @@
 """Secrets of a run. The client reads them when the run starts; gpuctl never stores them."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from config.command_text import command_text
@@ -9,7 +10,8 @@ from config.files import read_regular
 from config.folders import config_home
 from config.run.run_file import Run
 from config.sensitive import is_credential
-from engine.launch_plan import WRITTEN_PASSWORD, ImagePlan, LaunchPlan
+from engine.contract.plan import ImagePlan, LaunchPlan
+from engine.launch_plan import WRITTEN_PASSWORD
 from engine.notify_plan import check_secrets, secret_names
 
 _LONGEST = 128 << 10
@@ -28,7 +30,7 @@ def credentials(plan: LaunchPlan) -> tuple[str, ...]:
 
 def is_notifications_alone(plan: LaunchPlan, name: str) -> bool:
     """Return whether only the run's notifications need the secret, and not its job."""
-    return name not in _names(plan.model_copy(update={"notify": ()}))
+    return name not in _names(replace(plan, notify=()))
 
 
 def resolve(plan: LaunchPlan, run: Run | None = None) -> dict[str, str]:

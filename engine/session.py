@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from config.errors import GpuctlError, Interrupted, RunError
 from engine.contract.events import Event
+from engine.contract.plan import LaunchPlan
 from engine.events import FirstEvent
 from engine.following import Following, OnEvent
 from engine.head import CALL_S, ClusterBusy, Head
 from engine.history import History
 from engine.known_run import NOBODY_READS, Detached, KnownRun, RunGoesOn, RunLost
-from engine.launch_plan import LaunchPlan
 from engine.result import RunResult
 from engine.setting import setting
 from nodes.inventory import Inventory

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from config.models import Value
 from config.sensitive import hide_secrets
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from nodes.inventory import Inventory
 
 

@@ -6,45 +6,9 @@ nodes that will be left (engine/agent/resizing.py).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-from config.models import Value
-from config.run.run_file import StartupOrder
 from engine.agent.resizing import stand_in_address
-from engine.modes.job import ReadyPlan
-from engine.network.promise import NetworkPlan
 from nodes.inventory import Node
-
-
-class CommonTexts(Value):
-    """What all nodes of a size have; a node's own values override it."""
-
-    environment: dict[str, str]
-    secrets: dict[str, str]
-    files: dict[str, str]
-    script: str
-
-
-class SizedNode(Value):
-    """A node's own part of a size; `script` is None where it is the common one."""
-
-    role: str
-    processes: int
-    environment: dict[str, str]
-    secrets: dict[str, str]
-    files: dict[str, str]
-    script: str | None
-
-
-class Size(Value):
-    """The plan of a run on fewer nodes than it began with; `nodes` are in rank order."""
-
-    network: NetworkPlan
-    startup_order: StartupOrder
-    stop_criteria: Literal["all-done", "master-done", "workers-done"]
-    ready: ReadyPlan | None
-    common: CommonTexts
-    nodes: tuple[SizedNode, ...]
 
 
 def stand_ins(nodes: Sequence[Node]) -> tuple[Node, ...]:

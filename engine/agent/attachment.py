@@ -23,6 +23,8 @@ from engine.agent.heartbeat import HeartbeatClient
 from engine.agent.kernel_log import lines_since
 from engine.agent.listener import Listener
 from engine.agent.process_title import NAME
+from engine.contract.codec import from_json
+from engine.contract.orders import HeartbeatAddress
 
 SOCKET = "attach.sock"
 NO_WORKER = 4  # exit status of `attach`
@@ -74,7 +76,7 @@ class Attachment:
             control = connection.makefile("rb", buffering=0)
             greeting = json.loads(control.readline())
             # First, so that the silence of the supervisor before never counts as this one's.
-            self._heartbeats.turn_to(greeting["heartbeats"])
+            self._heartbeats.turn_to(from_json(HeartbeatAddress, greeting["heartbeats"]))
             self._take(control)
 
             def begin() -> None:

@@ -26,6 +26,8 @@ from engine.agent.samples import Samples
 from engine.agent.states import Action, Event, Finish, Start, Stop, Verdict
 from engine.agent.work_order import work_order
 from engine.agent.workers import Workers
+from engine.contract.codec import to_json
+from engine.contract.orders import HeartbeatAddress
 
 LOOPBACK = "127.0.0.1"
 # The worker's grace after SIGTERM, then the unit's, plus time for the messages.
@@ -171,12 +173,12 @@ class RunningAttempt:
     async def _keep_heartbeats(self) -> None:
         """Renew the supervisor's sign of life; restart the heartbeats' process if it was killed."""
         loop = asyncio.get_running_loop()
-        clock, is_node = StepWatch(), head_rank(self.plan) is not None
+        clock, is_node = StepWatch(), self.plan.head_rank is not None
         while True:
             self._heartbeats.signal_alive()
             step = clock.look()
             if step and not is_node:  # else its worker reports it
-                self._record_step(None, self.plan["head"], step)
+                self._record_step(None, self.plan.head, step)
             if not self._heartbeats_run:
                 with contextlib.suppress(OSError):  # memory is short: the next try is after a beat
                     self._heartbeats.restart()
@@ -228,8 +230,8 @@ class RunningAttempt:
         if rank in self._examined_ranks or len(self._examined_ranks) >= evidence.NODES:
             return
         self._examined_ranks.add(rank)
-        node = self.plan["nodes"][rank]
-        texts = await evidence.collect(node["private_ip"])
+        node = self.plan.nodes[rank]
+        texts = await evidence.collect(node.private_ip)
         texts["heartbeats"] = self._heartbeats.describe(rank) + "\n"
         texts["ssh"] = self._workers.stderr_text(rank)
         evidence.keep(self._journal, node, texts, list(self._secrets.values()))
@@ -280,22 +282,26 @@ class RunningAttempt:
     def _greet(self, rank: int) -> list[Message]:
         """Return the first messages to a worker that runs already; it ignores repeated orders."""
         node = self.state.nodes[rank]
-        greeting: Message = {"do": "attach", "heartbeats": self._heartbeat_address(rank)}
+        greeting: Message = {"do": "attach", "heartbeats": to_json(self._heartbeat_address(rank))}
         if node.stop_asked:
             return [greeting, {"do": "stop"}]
         return [greeting, {"do": "start"}] if node.phase == "started" else [greeting]
 
     def _order(self, rank: int) -> Message:
-        is_waited_for = self.plan["startup_order"] != "any" and rank in self.state.first_wave
-        order = work_order(self.plan, rank, self._secrets, is_waited_for=is_waited_for)
-        restarts = {"GPUCTL_RESTART_COUNT": str(self._restarts)}
-        node = order["node"]
-        node = {**node, "environment": {**node["environment"], **restarts}}
-        return {**order, "node": node, "heartbeats": self._heartbeat_address(rank)}
+        order = work_order(
+            self.plan,
+            rank,
+            self._secrets,
+            is_waited_for=self.plan.startup_order != "any" and rank in self.state.first_wave,
+            restarts=self._restarts,
+            heartbeats=self._heartbeat_address(rank),
+        )
+        message: Message = to_json(order)
+        return message
 
-    def _heartbeat_address(self, rank: int) -> Any:
+    def _heartbeat_address(self, rank: int) -> HeartbeatAddress:
         """Return where the node's worker sends its heartbeats."""
-        is_here = rank == head_rank(self.plan)
+        is_here = rank == self.plan.head_rank
         address = LOOPBACK if is_here else self._launcher.address  # loopback works without network
         return self._heartbeats.address_at(address)
 
@@ -310,7 +316,7 @@ class RunningAttempt:
         elif kind == "head_silent":
             self._lose_node(rank, event["reason"])
         elif kind == "clock_set":
-            self._record_step(rank, self.plan["nodes"][rank]["name"], **event)
+            self._record_step(rank, self.plan.nodes[rank].name, **event)
         elif kind == "node_exited":
             self._record_exit(rank, fields)
         else:
@@ -333,12 +339,6 @@ class RunningAttempt:
             self._record("node_stopped", **fields)
         else:
             self._record("node_exited", **fields)
-
-
-def head_rank(plan: Message) -> int | None:
-    """Return the rank of this machine; None if the run does not use it."""
-    ranks = [node["rank"] for node in plan["nodes"] if node["name"] == plan["head"]]
-    return ranks[0] if ranks else None
 
 
 def _log_crash(task: asyncio.Task[None]) -> BaseException | None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.agent.resizing import is_elastic, plan_on
+from engine.agent.resizing import plan_on
 from engine.agent.retry import (
     Again,
     Attempt,
@@ -22,6 +22,7 @@ from engine.agent.retry import (
 from engine.agent.states import DurationOver, Event, HeadEnding, State, StopAsked, Verdict
 from engine.agent.turn import begin_fields
 from engine.agent.verdicts import judge_run
+from engine.contract.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from engine.agent.journal import Journal, Message
@@ -40,12 +41,12 @@ class Attempts:
     """
 
     def __init__(
-        self, recorded: Recorded, plan: Message, journal: Journal, launcher: Launcher
+        self, recorded: Recorded, plan: LaunchPlan, journal: Journal, launcher: Launcher
     ) -> None:
         self.plan, self.number = recorded.plan, recorded.number
         self._whole, self._healed = recorded.whole, set(recorded.healed)
-        own = {node["name"] for node in recorded.plan["nodes"]}
-        self._absent = {node["name"] for node in self._whole["nodes"]} - own
+        own = {node.name for node in recorded.plan.nodes}
+        self._absent = {node.name for node in self._whole.nodes} - own
         self._replaced: set[str] = set()  # come back as new machines alone
         self._is_between = bool(recorded.between)
         self._between = dict(recorded.between)
@@ -57,7 +58,7 @@ class Attempts:
     def heal(self, addresses: Mapping[str, str]) -> None:
         """Use these addresses of nodes that were made again from the next attempt on."""
         self._whole = replace_addresses(self._whole, addresses)
-        present = set() if self._is_between else {node["name"] for node in self.plan["nodes"]}
+        present = set() if self._is_between else {node.name for node in self.plan.nodes}
         self._healed |= addresses.keys() - present
         self._use_addresses()
 
@@ -108,7 +109,7 @@ class Attempts:
 
     def _start_next(self) -> None:
         """Use the nodes that are there, and record the start of the next attempt."""
-        names = {node["name"] for node in self._whole["nodes"]} - self._absent
+        names = {node.name for node in self._whole.nodes} - self._absent
         self.plan = plan_on(self._whole, names)
         self._use_addresses()
         self._between.clear()
@@ -118,7 +119,7 @@ class Attempts:
         self.number += 1
         sizes = (
             {"nodes": begin_fields(self.plan, self._journal)["nodes"]}
-            if is_elastic(self._whole)
+            if self._whole.is_elastic
             else {}
         )
         self._journal.append("attempt_started", number=self.number, **sizes)
@@ -159,29 +160,27 @@ class Attempts:
         """Return the run's verdict if too few nodes are left; else record which are left out."""
         if not lost:
             return None
-        left, names = len(self._whole["nodes"]) - len(self._absent), self._in_order(lost)
-        if is_elastic(self._whole) and left >= self._whole["least_nodes"]:
+        left, names = len(self._whole.nodes) - len(self._absent), self._in_order(lost)
+        if self._whole.is_elastic and left >= (self._whole.least_nodes or 0):
             self._record("nodes_left_out", nodes=names, left=left)
             return None
         reason = f"{verdict.reason}; {', '.join(names)} did not come back within {seconds} s"
-        if is_elastic(self._whole):
-            reason += f": {left} of at least {self._whole['least_nodes']} nodes are left"
+        if self._whole.is_elastic:
+            reason += f": {left} of at least {self._whole.least_nodes} nodes are left"
         return replace(verdict, reason=reason)
 
     async def _look(self) -> None:
         """Find out which absent nodes are back, as new machines or as the same ones."""
         self._absent -= self._healed
-        looked = [
-            node for node in self._whole["nodes"] if node["name"] in self._absent - self._replaced
-        ]
+        looked = [node for node in self._whole.nodes if node.name in self._absent - self._replaced]
         answers = await asyncio.gather(
-            *(self._launcher.is_back(node["private_ip"]) for node in looked)
+            *(self._launcher.is_back(node.private_ip) for node in looked)
         )
         back = itertools.compress(looked, answers)
-        self._absent.difference_update([node["name"] for node in back])
+        self._absent.difference_update([node.name for node in back])
 
     def _in_order(self, names: set[str]) -> list[str]:
-        return [node["name"] for node in self._whole["nodes"] if node["name"] in names]
+        return [node.name for node in self._whole.nodes if node.name in names]
 
     async def _wait(
         self, inbox: asyncio.Queue[Event], state: State, seconds: float
@@ -216,8 +215,8 @@ class Attempts:
 
     def _use_addresses(self) -> None:
         """Launch workers at the addresses of the present plan; power all nodes off."""
-        ips = tuple(node["private_ip"] for node in self.plan["nodes"])
-        self._launcher.replace_addresses(ips, tuple(self._whole["cluster_ips"]))
+        ips = tuple(node.private_ip for node in self.plan.nodes)
+        self._launcher.replace_addresses(ips, tuple(self._whole.cluster_ips))
 
 
 def _verdict(event: Event, state: State) -> Verdict | None:

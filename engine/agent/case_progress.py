@@ -5,14 +5,15 @@ from __future__ import annotations
 from engine.agent.journal import Message
 from engine.agent.pieces import Pieces
 from engine.agent.tables import CASE
+from engine.contract.plan import LaunchPlan
 
 
 class CaseProgress:
-    """A reader of the lines that announce cases; `plan` is a LaunchPlan as JSON data."""
+    """A reader of the lines that announce cases."""
 
-    def __init__(self, plan: Message) -> None:
-        cases = (plan.get("sweep") or {"cases": ()})["cases"]
-        self._titles = {case["number"]: case["title"] for case in cases}
+    def __init__(self, plan: LaunchPlan) -> None:
+        cases = plan.sweep.cases if plan.sweep else ()
+        self._titles = {case.number: case.title for case in cases}
         self._pieces = Pieces()
         self._begun: float | None = None
 

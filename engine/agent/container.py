@@ -17,6 +17,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from engine.contract.plan import ImagePlan
+
 START_S = 50  # less than PREPARE_S in workers.py
 
 _DOCKER = Path("/var/run/docker.sock")
@@ -62,9 +64,9 @@ def runtime() -> str:
 
 
 class Container:
-    """A container of `image` (an ImagePlan) on this machine; `folder` is the run's."""
+    """A container of `image` on this machine; `folder` is the run's."""
 
-    def __init__(self, image: dict[str, Any], folder: Path, rank: int) -> None:
+    def __init__(self, image: ImagePlan, folder: Path, rank: int) -> None:
         self._image, self._folder = image, folder
         self._name = f"gpuctl-{folder.name}-{rank}"
         self._pipe = folder / f"container-{rank}"
@@ -80,7 +82,7 @@ class Container:
         self._pipe.unlink(missing_ok=True)
         os.mkfifo(self._pipe, 0o600)
         self._descriptors.append(os.open(self._pipe, os.O_RDWR))
-        self._call("run", *self._options(), self._image["id"], "-c", _HOLD, str(self._pipe))
+        self._call("run", *self._options(), self._image.id, "-c", _HOLD, str(self._pipe))
         answer = self._call("inspect", "--format={{.State.Pid}} {{json .Config.Env}}", self._name)
         first, _, pairs = answer.partition(" ")
         if first == "0":
@@ -151,20 +153,20 @@ class Container:
             options.append(f"--device={_INFINIBAND}")
         for path in (str(self._folder), *data_folders(Path("/proc/self/mounts").read_bytes())):
             options.append(f"--volume={path}:{path}")
-        if self._image.get("privileged"):
+        if self._image.privileged:
             options.append("--privileged")
         return [*options, *(f"--volume={volume}" for volume in self._volumes())]
 
-    def _volumes(self) -> list[str]:
+    def _volumes(self) -> tuple[str, ...]:
         """Return the run's own volumes; make the folders that the node lacks: podman does not."""
-        volumes: list[str] = self._image.get("volumes") or []
+        volumes = self._image.volumes
         for volume in volumes:
             Path(volume.partition(":")[0]).mkdir(parents=True, exist_ok=True)
         return volumes
 
     def _image_environment(self) -> dict[str, str]:
         """Return variables with the image's folder, and with what it would start, as bash."""
-        answer = self._call("image", "inspect", "--format={{json .Config}}", self._image["id"])
+        answer = self._call("image", "inspect", "--format={{json .Config}}", self._image.id)
         config = json.loads(answer)
         return {
             # Builders write `/` for an image without a folder.

@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.agent.enter import FAILED, SOCKET
@@ -26,6 +27,7 @@ from engine.agent.host import Place
 from engine.agent.launcher import STOP_GRACE_S, ssh_to
 from engine.agent.listener import Listener
 from engine.agent.process_group import ProcessGroup
+from engine.contract.orders import NodeAddress
 
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
@@ -36,15 +38,13 @@ class Entrance:
     `nodes` are all nodes of the run, `rank` is this node's.
     """
 
-    def __init__(self, folder: Path, place: Place, nodes: list[Message], rank: int) -> None:
+    def __init__(self, folder: Path, place: Place, nodes: Sequence[NodeAddress], rank: int) -> None:
         self._folder, self._place = folder, place
         self._ips = {
-            name: node["private_ip"]
-            for node in nodes
-            for name in (node["name"], node["private_ip"])
+            name: node.private_ip for node in nodes for name in (node.name, node.private_ip)
         }
         own = nodes[rank]
-        self._own = {"", "localhost", socket.gethostname(), own["name"], own["private_ip"]}
+        self._own = {"", "localhost", socket.gethostname(), own.name, own.private_ip}
         self._environment: dict[str, str] = {}
         self._listener = Listener(folder / SOCKET, self._attend)
         self._room = threading.Semaphore(AT_ONCE)

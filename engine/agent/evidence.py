@@ -17,8 +17,9 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from pathlib import Path
 
 from engine.agent.clock import time_of_day
-from engine.agent.journal import Journal, Message
+from engine.agent.journal import Journal
 from engine.agent.redaction import Redaction
+from engine.contract.plan import NodePlan
 
 FOLDER = "evidence"
 NODES = 8  # lost nodes of a run to examine; more losses usually have a common cause
@@ -72,13 +73,13 @@ def write(folder: Path, node: str, source: str, text: str) -> None:
         (place / f"{source}.txt").write_text(text, encoding="utf-8")
 
 
-def keep(journal: Journal, node: Message, texts: dict[str, str], secrets: list[str]) -> None:
+def keep(journal: Journal, node: NodePlan, texts: dict[str, str], secrets: list[str]) -> None:
     """Write the texts, by source, to the run's folder and to the journal, without the secrets."""
     for source, seen in sorted(texts.items()):
         redaction = Redaction(secrets)  # `ps` prints the arguments of the job's processes
         text = redaction.feed(seen) + redaction.rest()
-        write(journal.folder, node["name"], source, text)
-        journal.append("evidence", rank=node["rank"], node=node["name"], source=source, text=text)
+        write(journal.folder, node.name, source, text)
+        journal.append("evidence", rank=node.rank, node=node.name, source=source, text=text)
 
 
 def load() -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.agent.journal import Message
+from engine.contract.plan import NodePlan
 
 
 class Finding(NamedTuple):
@@ -15,11 +16,11 @@ class Finding(NamedTuple):
     text: str
 
 
-def hosts_of(nodes: list[Message]) -> dict[str, int]:
+def hosts_of(nodes: Sequence[NodePlan]) -> dict[str, int]:
     """Return the rank of each node by all names that it may have in output."""
     found = {}
     for rank, node in enumerate(nodes):
-        address = node["private_ip"]
-        for host in (node["name"], address, "ip-" + address.replace(".", "-")):
+        address = node.private_ip
+        for host in (node.name, address, "ip-" + address.replace(".", "-")):
             found[host] = rank
     return found

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.agent.journal import Message
 from engine.agent.table_rows import ReadRow
 from engine.agent.tables import ReadTable
+from engine.contract.plan import Gate, Sweep
 
 STAND_IN = "CPU stand-in: says nothing of a GPU"
 
@@ -20,26 +20,26 @@ class GateVerdict(NamedTuple):
 
     passed: bool
     text: str
-    gate: Message
+    gate: Gate
     busbw: float | None
 
 
 class Gates:
-    """The gates of one run; `sweep` is a Sweep of engine/gates.py as JSON data."""
+    """The gates of one run; `sweep` has them."""
 
-    def __init__(self, sweep: Message) -> None:
-        self._mark = f"; {STAND_IN}" if sweep["is_stand_in"] else ""
-        self._open: list[Message] = list(sweep["gates"])
+    def __init__(self, sweep: Sweep) -> None:
+        self._mark = f"; {STAND_IN}" if sweep.is_stand_in else ""
+        self._open = list(sweep.gates)
         self._figures: dict[tuple[int, int], float] = {}  # by case and size of a gate
         self._has_news = False
 
     def see(self, table: ReadTable) -> None:
         """Note the figures of a table's rows for the gates of its case."""
         for gate in self._open:
-            if table.case in gate["cases"]:
-                figure = _figure(table.rows, gate["size"])
+            if table.case in gate.cases:
+                figure = _figure(table.rows, gate.size)
                 if figure is not None:
-                    self._figures[table.case, gate["size"]] = figure
+                    self._figures[table.case, gate.size] = figure
                     self._has_news = True
 
     def new_verdicts(self) -> list[GateVerdict]:
@@ -53,24 +53,24 @@ class Gates:
         """Return the verdicts of all other gates: those that lack figures are missed."""
         return self._close(list(self._open))
 
-    def _of(self, gate: Message) -> list[float | None]:
-        return [self._figures.get((case, gate["size"])) for case in gate["cases"]]
+    def _of(self, gate: Gate) -> list[float | None]:
+        return [self._figures.get((case, gate.size)) for case in gate.cases]
 
-    def _close(self, gates: list[Message]) -> list[GateVerdict]:
+    def _close(self, gates: list[Gate]) -> list[GateVerdict]:
         self._open = [gate for gate in self._open if gate not in gates]
         return [self._judge(gate) for gate in gates]
 
-    def _judge(self, gate: Message) -> GateVerdict:
+    def _judge(self, gate: Gate) -> GateVerdict:
         figures = sorted(figure for figure in self._of(gate) if figure is not None)
-        repetitions = len(gate["cases"])
+        repetitions = len(gate.cases)
         of = f" (median of {repetitions})" if repetitions > 1 else ""
         is_whole = len(figures) == repetitions
         busbw = _median(figures) if is_whole else None
-        passed = busbw is not None and busbw >= gate["busbw"]
+        passed = busbw is not None and busbw >= gate.busbw
         measured = f"busbw {busbw:.2f} GB/s{of}" if is_whole else "not measured"
         text = (
-            f"gate {'reached' if passed else 'missed'}: {gate['title']}: {measured},"
-            f" expected >= {gate['busbw']:g} GB/s ({gate['source']}){self._mark}"
+            f"gate {'reached' if passed else 'missed'}: {gate.title}: {measured},"
+            f" expected >= {gate.busbw:g} GB/s ({gate.source}){self._mark}"
         )
         return GateVerdict(passed, text, gate, busbw)
 

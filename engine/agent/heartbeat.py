@@ -23,12 +23,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.agent.clock import StepWatch, time_of_day
 from engine.agent.process_title import rename_process
 from engine.agent.silence import SilenceWatch
+from engine.contract.codec import from_json, to_json
+from engine.contract.orders import HeartbeatAddress
 
 BEAT_S = 1.0
 SILENCE_S = 15.0  # a node without heartbeats for this time is lost
@@ -105,15 +108,15 @@ class HeartbeatServer:
     def _start(self) -> _Process:
         return _Process(self._order, self._memory.descriptor, self._beats.fileno())
 
-    def address_at(self, host: str) -> dict[str, Any]:
+    def address_at(self, host: str) -> HeartbeatAddress:
         """Return the argument `to` of a HeartbeatClient that reaches this machine at `host`."""
-        return {
-            "address": host,
-            "port": self.port,
-            "key": self._key.hex(),
-            "answer_s": ANSWER_S,
-            "silence_s": HEAD_SILENCE_S,
-        }
+        return HeartbeatAddress(
+            address=host,
+            port=self.port,
+            key=self._key.hex(),
+            answer_s=ANSWER_S,
+            silence_s=HEAD_SILENCE_S,
+        )
 
     def signal_alive(self) -> None:
         """Show that the supervisor works: the process then answers for another HUNG_S."""
@@ -171,13 +174,12 @@ class HeartbeatServer:
 class HeartbeatClient:
     """A worker's side. A thread calls `on_silent` when the supervisor does not answer.
 
-    `to` is from HeartbeatServer.address_at: address, port and key, the seconds after which the
-    supervisor counts as silent (`silence_s`), and the time limit for its first answer (`answer_s`).
+    `to` is from HeartbeatServer.address_at.
     A process that is killed, perhaps because memory was short, is replaced: without heartbeats the
     supervisor would lose the node.
     """
 
-    def __init__(self, to: dict[str, Any], rank: int) -> None:
+    def __init__(self, to: HeartbeatAddress, rank: int) -> None:
         self._to, self._rank = to, rank
         self._answered = threading.Event()
         self._memory = _Memory(_NUMBER.size)  # the last beat: the next process counts on from it
@@ -188,7 +190,7 @@ class HeartbeatClient:
 
     def _start(self) -> _Process:
         is_known = self._answered.is_set()
-        order = {"do": "ask", "to": self._to, "rank": self._rank, "is_known": is_known}
+        order = {"do": "ask", "to": to_json(self._to), "rank": self._rank, "is_known": is_known}
         return _Process(order, self._memory.descriptor)
 
     def follow(self, on_silent: Callable[[], None], on_step: Callable[[float], None]) -> None:
@@ -214,7 +216,7 @@ class HeartbeatClient:
 
     def _hear_silence(self, turn: int, on_silent: Callable[[], None]) -> None:
         with self._changed:
-            if turn == self._to.get("turn", 0):  # else it was of a supervisor before this one
+            if turn == self._to.turn:  # else it was of a supervisor before this one
                 on_silent()
 
     def _restart(self) -> None:
@@ -231,16 +233,16 @@ class HeartbeatClient:
         """The id of the process that sends heartbeats."""
         return self._process.pid
 
-    def turn_to(self, to: dict[str, Any]) -> None:
+    def turn_to(self, to: HeartbeatAddress) -> None:
         """Send heartbeats to another supervisor from now on; `to` is as at the beginning."""
         with self._changed:
-            self._to = {**to, "turn": self._to.get("turn", 0) + 1}
+            self._to = replace(to, turn=self._to.turn + 1)
             with contextlib.suppress(OSError):  # it was killed: the next process gets the address
-                self._process.reports.send(json.dumps(self._to).encode())
+                self._process.reports.send(json.dumps(to_json(self._to)).encode())
 
     def wait_for_answer(self) -> bool:
         """Wait for the first answer; return whether there was one in time."""
-        return self._answered.wait(self._to["answer_s"])
+        return self._answered.wait(self._to.answer_s)
 
     def close(self) -> None:
         """End the process, and the thread that follows it."""
@@ -428,7 +430,7 @@ class _Asker:
     def __init__(self, order: dict[str, Any], owner: socket.socket, last: mmap.mmap) -> None:
         self._rank, self._owner, self._last = order["rank"], owner, last
         self._reports = _Reports(owner)
-        self._turn_to(order["to"])
+        self._turn_to(from_json(HeartbeatAddress, order["to"]))
         self._clock = StepWatch()
         self._beats = _socket()
 
@@ -452,7 +454,7 @@ class _Asker:
                     data = self._owner.recv(_REPORT_BYTES)
                     if not data:
                         return
-                    self._turn_to(json.loads(data))
+                    self._turn_to(from_json(HeartbeatAddress, json.loads(data)))
                     self._watch.hear(0, time.monotonic())  # its silence counts from now on
                 if self._beats in readable:
                     data = b""
@@ -464,10 +466,10 @@ class _Asker:
             if step := self._clock.look():
                 self._reports.add(_STEP + f"{step:.1f}".encode())
 
-    def _turn_to(self, to: dict[str, Any]) -> None:
-        self._address, self._key = (to["address"], to["port"]), bytes.fromhex(to["key"])
-        self._watch = SilenceWatch(to["silence_s"])
-        self._turn = to.get("turn", 0)
+    def _turn_to(self, to: HeartbeatAddress) -> None:
+        self._address, self._key = (to.address, to.port), bytes.fromhex(to.key)
+        self._watch = SilenceWatch(to.silence_s)
+        self._turn = to.turn
         self._newest = 0
 
     def _take(self, data: bytes) -> None:

@@ -19,6 +19,7 @@ from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.states import WRONG_RUN, Verdict
 from engine.agent.watchdog import Clues
+from engine.contract.plan import LaunchPlan
 
 PIPE = "gpuctl: in a pipe of "
 """The beginning of the line in which a job's script reports a failed part of a pipe."""
@@ -37,15 +38,15 @@ class Heard(NamedTuple):
 
 
 class Judge:
-    """The judge of one run's output; `plan` is its LaunchPlan as JSON data."""
+    """The judge of one run's output."""
 
-    def __init__(self, plan: Message) -> None:
-        self._proof, self._numbers = Proof(plan["network"], plan["nodes"]), Numbers(plan)
+    def __init__(self, plan: LaunchPlan) -> None:
+        self._proof, self._numbers = Proof(plan.network, plan.nodes), Numbers(plan)
         self._pieces = Pieces()
         self._faults: list[Finding] = []
         self._pipes: set[str] = set()
-        self._names = [node["name"] for node in plan["nodes"]]
-        self.clues = Clues({node["private_ip"]: node["name"] for node in plan["nodes"]})
+        self._names = [node.name for node in plan.nodes]
+        self.clues = Clues({node.private_ip: node.name for node in plan.nodes})
         """The parts of the output that explain a failure."""
 
     def hear(self, output: Message) -> list[Heard]:
@@ -119,8 +120,12 @@ class Judge:
         heard = []
         for passed, text, gate, busbw in verdicts:
             level = "proof" if passed else self._numbers.fault_level
-            details = {"cases": gate["cases"], "busbw": busbw, "expected": gate["busbw"]}
-            details["source"] = gate["source"]
+            details = {
+                "cases": gate.cases,
+                "busbw": busbw,
+                "expected": gate.busbw,
+                "source": gate.source,
+            }
             finding = Finding(level, 0, text)
             heard.append(Heard("gate_judged", finding, details=details))
             if level == "fault":

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, Protocol
 
 from engine.agent.nodes import Nodes
+from engine.contract.plan import LaunchPlan
 
 RESUMED_S = 10.0
 """Seconds for the workers' reports that an earlier supervisor did not get any more."""
@@ -19,12 +20,12 @@ class Record(Protocol):
 
 
 class Limits:
-    """The timers of an attempt, which record its ends. `plan` is a LaunchPlan as JSON."""
+    """The timers of an attempt, which record its ends."""
 
-    def __init__(self, plan: dict[str, Any], record: Record) -> None:
+    def __init__(self, plan: LaunchPlan, record: Record) -> None:
         self._record = record
-        self._startup_s: int | None = plan.get("startup_timeout_s")
-        self._silence_s: int | None = plan.get("no_output_timeout_s")
+        self._startup_s: int | None = plan.startup_timeout_s
+        self._silence_s: int | None = plan.no_output_timeout_s
         self._heard: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 

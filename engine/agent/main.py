@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from engine.agent.process_title import rename_process
+from engine.contract.codec import from_json
+from engine.contract.orders import RunOrder
+from engine.contract.plan import LaunchPlan
 
 # Each command imports only what it uses: imports take most of the time when eight workers start at
 # once on two cores.
@@ -102,15 +104,16 @@ def start(folder: Path) -> int:
     from engine.agent.supervisor_unit import start_unit
 
     run = json.loads(sys.stdin.buffer.read())
-    plan, queue = run.pop("plan"), Queue(folder.parent)
-    busy = () if plan["queue"] else queue.runs_in_the_way(_node_names(plan))
+    planned = run.pop("plan")
+    plan, queue = from_json(LaunchPlan, planned), Queue(folder.parent)
+    busy = () if plan.queue else queue.runs_in_the_way(_node_names(plan))
     if not busy:
         create_folder(folder)  # held until the supervisor, which holds it too, listens
         mark_used(folder)
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
         write_secrets(folder, json.dumps(run).encode())
-        write_handover(folder, json.dumps({"plan": plan}).encode())
+        write_handover(folder, json.dumps({"plan": planned}).encode())
         status = start_unit(folder, f"{_this_file()}/{PROGRAM}")
         if status == 0:
             return 0
@@ -139,18 +142,19 @@ def supervise(folder: Path) -> int:
         run |= json.loads(take_secrets(folder))
     except FileNotFoundError:
         return NO_PLAN
-    plan = run["plan"]
+    order = from_json(RunOrder, run)
+    plan = order.plan
     protect_folder(folder)  # the queue's sign that the run lives
-    if not Queue(folder.parent).enter(folder.name, _node_names(plan), may_wait=plan["queue"]):
+    if not Queue(folder.parent).enter(folder.name, _node_names(plan), may_wait=plan.queue):
         return BUSY
-    supervise_run(folder, run, _this_file())
+    supervise_run(folder, order, _this_file())
     mark_used(folder)
     remove_handover(folder)
     return 0
 
 
-def _node_names(plan: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(node["name"] for node in plan["nodes"])
+def _node_names(plan: LaunchPlan) -> tuple[str, ...]:
+    return tuple(node.name for node in plan.nodes)
 
 
 def _this_file() -> Path:

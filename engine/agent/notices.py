@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from engine.contract.plan import LaunchPlan
+
 Message = dict[str, Any]
 INTERRUPTIONS = 10
 """Interrupted nodes of a run that have a notification each: AWS may reclaim a whole fleet."""
@@ -29,11 +31,11 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """The notices of a run. `plan` is its LaunchPlan as JSON."""
+    """The notices of a run."""
 
-    def __init__(self, plan: Message) -> None:
+    def __init__(self, plan: LaunchPlan) -> None:
         self._plan = plan
-        self._names = [node["name"] for node in plan["nodes"]]
+        self._names = [node.name for node in plan.nodes]
         self._number = self._interruptions = 0
         self._attempt = 1
         self._queued: float | None = None
@@ -58,13 +60,13 @@ class Notices:
         self._number += 1
         event, text, fields = made
         where = {
-            "run_id": self._plan["run_id"],
-            "name": self._plan["name"],
-            "cluster": self._plan["cluster"],
+            "run_id": self._plan.run_id,
+            "name": self._plan.name,
+            "cluster": self._plan.cluster,
             "nodes": self._names,
             "attempt": self._attempt,
         }
-        text = f"run {self._plan['run_id']} on cluster {self._plan['cluster']}{text}"
+        text = f"run {self._plan.run_id} on cluster {self._plan.cluster}{text}"
         return Notice(self._number, event, line["time"], text, {**where, **fields})
 
     def _queue(self, line: Message) -> None:
@@ -89,7 +91,7 @@ class Notices:
 
     def _wait(self, line: Message) -> Any:
         names = ", ".join(line["nodes"])
-        makes = f"`gpuctl attach {self._plan['run_id']}` makes lost nodes again"
+        makes = f"`gpuctl attach {self._plan.run_id}` makes lost nodes again"
         text = f" waits for {names}, for {words(line['seconds'])} at most: {makes}"
         return "waiting", text, {"lost": line["nodes"], "wait_s": line["seconds"]}
 
@@ -106,7 +108,7 @@ class Notices:
     def _end_lease(self, line: Message) -> Any:
         at, left = iso(line["at"]), words(line["at"] - line["time"])
         text = f": the cluster's lifetime ends at {at}, in {left}; its nodes power off then"
-        text += f", and the rest costs until `gpuctl down {self._plan['cluster']}`"
+        text += f", and the rest costs until `gpuctl down {self._plan.cluster}`"
         return "lease", text, {"ends_at": at}
 
     def _end(self, line: Message) -> Any:

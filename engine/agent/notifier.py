@@ -24,6 +24,7 @@ from engine.agent.lifetime import TIMER, watch_lifetime
 from engine.agent.notices import Notice, Notices, json_body, slack_body, variables, wants
 from engine.agent.process_group import ProcessGroup
 from engine.agent.redaction import Redaction
+from engine.contract.plan import LaunchPlan, NotifyPlan
 
 TRY_S = 5.0
 """Seconds for one try."""
@@ -39,7 +40,7 @@ Key = tuple[int, int]
 
 
 class Notifier:
-    """The notifications of one run. `plan` is a LaunchPlan as JSON.
+    """The notifications of one run.
 
     `secrets` maps the names in the plan's targets to values, `hidden` are values that no
     notification may have, `agent` is the agent's folder or archive.
@@ -47,14 +48,14 @@ class Notifier:
 
     def __init__(
         self,
-        plan: Message,
+        plan: LaunchPlan,
         secrets: dict[str, str],
         hidden: Iterable[str],
         journal: Journal,
         agent: Path,
         timer: Path = TIMER,
     ) -> None:
-        self._targets: list[Message] = plan.get("notify") or []
+        self._targets = plan.notify
         self._secrets, self._journal = secrets, journal
         self._hidden = [*secrets.values(), *hidden]
         self._program = str(agent / "__main__.py" if agent.is_dir() else agent)
@@ -83,7 +84,7 @@ class Notifier:
         self._runs = True
         for key in list(self._pending):
             self._send(key)
-        if any("lease" in target["on"] for target in self._targets) and not self._is_over:
+        if any("lease" in target.on for target in self._targets) and not self._is_over:
             watching = watch_lifetime(self._report_end, self._reported_end, self._timer)
             self._lifetime = asyncio.get_running_loop().create_task(watching)
         if self._is_over:
@@ -124,7 +125,7 @@ class Notifier:
         notice = self._notices.read(line)
         if notice is None:
             return []
-        places = [n for n, one in enumerate(self._targets) if wants(one["on"], notice.event)]
+        places = [n for n, one in enumerate(self._targets) if wants(one.on, notice.event)]
         keys = [(notice.number, place) for place in places]
         self._pending.update(dict.fromkeys(keys, self._redacted(notice)))
         return keys
@@ -183,7 +184,7 @@ class Notifier:
         async with self._turns[place]:
             return await self._try(self._targets[place], notice)
 
-    async def _try(self, target: Message, notice: Notice) -> Message:
+    async def _try(self, target: NotifyPlan, notice: Notice) -> Message:
         """Make one try in a separate process, and end that process with all its children."""
         # Files in memory: the order has secrets.
         stdin = os.fdopen(os.memfd_create("order"), "w+b")
@@ -205,14 +206,14 @@ class Notifier:
                 await asyncio.to_thread(group.release)
         return result
 
-    def _order(self, target: Message, notice: Notice) -> Message:
+    def _order(self, target: NotifyPlan, notice: Notice) -> Message:
         """Return what the process of a try has to do."""
-        form = target["form"]
-        named = {name: self._secrets[secret] for name, secret in target["secrets"].items()}
+        form = target.form
+        named = {name: self._secrets[secret] for name, secret in target.secrets.items()}
         return {
             "form": form,
-            "to": self._secrets[target["to_secret"]] if target["to_secret"] else target["to"],
-            "values": {**target["values"], **named},
+            "to": self._secrets[target.to_secret] if target.to_secret else target.to,
+            "values": {**target.values, **named},
             "variables": variables(notice) if form == "command" else {},
             "body": slack_body(notice) if form == "slack" else json_body(notice),
         }

@@ -11,23 +11,24 @@ from engine.agent.journal import Message
 from engine.agent.table_json import merge, read
 from engine.agent.table_rows import Half, ReadRow
 from engine.agent.tables import ReadTable, TableReader, TestFailure
+from engine.contract.plan import LaunchPlan, Sweep
 
 WRONG = "wrong data: "
 
 
 class Numbers:
-    """A reader of a run's output. `plan` is a LaunchPlan as JSON data.
+    """A reader of a run's output.
 
     A fault fails the run. With `verify: warn` it is a warning; with `off` nothing is checked.
     """
 
-    def __init__(self, plan: Message) -> None:
-        self._verify: str = plan["network"]["verify"]
-        self._names = [node["name"] for node in plan["nodes"]]
-        self._hosts = hosts_of(plan["nodes"])
-        self._reader = TableReader(tuple(plan.get("programs", ())))
-        sweep = plan.get("sweep") or {"cases": (), "gates": (), "is_stand_in": False}
-        self._cases = len(sweep["cases"])
+    def __init__(self, plan: LaunchPlan) -> None:
+        self._verify = plan.network.verify
+        self._names = [node.name for node in plan.nodes]
+        self._hosts = hosts_of(plan.nodes)
+        self._reader = TableReader(plan.programs)
+        sweep = plan.sweep or Sweep(cases=())
+        self._cases = len(sweep.cases)
         self.gates = Gates(sweep)
         self._reported: set[tuple[object, ...]] = set()
         self._failed_tests: set[Finding] = set()

@@ -8,6 +8,7 @@ from engine.agent.journal import Message
 from engine.agent.journal_file import DROPPED
 from engine.agent.judge import Heard, Judge
 from engine.agent.states import Verdict
+from engine.contract.plan import LaunchPlan
 
 NOT_JUDGED = "output_not_judged"
 """The kind of a line for output that nothing follows from: `rank`, `sequence`, number of `lines`.
@@ -18,17 +19,17 @@ DERIVED = ("case_started", "network_seen", "output_judged", "gate_judged")
 
 
 class OutputReader:
-    """The judge and the progress of a run. `plan` is its LaunchPlan as JSON.
+    """The judge and the progress of a run.
 
     After an earlier supervisor, give it every line of the journal (`replay`) before anything else.
     """
 
-    def __init__(self, plan: Message) -> None:
+    def __init__(self, plan: LaunchPlan) -> None:
         self._judge, self._progress = Judge(plan), CaseProgress(plan)
         self.unrecorded: list[Message] = []
         """Lines that follow from the replayed output and are not in the journal."""
         self._recorded_at_end = 0
-        self._names = [node["name"] for node in plan["nodes"]]
+        self._names = [node.name for node in plan.nodes]
         self._examined: list[Message] = []  # nodes at the end of their jobs, in order of arrival
         self.followed: tuple[Followed, ...] = ()
         """The failures after the first, from `end` on."""

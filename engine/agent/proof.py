@@ -17,10 +17,11 @@ connections show that the process reaches other nodes (`nNodes` since 2.20, src/
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.agent.findings import Finding, hosts_of
-from engine.agent.journal import Message
+from engine.contract.plan import NetworkPlan, NodePlan
 
 HEAD = 300  # characters before NCCL's text in which to search the host
 CERTAIN = 4  # connections without GPUDirect RDMA of one process: more than one tear explains
@@ -132,26 +133,26 @@ class _Table:
 
 
 class Proof:
-    """A reader of a run's output. `network` is the plan's NetworkPlan, `nodes` its nodes, as JSON.
+    """A reader of a run's output. `network` and `nodes` are the plan's.
 
     A fault fails the run. With `verify: warn` it is a warning; with `off` nothing is checked.
     """
 
-    def __init__(self, network: Message, nodes: list[Message]) -> None:
-        self._verify: str = network["verify"]
-        self._promise: str = network["promises"]
-        self._interfaces: int = network["interfaces"]
-        self._gpudirect: bool = network.get("gpudirect", False)
-        self._seen = [_Seen(node["name"]) for node in nodes]
+    def __init__(self, network: NetworkPlan, nodes: Sequence[NodePlan]) -> None:
+        self._verify = network.verify
+        self._promise = network.promises
+        self._interfaces = network.interfaces
+        self._gpudirect = network.gpudirect
+        self._seen = [_Seen(node.name) for node in nodes]
         self._hosts = hosts_of(nodes)
         self._knows_hosts = False
         self._processes: dict[str, _Process] = {}
         self._writers: dict[int, set[str]] = {}  # processes that print to a node's output
         self._printing = 0
         self._orphans = 0  # `/GDRDMA` of lines whose beginning was torn off
-        working = sum(node.get("processes", 0) > 0 for node in nodes)
+        working = sum(node.processes > 0 for node in nodes)
         self._wanted_hosts = working or len(nodes)
-        self._gpus = int(nodes[0].get("environment", {}).get("GPUCTL_GPUS_PER_NODE", 0))
+        self._gpus = int(nodes[0].environment.get("GPUCTL_GPUS_PER_NODE", 0))
         self._tables: dict[int, _Table] = {}
         self._tested_on: set[str] = set()
         self._tested_ranks = 0

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.agent.event_stream import EventStream, Message
+from engine.agent.event_stream import EventStream
 from engine.agent.host import Place
+from engine.contract.plan import ReadyPlan
 
 _PORT_S = 0.25  # between checks of a port
 _COMMAND_S = 1.0  # between runs of a command
@@ -18,21 +19,16 @@ _LISTEN = "0A"  # st column of /proc/net/tcp: TCP_LISTEN (linux/include/net/tcp_
 
 
 class Probe:
-    """A readiness probe. `ready` has `port`, `command` (either may be None) and `timeout_s`.
-
-    The command runs in `place`, with `environment`.
-    """
+    """A readiness probe. The command runs in `place`, with `environment`."""
 
     def __init__(
         self,
-        ready: Message,
+        ready: ReadyPlan,
         place: Place,
         environment: dict[str, str],
         is_running: Callable[[], bool],
     ) -> None:
-        self._port: int | None = ready["port"]
-        self._command: str | None = ready["command"]
-        self._timeout_s: int = ready["timeout_s"]
+        self._port, self._command, self._timeout_s = ready.port, ready.command, ready.timeout_s
         self._place, self._environment = place, environment
         self._is_running = is_running
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
+from dataclasses import replace
+
+from engine.contract.codec import map_texts
+from engine.contract.plan import LaunchPlan, NodePlan, Size
 
 STAND_IN = "240.71"
 """The first half of stand-in addresses: a part of IPv4 that no machine has (RFC 1112, class E)."""
@@ -20,47 +23,42 @@ def stand_in_address(rank: int) -> str:
     return f"{STAND_IN}.{rank >> 8}.{rank & 255}"
 
 
-def is_elastic(plan: dict[str, Any]) -> bool:
-    """Return whether the run may go on with fewer nodes."""
-    return bool(plan.get("sizes"))
-
-
-def plan_on(plan: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+def plan_on(plan: LaunchPlan, names: Collection[str]) -> LaunchPlan:
     """Return the plan of the run on these of its nodes, in the order of their ranks.
 
     The plan has a size for their number, or `names` are all nodes.
     """
-    chosen = [node for node in plan["nodes"] if node["name"] in names]
-    if len(chosen) == len(plan["nodes"]):
+    chosen = [node for node in plan.nodes if node.name in names]
+    if len(chosen) == len(plan.nodes):
         return plan
-    size = next(one for one in plan["sizes"] if len(one["nodes"]) == len(chosen))
-    ips = [node["private_ip"] for node in chosen]
+    planned = next(size for size in plan.sizes if len(size.nodes) == len(chosen))
+    ips = [node.private_ip for node in chosen]
 
-    def fill(value: Any) -> Any:
-        if isinstance(value, str):
-            return _ADDRESS.sub(lambda found: ips[int(found[1]) << 8 | int(found[2])], value)
-        if isinstance(value, dict):
-            return {key: fill(one) for key, one in value.items()}
-        return [fill(one) for one in value] if isinstance(value, list) else value
+    def fill(text: str) -> str:
+        return _ADDRESS.sub(lambda part: ips[int(part[1]) << 8 | int(part[2])], text)
 
-    common = fill(size["common"])
-    nodes = [
-        _node(node, rank, common, fill(size["nodes"][rank])) for rank, node in enumerate(chosen)
-    ]
-    own = {key: size[key] for key in ("network", "startup_order", "stop_criteria", "ready")}
-    return {**plan, **own, "nodes": nodes}
+    size = map_texts(planned, fill)
+    return replace(
+        plan,
+        network=size.network,
+        startup_order=size.startup_order,
+        stop_criteria=size.stop_criteria,
+        ready=size.ready,
+        nodes=tuple(_node_plan(node, rank, size) for rank, node in enumerate(chosen)),
+    )
 
 
-def _node(
-    node: dict[str, Any], rank: int, common: dict[str, Any], own: dict[str, Any]
-) -> dict[str, Any]:
+def _node_plan(node: NodePlan, rank: int, size: Size) -> NodePlan:
     """Return the node's part: what all nodes have in common, and its own."""
-    texts = {key: {**common[key], **own[key]} for key in ("environment", "secrets", "files")}
-    texts["environment"]["GPUCTL_NODE_NAME"] = node["name"]
-    return {
-        **{key: node[key] for key in ("name", "private_ip")},
-        **{key: own[key] for key in ("role", "processes")},
-        "rank": rank,
-        "script": common["script"] if own["script"] is None else own["script"],
-        **texts,
-    }
+    common, own = size.common, size.nodes[rank]
+    return NodePlan(
+        rank=rank,
+        name=node.name,
+        private_ip=node.private_ip,
+        role=own.role,
+        environment={**common.environment, **own.environment, "GPUCTL_NODE_NAME": node.name},
+        script=common.script if own.script is None else own.script,
+        files={**common.files, **own.files},
+        secrets={**common.secrets, **own.secrets},
+        processes=own.processes,
+    )

@@ -39,6 +39,7 @@ from engine.agent.states import (
     StopAsked,
     is_over,
 )
+from engine.contract.plan import LaunchPlan
 
 _NOT_JUDGED = re.compile(
     rb'\{"kind": "output", "time": [\d.]+, "sequence": (\d+), "stream": "[a-z]+", "text": ".*"'
@@ -47,10 +48,10 @@ _NOT_JUDGED = re.compile(
 """An event of output as `Journal` writes it, without `judged` (output_reader.py)."""
 
 
-def first_state(plan: Message) -> State:
+def first_state(plan: LaunchPlan) -> State:
     """Return the state in which the run with this plan begins."""
-    nodes = tuple(NodeState(n["name"], n["role"], n["processes"]) for n in plan["nodes"])
-    return State(plan["startup_order"], plan["stop_criteria"], Nodes.of(nodes))
+    nodes = tuple(NodeState(n.name, n.role, n.processes) for n in plan.nodes)
+    return State(plan.startup_order, plan.stop_criteria, Nodes.of(nodes))
 
 
 def _exit(line: Message) -> Event | None:
@@ -106,7 +107,7 @@ class Recorded:
     store.
     """
 
-    def __init__(self, plan: Message) -> None:
+    def __init__(self, plan: LaunchPlan) -> None:
         self.plan = self.whole = plan
         self.healed: set[str] = set()
         self.number = 1
@@ -129,7 +130,8 @@ class Recorded:
 
     def _add_attempt(self, line: Message) -> None:
         """Begin the next attempt, on the nodes that were made again meanwhile."""
-        names = {node["name"] for node in line.get("nodes") or self.whole["nodes"]}
+        nodes = line.get("nodes")
+        names = {node["name"] for node in nodes} if nodes else {n.name for n in self.whole.nodes}
         self.plan = plan_on(self.whole, names)
         self.healed.clear()
         self._begin_attempt()
@@ -140,7 +142,7 @@ class Recorded:
         self.whole = replace_addresses(self.whole, line["addresses"])
         if self.attempt_began is None:
             self.plan = self.whole
-        present = set() if is_over(self.state) else {node["name"] for node in self.plan["nodes"]}
+        present = set() if is_over(self.state) else {node.name for node in self.plan.nodes}
         self.healed |= line["addresses"].keys() - present
 
     def _count(self, line: Message) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from engine.agent.states import Event, Verdict
+from engine.contract.codec import map_texts
+from engine.contract.plan import LaunchPlan
 
 MOST_BACKOFF_S = 300
 """The longest pause between two attempts, unless the run file's `backoff` is longer."""
@@ -34,13 +35,12 @@ class Policy:
     node_wait_s: int
 
     @classmethod
-    def of(cls, plan: Mapping[str, Any]) -> Policy | None:
-        """Return the policy of a LaunchPlan as JSON data; None if the run is not retried."""
-        retry = plan.get("retry")
+    def of(cls, plan: LaunchPlan) -> Policy | None:
+        """Return the policy of a launch plan; None if the run is not retried."""
+        retry = plan.retry
         if retry is None:
             return None
-        seconds = (retry["backoff_s"], retry["node_wait_s"])
-        return cls(retry["attempts"], frozenset(retry["on"]), *seconds)
+        return cls(retry.attempts, frozenset(retry.on), retry.backoff_s, retry.node_wait_s)
 
 
 class Step:
@@ -109,12 +109,12 @@ def next_step(attempt: Attempt, policy: Policy | None) -> Step:
     return Again(min(policy.backoff_s << min(attempt.number - 1, 30), longest))
 
 
-def replace_addresses(plan: dict[str, Any], addresses: Mapping[str, str]) -> dict[str, Any]:
+def replace_addresses(plan: LaunchPlan, addresses: Mapping[str, str]) -> LaunchPlan:
     """Return the plan with new private addresses of the nodes that `addresses` names.
 
     An address is replaced wherever the plan has it: hostfiles, environment, scripts.
     """
-    known = {node["name"]: node["private_ip"] for node in plan["nodes"]}
+    known = {node.name: node.private_ip for node in plan.nodes}
     changed = {
         known[name]: address
         for name, address in addresses.items()
@@ -126,12 +126,4 @@ def replace_addresses(plan: dict[str, Any], addresses: Mapping[str, str]) -> dic
     # Neither a part of a longer address (10.0.0.1 in 10.0.0.12) nor of a longer number with points.
     pattern = re.compile(rf"(?<![0-9.])(?:{either})(?![0-9]|\.[0-9])")
 
-    def replace(value: Any) -> Any:
-        if isinstance(value, str):
-            return pattern.sub(lambda found: changed[found[0]], value)
-        if isinstance(value, dict):
-            return {key: replace(one) for key, one in value.items()}
-        return [replace(one) for one in value] if isinstance(value, list) else value
-
-    replaced: dict[str, Any] = replace(plan)
-    return replaced
+    return map_texts(plan, lambda text: pattern.sub(lambda address: changed[address[0]], text))

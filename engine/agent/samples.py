@@ -20,6 +20,7 @@ from engine.agent.clock import RunClock
 from engine.agent.idle_gpus import IdleGpus
 from engine.agent.journal import Message
 from engine.agent.piece_file import PieceFile, budget_on
+from engine.contract.plan import LaunchPlan
 
 RECORD = "metrics.jsonl"
 """The file in a run's folder with the thinned samples."""
@@ -47,15 +48,15 @@ def record_interval(age_s: float) -> float:
 
 
 class Samples:
-    """The samples of one run. `plan` is its LaunchPlan as JSON, `folder` the run's.
+    """The samples of one run. `folder` is the run's.
 
     `record` writes an event to the journal: `gpus_idle` when GPUs of a node have become idle.
     """
 
-    def __init__(self, plan: Message, folder: Path, record: Callable[..., Any]) -> None:
+    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[..., Any]) -> None:
         self._folder, self._record = folder, record
-        self._run = {key: plan[key] for key in ("run_id", "name", "cluster")}
-        self._run["nodes"] = [node["name"] for node in plan["nodes"]]
+        self._run = {key: getattr(plan, key) for key in ("run_id", "name", "cluster")}
+        self._run["nodes"] = [node.name for node in plan.nodes]
         self._newest: dict[int, list[Message]] = {}
         self._recorded: dict[int, float] = {}
         self._began: float | None = None
@@ -63,13 +64,13 @@ class Samples:
         self._file: PieceFile | None = None
         self._writing: asyncio.TimerHandle | None = None
 
-    def begin(self, plan: Message, clock: RunClock) -> None:
+    def begin(self, plan: LaunchPlan, clock: RunClock) -> None:
         """Begin an attempt: its ranks may be other nodes than those of the one before.
 
         Readers compute the ages of samples with the offset of `clock`, which is in the file.
         """
         self._run["clock"] = clock.offset
-        self._run["nodes"] = [node["name"] for node in plan["nodes"]]
+        self._run["nodes"] = [node.name for node in plan.nodes]
         self._newest.clear()
         self._idle = IdleGpus()
 

@@ -18,9 +18,10 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.agent.outputs import matches
+from engine.contract.plan import LaunchPlan, NodePlan
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -42,21 +43,21 @@ Copy = tuple[str, list[str], str]
 """A folder in the run's folder, patterns of files in it, and the folder to copy them to."""
 
 
-async def save_run(plan: dict[str, Any], folder: Path, launcher: Launcher) -> None:
-    """Copy what the run leaves on its nodes to `plan["saved"]`; return after 2 * SAVE_S at most.
+async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher) -> None:
+    """Copy what the run leaves on its nodes to `plan.saved`; return after 2 * SAVE_S at most.
 
     `folder` is the run's on the head.
     """
-    saved, outputs = plan["saved"], list((plan["code"] or {}).get("outputs", ()))
+    saved, outputs = plan.saved, list(plan.outputs)
 
-    async def of_node(node: dict[str, Any]) -> str:
-        rank = node["rank"]
+    async def of_node(node: NodePlan) -> str:
+        rank = node.rank
         logs: Copy = ("", [f"rank-{rank}.log", f"rank-{rank}-*"], saved)
         wanted: list[Copy] = [logs, ("work", outputs, f"{saved}/outputs/rank-{rank}")]
         reason = await _save_at(launcher, rank, wanted)
-        return f"rank {rank} ({node['name']}): {reason}\n" if reason else ""
+        return f"rank {rank} ({node.name}): {reason}\n" if reason else ""
 
-    failures = await asyncio.gather(*map(of_node, plan["nodes"]))
+    failures = await asyncio.gather(*map(of_node, plan.nodes))
     with contextlib.suppress(OSError):  # the disk is full
         (folder / NOT_SAVED).unlink(missing_ok=True)
         if any(failures):

@@ -14,38 +14,36 @@ from engine.agent.budget import remove_old_runs
 from engine.agent.control import JOURNAL, SOCKET, Answers, serve
 from engine.agent.endpoint import open_endpoint
 from engine.agent.handover import renew_handover
-from engine.agent.journal import Journal, Message
+from engine.agent.journal import Journal
 from engine.agent.launcher import Units
 from engine.agent.notifier import Notifier
 from engine.agent.queue import Queue
 from engine.agent.resuming import recorded_lines
 from engine.agent.supervisor import Supervisor
 from engine.agent.turn import Turn
+from engine.contract.orders import RunOrder
+from engine.contract.plan import LaunchPlan
 
 _RENEW_S = 5.0
 
 
-def supervise_run(folder: Path, run: Message, agent: Path) -> None:
-    """Supervise the run to its end; `run` is `{"plan": …, "secrets": {name: value}}`.
-
-    It may have `notify_secrets` too, which no node but the head gets.
-    """
-    asyncio.run(_supervise(folder, run, agent))
+def supervise_run(folder: Path, order: RunOrder, agent: Path) -> None:
+    """Supervise the run to its end; `agent` is the agent's folder or archive."""
+    asyncio.run(_supervise(folder, order, agent))
 
 
-async def _supervise(folder: Path, run: Message, agent: Path) -> None:
-    plan = run["plan"]
+async def _supervise(folder: Path, order: RunOrder, agent: Path) -> None:
+    plan, secrets = order.plan, order.secrets
     remove_old_runs(folder)
     journal = Journal(folder / JOURNAL)
     recorded = recorded_lines(folder / JOURNAL)
-    ips = tuple(node["private_ip"] for node in plan["nodes"])
-    units = Units(folder, agent, ips, tuple(plan["cluster_ips"]))
+    ips = tuple(node.private_ip for node in plan.nodes)
+    units = Units(folder, agent, ips, tuple(plan.cluster_ips))
     queue = Queue(folder.parent)
     turn = Turn(plan, queue, journal)
-    hidden, secrets = run["secrets"], run.get("notify_secrets", {})
-    notifier = Notifier(plan, secrets, hidden.values(), journal, agent)
+    notifier = Notifier(plan, order.notify_secrets, secrets.values(), journal, agent)
     journal.on_append = notifier.see
-    supervisor = Supervisor(plan, hidden, journal, units, notifier.replay(recorded))
+    supervisor = Supervisor(plan, secrets, journal, units, notifier.replay(recorded))
     notifier.begin()
 
     def stop() -> None:
@@ -73,19 +71,19 @@ async def _supervise(folder: Path, run: Message, agent: Path) -> None:
         journal.close()
 
 
-async def _run(supervisor: Supervisor, turn: Turn, queue: Queue, plan: Message) -> None:
+async def _run(supervisor: Supervisor, turn: Turn, queue: Queue, plan: LaunchPlan) -> None:
     """Wait for the nodes, run to the end, and give the nodes back to the queue."""
     try:
         if not supervisor.has_left_queue and (supervisor.is_finished or await turn.wait()):
             if not supervisor.is_finished:
                 await supervisor.run()
-            if plan["on_stop"] == "destroy" and queue.close_cluster(plan["run_id"]):
+            if plan.on_stop == "destroy" and queue.close_cluster(plan.run_id):
                 await supervisor.power_off_unattended()
     finally:
         # Before followers see the end: the next run may begin at once. After an error in a run that
         # goes on, its nodes stay its own: the next supervisor takes it up.
         if supervisor.is_finished or turn.was_stopped:
-            queue.leave(plan["run_id"])
+            queue.leave(plan.run_id)
 
 
 def answers_of(supervisor: Supervisor, stop: Callable[[], None]) -> Answers:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from engine.agent.attempt import Recorder, RunningAttempt, head_rank
+from engine.agent.attempt import Recorder, RunningAttempt
 from engine.agent.attempts import Attempts
 from engine.agent.clock import RunClock
 from engine.agent.journal import Journal, Message
@@ -23,20 +23,22 @@ from engine.agent.samples import Samples
 from engine.agent.saving import save_run
 from engine.agent.states import NODE_FAILED, Verdict
 from engine.agent.turn import begin_fields
+from engine.contract.codec import to_json
+from engine.contract.plan import LaunchPlan
 
 ACKNOWLEDGE_S = 60  # time for a client to announce that it destroys the cluster
 LEASE_S = 180  # time for that client's next announcement
 
 
 class Supervisor:
-    """The supervisor of a run. `plan` is a LaunchPlan as JSON; `secrets` maps names to values.
+    """The supervisor of a run. `secrets` maps names to values.
 
     `recorded` are the lines that the journal has already, if an earlier supervisor was killed.
     """
 
     def __init__(
         self,
-        plan: Message,
+        plan: LaunchPlan,
         secrets: dict[str, str],
         journal: Journal,
         launcher: Launcher,
@@ -88,7 +90,7 @@ class Supervisor:
 
     def end(self) -> None:
         """Stop the run because this unit got SIGTERM, as in a shutdown of the machine."""
-        self._recorder.record("head_ending", head_rank=head_rank(self._attempt.plan))
+        self._recorder.record("head_ending", head_rank=self._attempt.plan.head_rank)
 
     def heal(self, addresses: str) -> None:
         """Use new machines from the next attempt on; `addresses` is JSON, by node names."""
@@ -137,7 +139,7 @@ class Supervisor:
 
     def _limit_duration(self, began: float | None) -> asyncio.TimerHandle | None:
         """Start the run file's `max_duration`, of a run that began at that time or begins now."""
-        seconds = self._plan["max_duration_s"]
+        seconds = self._plan.max_duration_s
         if not seconds:
             return None
         passed = 0.0 if began is None else self._journal.clock.now() - began
@@ -162,18 +164,22 @@ class Supervisor:
             plan = self._attempts.plan
             self._attempt = self._next_attempt(Recorded(plan), OutputReader(plan))
         plan = self._attempts.plan
-        fields = ("startup_order", "stop_criteria", "programs", "sweep")
-        own = {key: plan[key] for key in fields if key in plan}
+        own = {
+            "startup_order": plan.startup_order,
+            "stop_criteria": plan.stop_criteria,
+            "programs": plan.programs,
+            "sweep": to_json(plan.sweep),
+        }
         self._recorder.record("run_started", **begin_fields(plan, self._journal), **own)
 
     def _check_journal(self, verdict: Verdict) -> Verdict:
         """Return the verdict; a run with events that were not stored fails instead of `done`."""
         if not self._journal.dropped:
             return verdict
-        name, why = self._plan["head"], self._journal.write_error
+        name, why = self._plan.head, self._journal.write_error
         lost = f"{name}'s disk is full ({why}): {self._journal.dropped} events were not stored"
         if verdict.status == "done":
-            return Verdict("failed", NODE_FAILED, head_rank(self._attempt.plan), lost)
+            return Verdict("failed", NODE_FAILED, self._attempt.plan.head_rank, lost)
         return replace(verdict, reason=f"{verdict.reason}; {lost}")
 
     async def power_off_unattended(self) -> None:
@@ -181,12 +187,12 @@ class Supervisor:
 
         Save first what the run leaves on them, if the plan says where.
         """
-        if self._plan["on_stop"] != "destroy":
+        if self._plan.on_stop != "destroy":
             return
         loop = asyncio.get_running_loop()
         self._power_off_at = max(self._power_off_at, loop.time() + ACKNOWLEDGE_S)
         await self._wait_for_clients()
-        if self._plan.get("saved"):
+        if self._plan.saved:
             await asyncio.to_thread(self._journal.finish)
             await save_run(self._attempts.plan, self._journal.folder, self._launcher)
             await self._wait_for_clients()  # one may have come meanwhile

@@ -7,38 +7,40 @@ import contextlib
 from typing import Any
 
 from engine.agent.handover import boot_id
-from engine.agent.journal import Journal, Message
+from engine.agent.journal import Journal
 from engine.agent.queue import Dropped, Place, Queue
 from engine.agent.states import STOPPED
+from engine.contract.plan import LaunchPlan
 
 LOOK_S = 0.5
 """Seconds after which a run reads the queue again, a small file."""
 
 
-def begin_fields(plan: Message, journal: Journal) -> dict[str, Any]:
+def begin_fields(plan: LaunchPlan, journal: Journal) -> dict[str, Any]:
     """Return what the first event of a run has, without environment and scripts.
 
     It is for clients, and `clock` for the next supervisor, if this one is killed.
     """
     nodes = [
-        {key: node[key] for key in ("rank", "name", "private_ip", "role")} for node in plan["nodes"]
+        {key: getattr(node, key) for key in ("rank", "name", "private_ip", "role")}
+        for node in plan.nodes
     ]
     return {
-        **{key: plan[key] for key in ("run_id", "name", "cluster", "on_stop")},
+        **{key: getattr(plan, key) for key in ("run_id", "name", "cluster", "on_stop")},
         "boot_id": boot_id(),
         "clock": journal.clock.offset,
-        "outputs": (plan["code"] or {}).get("outputs", ()),
-        "saved": plan.get("saved", ""),
-        "notifies": bool(plan.get("notify")),
-        "ports": plan.get("ports", ()),
+        "outputs": plan.outputs,
+        "saved": plan.saved,
+        "notifies": bool(plan.notify),
+        "ports": plan.ports,
         "nodes": nodes,
     }
 
 
 class Turn:
-    """The wait of one run. `plan` is a LaunchPlan as JSON."""
+    """The wait of one run."""
 
-    def __init__(self, plan: Message, queue: Queue, journal: Journal) -> None:
+    def __init__(self, plan: LaunchPlan, queue: Queue, journal: Journal) -> None:
         self._plan, self._queue, self._journal = plan, queue, journal
         self._stopped = asyncio.Event()
         self._reason = ""
@@ -61,7 +63,7 @@ class Turn:
         shown: Place | None = None
         while not self._stopped.is_set():
             try:
-                found = self._queue.try_start(self._plan["run_id"])
+                found = self._queue.try_start(self._plan.run_id)
             except Dropped:
                 self.stop("dropped from the queue")
                 break

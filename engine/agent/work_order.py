@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.agent.handover import LOST_SUPERVISOR_S
-from engine.agent.journal import Message
 from engine.agent.launcher import STOP_GRACE_S
+from engine.contract.orders import HeartbeatAddress, NodeAddress, WorkOrder
+from engine.contract.plan import LaunchPlan
 
 
 def work_order(
-    plan: Message, rank: int, secrets: dict[str, str], *, is_waited_for: bool
-) -> Message:
-    """Return the order for the node with this rank; other nodes may wait until its job is ready."""
+    plan: LaunchPlan,
+    rank: int,
+    secrets: dict[str, str],
+    *,
+    is_waited_for: bool,
+    restarts: int,
+    heartbeats: HeartbeatAddress,
+) -> WorkOrder:
+    """Return the order for the node with this rank; other nodes may wait until its job is ready.
+
+    `restarts` is the number of attempts before this one.
+    """
     from engine.agent.interruption import METADATA  # here, because importing HTTP is slow
 
-    node = plan["nodes"][rank]
-    return {
-        "node": node,
-        "nodes": [
-            {key: node[key] for key in ("rank", "name", "private_ip")} for node in plan["nodes"]
-        ],
-        "image": plan["image"],
-        "code": plan["code"],
-        "secrets": {name: secrets[of] for name, of in node["secrets"].items()},
-        "hidden": list(secrets.values()),
-        "ready": plan["ready"] if is_waited_for else None,
-        "grace_s": STOP_GRACE_S,
-        "lost_supervisor_s": LOST_SUPERVISOR_S,
-        "metadata": METADATA if plan["is_spot"] else None,
-    }
+    node = plan.nodes[rank]
+    environment = {**node.environment, "GPUCTL_RESTART_COUNT": str(restarts)}
+    return WorkOrder(
+        node=replace(node, environment=environment),
+        nodes=tuple(NodeAddress(node.rank, node.name, node.private_ip) for node in plan.nodes),
+        image=plan.image,
+        code=plan.code,
+        secrets={variable: secrets[name] for variable, name in node.secrets.items()},
+        hidden=tuple(secrets.values()),
+        ready=plan.ready if is_waited_for else None,
+        grace_s=STOP_GRACE_S,
+        lost_supervisor_s=LOST_SUPERVISOR_S,
+        metadata=METADATA if plan.is_spot else None,
+        heartbeats=heartbeats,
+    )

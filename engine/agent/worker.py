@@ -37,6 +37,8 @@ from engine.agent.readiness import Probe
 from engine.agent.redaction import Redaction
 from engine.agent.references import add_variables
 from engine.agent.sampler import Sampler
+from engine.contract.codec import from_json
+from engine.contract.orders import WorkOrder
 
 HOSTFILE = "hostfile"
 CHECKPOINTS = "GPUCTL_CHECKPOINT_DIR"
@@ -60,8 +62,8 @@ def work(folder: Path) -> int:
     line = control.readline()
     if not line:
         return 1
-    order = json.loads(line)
-    heartbeats = HeartbeatClient(order["heartbeats"], order["node"]["rank"])
+    order = from_json(WorkOrder, json.loads(line))
+    heartbeats = HeartbeatClient(order.heartbeats, order.node.rank)
     report = EventStream(open(1, "wb", buffering=0))  # noqa: SIM115  as long as this process
     worker = Worker(folder, order, control, report, heartbeats)
     signal.signal(signal.SIGTERM, lambda *_: worker.post({"do": "stop"}))
@@ -69,18 +71,12 @@ def work(folder: Path) -> int:
 
 
 class Worker:
-    """The worker of one node. `order` is from Supervisor._order.
-
-    It has the node's plan, all nodes of the run, the image or None, the values of the secret
-    variables, all values that output must not show, the readiness probe or None, the grace period,
-    the time to wait for a lost supervisor, the address for heartbeats, and the address of the
-    metadata service (None unless spot).
-    """
+    """The worker of one node."""
 
     def __init__(
         self,
         folder: Path,
-        order: Message,
+        order: WorkOrder,
         control: RawIOBase,
         report: EventStream,
         heartbeats: HeartbeatClient,
@@ -89,13 +85,13 @@ class Worker:
         self._control, self._report = control, report
         self._heartbeats = heartbeats
         self._attachment = Attachment(
-            folder, report, heartbeats, self.post, order["lost_supervisor_s"]
+            folder, report, heartbeats, self.post, order.lost_supervisor_s
         )
-        self._node = order["node"]
-        rank = self._node["rank"]
-        image = order["image"]
+        self._node = order.node
+        rank = self._node.rank
+        image = order.image
         self._place: Place = Container(image, folder, rank) if image else Host()
-        self._entrance = Entrance(folder, self._place, order["nodes"], rank)
+        self._entrance = Entrance(folder, self._place, order.nodes, rank)
         self._ranks = Ranks(folder, report)
         self._sampler = Sampler(folder, report)
         self._script = folder / f"job-{rank}.sh"
@@ -153,11 +149,11 @@ class Worker:
             # Python writes to a pipe in blocks: a job would look silent, and lose its last lines.
             environment.setdefault("PYTHONUNBUFFERED", "1")
             environment["TORCHELASTIC_ERROR_FILE"] = str(self._folder / ERROR_FILE)
-            variables = self._node["environment"]
+            variables = self._node.environment
             own = ("GPUCTL_", "DSTACK_")  # which the run's own variables may refer to
             environment.update((k, v) for k, v in variables.items() if k.startswith(own))
             add_variables(environment, variables)
-            environment.update(self._order["secrets"])
+            environment.update(self._order.secrets)
             self._check_commands(environment)
             self._entrance.open(environment)
             self._ranks.open()
@@ -165,11 +161,9 @@ class Worker:
             self._report.send("not_prepared", reason=str(error))
             return None
         if not self._heartbeats.wait_for_answer():
-            to = self._order["heartbeats"]
-            address = f"UDP, {to['address']}:{to['port']}"
-            reason = (
-                f"the head does not answer its heartbeats ({address}) within {to['answer_s']:g} s"
-            )
+            to = self._order.heartbeats
+            address = f"UDP, {to.address}:{to.port}"
+            reason = f"the head does not answer its heartbeats ({address}) within {to.answer_s:g} s"
             self._report.send("not_prepared", reason=reason)
             return None
         self._report.send("prepared")
@@ -177,13 +171,13 @@ class Worker:
 
     def _attend(self, environment: dict[str, str]) -> None:
         """Run the job as the supervisor orders, to its end."""
-        if self._order["metadata"] is not None:
+        if self._order.metadata is not None:
             from engine.agent.interruption import (
                 Metadata,
                 watch,
             )  # imports HTTP, only for spot instances
 
-            watched = (Metadata(self._order["metadata"]), self._report)
+            watched = (Metadata(self._order.metadata), self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
         if self._wait_for({"start", "stop"}) == "start" and self._start(environment):
             ended_by = self._wait_for({"exited", "stop"})
@@ -195,8 +189,8 @@ class Worker:
         create_folder(self._folder, exist_ok=True)
         self._attachment.listen()
         mark_used(self._folder)
-        Path(self._node["environment"][CHECKPOINTS]).mkdir(parents=True, exist_ok=True)
-        files = {**self._node["files"], str(self._script): self._node["script"]}
+        Path(self._node.environment[CHECKPOINTS]).mkdir(parents=True, exist_ok=True)
+        files = {**self._node.files, str(self._script): self._node.script}
         for path, text in files.items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).touch(mode=0o600)
@@ -220,7 +214,7 @@ class Worker:
                 process.kill()  # if it takes too long
 
         try:
-            fault = first_fault([self._node["script"], *self._node["files"].values()], bash)
+            fault = first_fault([self._node.script, *self._node.files.values()], bash)
         except (OSError, subprocess.SubprocessError):
             return  # the job's own start reports it
         if fault:
@@ -228,7 +222,7 @@ class Worker:
 
     def _lay_out_code(self) -> None:
         """Create the job's working folder with the user's files, if the run has one."""
-        code = self._order["code"]
+        code = self._order.code
         if code is None:
             return
         from engine.agent.trees import lay_out
@@ -238,8 +232,8 @@ class Worker:
             return
         shutil.rmtree(part, ignore_errors=True)  # what is left is in no one's way
         part.mkdir(mode=0o755)
-        tree = self._folder.parent / f"{TREE}{code['tree']}"
-        if code["tree"]:
+        tree = self._folder.parent / f"{TREE}{code.tree}"
+        if code.tree:
             lay_out(tree, part)
         part.rename(work)
 
@@ -252,11 +246,11 @@ class Worker:
         self._entrance.close()
         self._ranks.close()
         self._place.end()
-        for path in (*map(Path, self._node["files"]), self._script):
+        for path in (*map(Path, self._node.files), self._script):
             if path.name != HOSTFILE:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # it has checkpoints
-            Path(self._node["environment"][CHECKPOINTS]).rmdir()
+            Path(self._node.environment[CHECKPOINTS]).rmdir()
         for path in self._folder.glob("*"):
             if path.is_fifo():  # created by the job's script
                 path.unlink(missing_ok=True)
@@ -267,7 +261,7 @@ class Worker:
         while True:
             word = self._inbox.get()["do"]
             if word == "head_silent":
-                silence = self._order["heartbeats"]["silence_s"]
+                silence = self._order.heartbeats.silence_s
                 reason = f"has not heard the head for {silence:g} s"
                 self._report.send("head_silent", reason=reason)
             if word in ("leave", "head_silent", "supervisor_lost"):
@@ -292,16 +286,16 @@ class Worker:
         self._job = group = ProcessGroup(job)
         self._report.send("node_started", pid=job.pid)
         self._sampler.start()
-        self._log = log = Log(self._folder / f"rank-{self._node['rank']}.log", self._report)
+        self._log = log = Log(self._folder / f"rank-{self._node.rank}.log", self._report)
         assert job.stdout is not None
         assert job.stderr is not None
         for name, stream in (("stdout", job.stdout), ("stderr", job.stderr)):
-            shown = (stream, name, log, Redaction(self._order["hidden"]))
+            shown = (stream, name, log, Redaction(self._order.hidden))
             thread = threading.Thread(target=pump, args=shown, daemon=True)
             thread.start()
             self._pumps.append(thread)
         threading.Thread(target=self._wait_for_job, args=(group,), daemon=True).start()
-        ready = self._order["ready"]
+        ready = self._order.ready
         if ready is None:
             self._report.send("node_ready")
         else:
@@ -312,7 +306,7 @@ class Worker:
     def _report_unstarted(self, error: OSError | ValueError, environment: dict[str, str]) -> None:
         """Report the end of a job that cannot be started, with the status that bash would give."""
         code, text = start_failure(error, environment)
-        redaction = Redaction(self._order["hidden"])
+        redaction = Redaction(self._order.hidden)
         facts = [{"kind": "start", "text": redaction.feed(text) + redaction.rest()}]
         self._report.send("node_examined", exit_code=code, is_own_end=True, facts=facts)
         self._report.send("node_exited", exit_code=code, signal=None)
@@ -328,7 +322,7 @@ class Worker:
         """
         assert self._job is not None
         is_own_end = not graceful or self._job.status is not None
-        deadline = time.monotonic() + (self._order["grace_s"] if graceful else DRAIN_S)
+        deadline = time.monotonic() + (self._order.grace_s if graceful else DRAIN_S)
         if graceful:
             # SIGCONT, as systemd does (systemd.kill(5)): a stopped process would not end.
             for polite in (signal.SIGTERM, signal.SIGCONT):
@@ -356,7 +350,7 @@ class Worker:
 
     def _examine(self, code: int, is_own_end: bool) -> None:
         """Report what the node shows of a failed job, or of any job if something is wrong."""
-        facts = self._examination.facts(self._order["hidden"])
+        facts = self._examination.facts(list(self._order.hidden))
         if facts or (is_own_end and code != 0):
             self._report.send("node_examined", exit_code=code, is_own_end=is_own_end, facts=facts)
 

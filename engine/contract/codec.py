@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -49,6 +49,22 @@ def from_json(cls: type[T], data: Any) -> T:
     kind: Any = cls
     value: T = _decoder(kind)(data)
     return value
+
+
+def map_texts(value: T, change: Callable[[str], str]) -> T:
+    """Return the value with each text in it changed, but not the keys of its dicts."""
+    result: Any = value
+    if isinstance(value, str):
+        result = change(value)
+    elif isinstance(value, dict):
+        result = {key: map_texts(item, change) for key, item in value.items()}
+    elif isinstance(value, tuple):
+        result = tuple(map_texts(item, change) for item in value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [field.name for field in dataclasses.fields(value)]
+        changed = {name: map_texts(getattr(value, name), change) for name in fields}
+        result = dataclasses.replace(value, **changed)
+    return cast(T, result)
 
 
 _NO_DEFAULT = object()

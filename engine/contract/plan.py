@@ -16,6 +16,10 @@ Promise = Literal["", "efa", "infiniband", "roce"]
 """A transport that NCCL's lines can prove, or none: engine/agent/proof.py has the lines of each."""
 
 
+Verify = Literal["auto", "off", "warn", "require"]
+"""Whether NCCL's lines and tables are checked: `warn` fails no run, `require` needs a proof."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One call of a program of nccl-tests; `number` counts from 1, sizes are in bytes.
@@ -56,7 +60,7 @@ class Gate:
     cases: tuple[int, ...]
     size: int
     busbw: float
-    source: str = "run file"
+    source: str
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class NetworkPlan:
     promises: Promise = ""
     interfaces: int = 0
     gpudirect: bool = False
-    verify: Literal["auto", "off", "warn", "require"] = "auto"
+    verify: Verify = "auto"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """`type: ddp`: the commands run on every node; workers wait for the master. As in TI-ONE."""
 
 from config.run.run_file import Ddp
+from engine.contract.plan import ReadyPlan
 from engine.hostfile import hostfile
-from engine.modes.job import Job, Launch, Part, ReadyPlan
+from engine.modes.job import Job, Launch, Part
 from engine.script import job_script
 
 

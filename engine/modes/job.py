@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from config.cluster.cluster_file import Command
-from config.models import Value
 from config.run.elastic import NodeRange
 from config.run.run_file import Run, StartupOrder, Torchrun
-from engine.cases import Case
+from engine.contract.plan import Case, ReadyPlan
 from engine.hostfile import host_list
 from nodes.inventory import Node
 
@@ -107,14 +106,6 @@ class Part:
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     processes: int = 0
-
-
-class ReadyPlan(Value):
-    """The condition for a node to be ready; without port and command it is ready once started."""
-
-    port: int | None
-    command: str | None
-    timeout_s: int
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from config.run.run_file import NcclTests
-from engine.cases import Case, list_cases, size_flag
+from engine.cases import list_cases, size_flag
+from engine.contract.plan import Case
 from engine.modes.job import Job, Launch
 from engine.modes.mpirun import Layout, mpirun_launch, rank_prelude, rank_slots
 from engine.places import rank_script_path, run_folder

@@ -3,8 +3,9 @@
 import json
 
 from config.run.run_file import Ray
+from engine.contract.plan import ReadyPlan
 from engine.hostfile import hostfile
-from engine.modes.job import Job, Launch, Part, ReadyPlan
+from engine.modes.job import Job, Launch, Part
 from engine.places import run_folder
 from engine.script import job_script, quote_words, require_program
 

@@ -3,8 +3,9 @@
 import re
 
 from config.run.run_file import Task
+from engine.contract.plan import ReadyPlan
 from engine.hostfile import hostfile
-from engine.modes.job import Job, Launch, Part, ReadyPlan
+from engine.modes.job import Job, Launch, Part
 from engine.script import job_script
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from config.catalogue.instance_types import catalogue
 from config.run.run_file import PresetName, Run
+from engine.contract.plan import NetworkPlan, Promise
 from engine.network import settings
-from engine.network.promise import NetworkPlan, Transport
 from engine.network.settings import HCAS, INTERFACE, BadSetting, PresetVariable
 from engine.network.user_settings import UserSetting, commands_of
 from nodes.inventory import Inventory, Node
@@ -51,7 +51,7 @@ class Preset:
 
     name: PresetName
     title: str
-    promises: Transport | Literal[""]
+    promises: Promise
     settings: tuple[PresetVariable, ...]
     unwise: tuple[BadSetting, ...]
     needs: NodeNeeds | None = None
@@ -113,7 +113,7 @@ _ALL = (
     Preset("none", "no variables", "", (), settings.ANY_UNWISE),
 )
 
-PRESETS: Mapping[PresetName, Preset] = {preset.name: preset for preset in _ALL}
+PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in _ALL}
 """The presets by name. `network: auto` takes the first one in this order that fits the nodes."""
 
 

@@ -12,11 +12,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -30,10 +31,10 @@ from cli.run_end import ending
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine import following, session
-from engine.contract.codec import from_json
+from engine.contract.codec import from_json, to_json
 from engine.contract.events import RunStarted
+from engine.contract.plan import LaunchPlan
 from engine.history import History
-from engine.launch_plan import LaunchPlan
 from engine.result import RunResult
 from provision.aws.account import Caller
 from provision.records import record
@@ -178,7 +179,7 @@ def test_who_detaches_from_a_run_that_ends_its_cluster_hears_what_is_lost(
 def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    plan = make_plan(on_stop="destroy").model_copy(update={"saved": "/s/gpuctl/saved/job-000001"})
+    plan = replace(make_plan(on_stop="destroy"), saved="/s/gpuctl/saved/job-000001")
     show_detached(ChosenTarget(), plan, Output())
     assert capsys.readouterr().out.splitlines()[4:] == [
         "If no client is attached at its end, the nodes power off a minute later;"
@@ -228,7 +229,7 @@ def test_outputs_that_do_not_come_back_later_may_be_in_the_shared_storage(
     there = make_inventory(2).model_copy(update={"shared": "/s"})
     monkeypatch.setattr("provision.records.record.load_inventory", lambda *_: there)
     monkeypatch.setattr("cli.code.fetch", lambda *_: None)
-    plan = make_plan(on_stop="destroy", outputs=("out/",)).model_copy(update={"saved": saved})
+    plan = replace(make_plan(on_stop="destroy", outputs=("out/",)), saved=saved)
     here: Any = SimpleNamespace(
         state=tmp_path, is_lab_down=lambda: False, cluster_target=lambda _: None
     )
@@ -436,7 +437,7 @@ def going(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan:  # no
     """A run with `on_stop: destroy` that ends well; what it does on nodes is tested elsewhere."""
     plan = make_plan(on_stop="destroy")
     fields = {name: getattr(plan, name) for name in ("run_id", "name", "cluster", "on_stop")}
-    nodes = [node.model_dump(include={"rank", "name", "private_ip", "role"}) for node in plan.nodes]
+    nodes = [to_json(node) for node in plan.nodes]
     order = {"startup_order": "any", "stop_criteria": "all-done"}
     started = from_json(RunStarted, {"time": 1.0, **fields, **order, "nodes": nodes})
     with History(cluster.runs) as history:
@@ -469,11 +470,11 @@ def test_a_head_does_not_decide_whether_the_cluster_is_removed(
     going: LaunchPlan,
     removed: list[str],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-    ours: str,
+    ours: Literal["keep", "destroy"],
     theirs: str,
 ) -> None:
     """This machine's history decides: a job is root on the head."""
-    plan = going.model_copy(update={"run_id": "job-0000aa", "on_stop": ours})
+    plan = replace(going, run_id="job-0000aa", on_stop=ours)
     with History(cluster.runs) as history:
         history.begin(plan)
     node = {"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}

@@ -1,15 +1,14 @@
 """`gpuctl run --dry-run` as text: what all nodes have once, then what each has alone."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cli.launch_text import show
 from cli.output import Output
-from engine.code import CodePlan
-from engine.launch_plan import ImagePlan, LaunchPlan, NodePlan
-from engine.network.promise import NetworkPlan
-from engine.notify_plan import NotifyPlan
+from engine.contract.codec import from_json
+from engine.contract.plan import CodePlan, ImagePlan, LaunchPlan, NetworkPlan, NodePlan, NotifyPlan
 from tests.engine.test_modes import planned
 
 
@@ -77,7 +76,7 @@ def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_what_is_lost_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     code = CodePlan(outputs=("out/", "*.pt"))
-    show(PLAN.model_copy(update={"on_stop": "destroy", "code": code}), Output())
+    show(replace(PLAN, on_stop="destroy", code=code), Output())
     assert capsys.readouterr().out.splitlines()[2] == (
         "if no client is attached at its end, the nodes power off a minute later: its log, metrics"
         " and outputs (out/, *.pt) are lost then if no client has fetched them"
@@ -86,7 +85,7 @@ def test_what_is_lost_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixt
 
 def test_what_is_saved_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     code, saved = CodePlan(outputs=("out/",)), "/shared/gpuctl/saved/nccl-000001"
-    show(PLAN.model_copy(update={"on_stop": "destroy", "code": code, "saved": saved}), Output())
+    show(replace(PLAN, on_stop="destroy", code=code, saved=saved), Output())
     assert capsys.readouterr().out.splitlines()[2] == (
         "if no client is attached at its end, the nodes power off a minute later: its log, metrics"
         " and outputs (out/) are copied to /shared/gpuctl/saved/nccl-000001 before"
@@ -96,14 +95,13 @@ def test_what_is_saved_without_a_client_is_in_the_plan(capsys: pytest.CaptureFix
 def test_targets_of_notifications_and_what_they_get_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    plan = PLAN.model_copy(
-        update={
-            "notify": (
-                NotifyPlan(form="slack", to_secret="HOOK", on=("start", "end")),
-                NotifyPlan(form="command", to="mail me", secrets={"K": "KEY"}, on=("end",)),
-                NotifyPlan(form="json", to="https://a.example/x", on=("failure",)),
-            )
-        }
+    plan = replace(
+        PLAN,
+        notify=(
+            NotifyPlan(form="slack", to_secret="HOOK", on=("start", "end")),
+            NotifyPlan(form="command", to="mail me", secrets={"K": "KEY"}, on=("end",)),
+            NotifyPlan(form="json", to="https://a.example/x", on=("failure",)),
+        ),
     )
     show(plan, Output())
     lines = capsys.readouterr().out.splitlines()[4:10]
@@ -123,7 +121,7 @@ def test_targets_of_notifications_and_what_they_get_first(
 
 def test_json_is_the_plan_itself(capsys: pytest.CaptureFixture[str]) -> None:
     show(PLAN, Output(as_json=True))
-    assert LaunchPlan.model_validate_json(capsys.readouterr().out) == PLAN
+    assert from_json(LaunchPlan, json.loads(capsys.readouterr().out)) == PLAN
 
 
 def test_the_cases_of_nccl_tests_are_a_table(capsys: pytest.CaptureFixture[str]) -> None:

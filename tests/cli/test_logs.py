@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -211,7 +212,7 @@ def test_prefixes_have_a_colour_where_it_is_wanted(
 def test_ps_lists_the_newest_runs_alone(remembered: Target) -> None:
     with History(remembered.runs) as history:
         for number in range(3):
-            history.begin(make_plan().model_copy(update={"run_id": f"job-00000{number}"}))
+            history.begin(replace(make_plan(), run_id=f"job-00000{number}"))
             history.mark_lost(f"job-00000{number}", "for the test")
         history.mark_attempt("job-000001", 3)
     done = CliRunner().invoke(app, ["ps", "-n", "2"])

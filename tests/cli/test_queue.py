@@ -1,6 +1,7 @@
 """`gpuctl queue`, and the places that `gpuctl ps` shows, for what a head answers."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -33,7 +34,7 @@ def head(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
     with History(remembered.runs) as history:
         for name in "ab":
             plan = launch_plan(make_run(name=name * 3), make_inventory(2), f"{name * 3}-000001")
-            history.begin(plan.model_copy(update={"queue": True}))
+            history.begin(replace(plan, queue=True))
     answer: list[Holder] = []
 
     async def find(inventory: Inventory) -> tuple[Holder, ...]:

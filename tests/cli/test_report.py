@@ -4,6 +4,7 @@ import json
 import re
 import struct
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import run as run_program
@@ -81,7 +82,7 @@ def keep(
         is_spot=False, image=EVIL, environment={"NCCL_DEBUG": EVIL}, secrets=("HF_TOKEN",),
     )  # fmt: skip
     with History(runs) as history:
-        history.begin(make_plan().model_copy(update={"run_id": run_id, "name": name}), setting)
+        history.begin(replace(make_plan(), run_id=run_id, name=name), setting)
         for number, one in enumerate(tables):
             history.keep_table(run_id, number, one)
         for number, text in enumerate((f"node0 uses EFA: {EVIL}", "node0 uses GPUDirect RDMA")):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def home(tmp_path: Path) -> Path:
     """Two runs that are done, of which the second is slower in-place; and one without a table."""
     with history(tmp_path) as kept:
         for run_id, in_place in (("job-000001", 20.0), ("job-000002", 30.0), ("job-000003", None)):
-            kept.begin(make_plan().model_copy(update={"run_id": run_id}))
+            kept.begin(replace(make_plan(), run_id=run_id))
             if in_place:
                 kept.keep_table(run_id, 0, table(10, in_place=in_place, nccl=f"2.{in_place:g}"))
             done = {"status": "done", "exit_code": 0, "reason": "", "first_failed_rank": None}
@@ -139,7 +140,7 @@ def test_tables_as_csv_have_the_figures_of_the_history(home: Path) -> None:
 def test_failures_after_the_first_and_attempts_are_shown(home: Path) -> None:
     followed = (FollowedFailure(nodes=("node1", "node2"), text="killed by SIGKILL"),)
     with history(home) as kept:
-        kept.begin(make_plan().model_copy(update={"run_id": "job-000004"}))
+        kept.begin(replace(make_plan(), run_id="job-000004"))
         failed = {"attempts": 2, "followed": followed}
         kept.finish(result("job-000004").model_copy(update=failed))
     done = gpuctl("results", "job-000004", home=home)

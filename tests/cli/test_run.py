@@ -3,6 +3,7 @@
 import contextlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,11 @@ from cli.run import _dashboard
 from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
 from config.target import Target
+from engine.contract.plan import LaunchPlan
 from engine.history import History
 from engine.holder import Holder
 from engine.known_run import RunGoesOn, RunLost
-from engine.launch_plan import LaunchPlan, launch_plan
+from engine.launch_plan import launch_plan
 from engine.metrics.record import recorded_samples
 from engine.result import RunResult
 from lab.places import Places
@@ -185,7 +187,7 @@ def test_warnings_of_the_plan_are_on_stderr(
     plan = engine.launch_plan.launch_plan
 
     def with_warning(*arguments: Any) -> LaunchPlan:
-        return plan(*arguments).model_copy(update={"warnings": ("NCCL_X does harm", "so does Y")})
+        return replace(plan(*arguments), warnings=("NCCL_X does harm", "so does Y"))
 
     monkeypatch.setattr(engine.launch_plan, "launch_plan", with_warning)
     done = gpuctl_run("type: task\nname: job\ncommands: [x]\n", "--dry-run", "--json")

@@ -9,8 +9,8 @@ from typer.testing import Result
 
 from config.errors import InputError, InvalidFiles, NodeError
 from config.target import Target
+from engine.contract.plan import LaunchPlan
 from engine.known_run import RunLost
-from engine.launch_plan import LaunchPlan
 from engine.outputs import Fetched
 from engine.result import RunResult
 from tests.cli.test_run import (

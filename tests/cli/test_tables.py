@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.output import Output
 from cli.tables import table_lines, transport_lines
-from engine.cases import Case
+from engine.contract.plan import Case
 from engine.history import History, KeptFinding
 from engine.nccl_tests import Facts, Row, Table, Timing
 from tests.cli.test_command import ROOT, gpuctl

@@ -32,9 +32,11 @@ from engine.agent.states import Verdict
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
 from engine.bundle import agent_bundle
+from engine.contract.codec import from_json, to_json
 from engine.contract.events import Event, Output
+from engine.contract.plan import LaunchPlan
 from engine.events import parse_event
-from engine.launch_plan import LaunchPlan, launch_plan
+from engine.launch_plan import launch_plan
 from engine.modes.job import node_range
 from nodes.inventory import Bastion, Inventory, Node
 from tests.engine.machines import two_machines
@@ -182,7 +184,7 @@ class LocalCluster:
     def supervisor(
         self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})
     ) -> Supervisor:
-        data = json.loads(plan.model_dump_json())
+        data = json.loads(json.dumps(to_json(plan)))
         for node in data["nodes"]:  # the plan's paths are the nodes' own
             node["files"] = {
                 str(self.folder / f"node{node['rank']}" / Path(path).name): text
@@ -201,7 +203,8 @@ class LocalCluster:
             kept = str(self.folder / "checkpoints")
             size["common"]["environment"]["GPUCTL_CHECKPOINT_DIR"] = kept
         recorded = recorded_lines(self.folder / JOURNAL)  # by an earlier one, if any
-        return Supervisor(data, dict(secrets), self.journal, self.launcher, recorded)
+        local = from_json(LaunchPlan, data)
+        return Supervisor(local, dict(secrets), self.journal, self.launcher, recorded)
 
     def execute(
         self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})

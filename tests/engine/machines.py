@@ -13,7 +13,8 @@ from config.progress import silent
 from config.run.run_file import Task
 from engine import session
 from engine.contract.events import Event, Output
-from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
+from engine.contract.plan import LaunchPlan
+from engine.launch_plan import launch_plan, new_run_id
 from engine.result import RunResult
 from lab.places import Places
 from nodes import dial

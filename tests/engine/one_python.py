@@ -64,9 +64,12 @@ async def supervise(agent: str, folder: Path) -> None:
         __import__(module[:-3].replace("/", "."))
     from engine.agent.journal import Journal
     from engine.agent.supervisor import Supervisor
+    from engine.contract.codec import from_json
+    from engine.contract.plan import LaunchPlan
 
+    plan = from_json(LaunchPlan, json.load(sys.stdin))
     workers = Processes(agent, folder)
-    supervisor = Supervisor(json.load(sys.stdin), {}, Journal(folder / "journal"), workers)
+    supervisor = Supervisor(plan, {}, Journal(folder / "journal"), workers)
     verdict = await supervisor.run()
     facts = {"status": verdict.status, "exit_code": verdict.exit_code, "modules": len(modules)}
     facts["reason"] = verdict.reason

@@ -15,10 +15,11 @@ from engine.agent.queue import STARTED, Entries, Entry, runs_ahead, set_state, w
 from engine.agent.resuming import Recorded, event_of
 from engine.agent.retry import Attempt, GiveUp, Policy, WaitForNodes, next_step
 from engine.agent.states import Start, Stop, Verdict, is_over
+from engine.contract.plan import LaunchPlan
 from tests.engine.conftest import make_plan
 
 NODES = ("node0", "node1", "node2")
-PLAN = make_plan(nodes=3, retry={"attempts": 3, "backoff": "1s"}).model_dump(mode="json")
+PLAN = make_plan(nodes=3, retry={"attempts": 3, "backoff": "1s"})
 POLICY = Policy.of(PLAN)
 WANTED = st.lists(st.sets(st.sampled_from(NODES), min_size=1), min_size=1, max_size=4)
 RANKS = st.integers(0, 2)
@@ -57,7 +58,7 @@ EVENTS = st.lists(
 class Life:
     """A run from its start: its journal, its state, and the units that run on its nodes."""
 
-    plan: dict[str, Any] = field(default_factory=lambda: PLAN)
+    plan: LaunchPlan = field(default_factory=lambda: PLAN)
     lines: list[dict[str, Any]] = field(default_factory=list)
     units: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)

@@ -1,6 +1,7 @@
 """Clients that leave a run and come back to it; the agents are real, the nodes are this machine."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from config.errors import Interrupted
 from engine import session
 from engine.contract.codec import from_json
 from engine.contract.events import Event, RunFinished, RunStarted
+from engine.contract.plan import LaunchPlan
 from engine.head import find_run
 from engine.history import History
 from engine.journal_copy import recorded_events
 from engine.known_run import Detached
-from engine.launch_plan import LaunchPlan
 from engine.result import RunResult
 from engine.session import Answer
 from tests.engine.test_session import (
@@ -127,7 +128,7 @@ def test_a_client_comes_back_to_a_run_that_waits(tmp_path: Path) -> None:
     go = tmp_path / "go"
     first = job(f"until test -e {go}; do sleep 0.1; done")
     asyncio.run(session.start(first, INVENTORY, tmp_path))
-    waits = job("echo mine", outputs=("checkpoints/",)).model_copy(update={"queue": True})
+    waits = replace(job("echo mine", outputs=("checkpoints/",)), queue=True)
     asyncio.run(session.start(waits, INVENTORY, tmp_path))
     begun = asyncio.run(session.first_event(waits.run_id, INVENTORY, tmp_path))
     assert begun.kind == "run_queued"

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +114,12 @@ def test_each_supervisor_has_its_own_time_to_be_lost(
 def test_the_silence_of_the_supervisor_before_does_not_count_for_the_next() -> None:
     """The report of it may be read only when the next one has connected."""
     dead, living = HeartbeatServer(KEY, 1), HeartbeatServer(KEY, 1)
-    client = HeartbeatClient({**dead.address_at("127.0.0.1"), "silence_s": 1.0}, 0)
+    client = HeartbeatClient(replace(dead.address_at("127.0.0.1"), silence_s=1.0), 0)
     while dead.describe(0).startswith("no heartbeat"):
         time.sleep(0.01)
     dead.close()
     time.sleep(4)  # the silence is reported, and nobody has read the report yet
-    client.turn_to({**living.address_at("127.0.0.1"), "silence_s": 60.0})
+    client.turn_to(replace(living.address_at("127.0.0.1"), silence_s=60.0))
     silences: list[str] = []
     client.follow(lambda: silences.append("silent"), lambda _: None)
     while living.describe(0).startswith("no heartbeat"):

@@ -20,7 +20,7 @@ from engine.contract.events import (
     RunStarted,
     WaitingForNodes,
 )
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from engine.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_resuming import Supervised
@@ -174,7 +174,7 @@ def test_a_node_that_was_made_again_while_the_run_waited_in_the_queue(
     (began,) = [event for event in cluster.events() if isinstance(event, RunStarted)]
     assert [node.private_ip for node in began.nodes] == ["10.213.1.10", "10.213.1.99"]
     known = recorded(cluster, make_plan())
-    assert known.plan["nodes"][1]["private_ip"] == "10.213.1.99"
+    assert known.plan.nodes[1].private_ip == "10.213.1.99"
 
 
 def test_a_node_that_does_not_come_back_fails_the_run(cluster: LocalCluster) -> None:
@@ -233,7 +233,7 @@ def test_a_run_goes_on_with_the_nodes_that_are_left_until_they_are_more(
     ]
     assert cluster.launcher.addresses[1] == ("10.213.1.10", "10.213.1.99", "10.213.1.12")
     known = recorded(cluster, plan)
-    assert [node["private_ip"] for node in known.plan["nodes"]] == after.split()
+    assert [node.private_ip for node in known.plan.nodes] == after.split()
 
 
 def test_a_run_with_too_few_nodes_left_has_failed(cluster: LocalCluster) -> None:
@@ -289,7 +289,7 @@ def test_nodes_are_powered_off_after_the_last_attempt(
 
 
 def recorded(cluster: LocalCluster, plan: LaunchPlan) -> Recorded:
-    known = Recorded(plan.model_dump(mode="json"))
+    known = Recorded(plan)
     for line in recorded_lines(cluster.folder / JOURNAL):
         known.add(line)
     return known
@@ -324,7 +324,7 @@ def test_a_supervisor_killed_while_it_waits_hears_what_it_was_told(cluster: Loca
     assert cluster.output(0) == "attempt 0\nattempt 1\n10.213.1.10\n10.213.1.99\n"
     assert cluster.launcher.addresses[0] == ("10.213.1.10", "10.213.1.99")
     known = recorded(cluster, make_plan(commands=("true",), **retried()))
-    assert (known.number, known.plan["nodes"][1]["private_ip"]) == (2, "10.213.1.99")
+    assert (known.number, known.plan.nodes[1].private_ip) == (2, "10.213.1.99")
 
 
 def test_a_supervisor_killed_while_it_waits_can_be_stopped(cluster: LocalCluster) -> None:

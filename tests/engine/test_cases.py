@@ -1,22 +1,22 @@
 """The cases of a run of nccl-tests: what is listed, launched, announced and stored."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from config.run.run_file import NcclTests
 from engine.agent.case_progress import CaseProgress
-from engine.cases import Case, binary_size, list_cases, size_flag
-from engine.contract.codec import from_json
+from engine.cases import binary_size, list_cases, size_flag
+from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
     Event,
     GateJudged,
     RunStarted,
     TableWritten,
 )
-from engine.contract.plan import Sweep as PlannedSweep
-from engine.gates import Sweep
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import Case, LaunchPlan, Sweep
 from engine.nccl_tests import TableParser
 from engine.places import run_folder
 from tests.engine.test_modes import planned, run_of
@@ -144,7 +144,7 @@ def announced(number: int, time: float, rank: int = 0, stream: str = "stdout") -
 
 
 def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
-    plan = planned(type="nccl-tests", sizes=("1M", "2M", "4M")).model_dump(mode="json")
+    plan = planned(type="nccl-tests", sizes=("1M", "2M", "4M"))
     progress = CaseProgress(plan)
     assert progress.hear(announced(1, 100.0, rank=1)) is None
     assert progress.hear(announced(1, 100.0, stream="stderr")) is None
@@ -157,20 +157,21 @@ def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
     third = {"number": 3, "of": 3, "title": title.format(4), "left_s": 35.0}
     assert progress.hear(announced(3, 170.0)) == third
     assert progress.hear(announced(4, 170.0)) is None
-    assert CaseProgress({**plan, "sweep": None}).hear(announced(1, 0.0)) is None
+    assert CaseProgress(replace(plan, sweep=None)).hear(announced(1, 0.0)) is None
 
 
 def parsed(*more: Event) -> TableParser:
     """The tables of two cases, with wrong names in the first one's text."""
     plan = planned(type="nccl-tests", collectives=("all_reduce", "all_gather"), max_bytes="32")
     assert plan.sweep is not None
-    fields = plan.model_dump(include={"run_id", "name", "cluster", "on_stop", "programs"})
+    names = ("run_id", "name", "cluster", "on_stop", "programs")
+    fields = {name: getattr(plan, name) for name in names}
     started = RunStarted(
         time=1,
         **fields,
         startup_order="any",
         stop_criteria="all-done",
-        sweep=from_json(PlannedSweep, plan.sweep.model_dump(mode="json")),
+        sweep=plan.sweep,
         nodes=(),
     )
     parser = TableParser()
@@ -213,13 +214,13 @@ def test_a_verdict_belongs_to_the_tables_of_its_cases() -> None:
 def test_a_sweep_survives_json() -> None:
     sweep = planned(type="nccl-tests", sweep={"A": ("1",)}).sweep
     assert sweep is not None
-    assert Sweep.model_validate_json(sweep.model_dump_json()) == sweep
+    assert from_json(Sweep, json.loads(json.dumps(to_json(sweep)))) == sweep
 
 
 def test_a_stored_case_has_all_that_is_usual_and_left_out() -> None:
     usual = {"number": 1, "title": "t", "collective": "reduce", "min_bytes": 8, "max_bytes": 16}
-    case = Case.model_validate(usual)
-    assert case.model_dump() == usual | {
+    case = from_json(Case, usual)
+    assert to_json(case) == usual | {
         "dtype": "", "redop": "", "scope": "all", "node": "", "gpus_per_node": 0, "variables": {},
         "repetition": 1,
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_steps_are_noticed_and_the_clock_of_a_run_has_none(clock: list[float]) -
 
 def test_a_head_that_runs_no_job_is_named_too(cluster: LocalCluster, clock: list[float]) -> None:
     until = f"until grep -q clock_set {cluster.folder}/{JOURNAL}; do sleep 0.05; done"
-    plan = make_plan(nodes=1, commands=("echo runs", until)).model_copy(update={"head": "node9"})
+    plan = replace(make_plan(nodes=1, commands=("echo runs", until)), head="node9")
 
     async def run() -> str:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
@@ -60,7 +61,7 @@ def test_limits_of_a_run_that_is_taken_up_do_not_depend_on_the_heads_clock(
     cluster: LocalCluster, clock: list[float]
 ) -> None:
     plan = make_plan(nodes=1, commands=("echo ends",), max_duration="1h", startup_timeout="1h")
-    began = begin_fields(plan.model_dump(mode="json"), cluster.journal)
+    began = begin_fields(plan, cluster.journal)
     orders = {"startup_order": "any", "stop_criteria": "all-done"}
     cluster.journal.append("run_started", **began, **orders)
     clock[0] = 7200

@@ -3,8 +3,8 @@
 import pytest
 
 from engine import nccl_tests
-from engine.cases import Case
 from engine.comparison import Difference, compare
+from engine.contract.plan import Case
 from engine.measurements import measurements
 from engine.nccl_tests import Facts, Row, Table, Timing
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from config.run.launchers import agent_variables
 from engine.agent import container
 from engine.agent.container import Container, data_folders
+from engine.contract.plan import ImagePlan
 from tests.processes import wait_for_end
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -41,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def box(folder: Path) -> Iterator[Container]:
-    made = Container({"id": "0a1b"}, folder, 0)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 0)
     made.prepare()
     yield made
     made.end()
@@ -82,8 +83,9 @@ def test_a_program_has_the_containers_files_and_is_the_workers_child(box: Contai
 def test_a_container_has_the_devices_and_folders_that_the_run_asks_for(
     folder: Path, tmp_path: Path
 ) -> None:
-    volumes = [f"{tmp_path}/new/data:/data", f"{tmp_path}:/here"]
-    made = Container({"id": "0a1b", "privileged": True, "volumes": volumes}, folder, 13)
+    volumes = (f"{tmp_path}/new/data:/data", f"{tmp_path}:/here")
+    image = ImagePlan("team/job:1", "0a1b", privileged=True, volumes=volumes)
+    made = Container(image, folder, 13)
     made.prepare()
     made.end()
     (started,) = (call for call in calls() if f"=gpuctl-{folder.name}-13 " in call)
@@ -97,7 +99,7 @@ def test_the_image_says_where_programs_begin_and_what_it_would_run(
     config = {"WorkingDir": str(tmp_path), "Entrypoint": ["/a b"], "Cmd": ["c", "$d"]}
     known = Path(os.environ["PODMAN"], "config.json")
     known.write_text(json.dumps(config))
-    made = Container({"id": "0a1b"}, folder, 14)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 14)
     try:
         made.prepare()
         environment = made.environment()
@@ -194,7 +196,7 @@ def test_a_home_that_is_not_in_the_image_is_the_root(box: Container) -> None:
 
 
 def test_the_end_removes_the_container_and_its_pipe(folder: Path) -> None:
-    made = Container({"id": "0a1b"}, folder, 1)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 1)
     made.prepare()
     name = f"gpuctl-{folder.name}-1"
     first = int(Path(os.environ["PODMAN"], name).read_text().split()[0])
@@ -207,7 +209,8 @@ def test_the_end_removes_the_container_and_its_pipe(folder: Path) -> None:
 def test_the_container_goes_with_its_worker_however_that_dies(folder: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from engine.agent import container;"
-        f"made = container.Container({{'id': '0a1b'}}, Path({str(folder)!r}), 2);"
+        "from engine.contract.plan import ImagePlan;"
+        f"made = container.Container(ImagePlan('team/job:1', '0a1b'), Path({str(folder)!r}), 2);"
         "made.prepare(); print('up', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as worker:
@@ -222,7 +225,7 @@ def test_a_container_that_cannot_start_is_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    made = Container({"id": "0a1b"}, folder, 3)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 3)
     with pytest.raises(OSError, match=r"^neither docker nor podman is installed$"):
         made.prepare()
     made.end()
@@ -235,7 +238,7 @@ def test_gpus_and_infiniband_come_in_where_the_machine_has_them(
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
     monkeypatch.setattr(container, "_CDI", (tmp_path / "none", tmp_path))
     monkeypatch.setattr(container, "_INFINIBAND", tmp_path)
-    made = Container({"id": "0a1b"}, folder, 4)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 4)
     made.prepare()
     made.end()
     started = next(call for call in calls() if f"--name=gpuctl-{folder.name}-4" in call)
@@ -251,7 +254,7 @@ def test_docker_names_gpus_its_own_way(
     monkeypatch.setattr(container, "_DOCKER", tmp_path / "docker.sock")
     monkeypatch.setattr(container, "_NVIDIA", tmp_path / "docker.sock")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    made = Container({"id": "sha256:0a1b"}, folder, 5)
+    made = Container(ImagePlan("team/job:1", "sha256:0a1b"), folder, 5)
     made.prepare()
     made.end()
     started = next(call for call in calls() if f"--name=gpuctl-{folder.name}-5" in call)

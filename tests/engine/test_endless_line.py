@@ -33,8 +33,8 @@ class Readers(EventStream):
 
     def __init__(self) -> None:
         super().__init__(BytesIO())
-        plan = make_plan(nodes=1).model_dump(mode="json")
-        self._pieces, self._proof = Pieces(), Proof(plan["network"], plan["nodes"])
+        plan = make_plan(nodes=1)
+        self._pieces, self._proof = Pieces(), Proof(plan.network, plan.nodes)
         self._lines, self._tables, self._result = WholeLines(), TableParser(), ResultCollector()
         self.pieces, self.characters, self.lines = 0, 0, 0
 

@@ -19,10 +19,11 @@ import pytest
 from engine.agent import enter
 from engine.agent.entrance import AT_ONCE, Entrance
 from engine.agent.host import Host
+from engine.contract.orders import NodeAddress
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
-NODES = [{"rank": i, "name": f"node{i}", "private_ip": f"10.213.1.{10 + i}"} for i in range(2)]
+NODES = [NodeAddress(rank, f"node{rank}", f"10.213.1.{10 + rank}") for rank in range(2)]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -50,10 +51,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{TOOLS}:{os.environ['PATH']}")
     entrances = []
     for node in NODES:
-        there = tmp_path / str(node["name"])
+        there = tmp_path / node.name
         there.mkdir()
-        entrance = Entrance(there, Host(), NODES, int(str(node["rank"])))
-        entrance.open({**Host().environment(), "ODD": ODD, "NODE": str(node["name"])})
+        entrance = Entrance(there, Host(), NODES, node.rank)
+        entrance.open({**Host().environment(), "ODD": ODD, "NODE": node.name})
         entrances.append(entrance)
     yield tmp_path / "node0"
     for entrance in entrances:

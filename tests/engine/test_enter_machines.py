@@ -10,7 +10,8 @@ import pytest
 
 from engine import session
 from engine.contract.events import Event
-from engine.launch_plan import LaunchPlan, new_run_id
+from engine.contract.plan import LaunchPlan
+from engine.launch_plan import new_run_id
 from engine.result import RunResult
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output

@@ -1,6 +1,7 @@
 """Gates on bandwidths: what they expect, how they are judged, and that they fail a run."""
 
 import re
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -12,7 +13,8 @@ from config.run.size import byte_count
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
 from engine.cases import binary_size
-from engine.launch_plan import LaunchPlan, launch_plan
+from engine.contract.plan import LaunchPlan
+from engine.launch_plan import launch_plan
 from tests.engine.conftest import make_inventory
 from tests.engine.test_modes import run_of
 from tests.engine.test_numbers import DONE, FLAGS
@@ -40,9 +42,8 @@ def judged(
     plan: LaunchPlan, *tables: list[str], verdict: Verdict = DONE, stand_in: bool = False
 ) -> tuple[list[str], Verdict]:
     """What is said of gates when each case prints one of the tables, and the run's verdict."""
-    value = plan.model_dump(mode="json")
-    value["sweep"]["is_stand_in"] = stand_in
-    judge = Judge(value)
+    assert plan.sweep is not None
+    judge = Judge(replace(plan, sweep=replace(plan.sweep, is_stand_in=stand_in)))
     heard = []
     for number, rows in enumerate(tables, 1):
         for text in (f"# gpuctl: case {number} of {len(tables)}: x", FLAGS.format(8, 8, 1), *rows):

@@ -27,6 +27,7 @@ from engine.agent.heartbeat import (
     unseal,
 )
 from engine.agent.silence import STALL_S, SilenceWatch
+from engine.contract.orders import HeartbeatAddress
 from tests.processes import wait_for_end
 
 KEY = b"k" * 32
@@ -106,9 +107,8 @@ def server() -> Iterator[HeartbeatServer]:
     server.close()
 
 
-def address(server: HeartbeatServer) -> dict[str, object]:
-    where = {"address": "127.0.0.1", "port": server.port, "key": KEY.hex()}
-    return {**where, "answer_s": 10, "silence_s": 1.5}
+def address(server: HeartbeatServer) -> HeartbeatAddress:
+    return HeartbeatAddress("127.0.0.1", server.port, KEY.hex(), answer_s=10.0, silence_s=1.5)
 
 
 def question(server: HeartbeatServer, rank: int, number: int, key: bytes = KEY) -> bytes | None:

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ import pytest
 
 from config.errors import InputError, RunError
 from config.run.run_file import NcclTests
-from engine.cases import Case, list_cases
+from engine.cases import list_cases
 from engine.contract.events import (
     FollowedFailure,
     GateJudged,
@@ -18,6 +19,7 @@ from engine.contract.events import (
     RunStarted,
     to_line,
 )
+from engine.contract.plan import Case
 from engine.history import History, KeptFinding
 from engine.history_schema import KEPT, RESULTS, RUNS
 from engine.journal_copy import JournalCopy, recorded_events
@@ -146,7 +148,7 @@ def test_a_database_of_0_1_0_opens_and_keeps_its_runs(tmp_path: Path) -> None:
 def test_name_means_the_newest_run(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         for run_id in ("job-000001", "job-000002"):
-            history.begin(make_plan().model_copy(update={"run_id": run_id}))
+            history.begin(replace(make_plan(), run_id=run_id))
         assert history.find("job").run_id == "job-000002"
         assert [run.run_id for run in history.runs()] == ["job-000002", "job-000001"]
         history.drop("job-000002")

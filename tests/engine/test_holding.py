@@ -17,6 +17,7 @@ from engine import handed_over, head
 from engine.agent.holding import DOWN, HEALING, REMOVAL
 from engine.agent.queue import Queue
 from engine.bundle import agent_bundle
+from engine.contract.codec import to_json
 from engine.head import hold
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory, Node
@@ -138,7 +139,7 @@ def test_the_head_has_the_plans_of_its_runs(
 ) -> None:
     monkeypatch.setattr(handed_over, "FOLDER", tmp_path)
     plan = make_plan(env={"TOKEN": {"secret": "T"}})
-    run = {"plan": plan.model_dump(mode="json"), "secrets": {"T": "geheim"}}
+    run = {"plan": to_json(plan), "secrets": {"T": "geheim"}}
     (tmp_path / "job-000001.json").write_text(json.dumps(run))
     found = asyncio.run(handed_over.plans_of(["job-000001", "over-000002"], THERE))
     assert found == {"job-000001": plan}

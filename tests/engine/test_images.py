@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter, silent
 from engine import container_images
 from engine.container_images import pull, qualify_reference, repository
-from engine.launch_plan import LaunchPlan
-from engine.network.promise import NetworkPlan
+from engine.contract.plan import LaunchPlan, NetworkPlan, Verify
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import make_inventory, make_plan
@@ -204,7 +204,7 @@ def test_a_wrong_password_is_the_registrys_answer(machine: Machine) -> None:
 def with_image(machine: Machine, lacks: tuple[str, ...], **fields: Any) -> LaunchPlan:
     for rank in range(2):
         machine.has("registry", rank, "docker.io/team/job:1", lacks=list(lacks))
-    return make_plan(image="team/job:1").model_copy(update=fields)
+    return replace(make_plan(image="team/job:1"), **fields)
 
 
 def test_an_image_without_bash_cannot_be_used(machine: Machine) -> None:
@@ -224,8 +224,8 @@ def test_an_image_without_python_carries_tasks_but_no_mpi(machine: Machine) -> N
 
 def test_a_manifests_mpirun_needs_python_too(machine: Machine) -> None:
     plan = with_image(machine, ("python3",))
-    head = plan.nodes[0].model_copy(update={"script": 'x="$GPUCTL_RUN_FOLDER/bin/ssh" mpirun'})
-    assert refusal(plan.model_copy(update={"nodes": (head, *plan.nodes[1:])})) == (
+    head = replace(plan.nodes[0], script='x="$GPUCTL_RUN_FOLDER/bin/ssh" mpirun')
+    assert refusal(replace(plan, nodes=(head, *plan.nodes[1:]))) == (
         "image team/job:1 has no python3, which mpirun needs to reach other nodes; add it to the"
         " image, or use `--no-image` to run the job directly on the nodes"
     )
@@ -244,8 +244,8 @@ def test_an_image_without_efa_is_said_before_the_job(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("verify", "count"), [("warn", 1), ("off", 0)])
-def test_whoever_asked_for_warnings_is_warned(machine: Machine, verify: str, count: int) -> None:
-    network = EFA.model_copy(update={"verify": verify})
+def test_whoever_asked_for_warnings_is_warned(machine: Machine, verify: Verify, count: int) -> None:
+    network = replace(EFA, verify=verify)
     plan = pulled(with_image(machine, ("plugin",), network=network))
     assert len(plan.warnings) == count
     for warning in plan.warnings:
@@ -255,7 +255,7 @@ def test_whoever_asked_for_warnings_is_warned(machine: Machine, verify: str, cou
 
 def test_mpi_on_one_node_needs_no_python(machine: Machine) -> None:
     plan = with_image(machine, ("python3",), type="mpi")
-    assert pulled(plan.model_copy(update={"nodes": plan.nodes[:1]})).warnings == ()
+    assert pulled(replace(plan, nodes=plan.nodes[:1])).warnings == ()
 
 
 def test_an_image_with_all_of_it_passes(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_the_run_hears_of_it_and_names_it(
     service.notice = marked()
     # It ends as a job does whose machine shuts down, once the notice is in the journal.
     told = f"until grep -q node_interrupted {cluster.folder}/journal.jsonl; do sleep 0.1; done"
-    plan = make_plan(nodes=1, commands=(told, "kill -TERM $$")).model_copy(update={"is_spot": True})
+    plan = replace(make_plan(nodes=1, commands=(told, "kill -TERM $$")), is_spot=True)
     verdict = cluster.execute(plan)
     (event,) = [e for e in cluster.events() if isinstance(e, NodeInterrupted)]
     assert (event.rank, event.action, event.at) == (0, "terminate", TIME)

@@ -7,17 +7,17 @@ import pytest
 
 from engine.agent.judge import PIPE, Heard, Judge
 from engine.agent.states import Verdict
+from engine.contract.plan import NetworkPlan, Verify
+from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.test_numbers import DONE, GOOD, document, judged, row, table
 
 SOCKETS = "node0:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
 FAILED = Verdict("failed", 3, 1, "node1 exited with 3", is_jobs_own=True)
 
 
-def judge(verify: str = "auto") -> Judge:
-    nodes = [{"name": f"node{n}", "private_ip": f"10.0.0.{n}"} for n in range(2)]
-    return Judge(
-        {"network": {"verify": verify, "promises": "efa", "interfaces": 4}, "nodes": nodes}
-    )
+def judge(verify: Verify = "auto") -> Judge:
+    network = NetworkPlan(promises="efa", interfaces=4, verify=verify)
+    return Judge(bare_plan([bare_node(0), bare_node(1)], network))
 
 
 def hear(here: Judge, text: str, rank: int = 0, ends_line: bool = True) -> list[Heard]:
@@ -34,7 +34,7 @@ def hear(here: Judge, text: str, rank: int = 0, ends_line: bool = True) -> list[
     ],
 )
 def test_a_fault_of_the_network_alone_ends_a_run_at_once(
-    line: str, verify: str, heard: tuple[str, str, bool]
+    line: str, verify: Verify, heard: tuple[str, str, bool]
 ) -> None:
     (one,) = hear(judge(verify), line)
     assert (one.kind, one.finding.level, one.ends_run) == heard

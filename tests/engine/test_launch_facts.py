@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.launch_plan import LaunchPlan, NodePlan
+from engine.contract.plan import LaunchPlan, NodePlan
 from tests.engine.golden import CASES, plan_of
 
 HEAD = "10.213.1.10"

@@ -1,13 +1,13 @@
 """Ranks and the network of a run, as its nodes tell of them: the wrong run fails."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from engine.agent.pieces import Pieces
 from engine.contract.events import NetworkSeen, RankStarted
-from engine.launch_plan import LaunchPlan
-from engine.network.promise import NetworkPlan
+from engine.contract.plan import LaunchPlan, NetworkPlan
 from tests.engine.conftest import LocalCluster, make_plan
 
 
@@ -19,10 +19,9 @@ def launched(cluster: LocalCluster, ranks: str, processes: tuple[int, ...] = (1,
         startup_order="workers-first", stop_criteria="master-done", commands=(command,)
     )
     nodes = tuple(
-        node.model_copy(update={"processes": count})
-        for node, count in zip(plan.nodes, processes, strict=True)
+        replace(node, processes=count) for node, count in zip(plan.nodes, processes, strict=True)
     )
-    return plan.model_copy(update={"nodes": nodes})
+    return replace(plan, nodes=nodes)
 
 
 def test_every_rank_where_it_was_planned(cluster: LocalCluster) -> None:
@@ -64,7 +63,7 @@ def test_a_line_that_shows_sockets_fails_the_run(cluster: LocalCluster) -> None:
     plan = make_plan(
         commands=(f"printf '{SOCKETS[:30]}'; sleep 2; echo '{SOCKETS[30:]}'; sleep 9",)
     )
-    plan = plan.model_copy(update={"network": EFA})
+    plan = replace(plan, network=EFA)
     verdict = cluster.execute(plan)
     assert (verdict.status, verdict.exit_code, verdict.first_failed_rank) == ("failed", 1, 0)
     assert verdict.reason.startswith("node0 uses sockets instead of EFA: `Using network Socket`;")
@@ -72,23 +71,23 @@ def test_a_line_that_shows_sockets_fails_the_run(cluster: LocalCluster) -> None:
 
 
 def test_a_warning_does_not(cluster: LocalCluster) -> None:
-    warn = EFA.model_copy(update={"verify": "warn"})
-    plan = make_plan(commands=(f"echo '{SOCKETS}'",)).model_copy(update={"network": warn})
+    warn = replace(EFA, verify="warn")
+    plan = replace(make_plan(commands=(f"echo '{SOCKETS}'",)), network=warn)
     assert cluster.execute(plan).status == "done"
     assert told(cluster) == [(0, "warning")]
 
 
 def test_a_proof_that_never_came_fails_a_run_that_was_done(cluster: LocalCluster) -> None:
-    require = EFA.model_copy(update={"verify": "require"})
-    plan = make_plan(commands=("true",)).model_copy(update={"network": require})
+    require = replace(EFA, verify="require")
+    plan = replace(make_plan(commands=("true",)), network=require)
     verdict = cluster.execute(plan)
     assert (verdict.status, verdict.exit_code) == ("failed", 1)
     assert verdict.reason.startswith("no line of NCCL shows EFA, which `verify: require` needs")
 
 
 def test_a_proof_that_never_came_does_not_hide_the_jobs_own_failure(cluster: LocalCluster) -> None:
-    require = EFA.model_copy(update={"verify": "require"})
-    plan = make_plan(commands=("exit 7",)).model_copy(update={"network": require})
+    require = replace(EFA, verify="require")
+    plan = replace(make_plan(commands=("exit 7",)), network=require)
     assert cluster.execute(plan).exit_code == 7
 
 

@@ -18,6 +18,9 @@ from engine.agent.budget import remove_old_runs
 from engine.agent.holding import HEALING, REMOVAL
 from engine.agent.locks import is_held
 from engine.agent.queue import Queue
+from engine.contract.codec import to_json
+from engine.contract.orders import RunOrder
+from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.test_budget import Disk
 from tests.engine.test_holding import runs, start_holding  # noqa: F401  a fixture
 from tests.engine.test_queue import holding
@@ -127,8 +130,8 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
 
     monkeypatch.setattr("engine.agent.supervisor_unit.start_unit", start_unit)
     read, write = os.pipe()
-    plan = {"queue": False, "nodes": [{"name": "node0"}]}
-    os.write(write, json.dumps({"plan": plan, "secrets": {}}).encode())
+    order = RunOrder(bare_plan([bare_node(0)]), {})
+    os.write(write, json.dumps(to_json(order)).encode())
     os.close(write)
     with os.fdopen(read) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from engine.places import run_folder
 from tests.engine.test_modes import planned
 

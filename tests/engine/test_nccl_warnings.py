@@ -321,7 +321,7 @@ def test_the_reason_of_a_run_has_the_cause_of_the_node_that_had_it() -> None:
 
 
 def test_the_reader_of_a_run_reads_the_line_after_last_error_also_in_another_event() -> None:
-    plan = make_plan(nodes=1).model_dump(mode="json")
+    plan = make_plan(nodes=1)
     reader = OutputReader(plan)
     for offset, text in enumerate((*PYTORCH, "socketFinalizeAccept: wrong type 4 != 3")):
         output = {"kind": "output", "rank": 0, "stream": "stderr", "text": text}

@@ -20,7 +20,7 @@ from engine.notification_examples import examples
 from tests.engine.conftest import make_plan
 
 PAGE = Path(__file__).parents[2] / "docs" / "notifications.md"
-PLAN = make_plan(retry={"attempts": 3}).model_dump(mode="json")
+PLAN = make_plan(retry={"attempts": 3})
 AT = 1795420800.0  # 2026-11-23T08:00:00Z
 WHO = "run job-000001 on cluster demo"
 

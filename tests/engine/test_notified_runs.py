@@ -5,6 +5,7 @@ import functools
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine import session
+from engine.contract.codec import to_json
 from engine.contract.events import Event
 from engine.following import Following
 from engine.history import History
@@ -91,7 +93,7 @@ def test_a_run_in_the_queue_starts_or_leaves_it(hook: Hook, tmp_path: Path) -> N
         tasks = []
         for plan in plans:
             is_queued = asyncio.Event()
-            there = plan.model_copy(update={"queue": True})
+            there = replace(plan, queue=True)
             see = functools.partial(hear, is_queued)
             life = session.run(there, INVENTORY, tmp_path, see, secrets)
             tasks.append(asyncio.create_task(life))
@@ -113,7 +115,9 @@ def test_a_run_in_the_queue_starts_or_leaves_it(hook: Hook, tmp_path: Path) -> N
 def test_a_client_destroys_the_cluster_after_the_last_notification(tmp_path: Path) -> None:
     """It does not wait for the supervisor's end, which waits for the client."""
     plan = job("true", notify=(TARGET,), on_stop="destroy")
-    nodes = [{k: n[k] for k in ("rank", "name", "private_ip", "role")} for n in dumped(plan)]
+    nodes = [
+        {k: n[k] for k in ("rank", "name", "private_ip", "role")} for n in to_json(plan)["nodes"]
+    ]
     begin = {"run_id": plan.run_id, "name": "job", "cluster": "demo", "on_stop": "destroy"}
     order: dict[str, Any] = {"startup_order": "any", "stop_criteria": "all-done", "notifies": True}
     end = {"status": "done", "exit_code": 0, "first_failed_rank": None, "reason": ""}
@@ -151,7 +155,3 @@ def test_a_client_destroys_the_cluster_after_the_last_notification(tmp_path: Pat
 
 def hear(event: asyncio.Event, _: Event) -> None:
     event.set()
-
-
-def dumped(plan: Any) -> Any:
-    return plan.model_dump(mode="json")["nodes"]

@@ -17,7 +17,7 @@ from engine.agent.notification import SOCKET_S
 from engine.agent.notifier import Notifier
 from engine.agent.resuming import recorded_lines
 from engine.contract.events import LeaseEnding, NotificationsEnded, Notified, RunFinished
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from engine.notify_plan import secret_names
 from engine.result import ResultCollector
 from provision.setup.lease.units import set_end
@@ -44,10 +44,9 @@ def plan_for(target: dict[str, Any], **fields: Any) -> LaunchPlan:
 
 
 def notifier_of(cluster: LocalCluster, plan: LaunchPlan, timer: Path, **secrets: str) -> Notifier:
-    data = json.loads(plan.model_dump_json())
     agent = cluster.folder / "agent.pyz"
     assert secret_names(plan.notify) == set(secrets)
-    return Notifier(data, secrets, ["topsecret-job"], cluster.journal, agent, timer)
+    return Notifier(plan, secrets, ["topsecret-job"], cluster.journal, agent, timer)
 
 
 async def execute(

@@ -1,6 +1,7 @@
 """Wrong numbers never pass as success: judged by what is printed, whatever the exit status."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from engine.agent.judge import Judge
 from engine.agent.states import Verdict
 from engine.agent.table_rows import strip_prefix
 from engine.contract.events import OutputJudged
+from engine.contract.plan import NetworkPlan, Verify
 from engine.nccl_tests import Facts, TableParser
-from engine.network.promise import NetworkPlan
+from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_nccl_tests import out
 
@@ -40,14 +42,12 @@ def table(*rows: str, footer: str | None = "0 OK", checks: int = 1, most: int = 
 
 
 def judged(
-    lines: list[str], verify: str = "auto", verdict: Verdict = DONE
+    lines: list[str],
+    verify: Verify = "auto",
+    verdict: Verdict = DONE,
 ) -> tuple[list[str], Verdict]:
     """What is said of the lines that node1 printed, and the verdict."""
-    nodes = [
-        {"name": name, "private_ip": f"10.0.0.{n}"} for n, name in enumerate(("node0", "node1"))
-    ]
-    network = {"verify": verify, "promises": "", "interfaces": 0}
-    judge = Judge({"network": network, "nodes": nodes})
+    judge = Judge(bare_plan([bare_node(0), bare_node(1)], NetworkPlan(verify=verify)))
     events = [
         {"rank": 1, "stream": "stdout", "text": line, "ends_line": number < len(lines) - 1}
         for number, line in enumerate(lines)
@@ -349,6 +349,6 @@ def test_json_that_a_program_left_is_judged_too(cluster: LocalCluster) -> None:
 def test_verify_warn_shows_and_lets_it_pass(cluster: LocalCluster) -> None:
     lines = "\n".join(table(row(8, 1), row(16), row(32)))
     plan = make_plan(nodes=1, commands=(SAY.format(lines),))
-    verdict = cluster.execute(plan.model_copy(update={"network": NetworkPlan(verify="warn")}))
+    verdict = cluster.execute(replace(plan, network=NetworkPlan(verify="warn")))
     assert verdict.status == "done"
     assert [e.level for e in cluster.events() if isinstance(e, OutputJudged)] == ["warning"]

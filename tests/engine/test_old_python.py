@@ -19,6 +19,7 @@ import engine.agent
 import engine.contract
 from config.folders import cache_home
 from engine.bundle import agent_bundle
+from engine.contract.codec import to_json
 from tests.engine import one_python
 from tests.engine.conftest import make_plan
 
@@ -69,7 +70,7 @@ def test_a_run_on_python_3_9(tmp_path: Path) -> None:
         f"until [ -e {printed} ]; do sleep 0.1; done\n"
         "exit $((DSTACK_NODE_RANK * 7))"
     )
-    plan = json.loads(make_plan(commands=(command,)).model_dump_json())
+    plan = json.loads(json.dumps(to_json(make_plan(commands=(command,)))))
     for node in plan["nodes"]:  # the plan's paths are the nodes' own
         node["environment"]["GPUCTL_CHECKPOINT_DIR"] = str(tmp_path / "checkpoints")
         folder = tmp_path / f"node{node['rank']}"

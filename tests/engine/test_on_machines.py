@@ -1,6 +1,7 @@
 """Runs on two machines that really boot: units, ssh between nodes, what is left behind."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from config.errors import RunError
 from engine import session
 from engine.agent.budget import USED
+from engine.contract.codec import to_json
 from engine.contract.events import (
     Event,
     NodeStarted,
@@ -192,14 +194,15 @@ def test_supervisors_after_a_killed_one_have_the_secrets_which_are_in_no_file(
 def test_client_killed(inventory: Inventory, tmp_path: Path) -> None:
     """The run goes on; another client sees all of it, and can stop it."""
     plan = job(inventory, "for i in $(seq 1000); do echo tick $i; sleep 0.2; done")
-    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    (tmp_path / "plan.json").write_text(json.dumps(to_json(plan)))
     program = """
-        import asyncio, sys
+        import asyncio, json, sys
         from pathlib import Path
         from engine import session
-        from engine.launch_plan import LaunchPlan
+        from engine.contract.codec import from_json
+        from engine.contract.plan import LaunchPlan
         from nodes.inventory import Inventory
-        plan = LaunchPlan.model_validate_json(Path(sys.argv[1]).read_text())
+        plan = from_json(LaunchPlan, json.loads(Path(sys.argv[1]).read_text()))
         there = Inventory.model_validate_json(Path(sys.argv[2]).read_text())
         asyncio.run(session.run(plan, there, Path(sys.argv[3]), lambda e: print(e, flush=True)))
     """

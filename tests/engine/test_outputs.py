@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,8 @@ from config.progress import silent
 from engine import outputs
 from engine.agent.outputs import matches
 from engine.bundle import agent_bundle
-from engine.launch_plan import LaunchPlan, launch_plan
+from engine.contract.plan import LaunchPlan
+from engine.launch_plan import launch_plan
 from engine.outputs import Fetched, fetch_outputs
 from tests.engine.conftest import make_run
 from tests.nodes.conftest import Site
@@ -209,7 +211,7 @@ def test_node_that_the_cluster_does_not_have_is_a_failure(
 ) -> None:
     plan = plan_of(site, "result.json")
     first, other = plan.nodes
-    plan = plan.model_copy(update={"nodes": (first, other.model_copy(update={"name": "node7"}))})
+    plan = replace(plan, nodes=(first, replace(other, name="node7")))
     got = asyncio.run(fetch_outputs(plan, site.inventory, tmp_path / "to", silent))
     assert got.files == 1
     assert got.failures == (

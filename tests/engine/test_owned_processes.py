@@ -13,6 +13,7 @@ import pytest
 from engine.agent import saving
 from engine.agent.launcher import HELD, Units
 from engine.agent.workers import Workers
+from tests.engine.bare_plans import bare_node, bare_plan
 
 REACHED = """echo '{"kind": "reached"}'; """
 
@@ -139,7 +140,7 @@ def test_a_question_to_a_node_that_hangs_ends_with_the_run(hanging: Path) -> Non
 def test_copying_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:
     async def save() -> list[int | None]:
         launcher: Any = Launcher()
-        plan = {"saved": str(tmp_path), "code": None, "nodes": [{"rank": 0, "name": "node0"}]}
+        plan = bare_plan([bare_node(0)], saved=str(tmp_path))
         copying = asyncio.ensure_future(saving.save_run(plan, tmp_path, launcher))
         await launcher.hangs.wait()
         copying.cancel()

@@ -10,11 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.floods import plan_of
 from benchmarks.scale import FIRST_LINE, Watch, simulated
 from engine.agent.control import JOURNAL
+from engine.contract.codec import to_json
 
 NODES = 512
 PAUSE_S = 10.0
@@ -26,8 +28,8 @@ def test_no_job_ends_when_all_nodes_of_a_large_run_answer_again_after_a_pause() 
     """Not even while the supervisor is too busy to read what they all say."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as name, open_files(4 * NODES):
         folder = Path(name)
-        plan = {**plan_of(NODES), "stop_criteria": "master-done"}
-        (folder / "plan.json").write_text(json.dumps(plan))
+        plan = replace(plan_of(NODES), stop_criteria="master-done")
+        (folder / "plan.json").write_text(json.dumps(to_json(plan)))
         argv = [sys.executable, "-m", "benchmarks.scale_supervisor", str(folder)]
         with (
             simulated(folder, NODES) as to,

@@ -1,5 +1,6 @@
 """Whether RDMA was used, read from NCCL's lines: each network, and each way to lose it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,24 +10,18 @@ from hypothesis import strategies as st
 
 from engine.agent.findings import Finding
 from engine.agent.proof import Proof
+from engine.contract.plan import NetworkPlan
+from tests.engine.bare_plans import bare_node
 
 LOGS = Path(__file__).parent / "nccl_logs"
-NODES: list[dict[str, Any]] = [
-    {
-        "name": name,
-        "private_ip": address,
-        "processes": 0,
-        "environment": {"GPUCTL_GPUS_PER_NODE": "8"},
-    }
-    for name, address in (("node0", "10.0.0.5"), ("node1", "10.0.0.6"))
-]
+NODES = [bare_node(0, "10.0.0.5"), bare_node(1, "10.0.0.6")]
 EFA = "`fi_info -p efa` and `ls /dev/infiniband` there, in the job's container too"
 
 
-def network(promises: str = "efa", verify: str = "auto", **more: Any) -> dict[str, Any]:
+def network(promises: str = "efa", verify: str = "auto", **more: Any) -> NetworkPlan:
     efa = promises == "efa"
-    plan = {"promises": promises, "interfaces": 4 if efa else 0, "gpudirect": True}
-    return {**plan, "verify": verify, **more}
+    values = {"promises": promises, "interfaces": 4 if efa else 0, "gpudirect": True}
+    return NetworkPlan(**{**values, "verify": verify, **more})
 
 
 def lines(name: str) -> list[str]:
@@ -34,7 +29,7 @@ def lines(name: str) -> list[str]:
     return (LOGS / f"{name}.log").read_text().partition("\n\n")[2].splitlines()
 
 
-def read(name: str, plan: dict[str, Any], printed_on: int = 0) -> list[Finding]:
+def read(name: str, plan: NetworkPlan, printed_on: int = 0) -> list[Finding]:
     """What a log shows that one node printed, its end included."""
     proof = Proof(plan, NODES)
     found = [one for line in lines(name) for one in proof.feed(printed_on, "stdout", line)]
@@ -172,7 +167,7 @@ def test_another_network_than_the_promised_and_one_that_nobody_knows() -> None:
 COMM = "comm 0x55d0 rank 0 nRanks 16 nNodes {} localRanks 8 localRank 0 MNNVL 0"
 
 
-def read_line(prefix: str, words: str, plan: dict[str, Any]) -> list[Finding]:
+def read_line(prefix: str, words: str, plan: NetworkPlan) -> list[Finding]:
     """What a line shows once NCCL has said that the process reaches other nodes."""
     proof = Proof(plan, NODES)
     assert proof.feed(0, "stderr", f"{prefix} {words}") == []
@@ -254,7 +249,7 @@ def test_a_test_of_its_own_on_each_node_is_no_trap() -> None:
 
 
 def test_ranks_on_one_worker_alone_are_no_trap_where_the_plan_says_so() -> None:
-    worker = {**NODES[1], "processes": 8}
+    worker = replace(NODES[1], processes=8)
     proof = Proof(network(""), [NODES[0], worker])
     assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
     assert proof.final_findings() == []
@@ -275,7 +270,7 @@ RANKS = "ncclCommInitRank comm 0x55d0 rank 0 nranks {} cudaDev 0 nvmlDev 0 busId
 TCP = "NET/OFI Selected provider is tcp, fabric is tcp (found 1 nics)"
 
 
-def of_process(plan: dict[str, Any], *words: str) -> tuple[list[str], list[str]]:
+def of_process(plan: NetworkPlan, *words: str) -> tuple[list[str], list[str]]:
     """Levels and texts of what one process of node0 shows as it prints, and at the end."""
     proof = Proof(plan, NODES)
     lines = [f"ip-10-0-0-5:41:77 [0] NCCL INFO {text}" for text in words]
@@ -343,7 +338,7 @@ def test_a_torn_number_of_nodes_decides_nothing() -> None:
 )
 @pytest.mark.parametrize("plan", [network(""), network(verify="off")])
 def test_what_was_seen_is_shown_where_nothing_has_to_be_proven(
-    plan: dict[str, Any], words: tuple[str, ...], text: str
+    plan: NetworkPlan, words: tuple[str, ...], text: str
 ) -> None:
     assert of_process(plan, *words) == ([], [f"proof: node0 uses {text}"])
 

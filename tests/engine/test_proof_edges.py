@@ -1,11 +1,14 @@
 """Single lines of NCCL: what each says of its node, and which say nothing."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from engine.agent.findings import Finding
 from engine.agent.proof import Proof
+from engine.contract.plan import NetworkPlan, NodePlan
+from tests.engine.bare_plans import bare_node
 from tests.engine.test_proof import EFA, HOST_MEMORY, NODES, TRAP, network
 
 IB = "`ibv_devinfo` there, and NCCL_IB_HCA and NCCL_IB_DISABLE"
@@ -14,7 +17,7 @@ WAY = "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Libfabric/0"
 RANK = "#  Rank {:>2} Group  0 Pid   4100 on ip-10-0-0-5 device  0 [0000:53:00] NVIDIA H100"
 
 
-def said(plan: dict[str, Any], *words: str, host: str = "ip-10-0-0-5") -> list[Finding]:
+def said(plan: NetworkPlan, *words: str, host: str = "ip-10-0-0-5") -> list[Finding]:
     """What node0's lines show, printed on node1, and their end."""
     proof = Proof(plan, NODES)
     lines = [f"{host}:41:77 [0] NCCL INFO {text}" for text in words]
@@ -107,7 +110,7 @@ def test_a_network_that_nobody_knows_is_told_where_nothing_else_was_found() -> N
 
 
 def test_all_nodes_of_which_nothing_was_seen_are_named() -> None:
-    nodes = [{"name": f"node{rank}", "private_ip": f"10.0.0.{rank + 5}"} for rank in range(3)]
+    nodes = [bare_node(rank, f"10.0.0.{rank + 5}") for rank in range(3)]
     proof = Proof(network(verify="require"), nodes)
     proof.feed(0, "stdout", f"ip-10-0-0-5:41:77 [0] NCCL INFO {WAY}/GDRDMA")
     (fault,) = proof.final_findings()
@@ -176,7 +179,7 @@ def test_a_host_that_nobody_knows_is_the_printing_node_until_a_known_one_is_seen
     assert fault.rank == 0
 
 
-def ends(*lines: str, nodes: list[dict[str, Any]] = NODES) -> tuple[list[Finding], list[Finding]]:
+def ends(*lines: str, nodes: Sequence[NodePlan] = NODES) -> tuple[list[Finding], list[Finding]]:
     """What is found at the lines, and at the end."""
     proof = Proof(network(""), nodes)
     return [one for line in lines for one in proof.feed(0, "stdout", line)], proof.final_findings()
@@ -194,14 +197,13 @@ def test_ranks_that_begin_with_0_again_are_of_the_next_table() -> None:
 
 
 def test_without_gpus_of_the_nodes_the_end_decides() -> None:
-    bare = [{key: node[key] for key in ("name", "private_ip")} for node in NODES]
+    bare = [replace(node, environment={}) for node in NODES]
     ranks = [RANK.format(number) for number in range(16)]
     assert ends(*ranks, "#", nodes=bare) == ([], [Finding("fault", 0, TRAP.format(16))])
 
 
 def test_one_rank_of_the_plan_is_enough_for_a_node_to_be_wanted() -> None:
     ranks = [RANK.format(number) for number in range(2)]
-    planned = [{**NODES[0], "processes": 2}, {**NODES[1], "processes": 0}]
-    assert ends(*ranks, "#", nodes=planned) == ([], [])
-    planned[1]["processes"] = 1
-    assert ends(*ranks, "#", nodes=planned) == ([], [Finding("fault", 0, TRAP.format(2))])
+    first, second = replace(NODES[0], processes=2), replace(NODES[1], processes=1)
+    assert ends(*ranks, "#", nodes=[first, NODES[1]]) == ([], [])
+    assert ends(*ranks, "#", nodes=[first, second]) == ([], [Finding("fault", 0, TRAP.format(2))])

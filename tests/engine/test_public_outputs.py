@@ -8,14 +8,16 @@ from engine.agent.numbers import Numbers
 from engine.agent.proof import Proof
 from engine.agent.table_rows import Half
 from engine.agent.tables import TableReader
+from engine.contract.plan import LaunchPlan, NetworkPlan
+from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.public_logs import LOGS, PublicLog
 from tests.engine.public_tables import TABLES, PublicTable
 
-NODE = {"name": "node0", "private_ip": "10.0.0.5", "environment": {"GPUCTL_GPUS_PER_NODE": "8"}}
+NODE = bare_node(0, "10.0.0.5")
 
 
-def plan(**network: Any) -> dict[str, Any]:
-    return {"network": {"verify": "auto", **network}, "nodes": [NODE]}
+def plan(**network: Any) -> LaunchPlan:
+    return bare_plan([NODE], NetworkPlan(**network))
 
 
 def _figures(half: Half | None) -> tuple[float, float, float, float | None]:
@@ -53,7 +55,7 @@ def test_only_what_is_wrong_is_a_finding(table: PublicTable) -> None:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.source.split("/", 3)[3])
 def test_logs_prove_what_they_prove(log: PublicLog) -> None:
-    network = plan(promises=log.promise, interfaces=0, gpudirect=False)["network"]
+    network = plan(promises=log.promise, interfaces=0, gpudirect=False).network
     proof = Proof(network, [NODE])
     found = []
     for line in log.lines:

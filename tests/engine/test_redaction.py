@@ -1,5 +1,7 @@
 """Secrets in a job's output: whatever the pieces in which it comes, none of them is shown."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,8 +89,8 @@ def test_a_value_in_a_line_that_takes_its_time(cluster: LocalCluster) -> None:
     seen = cluster.folder / "seen"
     command = f"printf 'token {TOKEN[:5]}'; {when(str(seen))}; echo '{TOKEN[5:]}'"
     plan = make_plan(nodes=1, commands=(command,))
-    node = plan.nodes[0].model_copy(update={"secrets": {"UNUSED": "MY_TOKEN"}})
-    plan = plan.model_copy(update={"nodes": (node,)})
+    node = replace(plan.nodes[0], secrets={"UNUSED": "MY_TOKEN"})
+    plan = replace(plan, nodes=(node,))
     verdict = cluster.execute_until(plan, "token ", seen, {"MY_TOKEN": TOKEN})
     assert verdict.status == "done"
     pieces = [event.text for event in cluster.events() if isinstance(event, Output)]

@@ -17,7 +17,7 @@ from engine.agent.states import Verdict
 from engine.agent.watchdog import RECENT
 from tests.engine.conftest import make_plan
 
-PLAN = make_plan(nodes=2).model_dump(mode="json")
+PLAN = make_plan(nodes=2)
 FAILED = Verdict("failed", 1, 0, "rank 0 (node0) exited with 1", is_jobs_own=True)
 TEXTS = st.sampled_from(
     [

@@ -29,8 +29,9 @@ from engine.agent.output_reader import DERIVED, OutputReader
 from engine.agent.resuming import Recorded, recorded_lines
 from engine.agent.supervisor import Supervisor
 from engine.agent.workers import DISMISS_S
+from engine.contract.codec import from_json, to_json
 from engine.contract.events import NodeStarted, RunFinished, SupervisorResumed
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.processes import is_alive
 from tests.storm.supervise import heartbeats_of
@@ -87,7 +88,7 @@ STEPS = st.lists(
 def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
     steps: list[tuple[str, int | None, dict[str, Any]]], order: str
 ) -> None:
-    plan = make_plan(nodes=3, startup_order=order).model_dump(mode="json")
+    plan = make_plan(nodes=3, startup_order=order)
     lines: list[dict[str, Any]] = []
 
     class Remembering(Journal):
@@ -120,7 +121,7 @@ def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
 
 def test_a_run_that_has_left_the_queue_is_over_without_a_cluster_of_its_own(tmp_path: Path) -> None:
     """The next supervisor powers nothing off, whatever `on_stop` says."""
-    plan = make_plan(nodes=1, on_stop="destroy").model_dump(mode="json")
+    plan = make_plan(nodes=1, on_stop="destroy")
     dropped = [{"kind": "run_queued", "time": 1.0}, {"kind": "run_finished", "time": 2.0}]
     begun = [{"kind": "run_started", "time": 1.0}, {"kind": "run_finished", "time": 2.0}]
     with contextlib.closing(Journal(tmp_path / "journal")) as journal:
@@ -133,7 +134,7 @@ def test_a_run_that_has_left_the_queue_is_over_without_a_cluster_of_its_own(tmp_
 
 
 def test_findings_of_a_killed_supervisor_are_recorded_once() -> None:
-    plan = make_plan(nodes=1).model_dump(mode="json")
+    plan = make_plan(nodes=1)
     text = "gpuctl: in a pipe of entry {} of the commands, part 1 of 2 ended with 1"
     output = [
         {"kind": "output", "time": 1.0, "rank": 0, "stream": "stderr", "ends_line": True}
@@ -160,7 +161,7 @@ def test_an_incomplete_line_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_output_that_the_budget_removed_is_not_missing() -> None:
-    recorded = Recorded(make_plan(nodes=1).model_dump(mode="json"))
+    recorded = Recorded(make_plan(nodes=1))
     gone = {"rank": 0, "size": 1, "since": 1.0, "until": 2.0, "sequence": 7}
     for line in (
         {"kind": "node_ready", "rank": 0, "sequence": 1},
@@ -172,7 +173,7 @@ def test_output_that_the_budget_removed_is_not_missing() -> None:
 
 
 def supervise(folder: Path, plan: str) -> None:
-    LocalCluster(folder).execute(LaunchPlan.model_validate_json(plan))
+    LocalCluster(folder).execute(from_json(LaunchPlan, json.loads(plan)))
 
 
 class Supervised:
@@ -184,7 +185,7 @@ class Supervised:
 
     def _start(self) -> BaseProcess:
         spawn = multiprocessing.get_context("spawn")
-        arguments = (self._cluster.folder, self._plan.model_dump_json())
+        arguments = (self._cluster.folder, json.dumps(to_json(self._plan)))
         process = spawn.Process(target=supervise, args=arguments)
         process.start()
         return process

@@ -1,7 +1,7 @@
 """What follows on the end of an attempt, and the time limits of one: pure."""
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -127,18 +127,17 @@ def test_any_order_of_events_ends_with_every_node_stopped(
 
 
 def test_new_addresses_are_everywhere_and_only_where_they_were() -> None:
-    data = make_plan(nodes=3, commands=("echo 10.213.1.11 10.213.1.110 110.213.1.11",))
-    before = json.loads(data.model_dump_json())
+    before = make_plan(nodes=3, commands=("echo 10.213.1.11 10.213.1.110 110.213.1.11",))
     after = replace_addresses(before, {"node1": "10.213.1.12", "node2": "10.213.1.11", "x": "1"})
-    assert [node["private_ip"] for node in after["nodes"]] == [
+    assert [node.private_ip for node in after.nodes] == [
         "10.213.1.10",
         "10.213.1.12",
         "10.213.1.11",
     ]
     ips = "10.213.1.10\n10.213.1.12\n10.213.1.11"
-    assert after["nodes"][0]["environment"]["GPUCTL_NODES_IPS"] == ips
-    assert after["cluster_ips"] == ips.split()
-    assert "echo 10.213.1.12 10.213.1.110 110.213.1.11" in after["nodes"][0]["script"]
+    assert after.nodes[0].environment["GPUCTL_NODES_IPS"] == ips
+    assert after.cluster_ips == tuple(ips.split())
+    assert "echo 10.213.1.12 10.213.1.110 110.213.1.11" in after.nodes[0].script
     assert replace_addresses(before, {"node1": "10.213.1.11"}) is before
 
 
@@ -170,7 +169,7 @@ def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def record(kind: str, **fields: Any) -> None:
         recorded.append((kind, fields["seconds"]))
 
-    watch = Limits({"startup_timeout_s": 30, "no_output_timeout_s": 10}, record)
+    watch = Limits(replace(make_plan(), startup_timeout_s=30, no_output_timeout_s=10), record)
     watch.begin(None, make_state(2).nodes)
     clock.pass_to(20)
     watch.hear()

@@ -20,7 +20,7 @@ from engine.agent.samples import Samples, newest_path, record_interval
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_event_stream import Pipe
 
-PLAN = json.loads(make_plan(nodes=2).model_dump_json())
+PLAN = make_plan(nodes=2)
 
 
 @pytest.fixture(autouse=True)

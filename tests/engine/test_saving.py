@@ -3,6 +3,7 @@
 import asyncio
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from engine.agent import saving
 from engine.agent import supervisor as supervising
 from engine.agent.supervisor import Supervisor
 from engine.contract.events import RunFinished, RunStarted
+from engine.contract.plan import LaunchPlan
 from engine.journal_copy import recorded_events
-from engine.launch_plan import LaunchPlan, launch_plan
+from engine.launch_plan import launch_plan
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run
 from tests.engine.machines import wait_for
 
@@ -30,7 +32,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def saving_plan(saved: Path, **fields: Any) -> LaunchPlan:
     fields = {"outputs": ("out/", "*.json"), "on_stop": "destroy", "commands": COMMANDS, **fields}
-    return make_plan(**fields).model_copy(update={"saved": str(saved)})
+    return replace(make_plan(**fields), saved=str(saved))
 
 
 def end(

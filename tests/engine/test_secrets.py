@@ -1,12 +1,15 @@
 """Secrets: where the client finds them, and that nothing but the job's environment has them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.errors import InputError
-from engine.launch_plan import ImagePlan, LaunchPlan, launch_plan
+from engine.contract.codec import to_json
+from engine.contract.plan import ImagePlan, LaunchPlan
+from engine.launch_plan import launch_plan
 from engine.secrets import credentials, resolve
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run
 
@@ -60,14 +63,14 @@ def test_the_byte_order_mark_of_a_file_is_no_part_of_the_secret(folder: Path, te
 def test_a_registry_s_password_is_one_too(folder: Path) -> None:
     keep(folder, VALUE.encode())
     image = ImagePlan(reference="a/b", username="me", password_secret="MY_TOKEN")
-    assert resolve(make_plan().model_copy(update={"image": image})) == {"MY_TOKEN": VALUE}
+    assert resolve(replace(make_plan(), image=image)) == {"MY_TOKEN": VALUE}
 
 
 def test_a_registry_s_password_may_be_in_the_file_and_is_in_no_plan(folder: Path) -> None:
     auth = {"username": "me", "password": "hunter2"}
     run = make_run(image="a/b", registry_auth=auth)
     plan = launch_plan(run, make_inventory(2), "job-000001")
-    assert "hunter2" not in plan.model_dump_json()
+    assert "hunter2" not in json.dumps(to_json(plan))
     assert plan.image is not None
     assert resolve(plan, run) == {plan.image.password_secret: "hunter2"}
 
@@ -169,8 +172,8 @@ def test_a_secret_that_is_no_header(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_the_job_has_the_value(cluster: LocalCluster) -> None:
-    there = plan().model_copy(update={"startup_order": "any"})
-    assert VALUE not in json.dumps(there.model_dump(mode="json"))
+    there = replace(plan(), startup_order="any")
+    assert VALUE not in json.dumps(to_json(there))
     verdict = cluster.execute(there, {"MY_TOKEN": VALUE})
     assert verdict.status == "done"
     assert [cluster.output(rank) for rank in (0, 1)] == ["is ***\n", "is ***\n"]

@@ -9,6 +9,7 @@ import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,12 +28,13 @@ from engine.contract.events import (
     RunQueued,
     RunStarted,
 )
+from engine.contract.plan import LaunchPlan
 from engine.head import ClusterBusy
 from engine.history import History
 from engine.holder import Holder, drop_run, find_holders, move_run
 from engine.journal_copy import evidence_folder, recorded_events
 from engine.known_run import RunGoesOn, RunLost
-from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
+from engine.launch_plan import launch_plan, new_run_id
 from engine.node_choice import node_load
 from engine.places import run_folder
 from engine.result import RunResult
@@ -308,8 +310,7 @@ def test_who_is_left_alone_is_told_what_ends_the_bill() -> None:
         "; at its end the nodes power off: its log and metrics are lost then if no client has"
         " fetched them, and `gpuctl down demo` removes the rest"
     )
-    update = {"saved": "/s/gpuctl/saved/job-000001", "run_id": "job-000001"}
-    saved = plan.model_copy(update=update)
+    saved = replace(plan, saved="/s/gpuctl/saved/job-000001", run_id="job-000001")
     assert RunGoesOn(saved, "x").hint.endswith(
         "; at its end the nodes power off: its log and metrics are copied to"
         " /s/gpuctl/saved/job-000001 before; `gpuctl up FILE` and `gpuctl attach job-000001` get"
@@ -446,7 +447,7 @@ async def queued(
         if isinstance(event, RunQueued) and event.place == place:
             waits.set()
 
-    waiting = plan.model_copy(update={"queue": True})
+    waiting = replace(plan, queue=True)
     running = asyncio.create_task(session.run(waiting, INVENTORY, runs, see))
     await waits.wait()
     return running

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from config.errors import InputError
 from config.run.run_file import RUN_TYPES, Run
-from engine.agent.resizing import is_elastic, plan_on
+from engine.agent.resizing import plan_on
 from engine.agent.retry import replace_addresses
-from engine.launch_plan import LaunchPlan, launch_plan
+from engine.contract.codec import from_json, to_json
+from engine.contract.plan import LaunchPlan
+from engine.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory
 
@@ -33,9 +35,10 @@ def run_of(kind: str, **fields: Any) -> Run:
     return RUN_TYPES[kind].model_validate({**values, **TYPES[kind], **fields})
 
 
-def planned(run: Run, inventory: Inventory) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(launch_plan(run, inventory, "job-000001").model_dump_json())
-    return data
+def planned(run: Run, inventory: Inventory) -> LaunchPlan:
+    """The plan as the head has it."""
+    data = json.dumps(to_json(launch_plan(run, inventory, "job-000001")))
+    return from_json(LaunchPlan, json.loads(data))
 
 
 @given(st.sampled_from(sorted(TYPES)), st.sets(st.integers(0, 4), min_size=1), st.booleans())
@@ -52,15 +55,15 @@ def test_the_plan_on_the_nodes_that_are_left_is_that_of_a_run_on_them(
     found = plan_on(whole, {node.name for node in left})
     fixed = run_of(kind, nodes=len(left), retry=RETRY)
     expected = planned(fixed, there.model_copy(update={"nodes": tuple(left)}))
-    assert found["nodes"] == expected["nodes"]
+    assert found.nodes == expected.nodes
     for key in ("network", "startup_order", "stop_criteria", "ready"):
-        assert found[key] == expected[key], key
+        assert getattr(found, key) == getattr(expected, key), key
 
 
 def test_a_run_starts_on_all_nodes_of_its_range_that_there_are() -> None:
     run = run_of("task", nodes={"min": 2, "max": 4}, retry=RETRY)
     for count, used in ((2, 2), (3, 3), (9, 4)):
-        plan = LaunchPlan.model_validate(planned(run, make_inventory(count)))
+        plan = planned(run, make_inventory(count))
         assert len(plan.nodes) == used
         assert [len(size.nodes) for size in plan.sizes] == list(range(2, used))
     with pytest.raises(InputError) as caught:
@@ -72,7 +75,7 @@ def test_a_run_starts_on_all_nodes_of_its_range_that_there_are() -> None:
 
 
 def test_without_retry_no_size_is_planned() -> None:
-    assert not is_elastic(planned(run_of("task", nodes=RANGE), make_inventory(5)))
+    assert not planned(run_of("task", nodes=RANGE), make_inventory(5)).is_elastic
 
 
 def test_nodes_of_a_range_are_alike() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from engine.agent.control import JOURNAL
 from engine.agent.locks import create_folder
 from engine.agent.queue import Queue
 from engine.agent.supervising import supervise_run
+from engine.contract.orders import RunOrder
 from tests.engine.conftest import LocalLauncher, make_plan, unpacked_agent
 
 
@@ -25,13 +27,12 @@ class Failing(LocalLauncher):
 def supervise(folder: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Supervise a run of one node that powers its nodes off, as in its unit."""
     plan = make_plan(nodes=1, on_stop="destroy", commands=("echo done",))
-    data = json.loads(plan.model_dump_json())
-    for node in data["nodes"]:
-        node["files"] = {}
-        node["environment"]["GPUCTL_CHECKPOINT_DIR"] = str(folder / "checkpoints")
+    (node,) = plan.nodes
+    environment = {**node.environment, "GPUCTL_CHECKPOINT_DIR": str(folder / "checkpoints")}
+    plan = replace(plan, nodes=(replace(node, files={}, environment=environment),))
     monkeypatch.setattr(supervising, "Units", lambda *_: launcher)
     monkeypatch.setattr(supervisors, "ACKNOWLEDGE_S", 0.0)
-    supervise_run(folder, {"plan": data, "secrets": {}}, unpacked_agent())
+    supervise_run(folder, RunOrder(plan, {}), unpacked_agent())
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Runs of real agents on this machine: order, failure, stopping, what is left."""
 
 import asyncio
+import json
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ from engine.agent import attempt, heartbeat, work_order
 from engine.agent import supervisor as supervising
 from engine.agent.budget import USED
 from engine.agent.handover import boot_id
+from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
     NodeExited,
     NodeLost,
@@ -22,7 +24,7 @@ from engine.contract.events import (
     Output,
     RunFinished,
 )
-from engine.launch_plan import LaunchPlan
+from engine.contract.plan import LaunchPlan
 from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
 from tests.processes import is_alive
 
@@ -231,7 +233,7 @@ def supervise_alone(folder: Path, plan: str, began: MadeEvent) -> None:
     """Run the plan in a process of its own, which a test can let fall silent."""
     heartbeat.HUNG_S, heartbeat.HEAD_SILENCE_S = 2.0, 3.0
     began.set()
-    LocalCluster(folder).execute(LaunchPlan.model_validate_json(plan))
+    LocalCluster(folder).execute(from_json(LaunchPlan, json.loads(plan)))
 
 
 def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None:
@@ -243,7 +245,7 @@ def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None
     spawn = multiprocessing.get_context("spawn")
     began = spawn.Event()
     supervisor = spawn.Process(
-        target=supervise_alone, args=(cluster.folder, plan.model_dump_json(), began)
+        target=supervise_alone, args=(cluster.folder, json.dumps(to_json(plan)), began)
     )
     supervisor.start()
     assert supervisor.pid is not None

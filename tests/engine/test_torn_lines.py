@@ -17,17 +17,12 @@ from hypothesis import strategies as st
 from engine.agent.findings import Finding
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
+from engine.contract.plan import NetworkPlan
+from tests.engine.bare_plans import bare_node, bare_plan
 
 PROCESSES = 8
 BLOCK = 4096
-NODES = [
-    {
-        "name": f"node{rank}",
-        "private_ip": f"10.0.0.{rank + 5}",
-        "environment": {"GPUCTL_GPUS_PER_NODE": "8"},
-    }
-    for rank in range(2)
-]
+NODES = [bare_node(rank, f"10.0.0.{rank + 5}") for rank in range(2)]
 TABLE = """\
 # nThread 1 nGpus 1 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20 \
 agg iters: 1 validation: 1 graph: 0
@@ -63,12 +58,8 @@ def process_log(number: int, gdr: str = "/GDRDMA", nics: int = 32) -> str:
 
 
 def judged(text: str, **network: Any) -> tuple[list[Finding], Verdict]:
-    plan = {
-        "network": {"verify": "require", "promises": "efa", "interfaces": 32, "gpudirect": True},
-        "nodes": NODES,
-    }
-    plan["network"].update(network)  # type: ignore[attr-defined]
-    judge = Judge(plan)
+    promised = {"verify": "require", "promises": "efa", "interfaces": 32, "gpudirect": True}
+    judge = Judge(bare_plan(NODES, NetworkPlan(**{**promised, **network})))
     lines = text.split("\n")
     heard = []
     for number, line in enumerate(lines):
@@ -84,7 +75,7 @@ def assert_good(text: str) -> None:
     assert verdict.status == "done", verdict.reason
     assert {
         one.text.removesuffix(": 32 interfaces") for one in findings if one.level == "proof"
-    } == {f"{node['name']} uses {what}" for node in NODES for what in ("EFA", "GPUDirect RDMA")}
+    } == {f"{node.name} uses {what}" for node in NODES for what in ("EFA", "GPUDirect RDMA")}
     # Rows that were torn are found again, or reported as lost.
     assert all(
         one.text.endswith("other output went through them")

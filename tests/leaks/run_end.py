@@ -13,8 +13,9 @@ from cli.output import Output
 from cli.run_client import RunClient
 from config.run.run_file import Task
 from config.target import Target
+from engine.contract.plan import LaunchPlan
 from engine.history import History
-from engine.launch_plan import LaunchPlan, launch_plan, new_run_id
+from engine.launch_plan import launch_plan, new_run_id
 from engine.result import RunResult
 from nodes.inventory import Inventory
 

@@ -20,8 +20,8 @@ from cli.output import Output
 from cli.shared_runs import share_ended_run
 from config.errors import InputError
 from config.target import Target
+from engine.contract.plan import LaunchPlan
 from engine.history import History, RunRecord
-from engine.launch_plan import LaunchPlan
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414
@@ -95,13 +95,16 @@ OBJECTS: dict[str, tuple[JSON, str]] = {
     "a missing field": ({"name": "left out"}, "name: Field required"),
     "a number beyond SQLite's": (
         {"nodes": 10**30},
-        f"nodes: Input should be less than {1 << 63}",
+        f"nodes: Input should be less than or equal to {(1 << 63) - 1}",
     ),
     "an exit code beyond a byte": (
         {"exit_code": 10**9},
         "exit_code: Input should be less than or equal to 256",
     ),
-    "costs without end": ({"cost_usd": 1e308}, "cost_usd: Input should be less than 1000000000000"),
+    "costs without end": (
+        {"cost_usd": 1e308},
+        "cost_usd: Input should be less than or equal to 1000000000000",
+    ),
 }
 
 

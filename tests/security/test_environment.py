@@ -13,7 +13,7 @@ from config.loading.overrides import Overrides
 from config.manifests.given import Given
 from config.run.env import Secret
 from config.sensitive import hide_secrets, is_credential, is_secret_name, may_leave_as_text
-from engine.launch_plan import ImagePlan
+from engine.contract.plan import ImagePlan
 from engine.secrets import credentials, registry_password
 from tests.engine.conftest import make_plan
 

@@ -26,6 +26,7 @@ from config.progress import silent
 from config.target import Target
 from engine import outputs, session
 from engine.agent.journal_file import JournalReader
+from engine.contract.codec import to_json
 from engine.contract.events import EVENTS
 from engine.handed_over import plans_of
 from engine.head import find_run
@@ -148,7 +149,7 @@ fuzz = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-PLAN = json.loads(make_plan().model_dump_json())
+PLAN = json.loads(json.dumps(to_json(make_plan())))
 RECORD: dict[str, Any] = {
     **{"run_id": RUN, "name": "job", "cluster": "demo", "nodes": 2, "on_stop": "keep"},
     **{"status": "done", "exit_code": 0, "first_failed_rank": None, "reason": ""},

@@ -5,6 +5,7 @@ import gzip
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from engine import event_budget, kept_results, session
 from engine.agent.control import JOURNAL
 from engine.agent.journal_file import end_of_line
 from engine.agent.main import BUSY
+from engine.contract.codec import to_json
 from engine.contract.events import (
     Event,
     HeadUnreachable,
@@ -253,13 +255,13 @@ def test_a_refusal_without_a_run_is_one_line(heads: Heads, answer: str, why: str
 
 
 def test_a_plan_of_another_cluster_is_not_taken(heads: Heads) -> None:
-    plan = make_plan().model_copy(update={"cluster": "prod"})
-    heads.answers["demo"] = plan.model_dump_json()
+    plan = replace(make_plan(), cluster="prod")
+    heads.answers["demo"] = json.dumps(to_json(plan))
     with pytest.raises(NodeError) as wrong:
         asyncio.run(plans_of(["job-000001"], HERE))
     claim = "node0 answers for run job-000001 of cluster prod, which is not its own"
     assert str(wrong.value) == claim
-    heads.answers["demo"] = make_plan().model_dump_json()
+    heads.answers["demo"] = json.dumps(to_json(make_plan()))
     with pytest.raises(NodeError):
         asyncio.run(plans_of(["other-000001"], HERE))
 
@@ -294,7 +296,7 @@ def test_metrics_are_asked_of_one_run_in_one_word(heads: Heads) -> None:
 def test_a_head_does_not_end_another_run(heads: Heads, tmp_path: Path) -> None:
     with History(tmp_path) as history:
         for name in ("job-000001", "job-000002"):
-            history.begin(make_plan().model_copy(update={"run_id": name}))
+            history.begin(replace(make_plan(), run_id=name))
     over = '{"kind": "run_finished", "time": 2.0, "status": "failed", "exit_code": 1,'
     heads.answers["demo"] = (
         started(run_id="job-000002", name="job")

@@ -20,6 +20,7 @@ from pathlib import Path
 from config.run.run_file import Task
 from engine.agent.control import JOURNAL, call
 from engine.agent.handover import remove_handover, write_handover
+from engine.contract.codec import to_json
 from engine.launch_plan import launch_plan
 from tests.engine.conftest import make_inventory, unpacked_agent
 from tests.storm.supervise import GONE, PLAN, heartbeats_of, workers_of
@@ -71,7 +72,7 @@ class ProcessStorm(Storm):
         self.checkpoints.mkdir()
         run = Task.model_validate(run_fields(self.ranks, 1, STORM=str(self.folder), LINK=str(link)))
         plan = json.loads(
-            launch_plan(run, make_inventory(self.ranks), "storm-000001").model_dump_json()
+            json.dumps(to_json(launch_plan(run, make_inventory(self.ranks), "storm-000001")))
         )
         for node in plan["nodes"]:
             own = self.folder / node["name"]

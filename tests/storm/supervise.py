@@ -19,6 +19,8 @@ from engine.agent.launcher import HELD
 from engine.agent.resuming import recorded_lines
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
+from engine.contract.codec import from_json
+from engine.contract.plan import LaunchPlan
 
 GONE = "gone"
 NODE = "GPUCTL_TEST_NODE"
@@ -116,7 +118,8 @@ class Processes:
 
 async def supervise(folder: Path) -> None:
     """Supervise the run to its end, or take it up."""
-    plan, journal = json.loads((folder / PLAN).read_text()), Journal(folder / JOURNAL)
+    plan = from_json(LaunchPlan, json.loads((folder / PLAN).read_text()))
+    journal = Journal(folder / JOURNAL)
     recorded = recorded_lines(folder / JOURNAL)
     supervisor = Supervisor(plan, {}, journal, Processes(folder), recorded)
     server = await serve(folder, journal, answers_of(supervisor, supervisor.stop))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from config.loading.load import load_run
+from engine.contract.codec import to_json
 from engine.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.golden import inventory_path, text_of
@@ -29,6 +30,6 @@ def plan_text(name: str) -> str:
     run = load_run(manifest_path(name))
     inventory = Inventory.model_validate_json(inventory_path(2).read_bytes())
     plan: dict[str, Any] = json.loads(
-        launch_plan(run, inventory, f"{run.name}-000000").model_dump_json()
+        json.dumps(to_json(launch_plan(run, inventory, f"{run.name}-000000")))
     )
     return text_of(plan)

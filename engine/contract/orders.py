@@ -1,0 +1,72 @@
+"""Orders: a client starts a run on the head, and the head starts a worker on each node.
+
+Times are in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from engine.contract.plan import CodePlan, ImagePlan, LaunchPlan, NodePlan, ReadyPlan
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """A client's order to the head. `secrets` maps the names in the plan to values.
+
+    `notify_secrets` are those of notifications: no node but the head gets them.
+    """
+
+    plan: LaunchPlan
+    secrets: dict[str, str]
+    notify_secrets: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NodeAddress:
+    """A node of the run, as the other nodes know it."""
+
+    rank: int
+    name: str
+    private_ip: str
+
+
+@dataclass(frozen=True)
+class HeartbeatAddress:
+    """Where a worker sends its heartbeats; `key` signs them, in hexadecimal digits.
+
+    The supervisor counts as silent after `silence_s` without an answer; its first answer may take
+    `answer_s`. `turn` is the number of supervisors that the worker had before this one.
+    """
+
+    address: str
+    port: int
+    key: str
+    answer_s: float
+    silence_s: float
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """The first message to a worker. `secrets` maps the job's secret variables to their values.
+
+    `nodes` are all nodes of the run, in rank order. `hidden` are the values that output must not
+    show. `ready` is the condition to report if other nodes wait for this one, else None. `grace_s`
+    is the time between SIGTERM and SIGKILL. Without a supervisor for `lost_supervisor_s` the worker
+    ends its job. `metadata` is the URL of EC2's metadata service, None for nodes that AWS does not
+    reclaim.
+    """
+
+    node: NodePlan
+    nodes: tuple[NodeAddress, ...]
+    image: Optional[ImagePlan]
+    code: Optional[CodePlan]
+    secrets: dict[str, str]
+    hidden: tuple[str, ...]
+    ready: Optional[ReadyPlan]
+    grace_s: float
+    lost_supervisor_s: float
+    metadata: Optional[str]
+    heartbeats: HeartbeatAddress
