@@ -34,9 +34,18 @@ from config.run.run_file import Task
 from engine.agent.control import JOURNAL
 from engine.agent.heartbeat import BEAT_S, raise_priority, seal, unseal
 from engine.agent.journal import Journal
-from engine.agent.journal_file import JournalReader
+from engine.agent.journal_file import JournalReader, kind_of
 from engine.agent.launcher import HELD
 from engine.agent.supervisor import Supervisor
+from engine.contract.events import (
+    Event,
+    NodeExited,
+    NodePrepared,
+    NodeReady,
+    NodeStarted,
+    Output,
+    to_line,
+)
 from engine.contract.plan import LaunchPlan
 from engine.launch_plan import launch_plan
 from nodes.inventory import Bastion, Inventory, Node
@@ -101,8 +110,7 @@ class Floods:
         for rank, node in enumerate(sockets):
             node.setblocking(False)
             self._selector.register(node, selectors.EVENT_READ, rank)
-        event = _event("output", stream="stdout", text=LINE, ends_line=True, offset=0)
-        self._chunk = event * LINES
+        self._chunk = _line(Output(0, "stdout", LINE)) * LINES
 
     def run(self) -> None:
         """Return when the supervisor has closed every node's socket."""
@@ -136,13 +144,13 @@ class Floods:
             self._heard_order[rank] = True
             if rank == 0:  # all have the same
                 self._beats.send(json.loads(line)["heartbeats"])
-            self._pending[rank] += _event("prepared")
+            self._pending[rank] += _line(NodePrepared(rank))
         elif json.loads(line)["do"] == "start":
-            self._pending[rank] += _event("node_started", pid=1) + _event("node_ready")
+            self._pending[rank] += _line(NodeStarted(rank, 1)) + _line(NodeReady(rank))
             self._floods[rank] = True
         else:
             self._floods[rank] = False
-            self._pending[rank] += _event("node_exited", exit_code=143, signal=15)
+            self._pending[rank] += _line(NodeExited(rank, 143, signal=15))
             self._ended.add(rank)
 
     def _write(self, node: socket.socket, rank: int) -> None:
@@ -161,8 +169,8 @@ class Floods:
         node.close()
 
 
-def _event(kind: str, **fields: Any) -> bytes:
-    return json.dumps({"kind": kind, "time": 1763800000.123, **fields}).encode() + b"\n"
+def _line(event: Event) -> bytes:
+    return to_line(event, time=1763800000.123).encode() + b"\n"
 
 
 def beat(nodes: int, supervisor: Connection, flood: Connection) -> None:
@@ -254,7 +262,7 @@ async def flooded(nodes: int, seconds: float, launcher: Sockets, beats: Connecti
             for line in reader.read():
                 events += 1
                 size += len(line)
-                lost += b'"kind": "node_lost"' in line
+                lost += kind_of(line, "node_lost") != ""
         return Seen(longest - TICK_S, own, beats.recv(), stop, events, size, lost)
 
 

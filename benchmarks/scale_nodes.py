@@ -16,6 +16,18 @@ from typing import Any
 
 from engine.agent.heartbeat import BEAT_S, seal, unseal
 from engine.agent.silence import SilenceWatch
+from engine.contract.events import (
+    Event,
+    HeadSilent,
+    NodeExited,
+    NodePrepared,
+    NodeReady,
+    NodeStarted,
+    Output,
+    Reached,
+    WorkerEnded,
+    to_line,
+)
 
 LINE = "step 48213 loss 2.3457 grad_norm 0.8712 lr 3.0e-04 tokens/s 81234 mem 71.2 GiB"
 BATCH = "\n".join([LINE] * 100)
@@ -47,17 +59,16 @@ class SimulatedNode:
         self.watch = SilenceWatch(heartbeats["silence_s"])
         self.watch.hear(0, time.monotonic())
 
-    def send(self, kind: str, **fields: Any) -> None:
+    def send(self, event: Event) -> None:
         """Queue an event."""
         self.sequence += 1
-        event = {"kind": kind, "time": round(time.time(), 3), "sequence": self.sequence, **fields}
-        line = json.dumps(event).encode() + b"\n"
+        line = to_line(event, time=round(time.time(), 3), sequence=self.sequence).encode() + b"\n"
         self.kept.append((self.sequence, line))
         self.unsent += line
 
     def print(self, text: str) -> None:
         """Queue lines of output."""
-        self.send("output", stream="stdout", text=text, ends_line=True, offset=0)
+        self.send(Output(self.rank, "stdout", text))
 
 
 class SimulatedNodes:
@@ -135,7 +146,7 @@ class SimulatedNodes:
         self._hear_answers()
         for node in self._nodes:
             if node.runs and node.watch.look(time.monotonic()) and node.connection is not None:
-                node.send("head_silent", reason="has not heard the head")
+                node.send(HeadSilent("has not heard the head"))
                 self._end(node, 143)
 
     def _hear_answers(self) -> None:
@@ -159,7 +170,7 @@ class SimulatedNodes:
         if how == b"open":
             node.begin()
         else:
-            node.unsent, node.heard = b'{"kind": "reached"}\n', b""
+            node.unsent, node.heard = to_line(Reached()).encode() + b"\n", b""
         node.connection = connection
         self._selector.register(connection, selectors.EVENT_READ, node)
         self._flush(node)
@@ -190,7 +201,7 @@ class SimulatedNodes:
         if not node.has_order:
             node.has_order = True
             node.turn_to(order["heartbeats"])
-            node.send("prepared")
+            node.send(NodePrepared(node.rank))
         elif order["do"] == "attach":
             node.turn_to(order["heartbeats"])
             self._forget(node, order["received"])
@@ -201,8 +212,8 @@ class SimulatedNodes:
                 self._close(node)
         elif order["do"] == "start" and not node.runs and not node.has_ended:
             node.runs = True
-            node.send("node_started", pid=1)
-            node.send("node_ready")
+            node.send(NodeStarted(node.rank, pid=1))
+            node.send(NodeReady(node.rank))
             node.print("the first line")
         elif order["do"] in ("stop", "leave"):
             self._end(node, 143)
@@ -215,8 +226,8 @@ class SimulatedNodes:
         if node.has_ended or node.is_silent:
             return
         node.runs, node.has_ended = False, True
-        node.send("node_exited", exit_code=code, signal=15 if code else None)
-        node.send("ended")
+        node.send(NodeExited(node.rank, code, signal=15 if code else None))
+        node.send(WorkerEnded())
         self._flush(node)
 
     def _flush(self, node: SimulatedNode) -> None:

@@ -20,7 +20,7 @@ from benchmarks.worker_sockets import Pipes
 from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.journal import Journal
 from engine.agent.launcher import HELD
-from engine.agent.resuming import recorded_lines
+from engine.agent.resuming import journal_events
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
 from engine.contract.codec import from_json
@@ -74,7 +74,7 @@ async def supervise(folder: Path) -> None:
     plan = from_json(LaunchPlan, json.loads((folder / "plan.json").read_text()))
     journal = Journal(folder / JOURNAL)
     began = time.monotonic()
-    recorded = recorded_lines(folder / JOURNAL)
+    recorded = journal_events(folder / JOURNAL)
     supervisor = Supervisor(plan, {}, journal, SimulatedNodes(folder / NODES), recorded)
     (folder / READY).write_text(str(time.monotonic() - began))
     server = await serve(folder, journal, answers_of(supervisor, supervisor.stop))

@@ -7,7 +7,6 @@ that follows a run and for everybody who reads a copy.
 
 from typing import NamedTuple
 
-from engine.agent.journal_file import OUTPUT
 from engine.contract.events import (
     Event,
     Evidence,
@@ -53,9 +52,8 @@ class EventBudget:
             return True
         if isinstance(event, OutputDropped) and not event.ranks:
             return False
-        start = line[: len(OUTPUT)]
-        if isinstance(event, Output) and start in (OUTPUT, OUTPUT.decode()):
-            return True  # in another spelling the journal's budget does not remove it
+        if isinstance(event, Output):
+            return True  # the journal's own budget removes it
         if isinstance(event, Evidence):
             self._evidence = _sum(self._evidence, line)
             if _is_over(self._evidence, EVIDENCE):

@@ -22,6 +22,7 @@ from engine.contract.events import (
     RunQueued,
     RunStarted,
     TableWritten,
+    WorkerMessage,
     public_fields,
 )
 
@@ -49,6 +50,8 @@ def parse_event(line: str | bytes) -> Event | None:
         raise ValueError("it is nested too deep") from None
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in EVENTS:
+        return None
+    if issubclass(EVENTS[kind], WorkerMessage):
         return None
     if "time" not in value:
         return _malformed(value, "time: Field required")

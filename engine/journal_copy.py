@@ -5,8 +5,6 @@ pieces (engine/agent/journal_file.py). So its `offset` is the one from which to 
 clients of the same run write the same bytes to the same places.
 """
 
-import json
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,15 +14,18 @@ from config.errors import RunError
 from config.files import is_access_error, path_below
 from config.identifiers import RUN_ID, is_valid
 from engine.agent.control import JOURNAL
-from engine.agent.journal_file import DROPPED, LONGEST, JournalFile, JournalReader, end_of_line
+from engine.agent.journal_file import (
+    LONGEST,
+    JournalFile,
+    JournalReader,
+    end_of_line,
+    kind_of,
+)
 from engine.agent.piece_file import budget_on, open_piece, pieces
 from engine.agent.samples import RECORD
-from engine.contract.events import Event
+from engine.contract.events import Event, OutputDropped, to_line
 from engine.event_budget import EventBudget
 from engine.events import FirstEvent, parse_event
-
-_END = re.compile(rb'"kind": ?"run_finished"')
-"""Found in the line of a run's end alone: quotes in the text of other events have backslashes."""
 
 
 def kept_path(runs: Path, run_id: str, *names: str) -> Path:
@@ -102,8 +103,7 @@ class JournalCopy:
     def _write_gap(self) -> None:
         if self._left_out is not None:
             start, end = self._left_out
-            gap = {"kind": DROPPED, "time": self._time, "start": start, "end": end, "ranks": []}
-            self._append(json.dumps(gap))
+            self._append(to_line(OutputDropped(start, end, (), time=self._time)))
             self._left_out = None
 
     def _append(self, line: str) -> None:
@@ -166,7 +166,7 @@ def has_end(runs: Path, run_id: str) -> bool:
 def _has_end(piece: Path) -> bool:
     with open_piece(piece) as file:
         while line := file.readline(LONGEST):
-            if _END.search(line):
+            if kind_of(line, "run_finished"):
                 return True
     return False
 

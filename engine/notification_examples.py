@@ -3,6 +3,14 @@
 from collections.abc import Iterator
 
 from engine.agent.notices import Notice, Notices, iso
+from engine.contract.events import (
+    AttemptEnded,
+    LeaseEnding,
+    NodeInterrupted,
+    RunFinished,
+    RunStarted,
+    WaitingForNodes,
+)
 from engine.contract.plan import LaunchPlan
 
 _REASON = "rank 0 ({}): exited with 1"
@@ -15,26 +23,26 @@ def examples(plan: LaunchPlan, at: float) -> Iterator[Notice]:
     """
     name = plan.nodes[0].name
     attempts = plan.retry.attempts if plan.retry else 3
-    failed = {"exit_code": 1, "first_failed_rank": 0, "reason": _REASON.format(name)}
-    retry = {"number": 1, "attempts": attempts, "pause_s": 5}
-    spot = {"rank": 0, "action": "terminate", "at": iso(at + 1320)}
+    reason = _REASON.format(name)
     read = Notices(plan).read
-    for line in (
-        {"kind": "run_started", "time": at},
-        {"kind": "attempt_ended", "time": at + 600, **retry, **failed},
-        {"kind": "waiting_for_nodes", "time": at + 900, "nodes": [name], "seconds": 3600},
-        {"kind": "node_interrupted", "time": at + 1200, **spot},
-        {"kind": "lease_ending", "time": at + 6300, "at": at + 7200},
-        {"kind": "run_finished", "time": at + 6600, "status": "failed", **failed},
-        {
-            "kind": "run_finished",
-            "time": at + 6600,
-            "status": "done",
-            "exit_code": 0,
-            "first_failed_rank": None,
-            "reason": "",
-        },
+    for event in (
+        RunStarted(
+            run_id=plan.run_id,
+            name=plan.name,
+            cluster=plan.cluster,
+            startup_order=plan.startup_order,
+            stop_criteria=plan.stop_criteria,
+            on_stop=plan.on_stop,
+            nodes=(),
+            time=at,
+        ),
+        AttemptEnded(1, attempts, 1, 0, reason, pause_s=5, time=at + 600),
+        WaitingForNodes((name,), seconds=3600, time=at + 900),
+        NodeInterrupted(0, "terminate", iso(at + 1320), time=at + 1200),
+        LeaseEnding(at + 7200, time=at + 6300),
+        RunFinished("failed", 1, 0, reason, time=at + 6600),
+        RunFinished("done", 0, None, "", time=at + 6600),
     ):
-        notice = read(line)
+        notice = read(event)
         assert notice is not None
         yield notice

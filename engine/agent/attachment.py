@@ -24,6 +24,7 @@ from engine.agent.kernel_log import lines_since
 from engine.agent.listener import Listener
 from engine.agent.process_title import NAME
 from engine.contract.codec import from_json
+from engine.contract.events import NoWorker, Reached, to_line
 from engine.contract.orders import HeartbeatAddress
 
 SOCKET = "attach.sock"
@@ -31,7 +32,6 @@ NO_WORKER = 4  # exit status of `attach`
 KILLED, ENDED, REBOOTED, OUT_OF_MEMORY = "killed", "ended", "rebooted", "out of memory"
 """Why a node has no worker, in the event `no_worker` of `attach`."""
 _WAITING = 8  # supervisors that connect at once; there is one
-_REACHED = b'{"kind": "reached"}\n'
 
 
 class Attachment:
@@ -136,11 +136,10 @@ def attach(folder: Path) -> int:
         try:
             connection.connect(str(folder / SOCKET))
         except OSError:
-            event = {"kind": "no_worker", "why": _why_no_worker(folder)}
-            os.write(1, json.dumps(event).encode() + b"\n")
+            os.write(1, to_line(NoWorker(_why_no_worker(folder))).encode() + b"\n")
             sys.stderr.write("its worker is gone\n")
             return NO_WORKER
-        os.write(1, _REACHED)
+        os.write(1, to_line(Reached()).encode() + b"\n")
         threading.Thread(target=_forward_orders, args=(connection,), daemon=True).start()
         with contextlib.suppress(OSError):  # the worker was killed, or nobody reads
             while data := connection.recv(65536):

@@ -11,22 +11,39 @@ import functools
 import secrets as random
 import signal
 import traceback
-from typing import Any
 
 from engine.agent import attachment, evidence, heartbeat
 from engine.agent.clock import StepWatch, step_text, time_of_day
-from engine.agent.decisions import decide
+from engine.agent.decisions import DECISIVE, decide
 from engine.agent.heartbeat import HeartbeatServer
 from engine.agent.journal import Journal, Message
 from engine.agent.launcher import STOP_GRACE_S, Launcher
 from engine.agent.limits import Limits
 from engine.agent.output_reader import OutputReader
-from engine.agent.resuming import Recorded, event_of
+from engine.agent.resuming import Recorded
 from engine.agent.samples import Samples
-from engine.agent.states import Action, Event, Finish, Start, Stop, Verdict
+from engine.agent.states import Action, Finish, Start, Stop, Verdict
 from engine.agent.work_order import work_order
 from engine.agent.workers import Workers
 from engine.contract.codec import to_json
+from engine.contract.events import (
+    ClockSet,
+    Event,
+    HeadSilent,
+    NodeAnswersAgain,
+    NodeEvent,
+    NodeExamined,
+    NodeExited,
+    NodeFact,
+    NodeGone,
+    NodeLost,
+    NodeStarted,
+    NodeStopped,
+    NodeUnreachable,
+    Output,
+    Sample,
+    change,
+)
 from engine.contract.orders import HeartbeatAddress
 
 LOOPBACK = "127.0.0.1"
@@ -40,15 +57,10 @@ _KILLED = {
     " the node lives",
 }
 """Why a job has failed on a node without a worker, by the reason that the node gives."""
-_KINDS = {  # of the journal, for events of a worker
-    "prepared": "node_prepared",
-    "not_prepared": "node_not_prepared",
-    "not_ready": "node_not_ready",
-}
 
 
 class Recorder:
-    """The journal of a run, the inbox of the events that its lines are, and its samples."""
+    """The journal of a run, the inbox of the events that decide something, and its samples."""
 
     samples: Samples
 
@@ -56,10 +68,10 @@ class Recorder:
         self.journal = journal
         self.inbox: asyncio.Queue[Event] = asyncio.Queue()
 
-    def record(self, kind: str, **fields: Any) -> None:
-        """Write the line to the journal, then pass on its event, if it has one."""
-        event = event_of(self.journal.append(kind, **fields))
-        if event is not None:
+    def record(self, event: Event) -> None:
+        """Write the event to the journal, then pass it on, if something may follow from it."""
+        event = self.journal.append(event)
+        if isinstance(event, DECISIVE):
             self.inbox.put_nowait(event)
 
 
@@ -97,10 +109,10 @@ class RunningAttempt:
         self._releases: set[asyncio.Task[None]] = set()
         self._bound: asyncio.TimerHandle | None = None
 
-    def _record(self, kind: str, **fields: Any) -> None:
-        if kind in ("node_lost", "node_unreachable"):
-            self.lost_ranks.add(fields["rank"])
-        self._recorder.record(kind, **fields)
+    def _record(self, event: Event) -> None:
+        if isinstance(event, (NodeLost, NodeUnreachable)):
+            self.lost_ranks.add(event.rank)
+        self._recorder.record(event)
 
     async def execute(self) -> Verdict:
         """Make the attempt, to its end on all nodes; return its verdict."""
@@ -153,9 +165,9 @@ class RunningAttempt:
 
     def _confirm(self, verdict: Verdict) -> Verdict:
         """Return the verdict, changed by what the run's output shows at its end."""
-        lines, verdict = self.output.end(verdict)
-        for line in lines:
-            self._record(**line)
+        events, verdict = self.output.end(verdict)
+        for event in events:
+            self._record(event)
         return verdict
 
     def _act(self, action: Action) -> None:
@@ -178,7 +190,7 @@ class RunningAttempt:
             self._heartbeats.signal_alive()
             step = clock.look()
             if step and not is_node:  # else its worker reports it
-                self._record_step(None, self.plan.head, step)
+                self._record(ClockSet(None, step, step_text(self.plan.head, step)))
             if not self._heartbeats_run:
                 with contextlib.suppress(OSError):  # memory is short: the next try is after a beat
                     self._heartbeats.restart()
@@ -201,7 +213,7 @@ class RunningAttempt:
         if rank in self._ended_ranks or self.state.nodes[rank].phase in ("exited", "gone"):
             return
         if "silence_s" in report:
-            self._journal.append("node_answers_again", **report)
+            self._journal.append(NodeAnswersAgain(rank, report["silence_s"]))
         else:
             last = time_of_day(report["last_heard"])
             silence = f"{heartbeat.SILENCE_S:g} s"
@@ -210,7 +222,7 @@ class RunningAttempt:
     def _lose_node(self, rank: int, reason: str) -> None:
         """Report the node as lost; collect evidence, then give its worker up."""
         self._ended_ranks.add(rank)
-        self._record("node_lost", rank=rank, reason=reason)
+        self._record(NodeLost(rank, reason))
         self._release_node(rank, reason)
 
     def _release_node(self, rank: int, reason: str) -> None:
@@ -219,7 +231,7 @@ class RunningAttempt:
                 await self._keep_evidence(rank)
             finally:
                 self._workers.give_up(rank, reason)
-                self._record("node_gone", rank=rank, reason=reason)
+                self._record(NodeGone(rank, reason))
 
         task = asyncio.get_running_loop().create_task(release_node())
         task.add_done_callback(_log_crash)
@@ -259,25 +271,24 @@ class RunningAttempt:
         if rank in self._ended_ranks:
             pass  # recorded already
         elif self.state.verdict and is_idle:
-            self._record("node_stopped", rank=rank, reason="never started")
+            self._record(NodeStopped(rank, "never started"))
         elif why in _KILLED and not is_idle:
             self._record_killed_agent(rank, _KILLED[why])
             await self._keep_evidence(rank)
         elif self._workers.is_unreached(rank):
-            self._record("node_unreachable", rank=rank, reason=reason)
+            self._record(NodeUnreachable(rank, reason))
             await self._keep_evidence(rank)
         else:
-            self._record("node_lost", rank=rank, reason=reason, symptom=f"was lost: {reason}")
+            self._record(NodeLost(rank, reason, symptom=f"was lost: {reason}"))
             self._ended_ranks.add(rank)
             await asyncio.gather(self._keep_evidence(rank), self._workers.dismiss(rank))
-        self._record("node_gone", rank=rank, reason=reason)
+        self._record(NodeGone(rank, reason))
 
     def _record_killed_agent(self, rank: int, text: str) -> None:
         """Record that the job has failed on a node that lives: gpuctl's agent there was killed."""
-        fact = {"kind": "agent", "text": text}
-        examined = {"exit_code": AGENT_KILLED, "is_own_end": True, "facts": [fact]}
-        self.receive(rank, {"kind": "node_examined", **examined})
-        self._record_exit(rank, {"rank": rank, "exit_code": AGENT_KILLED, "signal": signal.SIGKILL})
+        facts = (NodeFact("agent", text),)
+        self.receive(rank, NodeExamined(rank, AGENT_KILLED, is_own_end=True, facts=facts))
+        self._record_exit(NodeExited(rank, AGENT_KILLED, signal=int(signal.SIGKILL)))
 
     def _greet(self, rank: int) -> list[Message]:
         """Return the first messages to a worker that runs already; it ignores repeated orders."""
@@ -305,40 +316,47 @@ class RunningAttempt:
         address = LOOPBACK if is_here else self._launcher.address  # loopback works without network
         return self._heartbeats.address_at(address)
 
-    def receive(self, rank: int, event: Message) -> None:
+    def receive(self, rank: int, event: Event) -> None:
         """Handle a worker's event: write it to the journal if it belongs there, and act on it."""
-        kind: str = event.pop("kind")
-        kind, fields = _KINDS.get(kind, kind), {**event, "rank": rank}
-        if kind in ("output", "node_started"):
-            self._limits.hear()
-        if kind == "sample":
+        if isinstance(event, Sample):
             self._recorder.samples.add(rank, event)
-        elif kind == "head_silent":
-            self._lose_node(rank, event["reason"])
-        elif kind == "clock_set":
-            self._record_step(rank, self.plan.nodes[rank].name, **event)
-        elif kind == "node_exited":
-            self._record_exit(rank, fields)
+        elif isinstance(event, HeadSilent):
+            self._lose_node(rank, event.reason)
+        elif isinstance(event, ClockSet):
+            text = step_text(self.plan.nodes[rank].name, event.seconds)
+            self._record(change(event, rank=rank, text=text))
+        elif isinstance(event, NodeEvent):
+            # A job may be root on its node, and must not speak for another one.
+            self._receive(event if event.rank == rank else change(event, rank=rank))
+
+    def _receive(self, event: NodeEvent) -> None:
+        """Record an event of a node, and what follows from it."""
+        if isinstance(event, (Output, NodeStarted)):
+            self._limits.hear()
+        if isinstance(event, NodeExited):
+            self._record_exit(event)
         else:
-            received = {"kind": kind, **fields}
-            followed = self.output.read(received)
-            for line in (received, *followed):
-                self._record(**line)
+            for recorded in self.output.read(event):
+                self._record(recorded)
 
-    def _record_step(self, rank: int | None, name: str, seconds: float, **fields: Any) -> None:
-        """Record that the clock of a node was set; `rank` is None for a head without a rank."""
-        text = step_text(name, seconds)
-        self._record("clock_set", rank=rank, seconds=seconds, text=text, **fields)
-
-    def _record_exit(self, rank: int, fields: Message) -> None:
+    def _record_exit(self, event: NodeExited) -> None:
         """Record the end of a job: as stopped if the run stopped it, else as exited."""
+        rank = event.rank
         if rank in self._ended_ranks:  # lost, but its worker answers again
             return
         self._ended_ranks.add(rank)
         if self.state.nodes[rank].stop_asked:
-            self._record("node_stopped", **fields)
+            self._record(
+                NodeStopped(
+                    rank,
+                    time=event.time,
+                    exit_code=event.exit_code,
+                    signal=event.signal,
+                    sequence=event.sequence,
+                )
+            )
         else:
-            self._record("node_exited", **fields)
+            self._record(event)
 
 
 def _log_crash(task: asyncio.Task[None]) -> BaseException | None:

@@ -6,26 +6,36 @@ import asyncio
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.agent.resizing import plan_on
 from engine.agent.retry import (
     Again,
     Attempt,
     GiveUp,
-    Healed,
     Policy,
     WaitForNodes,
     next_step,
     replace_addresses,
 )
-from engine.agent.states import DurationOver, Event, HeadEnding, State, StopAsked, Verdict
-from engine.agent.turn import begin_fields
+from engine.agent.states import State, Verdict
+from engine.agent.turn import run_nodes
 from engine.agent.verdicts import judge_run
+from engine.contract.events import (
+    AttemptEnded,
+    AttemptStarted,
+    DurationOver,
+    Event,
+    HeadEnding,
+    NodesHealed,
+    NodesLeftOut,
+    StopAsked,
+    WaitingForNodes,
+)
 from engine.contract.plan import LaunchPlan
 
 if TYPE_CHECKING:
-    from engine.agent.journal import Journal, Message
+    from engine.agent.journal import Journal
     from engine.agent.launcher import Launcher
     from engine.agent.resuming import Recorded
 
@@ -87,19 +97,20 @@ class Attempts:
             return self._number(verdict)
         self._is_between = True
         pause_s = step.seconds if isinstance(step, Again) else 0
-        line = self._record(
-            "attempt_ended",
-            number=self.number,
-            attempts=self._policy.attempts if self._policy else 1,
-            exit_code=verdict.exit_code,
-            first_failed_rank=verdict.first_failed_rank,
-            reason=verdict.reason,
-            pause_s=pause_s,
+        over = self._record(
+            AttemptEnded(
+                number=self.number,
+                attempts=self._policy.attempts if self._policy else 1,
+                exit_code=verdict.exit_code,
+                first_failed_rank=verdict.first_failed_rank,
+                reason=verdict.reason,
+                pause_s=pause_s,
+            )
         )
         if isinstance(step, WaitForNodes):
             ended = await self._wait_for_nodes(step, verdict, state, inbox)
         else:
-            ended = await self._wait(inbox, state, _left(line, pause_s, self._journal.clock.now()))
+            ended = await self._wait(inbox, state, _left(over, pause_s, self._journal.clock.now()))
             await self._look()  # at nodes that the run goes on without
         ended = ended or self._hear_all(inbox, state)
         if ended is not None:
@@ -117,16 +128,12 @@ class Attempts:
         self._is_between = False
         self._replaced -= names
         self.number += 1
-        sizes = (
-            {"nodes": begin_fields(self.plan, self._journal)["nodes"]}
-            if self._whole.is_elastic
-            else {}
-        )
-        self._journal.append("attempt_started", number=self.number, **sizes)
+        nodes = run_nodes(self.plan) if self._whole.is_elastic else ()
+        self._journal.append(AttemptStarted(self.number, nodes))
 
-    def _record(self, kind: str, **fields: Any) -> Message:
-        """Write the line to the journal, unless an earlier supervisor has; return it."""
-        return self._between.get(kind) or self._journal.append(kind, **fields)
+    def _record(self, event: Event) -> Event:
+        """Write the event to the journal, unless an earlier supervisor has; return it."""
+        return self._between.get(type(event)) or self._journal.append(event)
 
     def _number(self, verdict: Verdict) -> Verdict:
         """Return the verdict; the reason of a failure then names the attempt."""
@@ -144,9 +151,9 @@ class Attempts:
         lost = {state.nodes[rank].name for rank in step.ranks}
         self._absent |= lost
         self._replaced |= {state.nodes[rank].name for rank in step.replaced}
-        line = self._record("waiting_for_nodes", nodes=self._in_order(lost), seconds=step.seconds)
+        waiting = self._record(WaitingForNodes(self._in_order(lost), step.seconds))
         loop = asyncio.get_running_loop()
-        until = loop.time() + _left(line, step.seconds, self._journal.clock.now())
+        until = loop.time() + _left(waiting, step.seconds, self._journal.clock.now())
         while lost & self._absent:
             ended = await self._wait(inbox, state, min(LOOK_S, max(0.0, until - loop.time())))
             if ended is not None:
@@ -162,7 +169,7 @@ class Attempts:
             return None
         left, names = len(self._whole.nodes) - len(self._absent), self._in_order(lost)
         if self._whole.is_elastic and left >= (self._whole.least_nodes or 0):
-            self._record("nodes_left_out", nodes=names, left=left)
+            self._record(NodesLeftOut(names, left))
             return None
         reason = f"{verdict.reason}; {', '.join(names)} did not come back within {seconds} s"
         if self._whole.is_elastic:
@@ -179,8 +186,8 @@ class Attempts:
         back = itertools.compress(looked, answers)
         self._absent.difference_update([node.name for node in back])
 
-    def _in_order(self, names: set[str]) -> list[str]:
-        return [node.name for node in self._whole.nodes if node.name in names]
+    def _in_order(self, names: set[str]) -> tuple[str, ...]:
+        return tuple(node.name for node in self._whole.nodes if node.name in names)
 
     async def _wait(
         self, inbox: asyncio.Queue[Event], state: State, seconds: float
@@ -203,7 +210,7 @@ class Attempts:
             verdict = _verdict(event, state)
             if verdict is not None:
                 return verdict
-            if isinstance(event, Healed) and self._absent & event.addresses.keys():
+            if isinstance(event, NodesHealed) and self._absent & event.addresses.keys():
                 return None
 
     def _hear_all(self, inbox: asyncio.Queue[Event], state: State) -> Verdict | None:
@@ -225,6 +232,6 @@ def _verdict(event: Event, state: State) -> Verdict | None:
     return judge_run(state, event) if isinstance(event, _ENDS_RUN) else None
 
 
-def _left(line: Message, seconds: float, now: float) -> float:
-    """Return what is left of the seconds that began with the line of the journal."""
-    return min(seconds, max(0.0, float(line["time"]) + seconds - now))
+def _left(event: Event, seconds: float, now: float) -> float:
+    """Return what is left of the seconds that began with the event."""
+    return min(seconds, max(0.0, event.time + seconds - now))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.agent.journal import Message
 from engine.agent.pieces import Pieces
 from engine.agent.tables import CASE
+from engine.contract.events import CaseStarted, Output
 from engine.contract.plan import LaunchPlan
 
 
@@ -17,25 +17,21 @@ class CaseProgress:
         self._pieces = Pieces()
         self._begun: float | None = None
 
-    def hear(self, output: Message) -> Message | None:
+    def hear(self, output: Output) -> CaseStarted | None:
         """Return the last case that `output` announces, with the seconds left; else None.
 
         The estimate is the average time of the cases that have ended, for each of the others.
         """
-        if not self._titles or (output["rank"], output["stream"]) != (0, "stdout"):
+        if not self._titles or (output.rank, output.stream) != (0, "stdout"):
             return None
         announced = [found for line in self._pieces.lines(output) if (found := CASE.match(line))]
         number = int(announced[-1][1]) if announced else 0
         if number not in self._titles:
             return None
-        time = output["time"]
+        time = output.time
         if self._begun is None:
             self._begun = time
         of, ended = len(self._titles), number - 1
         left = (time - self._begun) / ended * (of - ended) if ended else None
-        return {
-            "number": number,
-            "of": of,
-            "title": self._titles[number],
-            "left_s": None if left is None else round(left, 1),
-        }
+        left_s = None if left is None else round(left, 1)
+        return CaseStarted(number, of, self._titles[number], left_s)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 from engine.agent.journal import Message
 from engine.agent.launcher import UNIT_KILLED
+from engine.contract.events import Event, decode
 
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 _TURN = 2048  # bytes to read from one node before the next node's turn
@@ -52,7 +53,7 @@ class Channel:
             self._acknowledged = sequence
             self.send({"do": "received", "sequence": sequence})
 
-    async def events(self) -> AsyncIterator[Message]:
+    async def events(self) -> AsyncIterator[Event]:
         """Yield the worker's events until it ends; skip lines that ssh or a login printed.
 
         All nodes take turns, so that a flood of output from thousands of nodes does not block the
@@ -164,10 +165,9 @@ class Channel:
             del self._stderr[:-_STDERR_BYTES]
 
 
-def _event(line: bytearray) -> Message | None:
+def _event(line: bytearray) -> Event | None:
     """Return the event; None for other lines, which ssh or a login printed."""
-    with contextlib.suppress(ValueError):  # words of a login
-        event = json.loads(line)
-        if isinstance(event, dict) and isinstance(event.get("kind"), str):
-            return event
-    return None
+    try:
+        return decode(json.loads(line))
+    except ValueError:  # words of a login
+        return None

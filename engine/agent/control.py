@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.agent.handover import LOST_SUPERVISOR_S, boot_id, may_come_back
-from engine.agent.journal_file import JournalReader
+from engine.agent.journal_file import JournalReader, kind_of
+from engine.contract.events import SupervisorLost, to_line
 
 if TYPE_CHECKING:
     import asyncio
@@ -93,9 +94,9 @@ def follow(folder: Path, offset: int) -> int:
             last = _copy(journal, folder)
     except _ClientLeftError:  # it has not read the end
         os._exit(1)  # without a flush: nobody reads it
-    if b'"kind": "run_finished"' not in last:
-        lost = {"kind": "supervisor_lost", "time": round(time.time(), 3), "reason": _reboot(path)}
-        sys.stdout.write(json.dumps(lost) + "\n")
+    if not kind_of(last, "run_finished"):
+        lost = SupervisorLost(_reboot(path), time=round(time.time(), 3))
+        sys.stdout.write(to_line(lost) + "\n")
     sys.stdout.flush()
     with contextlib.suppress(OSError):  # the disk is full, or the run does not exist
         (folder / READ).touch()
@@ -130,7 +131,7 @@ def _copy(journal: JournalReader, folder: Path) -> bytes:
                 last = _copy_new(journal, last)
                 deadline = time.monotonic() + LOST_SUPERVISOR_S
         last = _copy_new(journal, last)
-        is_over = last.startswith((b'{"kind": "run_finished"', b'{"kind": "powering_off"'))
+        is_over = kind_of(last, "run_finished", "powering_off")
         if is_over or not may_come_back(folder) or time.monotonic() > deadline:
             return last
         time.sleep(_PAUSE_S)
@@ -157,7 +158,7 @@ def _wait_for_more(connection: socket.socket) -> bool:
 def _copy_new(journal: JournalReader, last: bytes) -> bytes:
     """Copy new lines to stdout; return the last line, but not one about a notification."""
     for line in journal.read():
-        if not line.startswith(b'{"kind": "noti'):  # they may follow the end of the run
+        if not kind_of(line, "notified", "notifications_ended"):  # they may follow the run's end
             last = line
         _write(line)
     _write(b"")

@@ -9,22 +9,53 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.agent.nodes import Nodes, NodeState
-from engine.agent.states import (
-    Action,
-    Event,
-    Exited,
-    Finish,
-    Gone,
-    Interrupted,
-    Prepared,
-    RankStarted,
-    Ready,
-    Start,
-    State,
-    Stop,
-    is_over,
-)
+from engine.agent.states import Action, Finish, Start, State, Stop, is_over
 from engine.agent.verdicts import judge, judge_missing
+from engine.contract.events import (
+    DurationOver,
+    Event,
+    HeadEnding,
+    NetworkSeen,
+    NodeExited,
+    NodeGone,
+    NodeInterrupted,
+    NodeLost,
+    NodeNotPrepared,
+    NodeNotReady,
+    NodePrepared,
+    NodeReady,
+    NodesHealed,
+    NodeStopped,
+    NodeUnreachable,
+    OutputStopped,
+    RankStarted,
+    StartupOver,
+    StopAsked,
+)
+
+DECISIVE = (
+    NodePrepared,
+    NodeNotPrepared,
+    NodeReady,
+    NodeNotReady,
+    RankStarted,
+    NetworkSeen,
+    NodeInterrupted,
+    NodeExited,
+    NodeStopped,
+    NodeLost,
+    NodeUnreachable,
+    NodeGone,
+    StopAsked,
+    DurationOver,
+    HeadEnding,
+    OutputStopped,
+    StartupOver,
+    NodesHealed,
+)
+"""The events from which something may follow for the run."""
+
+_ORDER = ("launching", "prepared", "started", "ready", "exited", "gone")
 
 Decision = tuple[State, tuple[Action, ...]]
 
@@ -45,20 +76,29 @@ def decide(state: State, event: Event) -> Decision:
 
 def _advance(state: State, event: Event) -> State:
     """Return the state with the node of `event` in its new phase; phases never go back."""
-    if isinstance(event, Interrupted):
+    if isinstance(event, NodeInterrupted):
         notice = f"{event.action} at {event.at}"
         return _replace_node(state, event.rank, replace(state.nodes[event.rank], notice=notice))
     if isinstance(event, RankStarted):
         node = state.nodes[event.rank]
         return _replace_node(state, event.rank, replace(node, ranks=node.ranks | {event.process}))
-    order = ("launching", "prepared", "started", "ready", "exited", "gone")
-    if not isinstance(event, (Prepared, Ready, Exited, Gone)):
+    if not isinstance(event, (NodePrepared, NodeReady, NodeExited, NodeStopped, NodeGone)):
         return state
-    phase = type(event).__name__.lower()
-    node = state.nodes[event.rank]
-    if order.index(phase) <= order.index(node.phase):
+    phase, node = _phase_after(event), state.nodes[event.rank]
+    if _ORDER.index(phase) <= _ORDER.index(node.phase):
         return state
     return _replace_node(state, event.rank, replace(node, phase=phase))
+
+
+def _phase_after(event: NodePrepared | NodeReady | NodeExited | NodeStopped | NodeGone) -> str:
+    """Return the phase that begins with the event; the first one if none does."""
+    if isinstance(event, NodePrepared):
+        return "prepared"
+    if isinstance(event, NodeReady):
+        return "ready"
+    if isinstance(event, NodeGone):
+        return "gone"
+    return "launching" if event.exit_code is None else "exited"
 
 
 def _start_due(state: State) -> Decision:

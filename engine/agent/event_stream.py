@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.agent.clock import RunClock
+from engine.contract.events import Event, Output, WorkerEnded, to_line
 
 Message = dict[str, Any]
 _WAITING = 1000  # events of output that are not sent yet; with more, the job has to wait
@@ -62,18 +62,18 @@ class EventStream:
                 self._kept_bytes -= self._kept.popleft()[2]
             self._changed.notify_all()
 
-    def send(self, kind: str, **fields: Any) -> None:
-        """Queue the event behind the earlier ones; return at once."""
-        with self._changed:
-            self._add(kind, fields, is_output=False)
+    def send(self, event: Event) -> None:
+        """Queue the event behind the earlier ones, with its `sequence`, which its class must have.
 
-    def send_output(self, **fields: Any) -> None:
-        """Queue an event of output; wait for room, without a time limit."""
+        Return at once, but wait for room for output, without a time limit.
+        """
+        assert "sequence" in vars(event), event
         with self._changed:
-            self._changed.wait_for(self._has_room)
-            self._add("output", fields, is_output=True)
+            if isinstance(event, Output):
+                self._changed.wait_for(self._has_room)
+            self._add(event)
 
-    def offer(self, kind: str, **fields: Any) -> None:
+    def offer(self, event: Event) -> None:
         """Send an event that may be lost: drop it if it cannot be sent soon.
 
         It has no number, so no supervisor asks for it again.
@@ -81,8 +81,8 @@ class EventStream:
         with self._changed:
             if self._is_closed or self._stream is None or len(self._unsent) >= _WAITING:
                 return
-            event: Message = {"kind": kind, "time": self._clock.now(), **fields}
-            self._unsent.append((0, json.dumps(event).encode() + b"\n", 0))
+            line = to_line(event, time=self._clock.now())
+            self._unsent.append((0, line.encode() + b"\n", 0))
             self._changed.notify_all()
 
     @property
@@ -94,7 +94,7 @@ class EventStream:
     def close(self, has_reader: Callable[[], bool]) -> None:
         """Send `ended`; wait until the supervisor has all, or until `has_reader` returns false."""
         with self._changed:
-            self._add("ended", {}, is_output=False)
+            self._add(WorkerEnded())
             self._is_closed = True
             while self._received < self._last and has_reader():
                 self._changed.wait(_CHECK_S)
@@ -104,13 +104,12 @@ class EventStream:
             return False
         return self._kept_bytes < _SPOOL_BYTES
 
-    def _add(self, kind: str, fields: Message, is_output: bool) -> None:
+    def _add(self, event: Event) -> None:
         if self._is_closed:  # from a process that has left the job's group
             return
         self._last += 1
-        event: Message = {"kind": kind, "time": self._clock.now(), "sequence": self._last}
-        event.update(fields)
-        line = json.dumps(event).encode() + b"\n"
+        is_output = isinstance(event, Output)
+        line = to_line(event, time=self._clock.now(), sequence=self._last).encode() + b"\n"
         entry = (self._last, line, len(line) if is_output else 0)
         self._kept.append(entry)
         self._unsent.append(entry)

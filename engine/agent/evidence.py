@@ -19,6 +19,7 @@ from pathlib import Path
 from engine.agent.clock import time_of_day
 from engine.agent.journal import Journal
 from engine.agent.redaction import Redaction
+from engine.contract.events import Evidence
 from engine.contract.plan import NodePlan
 
 FOLDER = "evidence"
@@ -79,7 +80,7 @@ def keep(journal: Journal, node: NodePlan, texts: dict[str, str], secrets: list[
         redaction = Redaction(secrets)  # `ps` prints the arguments of the job's processes
         text = redaction.feed(seen) + redaction.rest()
         write(journal.folder, node.name, source, text)
-        journal.append("evidence", rank=node.rank, node=node.name, source=source, text=text)
+        journal.append(Evidence(node.rank, node.name, source, text))
 
 
 def load() -> str:

@@ -8,14 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from engine.agent.kernel_log import KernelLog
 from engine.agent.redaction import Redaction
-
-Fact = dict[str, Any]
+from engine.contract.events import NodeFact
 
 LIMIT_S = 3.0
 ERROR_FILE = "torch-error.json"
@@ -37,19 +35,16 @@ class Examination:
         self._offset = time.time() - time.monotonic()
         self._began = time.time()
 
-    def facts(self, hidden: list[str]) -> list[Fact]:
+    def facts(self, hidden: Iterable[str]) -> tuple[NodeFact, ...]:
         """Return what was found within LIMIT_S, without the values `hidden`."""
-        found: list[Fact] = []
+        found: list[NodeFact] = []
         # A file system that hangs must not keep the worker.
         thread = threading.Thread(target=self._examine, args=(found,), daemon=True)
         thread.start()
         thread.join(LIMIT_S)
-        for fact in found[:]:
-            redaction = Redaction(hidden)
-            fact["text"] = (redaction.feed(fact["text"]) + redaction.rest())[:_TEXT]
-        return found[:]
+        return tuple(NodeFact(fact.kind, _redacted(fact.text, hidden)) for fact in found[:])
 
-    def _examine(self, found: list[Fact]) -> None:
+    def _examine(self, found: list[NodeFact]) -> None:
         """Add facts to `found`; those that cannot hang come first."""
         from engine.agent import node_facts  # here: many workers start at once, and few need it
 
@@ -63,12 +58,17 @@ class Examination:
         found += node_facts.crash_facts(lines, self._start, self._began)
         found += node_facts.disk_facts((self._folder, self._start))
 
-    def _clock_facts(self) -> list[Fact]:
+    def _clock_facts(self) -> list[NodeFact]:
         step = (time.time() - time.monotonic()) - self._offset
         if step > -SET_BACK_S:
             return []
         text = f"its clock was set back by {-step:.0f} s during the run"
-        return [{"kind": "clock", "text": text}]
+        return [NodeFact("clock", text)]
+
+
+def _redacted(text: str, hidden: Iterable[str]) -> str:
+    redaction = Redaction(hidden)
+    return (redaction.feed(text) + redaction.rest())[:_TEXT]
 
 
 def start_folder(environment: Mapping[str, str]) -> Path:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from engine.agent.findings import Finding
 from engine.agent.states import Verdict
 from engine.agent.verdicts import exit_reason
-
-Fact = dict[str, Any]
+from engine.contract.events import FollowedFailure, NodeFact
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _MEANINGS = {
@@ -59,11 +58,11 @@ class Examined:
     rank: int
     exit_code: int
     is_own_end: bool
-    facts: tuple[Fact, ...] = field(default=(), hash=False)
+    facts: tuple[NodeFact, ...] = ()
 
     def has(self, *kinds: str) -> bool:
         """Return whether one of the facts is of one of the kinds."""
-        return any(fact["kind"] in kinds for fact in self.facts)
+        return any(fact.kind in kinds for fact in self.facts)
 
     @property
     def has_failed(self) -> bool:
@@ -71,18 +70,11 @@ class Examined:
         return self.is_own_end and self.exit_code != 0
 
 
-class Followed(NamedTuple):
-    """Nodes that failed after the first, in the same way."""
-
-    nodes: tuple[str, ...]
-    text: str
-
-
 class Explanation(NamedTuple):
     """The verdict with its reason in words, what followed, and facts that are no reason."""
 
     verdict: Verdict
-    followed: tuple[Followed, ...]
+    followed: tuple[FollowedFailure, ...]
     others: tuple[Finding, ...]
 
 
@@ -158,15 +150,15 @@ def _end_text(node: Examined, code: int, collective: str = "") -> str:
 def _reasons(node: Examined, code: int) -> list[str]:
     """Return the facts that explain the end, the strongest first."""
     kinds = [kind for kind in _ORDER if kind != "crash" or _signal_of(code) in _CRASHES]
-    return [fact["text"] for kind in kinds for fact in node.facts if fact["kind"] == kind]
+    return [fact.text for kind in kinds for fact in node.facts if fact.kind == kind]
 
 
-def _followed(later: list[Examined], names: list[str]) -> tuple[Followed, ...]:
+def _followed(later: list[Examined], names: list[str]) -> tuple[FollowedFailure, ...]:
     """Return the nodes that failed later; those with the same text are one entry."""
     texts: dict[str, list[str]] = {}
     for one in later:
         texts.setdefault(_end_text(one, one.exit_code), []).append(names[one.rank])
-    return tuple(Followed(tuple(nodes), text) for text, nodes in texts.items())
+    return tuple(FollowedFailure(tuple(nodes), text) for text, nodes in texts.items())
 
 
 def _warnings(
@@ -174,9 +166,9 @@ def _warnings(
 ) -> tuple[Finding, ...]:
     """Return a warning for each fact that the reasons of the nodes `named` do not have."""
     return tuple(
-        Finding("warning", one.rank, f"{names[one.rank]}: {fact['text']}")
+        Finding("warning", one.rank, f"{names[one.rank]}: {fact.text}")
         for one in examined
         for fact in one.facts
-        if fact["kind"] != "clock"  # the run has an event about it
-        and (one.rank not in named or fact["kind"] not in _ORDER)
+        if fact.kind != "clock"  # the run has an event about it
+        and (one.rank not in named or fact.kind not in _ORDER)
     )

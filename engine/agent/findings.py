@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from engine.contract.plan import NodePlan
 
+Level = Literal["proof", "warning", "fault"]
+
 
 class Finding(NamedTuple):
-    """A finding about a node; `level` is proof, warning or fault."""
+    """A finding about a node."""
 
-    level: str
+    level: Level
     rank: int
     text: str
 

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from engine.agent.event_stream import EventStream
+from engine.contract.events import NodeInterrupted
 
 METADATA = "169.254.169.254:80"
 LOOK_S = 5.0
@@ -57,7 +58,7 @@ class Metadata:
             connection.close()
 
 
-def watch(metadata: Metadata, report: EventStream) -> None:
+def watch(metadata: Metadata, rank: int, report: EventStream) -> None:
     """Check for a notice every LOOK_S; send `node_interrupted` and return when there is one."""
     while True:
         try:
@@ -66,6 +67,6 @@ def watch(metadata: Metadata, report: EventStream) -> None:
             notice = None  # no answer now; try again later
         if notice is not None:
             action, at = notice
-            report.send("node_interrupted", action=action, at=at)
+            report.send(NodeInterrupted(rank, action, at))
             return
         time.sleep(LOOK_S)

@@ -11,24 +11,25 @@ the job's output is dropped and counted instead.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.agent.clock import RunClock
 from engine.agent.journal_file import JournalFile
 from engine.agent.piece_file import budget_on
+from engine.contract.events import DiskFull, Event, Evidence, Output, change, to_line
 
 if TYPE_CHECKING:
     import asyncio
 
 Message = dict[str, Any]
+E = TypeVar("E", bound=Event)
 RESERVE = "journal.reserve"
 RESERVED = 4 << 20  # bytes, for the end events of 2,048 nodes and their texts
 NOT_STORED = "the run's output is not stored any more: "
-_BULK = ("output", "evidence")
+_BULK = (Output, Evidence)
 
 
 class Journal:
@@ -42,7 +43,7 @@ class Journal:
         """Number of events that the disk had no space for."""
         self.write_error = ""
         """The system's error text for them; empty while everything can be written."""
-        self.on_append: Callable[[Message], None] = lambda _: None
+        self.on_append: Callable[[Event], None] = lambda _: None
         """A function that gets every event, also one that is not stored."""
         self._file = JournalFile(path, budget_on(path.parent))
         self._file.cut()  # a line that a killed supervisor left incomplete
@@ -55,23 +56,23 @@ class Journal:
             finally:
                 os.close(descriptor)
 
-    def append(self, kind: str, **fields: Any) -> Message:
-        """Append the event to the file, wake every follower, and return the event.
+    def append(self, event: E) -> E:
+        """Append the event to the file, wake every follower, and return the event with its time.
 
         On a full disk, events are dropped and counted in `dropped`, output first.
         """
-        event: Message = {"kind": kind, "time": self.clock.now()}
-        event.update(fields)
+        if not event.time:  # no worker has set it
+            event = change(event, time=self.clock.now())
         self._store(event)
         self.on_append(event)
         return event
 
-    def _store(self, event: Message) -> None:
+    def _store(self, event: Event) -> None:
         """Append the event to the file, and wake every follower."""
-        if self.write_error and event["kind"] in _BULK:
+        if self.write_error and isinstance(event, _BULK):
             self.dropped += 1
             return
-        line = json.dumps(event).encode() + b"\n"
+        line = to_line(event).encode() + b"\n"
         try:
             self._file.append_line(line)
         except OSError as error:
@@ -90,7 +91,7 @@ class Journal:
         self.write_error = os.strerror(error.errno or 0)
         with contextlib.suppress(OSError):  # it was never created
             self._reserve.unlink()
-        self.append("disk_full", rank=0, text=f"{NOT_STORED}{self.write_error}")
+        self.append(DiskFull(rank=0, text=f"{NOT_STORED}{self.write_error}"))
 
     def add_follower(self, follower: asyncio.StreamWriter) -> None:
         """Send `follower` a byte whenever there is more to read."""

@@ -19,10 +19,23 @@ from engine.agent.piece_file import Piece, PieceFile, open_piece, pieces
 LONGEST = 32 << 20
 """The most bytes of a line: the client's copy comes from a machine on which a job was root."""
 DROPPED = "output_dropped"
-_MARK = f'"{DROPPED}"'.encode()
-OUTPUT = b'{"kind": "output"'
-"""The beginning of a line of output, as the supervisor writes it."""
+_DROPPED = DROPPED.encode()
 Message = dict[str, Any]
+
+
+def kind_of(line: bytes, *kinds: str) -> str:
+    """Return the kind of the line's event if it is one of these; empty for any other line.
+
+    Only lines that have the word somewhere are parsed: a journal may have gigabytes.
+    """
+    if not any(kind.encode() in line for kind in kinds):
+        return ""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    kind = event.get("kind") if isinstance(event, dict) else None
+    return kind if isinstance(kind, str) and kind in kinds else ""
 
 
 def end_of_line(start: int, line: bytes) -> int:
@@ -152,7 +165,7 @@ def _lines_of(parts: list[Piece]) -> Iterator[tuple[int, bytes]]:
 
 def _gap(line: bytes) -> Message | None:
     """Return the `output_dropped` of the line; None for any other line, also a malformed one."""
-    gap = _event(line, DROPPED, "time", "start", "end") if _MARK in line[:64] else None
+    gap = _event(line, DROPPED, "time", "start", "end") if _DROPPED in line else None
     if gap is None or not 0 <= gap["start"] < gap["end"] or not isinstance(gap.get("ranks"), list):
         return None
     ranks = all(_has(rank, "rank", "size", "since", "until") for rank in gap["ranks"])
@@ -185,7 +198,7 @@ def _without_output(lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
     ranks: dict[int, Message] = {}
     for start, line in lines:
         dropped = _gap(line)
-        output = _event(line, "output", "time", "rank") if line.startswith(OUTPUT) else None
+        output = _event(line, "output", "time", "rank")
         if dropped is None and (output is None or not isinstance(output.get("text"), str)):
             if gap is not None:
                 yield _line({**gap, "ranks": list(ranks.values())})

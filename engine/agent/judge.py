@@ -6,10 +6,8 @@ its end, because the following sizes show how much is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from engine.agent.findings import Finding
 from engine.agent.gates import GateVerdict
@@ -19,22 +17,11 @@ from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.states import WRONG_RUN, Verdict
 from engine.agent.watchdog import Clues
+from engine.contract.events import GateJudged, NetworkSeen, NodeEvent, Output, OutputJudged
 from engine.contract.plan import LaunchPlan
 
 PIPE = "gpuctl: in a pipe of "
 """The beginning of the line in which a job's script reports a failed part of a pipe."""
-
-
-class Heard(NamedTuple):
-    """A finding with the `kind` of its event; `ends_run` means that it ends the run at once.
-
-    `details` are more fields of the event.
-    """
-
-    kind: str
-    finding: Finding
-    ends_run: bool = False
-    details: Mapping[str, Any] = MappingProxyType({})
 
 
 class Judge:
@@ -49,27 +36,27 @@ class Judge:
         self.clues = Clues({node.private_ip: node.name for node in plan.nodes})
         """The parts of the output that explain a failure."""
 
-    def hear(self, output: Message) -> list[Heard]:
+    def hear(self, output: Output) -> list[NodeEvent]:
         """Return the findings from the lines that the event `output` ends."""
-        rank, stream = output["rank"], output["stream"]
+        rank, stream = output.rank, output.stream
         if not self.reads(output):
-            self.clues.skip(rank, output["text"].count("\n") + 1)
+            self.clues.skip(rank, output.text.count("\n") + 1)
             return []
         return [
             one for line in self._pieces.lines(output) for one in self._read(rank, stream, line)
         ]
 
-    def reads(self, output: Message) -> bool:
+    def reads(self, output: Output) -> bool:
         """Return whether `hear` may find something in the event `output`; mostly it cannot."""
-        rank, stream, text = output["rank"], output["stream"], output["text"]
+        rank, stream, text = output.rank, output.stream, output.text
         return not self._pieces.is_whole(output) or self._reads(rank, stream, text)
 
-    def read_json(self, rank: int, document: Message, case: int = 0) -> list[Heard]:
+    def read_json(self, rank: int, document: Message, case: int = 0) -> list[NodeEvent]:
         """Return the findings from a JSON document of a case of nccl-tests from the node `rank`."""
         heard = self._of_numbers(self._numbers.add_json(rank, document, case))
         return heard + self._of_gates(self._numbers.gates.new_verdicts())
 
-    def end(self, verdict: Verdict) -> tuple[list[Heard], Verdict]:
+    def end(self, verdict: Verdict) -> tuple[list[NodeEvent], Verdict]:
         """Return the findings at the run's end, and the verdict changed by all findings."""
         heard = [
             one
@@ -79,8 +66,7 @@ class Judge:
         if verdict.status == "done":
             heard += _of_network(self._proof.final_findings())
         heard += _of_network(self._proof.observations())
-        faults = [one.finding for one in heard if one.kind == "network_seen"]
-        faults = [one for one in faults if one.level == "fault"]
+        faults = [one for one in heard if isinstance(one, NetworkSeen) and one.level == "fault"]
         heard += self._of_numbers(self._numbers.final_findings())
         if verdict.status == "done":  # otherwise it is no news that cases were not measured
             heard += self._of_gates(self._numbers.gates.final_verdicts())
@@ -100,7 +86,7 @@ class Judge:
             or PIPE in text
         )
 
-    def _read(self, rank: int, stream: str, line: str) -> list[Heard]:
+    def _read(self, rank: int, stream: str, line: str) -> list[NodeEvent]:
         self.clues.feed(rank, line)
         heard = _of_network(self._proof.feed(rank, stream, line))
         heard += self._of_numbers(self._numbers.feed(rank, stream, line))
@@ -109,25 +95,28 @@ class Judge:
             text = f"{self._names[rank]}: {line[line.index(PIPE) :].removeprefix('gpuctl: ')}"
             if text not in self._pipes:  # every rank of a launcher reports it
                 self._pipes.add(text)
-                heard.append(Heard("output_judged", Finding("warning", rank, text)))
+                heard.append(OutputJudged(rank, "warning", text))
         return heard
 
-    def _of_numbers(self, findings: list[Finding]) -> list[Heard]:
+    def _of_numbers(self, findings: list[Finding]) -> list[NodeEvent]:
         self._faults += [one for one in findings if one.level == "fault"]
-        return [Heard("output_judged", one) for one in findings]
+        return judged(findings)
 
-    def _of_gates(self, verdicts: list[GateVerdict]) -> list[Heard]:
-        heard = []
+    def _of_gates(self, verdicts: list[GateVerdict]) -> list[NodeEvent]:
+        heard: list[NodeEvent] = []
         for passed, text, gate, busbw in verdicts:
             level = "proof" if passed else self._numbers.fault_level
-            details = {
-                "cases": gate.cases,
-                "busbw": busbw,
-                "expected": gate.busbw,
-                "source": gate.source,
-            }
             finding = Finding(level, 0, text)
-            heard.append(Heard("gate_judged", finding, details=details))
+            event = GateJudged(
+                rank=0,
+                level=level,
+                text=text,
+                cases=gate.cases,
+                busbw=busbw,
+                expected=gate.busbw,
+                source=gate.source,
+            )
+            heard.append(event)
             if level == "fault":
                 self._faults.append(finding)
         return heard
@@ -151,5 +140,10 @@ class Judge:
         return Verdict("failed", code, first.rank, reason, is_jobs_own=True)
 
 
-def _of_network(findings: list[Finding]) -> list[Heard]:
-    return [Heard("network_seen", one, one.level == "fault") for one in findings]
+def _of_network(findings: list[Finding]) -> list[NodeEvent]:
+    return [NetworkSeen(one.rank, one.level, one.text) for one in findings]
+
+
+def judged(findings: Iterable[Finding]) -> list[NodeEvent]:
+    """Return the events of findings about output, of which none has the level `proof`."""
+    return [OutputJudged(one.rank, one.level, one.text) for one in findings if one.level != "proof"]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from engine.agent.nodes import Nodes
+from engine.contract.events import Event, OutputStopped, StartupOver
 from engine.contract.plan import LaunchPlan
 
 RESUMED_S = 10.0
 """Seconds for the workers' reports that an earlier supervisor did not get any more."""
 
 
-class Record(Protocol):
-    """A function that writes an event to the journal and acts on it."""
-
-    def __call__(self, kind: str, **fields: Any) -> None:
-        """Record the event."""
-
-
 class Limits:
-    """The timers of an attempt, which record its ends."""
+    """The timers of an attempt, which record its ends with the function `record`."""
 
-    def __init__(self, plan: LaunchPlan, record: Record) -> None:
+    def __init__(self, plan: LaunchPlan, record: Callable[[Event], None]) -> None:
         self._record = record
         self._startup_s: int | None = plan.startup_timeout_s
         self._silence_s: int | None = plan.no_output_timeout_s
@@ -44,7 +38,7 @@ class Limits:
             self.hear()
 
     def _end_startup(self, seconds: int) -> None:
-        self._record("startup_over", seconds=seconds)
+        self._record(StartupOver(seconds))
 
     def hear(self) -> None:
         """Start the time without output anew: the job has started, or a node has printed a line."""
@@ -66,6 +60,6 @@ class Limits:
         loop = asyncio.get_running_loop()
         left = self._heard + self._silence_s - loop.time()
         if left <= 0:
-            self._record("output_stopped", seconds=self._silence_s)
+            self._record(OutputStopped(self._silence_s))
         else:  # one timer, and not one per line of output
             self._timers["output"] = loop.call_later(left, self._look)

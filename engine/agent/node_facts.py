@@ -1,7 +1,6 @@
 """Facts about a node at the end of a job, each from one source.
 
-A fact is a JSON object with `kind` (failures.py lists them) and `text`. A source that cannot be
-read adds none.
+failures.py lists their kinds. A source that cannot be read adds none.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from engine.agent import kernel_messages
 from engine.agent.job_files import read_job_file
-
-Fact = dict[str, Any]
+from engine.contract.events import NodeFact
 
 _FULL = 1024 * 1024  # bytes: a disk with less is full
 _DISKS = tuple(map(Path, ("/", "/tmp", "/dev/shm")))  # noqa: S108  only their free space is read
@@ -23,7 +20,7 @@ _CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 _SYSTEM_CORES = Path("/var/lib/systemd/coredump")
 
 
-def memory_facts(lines: list[str], groups: list[str], counted: int) -> list[Fact]:
+def memory_facts(lines: list[str], groups: list[str], counted: int) -> list[NodeFact]:
     """Return the kernel's kills for memory; `groups` are the unit's own control groups.
 
     `counted` is the number of kills that the unit's control group counted: without a readable log
@@ -34,28 +31,28 @@ def memory_facts(lines: list[str], groups: list[str], counted: int) -> list[Fact
         is_own = any(group == own or group.startswith(f"{own.rstrip('/')}/") for own in groups)
         why = "its memory limit was reached" if is_limit else "memory was short"
         text = f"the kernel killed {name} (pid {pid}, {size_text(size)}) because {why}"
-        facts.append({"kind": "memory" if is_own else "others-memory", "text": text})
-    if counted and not any(fact["kind"] == "memory" for fact in facts):
+        facts.append(NodeFact("memory" if is_own else "others-memory", text))
+    if counted and not any(fact.kind == "memory" for fact in facts):
         count = "a process" if counted == 1 else f"{counted} processes"
         text = f"the kernel killed {count} of the job because memory was short"
-        facts.append({"kind": "memory", "text": text})
+        facts.append(NodeFact("memory", text))
     return facts
 
 
-def gpu_facts(lines: list[str]) -> list[Fact]:
+def gpu_facts(lines: list[str]) -> list[NodeFact]:
     """Return the errors of GPUs with their remedies, the gravest first."""
     return [
-        {
-            "kind": "gpu" if error.xid.ends_jobs else "gpu-notice",
-            "text": f"{error.label} on {error.address}: {error.xid.meaning}; {error.xid.remedy}",
-        }
+        NodeFact(
+            "gpu" if error.xid.ends_jobs else "gpu-notice",
+            f"{error.label} on {error.address}: {error.xid.meaning}; {error.xid.remedy}",
+        )
         for error in kernel_messages.gpu_errors(lines)[: kernel_messages.GPU_ERRORS]
     ]
 
 
-def disk_facts(places: tuple[Path, ...]) -> list[Fact]:
+def disk_facts(places: tuple[Path, ...]) -> list[NodeFact]:
     """Return the file systems of `places` and of usual folders that are full, each once."""
-    facts: dict[int, Fact] = {}
+    facts: dict[int, NodeFact] = {}
     for place in (*_DISKS, *places):
         with contextlib.suppress(OSError):  # the place does not exist
             device, disk = place.stat().st_dev, os.statvfs(place)
@@ -67,7 +64,7 @@ def disk_facts(places: tuple[Path, ...]) -> list[Fact]:
                 text = f"the disk of {place} has no inodes left ({disk.f_files} files)"
             else:
                 continue
-            facts.setdefault(device, {"kind": "disk", "text": text})
+            facts.setdefault(device, NodeFact("disk", text))
     return list(facts.values())
 
 
@@ -81,7 +78,7 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} GiB"
 
 
-def error_facts(path: Path) -> list[Fact]:
+def error_facts(path: Path) -> list[NodeFact]:
     """Return the exception that torch wrote to its error file.
 
     `{"message": {"message": "TypeError: …", "extraInfo": {…}}}`, or `{"message": "…"}`:
@@ -94,10 +91,10 @@ def error_facts(path: Path) -> list[Fact]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []  # no such file, or not torch's
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return [{"kind": "exception", "text": f"torch's error file says: {first}"}] if first else []
+    return [NodeFact("exception", f"torch's error file says: {first}")] if first else []
 
 
-def crash_facts(lines: list[str], start: Path, began: float) -> list[Fact]:
+def crash_facts(lines: list[str], start: Path, began: float) -> list[NodeFact]:
     """Return the first process that crashed, and the newest core that was written since `began`.
 
     `start` is the folder in which the job started.
@@ -106,11 +103,11 @@ def crash_facts(lines: list[str], start: Path, began: float) -> list[Fact]:
     core = _core_file(start, began)
     if not crashed:
         text = f"the core of a crashed process is {core}"
-        return [{"kind": "core", "text": text}] if core else []
+        return [NodeFact("core", text)] if core else []
     name, pid, error, file = crashed[0]
     inside = f" in {file}" if file else ""
     where = f"; the core is {core}" if core else ""
-    return [{"kind": "crash", "text": f"{name} (pid {pid}) got a {error}{inside}{where}"}]
+    return [NodeFact("crash", f"{name} (pid {pid}) got a {error}{inside}{where}")]
 
 
 def _core_file(start: Path, began: float) -> Path | None:

@@ -1,4 +1,4 @@
-"""What is worth a notification in a run's journal, and its text: pure functions of the lines.
+"""What is worth a notification in a run's journal, and its text: pure functions of the events.
 
 docs/notifications.md has the bodies. A supervisor that reads the journal again gets the same
 notices with the same numbers.
@@ -11,6 +11,17 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from engine.contract.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    LeaseEnding,
+    NodeInterrupted,
+    RunFinished,
+    RunQueued,
+    RunStarted,
+    WaitingForNodes,
+)
 from engine.contract.plan import LaunchPlan
 
 Message = dict[str, Any]
@@ -40,25 +51,25 @@ class Notices:
         self._attempt = 1
         self._queued: float | None = None
         self._began: float | None = None
-        self._makers: dict[str, Callable[[Message], Any]] = {
-            "run_queued": self._queue,
-            "run_started": self._start,
-            "attempt_ended": self._retry,
-            "waiting_for_nodes": self._wait,
-            "attempt_started": self._count_attempt,
-            "node_interrupted": self._interrupt,
-            "lease_ending": self._end_lease,
-            "run_finished": self._end,
+        self._makers: dict[type[Event], Callable[[Any], Any]] = {
+            RunQueued: self._queue,
+            RunStarted: self._start,
+            AttemptEnded: self._retry,
+            WaitingForNodes: self._wait,
+            AttemptStarted: self._count_attempt,
+            NodeInterrupted: self._interrupt,
+            LeaseEnding: self._end_lease,
+            RunFinished: self._end,
         }
 
-    def read(self, line: Message) -> Notice | None:
-        """Return the notice of the journal's next line; None if it has none."""
-        make = self._makers.get(line["kind"])
-        made = make(line) if make else None
+    def read(self, event: Event) -> Notice | None:
+        """Return the notice of the journal's next event; None if it has none."""
+        make = self._makers.get(type(event))
+        made = make(event) if make else None
         if made is None:
             return None
         self._number += 1
-        event, text, fields = made
+        name, text, fields = made
         where = {
             "run_id": self._plan.run_id,
             "name": self._plan.name,
@@ -67,68 +78,68 @@ class Notices:
             "attempt": self._attempt,
         }
         text = f"run {self._plan.run_id} on cluster {self._plan.cluster}{text}"
-        return Notice(self._number, event, line["time"], text, {**where, **fields})
+        return Notice(self._number, name, event.time, text, {**where, **fields})
 
-    def _queue(self, line: Message) -> None:
-        self._queued = self._queued or line["time"]
+    def _queue(self, event: RunQueued) -> None:
+        self._queued = self._queued or event.time
 
-    def _count_attempt(self, line: Message) -> None:
-        self._attempt = line["number"]
+    def _count_attempt(self, event: AttemptStarted) -> None:
+        self._attempt = event.number
 
-    def _start(self, line: Message) -> Any:
-        self._began = line["time"]
+    def _start(self, event: RunStarted) -> Any:
+        self._began = event.time
         count = f"{len(self._names)} nodes" if len(self._names) > 1 else "1 node"
-        waited = None if self._queued is None else round(line["time"] - self._queued)
+        waited = None if self._queued is None else round(event.time - self._queued)
         after = "" if waited is None else f", after {words(waited)} in the queue"
         return "start", f" has started on {count}{after}", {"queued_s": waited}
 
-    def _retry(self, line: Message) -> Any:
-        when = f" in {words(line['pause_s'])}" if line["pause_s"] else ""
-        which = f"attempt {line['number']} of {line['attempts']}"
-        text = f": {which} failed: {_cut(line['reason'])}; another one follows{when}"
-        fields = {**self._failure(line), "attempts": line["attempts"], "pause_s": line["pause_s"]}
+    def _retry(self, event: AttemptEnded) -> Any:
+        when = f" in {words(event.pause_s)}" if event.pause_s else ""
+        which = f"attempt {event.number} of {event.attempts}"
+        text = f": {which} failed: {_cut(event.reason)}; another one follows{when}"
+        fields = {**self._failure(event), "attempts": event.attempts, "pause_s": event.pause_s}
         return "retry", text, fields
 
-    def _wait(self, line: Message) -> Any:
-        names = ", ".join(line["nodes"])
+    def _wait(self, event: WaitingForNodes) -> Any:
+        names = ", ".join(event.nodes)
         makes = f"`gpuctl attach {self._plan.run_id}` makes lost nodes again"
-        text = f" waits for {names}, for {words(line['seconds'])} at most: {makes}"
-        return "waiting", text, {"lost": line["nodes"], "wait_s": line["seconds"]}
+        text = f" waits for {names}, for {words(event.seconds)} at most: {makes}"
+        return "waiting", text, {"lost": list(event.nodes), "wait_s": event.seconds}
 
-    def _interrupt(self, line: Message) -> Any:
+    def _interrupt(self, event: NodeInterrupted) -> Any:
         self._interruptions += 1
         if self._interruptions > INTERRUPTIONS:
             return None
-        name = self._names[line["rank"]]
-        text = f": AWS takes {name}'s spot instance back: {line['action']} at {line['at']}"
+        name = self._names[event.rank]
+        text = f": AWS takes {name}'s spot instance back: {event.action} at {event.at}"
         if self._interruptions == INTERRUPTIONS:
             text += "; further ones are not reported"
-        return "interruption", text, {"node": name, "action": line["action"], "at": line["at"]}
+        return "interruption", text, {"node": name, "action": event.action, "at": event.at}
 
-    def _end_lease(self, line: Message) -> Any:
-        at, left = iso(line["at"]), words(line["at"] - line["time"])
+    def _end_lease(self, event: LeaseEnding) -> Any:
+        at, left = iso(event.at), words(event.at - event.time)
         text = f": the cluster's lifetime ends at {at}, in {left}; its nodes power off then"
         text += f", and the rest costs until `gpuctl down {self._plan.cluster}`"
         return "lease", text, {"ends_at": at}
 
-    def _end(self, line: Message) -> Any:
-        took = None if self._began is None else round(line["time"] - self._began)
+    def _end(self, event: RunFinished) -> Any:
+        took = None if self._began is None else round(event.time - self._began)
         after = "" if took is None else f" after {words(took)}"
-        reason = f": {_cut(line['reason'])}" if line["reason"] else ""
+        reason = f": {_cut(event.reason)}" if event.reason else ""
         how = {
             "done": f" is done{after}",
             "stopped": f" was stopped{after}{reason}",
-            "failed": f" has failed{after} with exit code {line['exit_code']}{reason}",
+            "failed": f" has failed{after} with exit code {event.exit_code}{reason}",
         }
-        event = "failure" if line["status"] == "failed" else "end"
-        fields = {"status": line["status"], "duration_s": took, **self._failure(line)}
-        return event, how[line["status"]], fields
+        name = "failure" if event.status == "failed" else "end"
+        fields = {"status": event.status, "duration_s": took, **self._failure(event)}
+        return name, how[event.status], fields
 
-    def _failure(self, line: Message) -> Message:
-        rank = line["first_failed_rank"]
+    def _failure(self, event: AttemptEnded | RunFinished) -> Message:
+        rank = event.first_failed_rank
         return {
-            "exit_code": line["exit_code"],
-            "reason": _cut(line["reason"]),
+            "exit_code": event.exit_code,
+            "reason": _cut(event.reason),
             "failed_node": None if rank is None else self._names[rank],
         }
 

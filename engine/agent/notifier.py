@@ -24,6 +24,14 @@ from engine.agent.lifetime import TIMER, watch_lifetime
 from engine.agent.notices import Notice, Notices, json_body, slack_body, variables, wants
 from engine.agent.process_group import ProcessGroup
 from engine.agent.redaction import Redaction
+from engine.contract.events import (
+    Event,
+    HeadEnding,
+    LeaseEnding,
+    NotificationsEnded,
+    Notified,
+    RunFinished,
+)
 from engine.contract.plan import LaunchPlan, NotifyPlan
 
 TRY_S = 5.0
@@ -70,15 +78,15 @@ class Notifier:
         self._end_s = END_S
         self._runs = self._is_over = self._gives_up = self._has_ended = False
 
-    def replay(self, lines: Iterable[Message]) -> Iterator[Message]:
-        """Yield the lines that an earlier supervisor recorded, and take note of them."""
-        for line in lines:
+    def replay(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events that an earlier supervisor recorded, and take note of them."""
+        for event in events:
             if self._targets:
-                self._read(line)
-            yield line
+                self._read(event)
+            yield event
 
     def begin(self) -> None:
-        """Send what an earlier supervisor left. From now on, send the notices of `see`'s lines."""
+        """Send what an earlier supervisor left. From now on, send the notices of `see`'s events."""
         if not self._targets or self._has_ended:
             return
         self._runs = True
@@ -90,16 +98,16 @@ class Notifier:
         if self._is_over:
             self._start_ending()
 
-    def see(self, line: Message) -> None:
-        """Take the journal's next line into account; an error is printed, and not raised."""
+    def see(self, event: Event) -> None:
+        """Take the journal's next event into account; an error is printed, and not raised."""
         if not self._targets:
             return
         try:
-            new = self._read(line)
+            new = self._read(event)
             if self._runs:
                 for key in new:
                     self._send(key)
-                if line["kind"] == "run_finished":
+                if isinstance(event, RunFinished):
                     self._start_ending()
         except Exception:
             traceback.print_exc()
@@ -109,20 +117,19 @@ class Notifier:
         if self._ending is not None:
             await self._ending
 
-    def _read(self, line: Message) -> list[Key]:
-        """Add the line's notifications to the pending ones, and return their keys."""
-        kind = line["kind"]
-        if kind == "notified":
-            self._pending.pop((line["number"], line["target"]), None)
-        elif kind == "notifications_ended":
+    def _read(self, event: Event) -> list[Key]:
+        """Add the event's notifications to the pending ones, and return their keys."""
+        if isinstance(event, Notified):
+            self._pending.pop((event.number, event.target), None)
+        elif isinstance(event, NotificationsEnded):
             self._has_ended = True
-        elif kind == "lease_ending":
-            self._reported_end = line["at"]
-        elif kind == "run_finished":
+        elif isinstance(event, LeaseEnding):
+            self._reported_end = event.at
+        elif isinstance(event, RunFinished):
             self._is_over = True
-        elif kind == "head_ending":
+        elif isinstance(event, HeadEnding):
             self._end_s = SHUTDOWN_S
-        notice = self._notices.read(line)
+        notice = self._notices.read(event)
         if notice is None:
             return []
         places = [n for n, one in enumerate(self._targets) if wants(one.on, notice.event)]
@@ -131,7 +138,7 @@ class Notifier:
         return keys
 
     def _report_end(self, at: float) -> None:
-        self._journal.append("lease_ending", at=at)
+        self._journal.append(LeaseEnding(at))
 
     def _send(self, key: Key) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(key))
@@ -151,7 +158,7 @@ class Notifier:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)  # each has recorded its error
-        self._journal.append("notifications_ended")
+        self._journal.append(NotificationsEnded())
 
     async def _deliver(self, key: Key) -> None:
         """Try until the notification is sent, or in vain; record which."""
@@ -174,8 +181,7 @@ class Notifier:
             traceback.print_exc()
             why = type(error).__name__
         self._pending.pop(key, None)
-        fields = {"number": number, "target": place, "event": notice.event, "tries": tries}
-        self._journal.append("notified", **fields, error=self._redact(why))
+        self._journal.append(Notified(number, place, notice.event, tries, self._redact(why)))
 
     async def _try_in_turn(self, place: int, notice: Notice, number: int) -> Message:
         """Make a try; the first tries of a target are made in the order of the events."""

@@ -5,7 +5,7 @@ The exit status is not enough: a job that pipes into `tee` ends with the status 
 
 from __future__ import annotations
 
-from engine.agent.findings import Finding, hosts_of
+from engine.agent.findings import Finding, Level, hosts_of
 from engine.agent.gates import Gates
 from engine.agent.journal import Message
 from engine.agent.table_json import merge, read
@@ -161,7 +161,7 @@ class Numbers:
         return Finding(self.fault_level, rank, text)
 
     @property
-    def fault_level(self) -> str:
+    def fault_level(self) -> Level:
         """The level of a fault: `warning` with `verify: warn`."""
         return "warning" if self._verify == "warn" else "fault"
 

@@ -12,6 +12,7 @@ from typing import IO
 from engine.agent.event_stream import EventStream
 from engine.agent.piece_file import PieceFile, budget_on
 from engine.agent.redaction import Redaction
+from engine.contract.events import DiskFull, Output, Stream
 
 PARTIAL_S = 1.0  # an unfinished line is sent after this time
 PIECE = 32 * 1024  # characters of one event at most
@@ -27,9 +28,10 @@ class Log:
     full disk the log ends, with an event that reports it; the events of output go on.
     """
 
-    def __init__(self, path: Path, report: EventStream) -> None:
-        self._file = PieceFile(path, budget_on(path.parent))
-        self._name, self._ends = path.name, False
+    def __init__(self, folder: Path, rank: int, report: EventStream) -> None:
+        path = folder / f"rank-{rank}.log"
+        self._file = PieceFile(path, budget_on(folder))
+        self._rank, self._name, self._ends = rank, path.name, False
         self._report = report
         self._lock = threading.Lock()
         self.size = self._file.offset
@@ -39,24 +41,24 @@ class Log:
         """Wait until the log's complete pieces are compressed."""
         self._file.finish()
 
-    def add(self, stream: str, text: str, ends_line: bool) -> None:
+    def add(self, stream: Stream, text: str, ends_line: bool) -> None:
         """Add the text to the log, and send an event with its offset in the log."""
         with self._lock:
             offset, data = self.size, (text + ("\n" if ends_line else "")).encode()
             self.size += len(data)
             if not self._ends:
                 self._keep(data)
-            self._report.send_output(stream=stream, text=text, ends_line=ends_line, offset=offset)
+            self._report.send(Output(self._rank, stream, text, ends_line, offset))
 
     def _keep(self, data: bytes) -> None:
         try:
             self._file.append(data)
         except OSError as error:
             self._ends = True
-            self._report.send("disk_full", text=f"{self._name} ends here: {error.strerror}")
+            self._report.send(DiskFull(self._rank, f"{self._name} ends here: {error.strerror}"))
 
 
-def pump(pipe: IO[bytes], stream: str, log: Log, redaction: Redaction) -> None:
+def pump(pipe: IO[bytes], stream: Stream, log: Log, redaction: Redaction) -> None:
     """Copy everything from `pipe` to the log, without secrets, until the end of the pipe.
 
     Bytes that are not UTF-8 become U+FFFD.

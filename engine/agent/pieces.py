@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.agent.journal import Message
+from engine.contract.events import Output
 
 LONGEST = 64 * 1024  # characters to keep of a line; the rest is ignored
 
@@ -13,15 +13,15 @@ class Pieces:
     def __init__(self) -> None:
         self._begun: dict[tuple[int, str], str] = {}
 
-    def is_whole(self, output: Message) -> bool:
+    def is_whole(self, output: Output) -> bool:
         """Return whether the event `output` has whole lines alone."""
-        return output["ends_line"] and (output["rank"], output["stream"]) not in self._begun
+        return output.ends_line and (output.rank, output.stream) not in self._begun
 
-    def lines(self, output: Message) -> list[str]:
+    def lines(self, output: Output) -> list[str]:
         """Return the lines that the event `output` ends."""
-        key = (output["rank"], output["stream"])
-        lines = (self._begun.pop(key, "") + output["text"]).split("\n")
-        if not output["ends_line"]:
+        key = (output.rank, output.stream)
+        lines = (self._begun.pop(key, "") + output.text).split("\n")
+        if not output.ends_line:
             self._begun[key] = lines.pop()[:LONGEST]
         return [line[:LONGEST] for line in lines]
 

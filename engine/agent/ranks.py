@@ -11,16 +11,17 @@ import threading
 from pathlib import Path
 
 from engine.agent.event_stream import EventStream
+from engine.contract.events import RankStarted
 
 FIFO = "ranks"
 _DRAIN_S = 5.0
 
 
 class Ranks:
-    """The FIFO in a run's folder. Each line `RANK SIZE` becomes an event `rank_started`."""
+    """The FIFO in a run's folder. Each line `RANK SIZE` becomes an event of the node `rank`."""
 
-    def __init__(self, folder: Path, report: EventStream) -> None:
-        self._path, self._report = folder / FIFO, report
+    def __init__(self, folder: Path, rank: int, report: EventStream) -> None:
+        self._path, self._rank, self._report = folder / FIFO, rank, report
         self._descriptor: int  # from `open` on
         self._reader = threading.Thread(target=self._read, daemon=True)
 
@@ -51,4 +52,4 @@ class Ranks:
                 words = line.split()
                 if len(words) == 2 and all(word.isdigit() and len(word) < 10 for word in words):
                     process, size = map(int, words)
-                    self._report.send("rank_started", process=process, size=size)
+                    self._report.send(RankStarted(self._rank, process, size))

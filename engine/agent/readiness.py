@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.agent.event_stream import EventStream
 from engine.agent.host import Place
+from engine.contract.events import NodeNotReady, NodeReady
 from engine.contract.plan import ReadyPlan
 
 _PORT_S = 0.25  # between checks of a port
@@ -19,29 +20,30 @@ _LISTEN = "0A"  # st column of /proc/net/tcp: TCP_LISTEN (linux/include/net/tcp_
 
 
 class Probe:
-    """A readiness probe. The command runs in `place`, with `environment`."""
+    """A readiness probe of the node `rank`. The command runs in `place`, with `environment`."""
 
     def __init__(
         self,
         ready: ReadyPlan,
+        rank: int,
         place: Place,
         environment: dict[str, str],
         is_running: Callable[[], bool],
     ) -> None:
         self._port, self._command, self._timeout_s = ready.port, ready.command, ready.timeout_s
-        self._place, self._environment = place, environment
+        self._rank, self._place, self._environment = rank, place, environment
         self._is_running = is_running
 
     def run(self, report: EventStream) -> None:
-        """Send `node_ready`, or `not_ready` after the time limit; neither if the job ends first."""
+        """Send NodeReady, or NodeNotReady after the time limit; neither if the job ends first."""
         deadline = time.monotonic() + self._timeout_s
         while self._is_running():
             missing = self._missing(deadline)
             if not missing:
-                report.send("node_ready")
+                report.send(NodeReady(self._rank))
                 return
             if time.monotonic() >= deadline:
-                report.send("not_ready", reason=f"{missing} after {self._timeout_s} s")
+                report.send(NodeNotReady(self._rank, f"{missing} after {self._timeout_s} s"))
                 return
             time.sleep(_PORT_S if self._command is None else _COMMAND_S)
 

@@ -10,19 +10,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.agent.states import Event, Verdict
+from engine.agent.states import Verdict
 from engine.contract.codec import map_texts
 from engine.contract.plan import LaunchPlan
 
 MOST_BACKOFF_S = 300
 """The longest pause between two attempts, unless the run file's `backoff` is longer."""
-
-
-@dataclass(frozen=True)
-class Healed(Event):
-    """A client made lost nodes again; `addresses` maps names of nodes to private addresses."""
-
-    addresses: Mapping[str, str]
 
 
 @dataclass(frozen=True)

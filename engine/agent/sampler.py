@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from engine.agent.event_stream import EventStream
+from engine.contract.events import Sample
 
 INTERVAL_S = 5.0
 _END_S = 1.0  # time for the last sample; a file system that hangs must not keep the worker
@@ -46,6 +47,6 @@ class Sampler:
             sample = counters.read()
             if rows := gpus.read():
                 sample.update(gpus=rows, sources=gpus.sources)
-            self._report.offer("sample", is_last=is_last, **sample)
+            self._report.offer(Sample(sample, is_last))
             self._ended.wait(INTERVAL_S)  # once it has ended, this returns at once
         gpus.stop()

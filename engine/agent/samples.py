@@ -13,13 +13,13 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from engine.agent import handover
 from engine.agent.clock import RunClock
 from engine.agent.idle_gpus import IdleGpus
 from engine.agent.journal import Message
 from engine.agent.piece_file import PieceFile, budget_on
+from engine.contract.events import Event, GpusIdle, Sample
 from engine.contract.plan import LaunchPlan
 
 RECORD = "metrics.jsonl"
@@ -53,7 +53,7 @@ class Samples:
     `record` writes an event to the journal: `gpus_idle` when GPUs of a node have become idle.
     """
 
-    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[..., Any]) -> None:
+    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[[Event], None]) -> None:
         self._folder, self._record = folder, record
         self._run = {key: getattr(plan, key) for key in ("run_id", "name", "cluster")}
         self._run["nodes"] = [node.name for node in plan.nodes]
@@ -74,20 +74,19 @@ class Samples:
         self._newest.clear()
         self._idle = IdleGpus()
 
-    def add(self, rank: int, event: Message) -> None:
+    def add(self, rank: int, event: Sample) -> None:
         """Take a node's sample into account."""
-        is_last = event.pop("is_last", False)
-        sample: Message = {"rank": rank, **event}
+        sample: Message = {"rank": rank, "time": event.time, **event.counters}
         self._newest[rank] = [*self._newest.get(rank, [])[-1:], sample]
         became = self._idle.add(rank, sample)
         if became:
             self._write()  # whoever reads the warning finds these GPUs in `gpuctl top`
             since = min(self._idle.of(rank, sample["time"])[gpu] for gpu in became)
             seconds = round(sample["time"] - since)
-            self._record("gpus_idle", rank=rank, gpus=became, seconds=seconds)
+            self._record(GpusIdle(rank, tuple(became), seconds))
         self._began = self._began or sample["time"]
         due = self._recorded.get(rank, 0.0) + record_interval(sample["time"] - self._began)
-        if is_last or sample["time"] >= due - _LEAST_S / 2:  # ticks are not exact
+        if event.is_last or sample["time"] >= due - _LEAST_S / 2:  # ticks are not exact
             self._recorded[rank] = sample["time"]
             self._append(sample)
         if self._writing is None and not became:

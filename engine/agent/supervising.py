@@ -18,7 +18,7 @@ from engine.agent.journal import Journal
 from engine.agent.launcher import Units
 from engine.agent.notifier import Notifier
 from engine.agent.queue import Queue
-from engine.agent.resuming import recorded_lines
+from engine.agent.resuming import journal_events
 from engine.agent.supervisor import Supervisor
 from engine.agent.turn import Turn
 from engine.contract.orders import RunOrder
@@ -36,7 +36,7 @@ async def _supervise(folder: Path, order: RunOrder, agent: Path) -> None:
     plan, secrets = order.plan, order.secrets
     remove_old_runs(folder)
     journal = Journal(folder / JOURNAL)
-    recorded = recorded_lines(folder / JOURNAL)
+    recorded = journal_events(folder / JOURNAL)
     ips = tuple(node.private_ip for node in plan.nodes)
     units = Units(folder, agent, ips, tuple(plan.cluster_ips))
     queue = Queue(folder.parent)

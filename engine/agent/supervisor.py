@@ -15,7 +15,7 @@ from dataclasses import replace
 from engine.agent.attempt import Recorder, RunningAttempt
 from engine.agent.attempts import Attempts
 from engine.agent.clock import RunClock
-from engine.agent.journal import Journal, Message
+from engine.agent.journal import Journal
 from engine.agent.launcher import Launcher
 from engine.agent.output_reader import OutputReader
 from engine.agent.resuming import Recorded
@@ -23,7 +23,18 @@ from engine.agent.samples import Samples
 from engine.agent.saving import save_run
 from engine.agent.states import NODE_FAILED, Verdict
 from engine.agent.turn import begin_fields
-from engine.contract.codec import to_json
+from engine.contract.events import (
+    AttemptStarted,
+    DurationOver,
+    Event,
+    HeadEnding,
+    NodesHealed,
+    PoweringOff,
+    RunFinished,
+    RunStarted,
+    StopAsked,
+    SupervisorResumed,
+)
 from engine.contract.plan import LaunchPlan
 
 ACKNOWLEDGE_S = 60  # time for a client to announce that it destroys the cluster
@@ -33,7 +44,7 @@ LEASE_S = 180  # time for that client's next announcement
 class Supervisor:
     """The supervisor of a run. `secrets` maps names to values.
 
-    `recorded` are the lines that the journal has already, if an earlier supervisor was killed.
+    `recorded` are the events that the journal has already, if an earlier supervisor was killed.
     """
 
     def __init__(
@@ -42,7 +53,7 @@ class Supervisor:
         secrets: dict[str, str],
         journal: Journal,
         launcher: Launcher,
-        recorded: Iterable[Message] = (),
+        recorded: Iterable[Event] = (),
     ) -> None:
         self._plan, self._secrets = plan, secrets
         self._journal, self._launcher = journal, launcher
@@ -57,17 +68,17 @@ class Supervisor:
         for event in before.pending:
             self._recorder.inbox.put_nowait(event)
 
-    def _replay(self, before: Recorded, lines: Iterable[Message]) -> OutputReader:
+    def _replay(self, before: Recorded, events: Iterable[Event]) -> OutputReader:
         """Read the journal of an earlier supervisor; add what it did not record.
 
         Return the reader of the last attempt's output.
         """
         output = OutputReader(before.plan)
-        for line in lines:
-            before.add(line)
-            if line["kind"] == "attempt_started":
+        for event in events:
+            before.add(event)
+            if isinstance(event, AttemptStarted):
                 output = OutputReader(before.plan)
-            output.replay(line)
+            output.replay(event)
         if before.clock is not None:
             self._journal.clock = RunClock(before.clock)
         if before.is_finished:
@@ -75,8 +86,8 @@ class Supervisor:
         if before.write_error:
             self._journal.write_error = before.write_error
             self._journal.dropped = max(1, before.missing)
-        for line in output.unrecorded:
-            self._recorder.record(**line)
+        for event in output.unrecorded:
+            self._recorder.record(event)
         return output
 
     def _next_attempt(self, recorded: Recorded, output: OutputReader) -> RunningAttempt:
@@ -86,16 +97,16 @@ class Supervisor:
 
     def stop(self, reason: str = "stopped on request") -> None:
         """Stop the run gracefully; it ends as `stopped`."""
-        self._recorder.record("stop_asked", reason=reason)
+        self._recorder.record(StopAsked(reason))
 
     def end(self) -> None:
         """Stop the run because this unit got SIGTERM, as in a shutdown of the machine."""
-        self._recorder.record("head_ending", head_rank=self._attempt.plan.head_rank)
+        self._recorder.record(HeadEnding(self._attempt.plan.head_rank))
 
     def heal(self, addresses: str) -> None:
         """Use new machines from the next attempt on; `addresses` is JSON, by node names."""
         self._attempts.heal(json.loads(addresses))
-        self._recorder.record("nodes_healed", addresses=json.loads(addresses))
+        self._recorder.record(NodesHealed(json.loads(addresses)))
 
     def acknowledge(self) -> None:
         """Postpone the power-off to LEASE_S from now: a client destroys the cluster itself."""
@@ -117,7 +128,7 @@ class Supervisor:
         if began is None:
             self._begin()
         else:
-            self._recorder.record("supervisor_resumed")
+            self._recorder.record(SupervisorResumed())
         limit = self._limit_duration(began)
         try:
             ended = await self._make_attempts()
@@ -127,12 +138,13 @@ class Supervisor:
         self._recorder.samples.close()
         verdict = self._check_journal(ended)
         self._journal.append(
-            "run_finished",
-            status=verdict.status,
-            exit_code=verdict.exit_code,
-            first_failed_rank=verdict.first_failed_rank,
-            reason=verdict.reason,
-            followed=[one._asdict() for one in self._attempt.output.followed],
+            RunFinished(
+                status=verdict.status,
+                exit_code=verdict.exit_code,
+                first_failed_rank=verdict.first_failed_rank,
+                reason=verdict.reason,
+                followed=self._attempt.output.followed,
+            )
         )
         self._has_ended = True
         return verdict
@@ -143,7 +155,7 @@ class Supervisor:
         if not seconds:
             return None
         passed = 0.0 if began is None else self._journal.clock.now() - began
-        over = functools.partial(self._recorder.record, "duration_over", seconds=seconds)
+        over = functools.partial(self._recorder.record, DurationOver(seconds))
         return asyncio.get_running_loop().call_later(max(0.0, seconds - passed), over)
 
     async def _make_attempts(self) -> Verdict:
@@ -164,13 +176,14 @@ class Supervisor:
             plan = self._attempts.plan
             self._attempt = self._next_attempt(Recorded(plan), OutputReader(plan))
         plan = self._attempts.plan
-        own = {
-            "startup_order": plan.startup_order,
-            "stop_criteria": plan.stop_criteria,
-            "programs": plan.programs,
-            "sweep": to_json(plan.sweep),
-        }
-        self._recorder.record("run_started", **begin_fields(plan, self._journal), **own)
+        started = RunStarted(
+            **begin_fields(plan, self._journal),
+            startup_order=plan.startup_order,
+            stop_criteria=plan.stop_criteria,
+            programs=plan.programs,
+            sweep=plan.sweep,
+        )
+        self._recorder.record(started)
 
     def _check_journal(self, verdict: Verdict) -> Verdict:
         """Return the verdict; a run with events that were not stored fails instead of `done`."""
@@ -196,7 +209,7 @@ class Supervisor:
             await asyncio.to_thread(self._journal.finish)
             await save_run(self._attempts.plan, self._journal.folder, self._launcher)
             await self._wait_for_clients()  # one may have come meanwhile
-        self._journal.append("powering_off")
+        self._journal.append(PoweringOff())
         await self._launcher.power_off()
 
     async def _wait_for_clients(self) -> None:

@@ -10,6 +10,7 @@ from engine.agent.handover import boot_id
 from engine.agent.journal import Journal
 from engine.agent.queue import Dropped, Place, Queue
 from engine.agent.states import STOPPED
+from engine.contract.events import RunFinished, RunNode, RunQueued
 from engine.contract.plan import LaunchPlan
 
 LOOK_S = 0.5
@@ -21,10 +22,6 @@ def begin_fields(plan: LaunchPlan, journal: Journal) -> dict[str, Any]:
 
     It is for clients, and `clock` for the next supervisor, if this one is killed.
     """
-    nodes = [
-        {key: getattr(node, key) for key in ("rank", "name", "private_ip", "role")}
-        for node in plan.nodes
-    ]
     return {
         **{key: getattr(plan, key) for key in ("run_id", "name", "cluster", "on_stop")},
         "boot_id": boot_id(),
@@ -33,8 +30,13 @@ def begin_fields(plan: LaunchPlan, journal: Journal) -> dict[str, Any]:
         "saved": plan.saved,
         "notifies": bool(plan.notify),
         "ports": plan.ports,
-        "nodes": nodes,
+        "nodes": run_nodes(plan),
     }
+
+
+def run_nodes(plan: LaunchPlan) -> tuple[RunNode, ...]:
+    """Return the nodes of the plan, without what each of them executes."""
+    return tuple(RunNode(node.rank, node.name, node.private_ip, node.role) for node in plan.nodes)
 
 
 class Turn:
@@ -78,16 +80,10 @@ class Turn:
             with contextlib.suppress(asyncio.TimeoutError):  # nobody has stopped it: look again
                 await asyncio.wait_for(self._stopped.wait(), LOOK_S)
         self.is_over = True
-        self._journal.append(
-            "run_finished",
-            status="stopped",
-            exit_code=STOPPED,
-            first_failed_rank=None,
-            reason=self._reason,
-        )
+        self._journal.append(RunFinished("stopped", STOPPED, None, self._reason))
         self.was_stopped = True
         return False
 
     def _report(self, place: int, ahead: tuple[str, ...]) -> None:
         fields = begin_fields(self._plan, self._journal)
-        self._journal.append("run_queued", **fields, place=place, ahead=ahead)
+        self._journal.append(RunQueued(**fields, place=place, ahead=ahead))

@@ -11,22 +11,26 @@ from engine.agent.states import (
     STOPPED,
     TIMED_OUT,
     WRONG_RUN,
+    State,
+    Verdict,
+)
+from engine.contract.events import (
     DurationOver,
     Event,
-    Exited,
-    Gone,
     HeadEnding,
-    Lost,
-    NetworkFault,
+    NetworkSeen,
     NodeEvent,
-    NotPrepared,
-    NotReady,
+    NodeExited,
+    NodeGone,
+    NodeLost,
+    NodeNotPrepared,
+    NodeNotReady,
+    NodeStopped,
+    NodeUnreachable,
     OutputStopped,
     RankStarted,
     StartupOver,
-    State,
     StopAsked,
-    Verdict,
 )
 
 
@@ -60,7 +64,7 @@ def judge_run(state: State, event: Event) -> Verdict | None:
         return _judge_startup(state, event)
     if isinstance(event, HeadEnding):
         stopped = Verdict("stopped", STOPPED, None, "the supervisor got SIGTERM")
-        taken = None if event.rank is None else _interruption_verdict(state, event.rank)
+        taken = None if event.head_rank is None else _interruption_verdict(state, event.head_rank)
         # The supervisor ends together with its machine, so nobody could retry.
         return replace(taken, cause="") if taken else stopped
     return None
@@ -77,25 +81,34 @@ def _judge_startup(state: State, event: StartupOver) -> Verdict | None:
 
 def _judge_node(state: State, event: NodeEvent, before: State) -> Verdict | None:
     name = state.nodes[event.rank].name
-    if isinstance(event, NotPrepared):
+    if isinstance(event, NodeNotPrepared):
         reason = f"{name} cannot run the job: {event.reason}"
         return Verdict("failed", NODE_FAILED, event.rank, reason, cause="startup")
-    if isinstance(event, NotReady):
+    if isinstance(event, NodeNotReady):
         reason = f"{name} is not ready: {event.reason}"
         return Verdict("failed", TIMED_OUT, event.rank, reason, cause="startup")
-    if isinstance(event, Exited):
-        return _judge_exit(state, event, before)
-    if isinstance(event, (Lost, Gone)) and before.nodes[event.rank].phase != "exited":
-        seen = event.reason if isinstance(event, Lost) else f"was lost: {event.reason}"
-        lost = Verdict("failed", NODE_FAILED, event.rank, f"{name} {seen}", cause="node-lost")
+    if isinstance(event, (NodeExited, NodeStopped)):
+        return None if event.exit_code is None else _judge_exit(state, event, before)
+    symptom = _symptom(event)
+    if symptom and before.nodes[event.rank].phase != "exited":
+        lost = Verdict("failed", NODE_FAILED, event.rank, f"{name} {symptom}", cause="node-lost")
         return _interruption_verdict(state, event.rank) or lost
     return None
 
 
+def _symptom(event: NodeEvent) -> str:
+    """Return what the event says of a node that the run has lost; empty for other events."""
+    if isinstance(event, NodeLost):
+        return event.symptom or event.reason
+    if isinstance(event, NodeUnreachable):
+        return f"cannot be reached: {event.reason}"
+    return f"was lost: {event.reason}" if isinstance(event, NodeGone) else ""
+
+
 def _judge_launch(state: State, event: Event) -> Verdict | None:
     """Return a verdict if a launcher, or the network, does not do what was planned."""
-    if isinstance(event, NetworkFault):
-        return Verdict("failed", WRONG_RUN, event.rank, event.reason, cause="network")
+    if isinstance(event, NetworkSeen) and event.level == "fault":
+        return Verdict("failed", WRONG_RUN, event.rank, event.text, cause="network")
     if not isinstance(event, RankStarted) or not state.nodes.processes:
         return None
     node, planned = state.nodes[event.rank], state.nodes.processes
@@ -132,16 +145,16 @@ def _interruption_verdict(state: State, rank: int) -> Verdict | None:
     return Verdict("failed", NODE_FAILED, rank, reason, cause="preemption")
 
 
-def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
-    name = state.nodes[event.rank].name
-    if event.code in ENDED_FROM_OUTSIDE and state.nodes[event.rank].notice:
+def _judge_exit(state: State, event: NodeExited | NodeStopped, before: State) -> Verdict | None:
+    name, code = state.nodes[event.rank].name, event.exit_code or 0
+    if code in ENDED_FROM_OUTSIDE and state.nodes[event.rank].notice:
         return _interruption_verdict(state, event.rank)
-    if event.code != 0:
-        reason = exit_reason(name, event.code)
+    if code != 0:
+        reason = exit_reason(name, code)
         # Ranks that lose another rank often fail before the end of that rank is known.
         for other in (node for node in state.nodes if node.notice):
             reason += f"; AWS takes {other.name}'s spot instance back: {other.notice}"
-        return Verdict("failed", event.code, event.rank, reason, True, "exit-code")
+        return Verdict("failed", code, event.rank, reason, True, "exit-code")
     # As long as a node is prepared and not started, it waits for all that were started before it.
     if state.nodes.count("prepared") and before.nodes[event.rank].phase != "ready":
         reason = f"{name} exited with 0 before it was ready"
@@ -149,7 +162,7 @@ def _judge_exit(state: State, event: Exited, before: State) -> Verdict | None:
     return _judge_done(state, event)
 
 
-def _judge_done(state: State, event: Exited) -> Verdict | None:
+def _judge_done(state: State, event: NodeEvent) -> Verdict | None:
     if state.stop_criteria == "master-done" and event.rank == 0:
         return Verdict("done", 0, None, "the master is done")
     nodes = state.nodes

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engine.agent.nccl_warnings import (
     CAUSE,
@@ -23,6 +23,7 @@ from engine.agent.nccl_warnings import (
     WARN,
     read_warning,
 )
+from engine.contract.events import NodeFact
 
 RECENT = 1000  # lines of a node: an older complaint is not taken for the reason of its end
 _TEXT = 200  # characters of a quoted line
@@ -178,18 +179,18 @@ class Clues:
             if missing:
                 self._missing.update(int(rank) for rank in missing[1].split(","))
 
-    def facts(self, node: int) -> list[dict[str, Any]]:
+    def facts(self, node: int) -> list[NodeFact]:
         """Return as facts the node's last complaint, if it is recent, and what its mpirun lost."""
         found = []
         complaint = self._complaints.get(node)
         if complaint is not None and self._lines[node] - complaint.at < RECENT:
             text = f'{_WORDS[complaint.kind]}: "{complaint.line}"'
-            found.append({"kind": complaint.kind, "text": text})
+            found.append(NodeFact(complaint.kind, text))
         warning = self._warnings.get(node)
         if warning is not None and self._lines[node] - warning.at < RECENT:
-            found.append({"kind": warning.kind, "text": warning.line})
+            found.append(NodeFact(warning.kind, warning.line))
         if names := self._lost_daemons.get(node):
-            found.append({"kind": "launcher", "text": f"mpirun lost its daemon on {_some(names)}"})
+            found.append(NodeFact("launcher", f"mpirun lost its daemon on {_some(names)}"))
         return found
 
     def collective(self, names: list[str]) -> str:

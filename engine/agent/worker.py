@@ -38,6 +38,18 @@ from engine.agent.redaction import Redaction
 from engine.agent.references import add_variables
 from engine.agent.sampler import Sampler
 from engine.contract.codec import from_json
+from engine.contract.events import (
+    ClockSet,
+    HeadSilent,
+    NodeExamined,
+    NodeExited,
+    NodeFact,
+    NodeNotPrepared,
+    NodePrepared,
+    NodeReady,
+    NodeStarted,
+    TableWritten,
+)
 from engine.contract.orders import WorkOrder
 
 HOSTFILE = "hostfile"
@@ -92,7 +104,7 @@ class Worker:
         image = order.image
         self._place: Place = Container(image, folder, rank) if image else Host()
         self._entrance = Entrance(folder, self._place, order.nodes, rank)
-        self._ranks = Ranks(folder, report)
+        self._ranks = Ranks(folder, rank, report)
         self._sampler = Sampler(folder, report)
         self._script = folder / f"job-{rank}.sh"
         # SimpleQueue: its put may be called from a signal handler.
@@ -137,7 +149,7 @@ class Worker:
     def _report_step(self, seconds: float) -> None:
         self._steps += 1
         if self._steps <= _STEPS:
-            self._report.send("clock_set", seconds=seconds)
+            self._report.send(ClockSet(self._node.rank, seconds, text=""))  # the head adds the text
 
     def _prepare(self) -> dict[str, str] | None:
         """Prepare the node and return the job's environment; None, with a report, on failure."""
@@ -158,15 +170,15 @@ class Worker:
             self._entrance.open(environment)
             self._ranks.open()
         except OSError as error:
-            self._report.send("not_prepared", reason=str(error))
+            self._report.send(NodeNotPrepared(self._node.rank, str(error)))
             return None
         if not self._heartbeats.wait_for_answer():
             to = self._order.heartbeats
             address = f"UDP, {to.address}:{to.port}"
             reason = f"the head does not answer its heartbeats ({address}) within {to.answer_s:g} s"
-            self._report.send("not_prepared", reason=reason)
+            self._report.send(NodeNotPrepared(self._node.rank, reason))
             return None
-        self._report.send("prepared")
+        self._report.send(NodePrepared(self._node.rank))
         return environment
 
     def _attend(self, environment: dict[str, str]) -> None:
@@ -177,7 +189,7 @@ class Worker:
                 watch,
             )  # imports HTTP, only for spot instances
 
-            watched = (Metadata(self._order.metadata), self._report)
+            watched = (Metadata(self._order.metadata), self._node.rank, self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
         if self._wait_for({"start", "stop"}) == "start" and self._start(environment):
             ended_by = self._wait_for({"exited", "stop"})
@@ -263,7 +275,7 @@ class Worker:
             if word == "head_silent":
                 silence = self._order.heartbeats.silence_s
                 reason = f"has not heard the head for {silence:g} s"
-                self._report.send("head_silent", reason=reason)
+                self._report.send(HeadSilent(reason))
             if word in ("leave", "head_silent", "supervisor_lost"):
                 return "stop"
             if word in words:
@@ -284,9 +296,9 @@ class Worker:
             self._report_unstarted(error, environment)
             return False
         self._job = group = ProcessGroup(job)
-        self._report.send("node_started", pid=job.pid)
+        self._report.send(NodeStarted(self._node.rank, job.pid))
         self._sampler.start()
-        self._log = log = Log(self._folder / f"rank-{self._node.rank}.log", self._report)
+        self._log = log = Log(self._folder, self._node.rank, self._report)
         assert job.stdout is not None
         assert job.stderr is not None
         for name, stream in (("stdout", job.stdout), ("stderr", job.stderr)):
@@ -297,9 +309,11 @@ class Worker:
         threading.Thread(target=self._wait_for_job, args=(group,), daemon=True).start()
         ready = self._order.ready
         if ready is None:
-            self._report.send("node_ready")
+            self._report.send(NodeReady(self._node.rank))
         else:
-            probe = Probe(ready, self._place, environment, lambda: group.status is None)
+            probe = Probe(
+                ready, self._node.rank, self._place, environment, lambda: group.status is None
+            )
             threading.Thread(target=probe.run, args=(self._report,), daemon=True).start()
         return True
 
@@ -307,9 +321,9 @@ class Worker:
         """Report the end of a job that cannot be started, with the status that bash would give."""
         code, text = start_failure(error, environment)
         redaction = Redaction(self._order.hidden)
-        facts = [{"kind": "start", "text": redaction.feed(text) + redaction.rest()}]
-        self._report.send("node_examined", exit_code=code, is_own_end=True, facts=facts)
-        self._report.send("node_exited", exit_code=code, signal=None)
+        facts = (NodeFact("start", redaction.feed(text) + redaction.rest()),)
+        self._report.send(NodeExamined(self._node.rank, code, True, facts))
+        self._report.send(NodeExited(self._node.rank, code, signal=None))
 
     def _wait_for_job(self, job: ProcessGroup) -> None:
         job.wait()
@@ -342,17 +356,17 @@ class Worker:
         self._drain()
         self._ranks.drain()
         for case, document in table_files.collect(self._folder):
-            self._report.send("table_written", case=case, document=document)
+            self._report.send(TableWritten(self._node.rank, document, case))
         number = -code if code < 0 else None
         code = code if number is None else 128 + number
         self._examine(code, is_own_end)
-        self._report.send("node_exited", exit_code=code, signal=number)
+        self._report.send(NodeExited(self._node.rank, code, signal=number))
 
     def _examine(self, code: int, is_own_end: bool) -> None:
         """Report what the node shows of a failed job, or of any job if something is wrong."""
         facts = self._examination.facts(list(self._order.hidden))
         if facts or (is_own_end and code != 0):
-            self._report.send("node_examined", exit_code=code, is_own_end=is_own_end, facts=facts)
+            self._report.send(NodeExamined(self._node.rank, code, is_own_end, facts))
 
     def _drain(self) -> None:
         """Wait until all output of the job is queued, or until there is none for DRAIN_S.

@@ -14,6 +14,7 @@ from typing import Any
 from engine.agent.channel import Channel
 from engine.agent.journal import Message
 from engine.agent.launcher import CONNECT_S, STOP_GRACE_S, Launcher
+from engine.contract.events import Event, NodePrepared, NoWorker, Output, Reached, WorkerEnded
 
 REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it
@@ -22,7 +23,7 @@ LAUNCHES_AT_ONCE = 64
 _RECONNECTIONS = 10  # to a worker: a job may kill its connections again and again
 DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
 
-Hear = Callable[[int, Message], None]
+Hear = Callable[[int, Event], None]
 
 
 class Workers:
@@ -202,22 +203,21 @@ class Workers:
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:
         async for event in channel.events():
-            kind, sequence = event["kind"], event.get("sequence", 0)
-            if kind == "reached":
+            if isinstance(event, Reached):
                 channel.is_attached = True
                 continue
-            if kind == "no_worker":
-                channel.no_worker = event["why"]
+            if isinstance(event, NoWorker):
+                channel.no_worker = event.why
                 continue
-            if kind == "prepared":
+            if isinstance(event, NodePrepared):
                 prepared.set()
-            if 0 < sequence <= self.received.get(rank, 0):
+            if 0 < event.sequence <= self.received.get(rank, 0):
                 continue  # the journal has it
-            if kind != "ended":
+            if not isinstance(event, WorkerEnded):
                 self._hear(rank, event)
-            if sequence:
-                self.received[rank] = sequence
-                channel.acknowledge(sequence, is_output=kind == "output")
+            if event.sequence:
+                self.received[rank] = event.sequence
+                channel.acknowledge(event.sequence, is_output=isinstance(event, Output))
 
 
 async def _read_to_end(channel: Channel) -> None:

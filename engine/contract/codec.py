@@ -135,23 +135,31 @@ def _decode_plain(kind: type[Any], data: Any) -> Any:
     raise DecodeError(f"is no {kind.__name__}")
 
 
+def _decode_field(cls: Any, name: str, decode: Decoder, data: Any) -> Any:
+    try:
+        return decode(data)
+    except DecodeError as error:
+        raise DecodeError(f"{cls.__name__}.{name} {error}") from None
+
+
 def _object_decoder(cls: Any) -> Decoder:
     # `Annotated` is stripped: without `include_extras` the types are the plain ones.
     types = get_type_hints(cls)
     fields = [
-        (name, _decoder(types[name]), default is _NO_DEFAULT) for name, default in _defaults(cls)
+        (name, types[name], _decoder(types[name]), default is _NO_DEFAULT)
+        for name, default in _defaults(cls)
     ]
 
     def decode(data: Any) -> Any:
         if not isinstance(data, dict):
             raise DecodeError(f"{cls.__name__} is no object")
         values = {}
-        for name, decode_field, is_required in fields:
+        for name, kind, decode_field, is_required in fields:
             if name in data:
-                try:
-                    values[name] = decode_field(data[name])
-                except DecodeError as error:
-                    raise DecodeError(f"{cls.__name__}.{name} {error}") from None
+                value = data[name]
+                if type(value) is not kind:  # most are plain: events of output must take no time
+                    value = _decode_field(cls, name, decode_field, value)
+                values[name] = value
             elif is_required:
                 raise DecodeError(f"{cls.__name__}.{name} is missing")
         return cls(**values)

@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Optional
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Optional, TypeVar
 
 from config.bounds import ExitCode, Port, Rank, Text, Time, Whole
 from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
-from engine.contract.codec import to_json
+from engine.contract.codec import from_json, to_json
 from engine.contract.plan import Sweep
 
 EVENTS: dict[str, type[Event]] = {}
 """The classes of all events by their kinds."""
+
+E = TypeVar("E", bound="Event")
+
+Stream = Literal["stdout", "stderr"]
+Status = Literal["done", "failed", "stopped"]
 
 _INTERNAL = "internal"
 
@@ -50,17 +55,17 @@ class Event:
         """The time of the event; each class has it as its last public field."""
         raise NotImplementedError
 
+    @property
+    def sequence(self) -> int:
+        """The worker's number of the event, from 1 on; 0 for an event that no worker has sent."""
+        return 0
+
 
 @dataclass(frozen=True)
 class NodeEvent(Event):
     """An event on the node `rank`."""
 
     rank: Rank
-
-    @property
-    def sequence(self) -> int:
-        """The worker's number of the event, from 1 on; 0 for an event that no worker has sent."""
-        return 0
 
 
 # The run
@@ -198,7 +203,7 @@ class RunFinished(Event):
     """
 
     kind = "run_finished"
-    status: Literal["done", "failed", "stopped"]
+    status: Status
     exit_code: ExitCode
     first_failed_rank: Optional[Rank]
     reason: str
@@ -528,7 +533,7 @@ class Output(NodeEvent):
     """
 
     kind = "output"
-    stream: Literal["stdout", "stderr"]
+    stream: Stream
     text: str
     ends_line: bool = True
     offset: Whole = 0
@@ -685,6 +690,82 @@ class NotificationsEnded(Event):
     time: Time = 0.0
 
 
-def to_line(event: Event) -> str:
-    """Return the event as JSON, without fields that have their default: a line without its end."""
-    return json.dumps({"kind": event.kind, "time": event.time, **to_json(event, False)})
+# From a worker to its supervisor
+
+
+@dataclass(frozen=True)
+class WorkerMessage(Event):
+    """A message from a worker to its supervisor: it is in no journal."""
+
+
+@dataclass(frozen=True)
+class Reached(WorkerMessage):
+    """The node has a worker, which another supervisor launched."""
+
+    kind = "reached"
+    time: Time = 0.0
+
+
+@dataclass(frozen=True)
+class NoWorker(WorkerMessage):
+    """The node has no worker; engine/agent/attachment.py lists the reasons."""
+
+    kind = "no_worker"
+    why: str
+    time: Time = 0.0
+
+
+@dataclass(frozen=True)
+class Sample(WorkerMessage):
+    """The counters of a node at a time (engine/agent/node_counters.py, gpu_counters.py)."""
+
+    kind = "sample"
+    counters: dict[str, Any]
+    is_last: bool = False
+    time: Time = 0.0
+
+
+@dataclass(frozen=True)
+class HeadSilent(WorkerMessage):
+    """The worker has not heard the head, and ends its job."""
+
+    kind = "head_silent"
+    reason: str
+    time: Time = 0.0
+    sequence: int = internal(0)
+
+
+@dataclass(frozen=True)
+class WorkerEnded(WorkerMessage):
+    """The worker ends: this is its last event."""
+
+    kind = "ended"
+    time: Time = 0.0
+    sequence: int = internal(0)
+
+
+# Lines of JSON
+
+
+def change(event: E, **fields: Any) -> E:
+    """Return the event with other values of these fields; its class must have them."""
+    return replace(event, **fields)
+
+
+_encode = json.JSONEncoder(default=to_json).encode
+
+
+def to_line(event: Event, **fields: Any) -> str:
+    """Return the event as JSON, with other values of these fields: a line without its end."""
+    return _encode({"kind": event.kind, "time": event.time, **vars(event), **fields})
+
+
+def decode(data: Any) -> Optional[Event]:
+    """Return the event of a line's JSON data; None for an unknown kind.
+
+    Raises DecodeError, which is a ValueError, for a malformed event of a known kind.
+    """
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str) or kind not in EVENTS:
+        return None
+    return from_json(EVENTS[kind], data)

@@ -27,7 +27,7 @@ from engine.agent.control import JOURNAL, SOCKET, serve
 from engine.agent.event_stream import EventStream
 from engine.agent.journal import Journal
 from engine.agent.launcher import HELD
-from engine.agent.resuming import recorded_lines
+from engine.agent.resuming import journal_events
 from engine.agent.states import Verdict
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
@@ -202,7 +202,7 @@ class LocalCluster:
             }
             kept = str(self.folder / "checkpoints")
             size["common"]["environment"]["GPUCTL_CHECKPOINT_DIR"] = kept
-        recorded = recorded_lines(self.folder / JOURNAL)  # by an earlier one, if any
+        recorded = journal_events(self.folder / JOURNAL)  # by an earlier one, if any
         local = from_json(LaunchPlan, data)
         return Supervisor(local, dict(secrets), self.journal, self.launcher, recorded)
 

@@ -72,8 +72,9 @@ async def supervise(agent: str, folder: Path) -> None:
     supervisor = Supervisor(plan, {}, Journal(folder / "journal"), workers)
     verdict = await supervisor.run()
     facts = {"status": verdict.status, "exit_code": verdict.exit_code, "modules": len(modules)}
-    facts["reason"] = verdict.reason
-    sys.stdout.write(json.dumps({**facts, "python": list(sys.version_info[:2])}) + "\n")
+    sys.stdout.write(
+        json.dumps({**facts, "reason": verdict.reason, "python": list(sys.version_info[:2])}) + "\n"
+    )
 
 
 if __name__ == "__main__":

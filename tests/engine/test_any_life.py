@@ -5,17 +5,38 @@ and of those between attempts, and the memory that the journal is. No clock, fil
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.decisions import decide
 from engine.agent.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
-from engine.agent.resuming import Recorded, event_of
+from engine.agent.resuming import Recorded
 from engine.agent.retry import Attempt, GiveUp, Policy, WaitForNodes, next_step
 from engine.agent.states import Start, Stop, Verdict, is_over
+from engine.contract.events import (
+    AttemptEnded,
+    AttemptStarted,
+    DurationOver,
+    Event,
+    HeadEnding,
+    NodeExited,
+    NodeGone,
+    NodeInterrupted,
+    NodeLost,
+    NodeNotPrepared,
+    NodePrepared,
+    NodeReady,
+    NodesHealed,
+    OutputStopped,
+    StopAsked,
+    SupervisorResumed,
+    WaitingForNodes,
+    change,
+)
 from engine.contract.plan import LaunchPlan
+from tests.engine.bare_events import FINISHED
+from tests.engine.bare_events import STARTED as RUN_STARTED
 from tests.engine.conftest import make_plan
 
 NODES = ("node0", "node1", "node2")
@@ -25,30 +46,32 @@ WANTED = st.lists(st.sets(st.sampled_from(NODES), min_size=1), min_size=1, max_s
 RANKS = st.integers(0, 2)
 OF_NODES = st.sampled_from(
     [
-        *[{"kind": "node_prepared"}] * 4,
-        *[{"kind": "node_ready"}] * 2,
-        {"kind": "node_exited", "exit_code": 0},
-        {"kind": "node_exited", "exit_code": 7},
-        {"kind": "node_not_prepared", "reason": "no image"},
-        {"kind": "node_lost", "reason": "silent"},
-        {"kind": "node_gone", "reason": "ended"},
-        {"kind": "node_interrupted", "action": "terminate", "at": "soon"},
+        *[NodePrepared(0)] * 4,
+        *[NodeReady(0)] * 2,
+        NodeExited(0, 0, None),
+        NodeExited(0, 7, None),
+        NodeNotPrepared(0, "no image"),
+        NodeLost(0, "silent"),
+        NodeGone(0, "ended"),
+        NodeInterrupted(0, "terminate", "soon"),
     ]
 )
 OF_RUN = st.sampled_from(
     [
-        {"kind": "stop_asked", "reason": "asked"},
-        {"kind": "duration_over", "seconds": 60},
-        {"kind": "head_ending"},
-        {"kind": "output_stopped", "seconds": 60},
-        {"kind": "nodes_healed", "addresses": {"node1": "10.0.0.9"}},
+        StopAsked("asked"),
+        DurationOver(60),
+        HeadEnding(),
+        OutputStopped(60),
+        NodesHealed({"node1": "10.0.0.9"}),
     ]
 )
-EVENTS = st.lists(
+KILLED = SupervisorResumed()
+"""The supervisor is killed, and the next one takes the run up."""
+EVENTS: st.SearchStrategy[list[Event]] = st.lists(
     st.one_of(
-        st.builds(lambda rank, of: {**of, "rank": rank}, RANKS, OF_NODES),
+        st.builds(lambda rank, event: change(event, rank=rank), RANKS, OF_NODES),
         OF_RUN,
-        st.just({"kind": "killed"}),
+        st.just(KILLED),
     ),
     max_size=40,
 )
@@ -59,39 +82,36 @@ class Life:
     """A run from its start: its journal, its state, and the units that run on its nodes."""
 
     plan: LaunchPlan = field(default_factory=lambda: PLAN)
-    lines: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     units: set[int] = field(default_factory=set)
     stopped: set[int] = field(default_factory=set)
     verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
-        self.add({"kind": "run_started"})
+        self.add(RUN_STARTED)
         self.resume()
 
-    def add(self, line: dict[str, Any]) -> None:
-        self.lines.append({"time": 1.0, **line})
+    def add(self, event: Event) -> None:
+        self.events.append(change(event, time=1.0))
 
     def resume(self) -> None:
         """Forget everything, as a killed supervisor does, and read the journal."""
         self.known = Recorded(self.plan)
-        for line in self.lines:
-            self.known.add(line)
+        for event in self.events:
+            self.known.add(event)
         self.state, self.number = self.known.state, self.known.number
 
-    def hear(self, line: dict[str, Any]) -> None:
-        """Write the line, then act on it, as Recorder and RunningAttempt do."""
-        if line["kind"] == "killed":
+    def hear(self, event: Event) -> None:
+        """Write the event, then act on it, as Recorder and RunningAttempt do."""
+        if event is KILLED:
             before = self.state
             self.resume()
             assert self.state == before
             return
-        self.add(line)
-        event = event_of({"time": 1.0, **line})
-        if event is None:
-            return
+        self.add(event)
         self.state, actions = decide(self.state, event)
-        if line["kind"] == "node_gone":
-            self.units.discard(line["rank"])  # the last that a worker says
+        if isinstance(event, NodeGone):
+            self.units.discard(event.rank)  # the last that a worker says
         for action in actions:
             if isinstance(action, Start):
                 assert action.rank not in self.units
@@ -115,12 +135,12 @@ class Life:
         step = next_step(Attempt(self.number, verdict, frozenset(self.known.lost)), POLICY)
         if isinstance(step, GiveUp):
             self.verdict = verdict
-            self.add({"kind": "run_finished"})
+            self.add(FINISHED)
             return
-        self.add({"kind": "attempt_ended"})
+        self.add(AttemptEnded(self.number, 3, 1, 0, "failed", 0))
         if isinstance(step, WaitForNodes):
-            self.add({"kind": "waiting_for_nodes"})
-        self.add({"kind": "attempt_started", "number": self.number + 1})
+            self.add(WaitingForNodes((), 60))
+        self.add(AttemptStarted(self.number + 1))
         self.stopped.clear()
         self.resume()
 
@@ -128,10 +148,10 @@ class Life:
 def finish(life: Life) -> None:
     """Let the nodes end as they must once nobody disturbs: jobs exit, workers say goodbye."""
     for _ in range(POLICY.attempts if POLICY else 1):
-        for kind in ("node_prepared", "node_exited", "node_gone"):
+        for event in (NodePrepared(0), NodeExited(0, 0, None), NodeGone(0, "ended")):
             for rank in range(3):
                 if life.verdict is None:
-                    life.hear({"kind": kind, "rank": rank, "exit_code": 0, "reason": "ended"})
+                    life.hear(change(event, rank=rank))
 
 
 @given(WANTED, st.data())
@@ -151,12 +171,10 @@ def test_any_order_of_events_ends_in_a_final_state_with_every_unit_stopped(
         assert len(used) == len(set(used))
         run_id = data.draw(st.sampled_from(sorted(lives)))
         life = lives.pop(run_id)
-        begin = [
-            {"kind": "node_prepared", "rank": rank} for rank in data.draw(st.permutations(range(3)))
-        ]
-        for line in begin[: data.draw(st.sampled_from([0, 3, 3]))] + data.draw(EVENTS):
+        begin = [NodePrepared(rank) for rank in data.draw(st.permutations(range(3)))]
+        for event in (*begin[: data.draw(st.sampled_from([0, 3, 3]))], *data.draw(EVENTS)):
             if life.verdict is None:
-                life.hear(line)
+                life.hear(event)
         finish(life)
         assert life.verdict is not None
         assert life.verdict.status in ("done", "failed", "stopped")
@@ -164,6 +182,6 @@ def test_any_order_of_events_ends_in_a_final_state_with_every_unit_stopped(
         life.resume()
         assert life.known.is_finished
         assert life.number <= 3, "`attempts` of the plan"
-        starts = [line["number"] for line in life.lines if line["kind"] == "attempt_started"]
+        starts = [event.number for event in life.events if isinstance(event, AttemptStarted)]
         assert starts == list(range(2, life.number + 1))
         entries = tuple(entry for entry in entries if entry.run_id != run_id)

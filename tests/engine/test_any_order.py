@@ -4,47 +4,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.decisions import decide
-from engine.agent.states import (
-    Action,
+from engine.agent.states import Action, Finish, Start, State, Stop
+from engine.contract.events import (
     DurationOver,
     Event,
-    Exited,
-    Finish,
-    Gone,
     HeadEnding,
-    Interrupted,
-    Lost,
-    NetworkFault,
-    NotPrepared,
-    NotReady,
+    NetworkSeen,
+    NodeGone,
+    NodeInterrupted,
+    NodeLost,
+    NodeNotPrepared,
+    NodeNotReady,
+    NodePrepared,
+    NodeReady,
     OutputStopped,
-    Prepared,
     RankStarted,
-    Ready,
-    Start,
     StartupOver,
-    State,
-    Stop,
     StopAsked,
 )
-from tests.engine.test_states import feed, make_state
+from tests.engine.test_states import exited, feed, make_state
 
+RANKS = st.integers(0, 2)
 EVENTS = st.one_of(
-    st.builds(Prepared, st.integers(0, 2)),
-    st.builds(Ready, st.integers(0, 2)),
-    st.builds(Exited, st.integers(0, 2), st.sampled_from([0, 0, 1, 137])),
-    st.builds(Gone, st.integers(0, 2), st.just("lost")),
-    st.builds(Lost, st.integers(0, 2), st.just("has not answered")),
-    st.builds(NotReady, st.integers(0, 2), st.just("no port")),
+    st.builds(NodePrepared, RANKS),
+    st.builds(NodeReady, RANKS),
+    st.builds(exited, RANKS, st.sampled_from([0, 0, 1, 137])),
+    st.builds(NodeGone, RANKS, st.just("lost")),
+    st.builds(NodeLost, RANKS, st.just("has not answered")),
+    st.builds(NodeNotReady, RANKS, st.just("no port")),
     st.just(StopAsked("asked")),
     st.just(DurationOver(60)),
-    st.builds(Interrupted, st.integers(0, 2), st.just("terminate"), st.just("soon")),
+    st.builds(NodeInterrupted, RANKS, st.just("terminate"), st.just("soon")),
     st.just(HeadEnding()),
     st.just(OutputStopped(60)),
     st.just(StartupOver(60)),
-    st.builds(NotPrepared, st.integers(0, 2), st.just("no image")),
-    st.builds(RankStarted, st.integers(0, 2), st.integers(0, 2), st.sampled_from([3, 3, 3, 1])),
-    st.builds(NetworkFault, st.integers(0, 2), st.just("sockets")),
+    st.builds(NodeNotPrepared, RANKS, st.just("no image")),
+    st.builds(RankStarted, RANKS, RANKS, st.sampled_from([3, 3, 3, 1])),
+    st.builds(NetworkSeen, RANKS, st.just("fault"), st.just("sockets")),
 )
 ORDERS = st.sampled_from(["any", "master-first", "workers-first"])
 CRITERIA = st.sampled_from(["all-done", "master-done", "workers-done"])
@@ -115,15 +111,15 @@ def good_runs(draw: st.DrawFn) -> tuple[int, list[Event], list[int]]:
     """A run in which every node does its part, in any order of nodes; where each rank began."""
     count = draw(st.integers(1, 3))
     places = draw(st.lists(st.integers(0, count - 1), min_size=count - 1, max_size=count))
-    parts: list[list[Event]] = [[Prepared(rank), Ready(rank)] for rank in range(count)]
+    parts: list[list[Event]] = [[NodePrepared(rank), NodeReady(rank)] for rank in range(count)]
     for process, rank in enumerate(places):
         parts[rank].append(RankStarted(rank, process, count))
     for rank in range(count):
-        parts[rank] += [Exited(rank, 0), Gone(rank, "")]
+        parts[rank] += [exited(rank, 0), NodeGone(rank, "")]
     turns = draw(st.permutations([rank for rank, part in enumerate(parts) for _ in part]))
     return (
         count,
-        [Prepared(rank) for rank in range(count)] + [parts[rank].pop(0) for rank in turns],
+        [NodePrepared(rank) for rank in range(count)] + [parts[rank].pop(0) for rank in turns],
         places,
     )
 
@@ -145,6 +141,6 @@ def test_every_run_ends_when_its_nodes_are_gone(
     order: str, criteria: str, events: list[Event]
 ) -> None:
     state, actions = feed(make_state(3, order, criteria), *events)
-    state, more = feed(state, *(Gone(rank, "lost") for rank in range(3)))
+    state, more = feed(state, *(NodeGone(rank, "lost") for rank in range(3)))
     assert state.verdict is not None
     assert [a for a in actions + more if isinstance(a, Finish)] == [Finish()]

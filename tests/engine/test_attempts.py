@@ -8,13 +8,14 @@ import pytest
 
 from engine.agent import attempts
 from engine.agent.control import JOURNAL
-from engine.agent.resuming import Recorded, recorded_lines
+from engine.agent.resuming import Recorded, journal_events
 from engine.agent.retry import Policy
 from engine.agent.states import Verdict
 from engine.agent.supervisor import Supervisor
 from engine.contract.events import (
     AttemptEnded,
     AttemptStarted,
+    NodeReady,
     NodesLeftOut,
     RunFinished,
     RunStarted,
@@ -290,7 +291,7 @@ def test_nodes_are_powered_off_after_the_last_attempt(
 
 def recorded(cluster: LocalCluster, plan: LaunchPlan) -> Recorded:
     known = Recorded(plan)
-    for line in recorded_lines(cluster.folder / JOURNAL):
+    for line in journal_events(cluster.folder / JOURNAL):
         known.add(line)
     return known
 
@@ -333,9 +334,11 @@ def test_a_supervisor_killed_while_it_waits_can_be_stopped(cluster: LocalCluster
 
 
 def test_the_rest_of_a_wait_is_what_the_journal_says() -> None:
-    assert attempts._left({"time": 1000.0}, 60, 1050.0) == 10
-    assert attempts._left({"time": 1000.0}, 60, 1100.0) == 0
-    assert attempts._left({"time": 1000.0}, 60, 900.0) == 60  # by the clock of an earlier boot
+    assert attempts._left(NodeReady(0, time=1000.0), 60, 1050.0) == 10
+    assert attempts._left(NodeReady(0, time=1000.0), 60, 1100.0) == 0
+    assert (
+        attempts._left(NodeReady(0, time=1000.0), 60, 900.0) == 60
+    )  # by the clock of an earlier boot
 
 
 def test_a_supervisor_killed_in_the_second_attempt(cluster: LocalCluster) -> None:

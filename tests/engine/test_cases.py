@@ -11,9 +11,12 @@ from engine.agent.case_progress import CaseProgress
 from engine.cases import binary_size, list_cases, size_flag
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
+    CaseStarted,
     Event,
     GateJudged,
+    Output,
     RunStarted,
+    Stream,
     TableWritten,
 )
 from engine.contract.plan import Case, LaunchPlan, Sweep
@@ -138,9 +141,8 @@ def test_a_case_has_its_variables_type_and_reduction() -> None:
     )
 
 
-def announced(number: int, time: float, rank: int = 0, stream: str = "stdout") -> dict[str, Any]:
-    text = f"# gpuctl: case {number} of 3: x"
-    return {"time": time, "rank": rank, "stream": stream, "text": text, "ends_line": True}
+def announced(number: int, time: float, rank: int = 0, stream: Stream = "stdout") -> Output:
+    return Output(rank, stream, f"# gpuctl: case {number} of 3: x", time=time)
 
 
 def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
@@ -149,12 +151,12 @@ def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
     assert progress.hear(announced(1, 100.0, rank=1)) is None
     assert progress.hear(announced(1, 100.0, stream="stderr")) is None
     title = "all_reduce {} MiB"
-    first = {"number": 1, "of": 3, "title": title.format(1), "left_s": None}
+    first = CaseStarted(1, 3, title.format(1), None)
     assert progress.hear(announced(1, 100.0)) == first
-    assert progress.hear({**announced(1, 110.0), "text": "# nThread"}) is None
-    second = {"number": 2, "of": 3, "title": title.format(2), "left_s": 60.0}
+    assert progress.hear(replace(announced(1, 110.0), text="# nThread")) is None
+    second = CaseStarted(2, 3, title.format(2), 60.0)
     assert progress.hear(announced(2, 130.0)) == second
-    third = {"number": 3, "of": 3, "title": title.format(4), "left_s": 35.0}
+    third = CaseStarted(3, 3, title.format(4), 35.0)
     assert progress.hear(announced(3, 170.0)) == third
     assert progress.hear(announced(4, 170.0)) is None
     assert CaseProgress(replace(plan, sweep=None)).hear(announced(1, 0.0)) is None

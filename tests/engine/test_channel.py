@@ -1,16 +1,16 @@
 """A worker's pipe as the supervisor reads it: nodes take turns, and no line is without bounds."""
 
 import asyncio
-import json
 from asyncio.subprocess import PIPE
 from itertools import pairwise
-from typing import Any
 
 from engine.agent import channel as channels
 from engine.agent.channel import LINE_LIMIT, Channel
 from engine.agent.launcher import HELD
+from engine.contract.events import Event, to_line
+from tests.engine.bare_events import printed
 
-EVENT = json.dumps({"kind": "output", "text": "x" * 60})
+EVENT = to_line(printed("x" * 60))
 
 
 async def channel_of(script: str) -> Channel:
@@ -22,10 +22,10 @@ async def channel_of(script: str) -> Channel:
     )
 
 
-def heard(script: str) -> tuple[list[dict[str, Any]], str]:
+def heard(script: str) -> tuple[list[Event], str]:
     """All events that the script sends, and how the channel says that it ended."""
 
-    async def hear() -> tuple[list[dict[str, Any]], str]:
+    async def hear() -> tuple[list[Event], str]:
         channel = await channel_of(script)
         events = [event async for event in channel.events()]
         return events, await channel.wait_for_end()
@@ -75,13 +75,13 @@ def test_no_more_is_taken_from_a_pipe_than_is_read() -> None:
 
 
 def test_a_line_that_comes_in_parts_is_one_event_and_words_of_a_login_are_none() -> None:
-    long = json.dumps({"kind": "output", "text": "y" * 100_000})
+    long = to_line(printed("y" * 100_000))
     script = (
         f"echo Welcome; printf '%s' '{long[:5000]}'; sleep 0.1; echo '{long[5000:]}'; echo '[]'"
     )
-    assert heard(script) == ([json.loads(long)], "its worker ended with 0")
+    assert heard(script) == ([printed("y" * 100_000)], "its worker ended with 0")
 
 
 def test_a_line_without_bounds_is_given_up() -> None:
     events, reason = heard(f"echo '{EVENT}'; exec head -c {2 * LINE_LIMIT} /dev/zero")
-    assert (events, reason) == ([json.loads(EVENT)], "its worker sent a line that is not an event")
+    assert (events, reason) == ([printed("x" * 60)], "its worker sent a line that is not an event")

@@ -11,7 +11,7 @@ from engine.agent import handover
 from engine.agent.clock import RunClock, StepWatch, step_text
 from engine.agent.control import JOURNAL
 from engine.agent.turn import begin_fields
-from engine.contract.events import ClockSet
+from engine.contract.events import ClockSet, RunStarted
 from tests.engine.conftest import LocalCluster, make_plan
 
 
@@ -62,8 +62,8 @@ def test_limits_of_a_run_that_is_taken_up_do_not_depend_on_the_heads_clock(
 ) -> None:
     plan = make_plan(nodes=1, commands=("echo ends",), max_duration="1h", startup_timeout="1h")
     began = begin_fields(plan, cluster.journal)
-    orders = {"startup_order": "any", "stop_criteria": "all-done"}
-    cluster.journal.append("run_started", **began, **orders)
+    started = RunStarted(**began, startup_order="any", stop_criteria="all-done")
+    cluster.journal.append(started)
     clock[0] = 7200
     cluster.journal.clock = RunClock()  # the next supervisor's
     assert cluster.execute(plan).status == "done"

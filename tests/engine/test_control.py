@@ -9,6 +9,8 @@ import pytest
 
 from engine.agent.control import JOURNAL, READ, SOCKET, serve
 from engine.agent.journal import Journal
+from engine.contract.events import NodeReady
+from tests.engine.bare_events import STARTED
 from tests.engine.conftest import unpacked_agent
 from tests.engine.exchange import exchange
 
@@ -41,7 +43,7 @@ def test_a_follower_ends_when_its_client_has_vanished(tmp_path: Path, is_quiet: 
 
     async def leave() -> int:
         journal = Journal(tmp_path / JOURNAL)
-        journal.append("run_started")
+        journal.append(STARTED)
         server = await serve(tmp_path, journal, {})
         argv = [sys.executable, str(unpacked_agent()), "follow", str(tmp_path), "--from", "0"]
         with start(argv) as follower:
@@ -51,7 +53,7 @@ def test_a_follower_ends_when_its_client_has_vanished(tmp_path: Path, is_quiet: 
             assert b'"run_started"' in line
             follower.stdout.close()
             if not is_quiet:
-                journal.append("node_ready", rank=0)
+                journal.append(NodeReady(0))
             try:
                 status = await asyncio.to_thread(follower.wait, 60)
             finally:

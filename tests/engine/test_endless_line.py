@@ -8,7 +8,6 @@ import threading
 import tracemalloc
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,8 +16,7 @@ from engine.agent.output import PIECE, Log, pump
 from engine.agent.pieces import Pieces
 from engine.agent.proof import Proof
 from engine.agent.redaction import Redaction
-from engine.contract.codec import from_json
-from engine.contract.events import Output
+from engine.contract.events import Event, Output
 from engine.lines import LONGEST, WholeLines
 from engine.nccl_tests import TableParser
 from engine.result import LAST_LINES, ResultCollector
@@ -38,11 +36,10 @@ class Readers(EventStream):
         self._lines, self._tables, self._result = WholeLines(), TableParser(), ResultCollector()
         self.pieces, self.characters, self.lines = 0, 0, 0
 
-    def send_output(self, **fields: Any) -> None:
-        message = {**fields, "rank": 0, "time": 0.0}
-        for line in self._pieces.lines(message):
-            self._proof.feed(0, fields["stream"], line)
-        event = from_json(Output, message)
+    def send(self, event: Event) -> None:
+        assert isinstance(event, Output)
+        for line in self._pieces.lines(event):
+            self._proof.feed(0, event.stream, line)
         self._tables.feed(event)
         self._result.see(event)
         self.pieces += 1
@@ -56,7 +53,7 @@ class Readers(EventStream):
 def read_all(folder: Path, blocks: int, block: bytes, secrets: tuple[str, ...]) -> Readers:
     """Everything that reads output has read so many blocks, which a pipe brought."""
     readers = Readers()
-    log = Log(folder / "rank-0.log", readers)
+    log = Log(folder, 0, readers)
     read, write = os.pipe()
 
     def print_blocks() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from engine.agent import event_stream
 from engine.agent.event_stream import EventStream
+from engine.contract.events import NodeExited, Output
+from tests.engine.bare_events import printed
 
 
 class Pipe:
@@ -40,43 +42,43 @@ class Pipe:
 
 def test_a_jobs_end_is_not_lost_behind_output_that_waits() -> None:
     pipe = Pipe()
-    printed = [f"{number:0999}" for number in range(event_stream._WAITING + 200)]
+    texts = [f"{number:0999}" for number in range(event_stream._WAITING + 200)]
 
     def print_all() -> None:
-        for text in printed:
-            pipe.report.send_output(text=text)
+        for text in texts:
+            pipe.report.send(printed(text))
 
     job = threading.Thread(target=print_all)
     job.start()
     job.join(1)
     assert job.is_alive()
     assert pipe.report.is_full
-    pipe.report.send("node_exited", exit_code=0)
+    pipe.report.send(NodeExited(0, 0, None))
     reading = threading.Timer(0.5, job.join)
     reading.start()
     events: list[dict[str, Any]] = []
     with os.fdopen(os.dup(pipe._read), "rb") as lines:
-        while len(events) < len(printed) + 1:
+        while len(events) < len(texts) + 1:
             events.append(json.loads(lines.readline()))
             pipe.report.forget(events[-1]["sequence"])
     reading.join()
     assert not pipe.report.is_full
     assert pipe.read_all() == []
-    assert [event["text"] for event in events if event["kind"] == "output"] == printed
+    assert [event["text"] for event in events if event["kind"] == "output"] == texts
     assert [event["exit_code"] for event in events if event["kind"] == "node_exited"] == [0]
 
 
 def test_the_next_reader_gets_what_the_last_one_did_not_acknowledge() -> None:
     first, second = Pipe(), Pipe()
     for number in range(3):
-        first.report.send_output(text="x" * 1_000_000, number=number)
+        first.report.send(Output(0, "stdout", "x" * 1_000_000, offset=number))
     first.break_off()
-    first.report.send("node_exited", exit_code=0)
+    first.report.send(NodeExited(0, 0, None))
     second.report = first.report
     first.report.connect(second.write, received=1)
     events = second.read_all()
     assert [event["sequence"] for event in events] == [2, 3, 4]
-    assert [event.get("number") for event in events] == [1, 2, None]
+    assert [event.get("offset") for event in events] == [1, 2, None]
     first.write.close()
 
 
@@ -84,9 +86,9 @@ def test_output_waits_while_the_spool_is_full(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(event_stream, "_SPOOL_BYTES", 1000)
     pipe = Pipe()
     pipe.break_off()
-    pipe.report.send_output(text="x" * 1000)
+    pipe.report.send(printed("x" * 1000))
     assert pipe.report.is_full
-    pipe.report.send("node_exited", exit_code=0)
+    pipe.report.send(NodeExited(0, 0, None))
     pipe.report.forget(1)
     assert not pipe.report.is_full
     pipe.write.close()
@@ -94,7 +96,7 @@ def test_output_waits_while_the_spool_is_full(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_reader_that_is_not_heard_any_more_is_not_waited_for() -> None:
     pipe = Pipe()
-    pipe.report.send_output(text="x" * 1_000_000)
+    pipe.report.send(printed("x" * 1_000_000))
     pipe.report.close(lambda: False)
     pipe.break_off()
     pipe.write.close()

@@ -17,6 +17,7 @@ from engine.agent.examination import ERROR_FILE, Examination
 from engine.contract.events import (
     FollowedFailure,
     NodeExamined,
+    NodeFact,
     Output,
     RunFinished,
     RunNode,
@@ -32,7 +33,7 @@ ERROR = '{"message": {"message": "ValueError: no key hunter2hunter2\\n at 1", "e
 
 
 def kinds(one: Examination) -> set[str]:
-    return {fact["kind"] for fact in one.facts([])}
+    return {fact.kind for fact in one.facts([])}
 
 
 def test_torchs_error_file_is_the_reason_without_secrets(cluster: LocalCluster) -> None:
@@ -123,8 +124,8 @@ def test_a_clock_that_was_set_back_since_the_jobs_start_is_a_fact(
         assert ("clock" in kinds(one)) is seen
     times = SimpleNamespace(time=lambda: time.time() - 60, monotonic=time.monotonic)
     monkeypatch.setattr(examination, "time", times)
-    (fact,) = [fact for fact in one.facts([]) if fact["kind"] == "clock"]
-    assert fact["text"] == "its clock was set back by 60 s during the run"
+    (fact,) = [fact for fact in one.facts([]) if fact.kind == "clock"]
+    assert fact.text == "its clock was set back by 60 s during the run"
 
 
 def test_full_disks_are_named_once_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -133,10 +134,10 @@ def test_full_disks_are_named_once_each(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**disk, f_ffree=0))
     facts = node_facts.disk_facts((tmp_path, tmp_path, tmp_path / "none"))
     full = f"the disk of {tmp_path} is full (36.0 KiB of 8.0 GiB are free)"
-    assert facts == [{"kind": "disk", "text": full}]
+    assert facts == [NodeFact("disk", full)]
     disk.update(f_bfree=1 << 20, f_files=1000)
     (fact,) = node_facts.disk_facts((tmp_path,))
-    assert fact["text"] == f"the disk of {tmp_path} has no inodes left (1000 files)"
+    assert fact.text == f"the disk of {tmp_path} has no inodes left (1000 files)"
     disk.update(f_files=0)
     assert node_facts.disk_facts((tmp_path,)) == []
 
@@ -171,7 +172,7 @@ def test_a_core_that_was_written_since_the_start_is_found(
     assert node_facts.crash_facts([], tmp_path, began) == []
     new.touch()
     (fact,) = node_facts.crash_facts([], tmp_path, began)
-    assert fact == {"kind": "core", "text": f"the core of a crashed process is {new}"}
+    assert fact == NodeFact("core", f"the core of a crashed process is {new}")
     patterns.write_text("%e.core\n")
     assert node_facts.crash_facts([], tmp_path, began) == []
     patterns.write_text("|/usr/share/apport/apport %p\n")
@@ -179,7 +180,7 @@ def test_a_core_that_was_written_since_the_start_is_found(
     patterns.write_text("|/lib/systemd/systemd-coredump %P\n")
     monkeypatch.setattr(node_facts, "_SYSTEM_CORES", tmp_path)
     (fact,) = node_facts.crash_facts([], tmp_path / "elsewhere", began)
-    assert fact["text"] == f"the core of a crashed process is {new}"
+    assert fact.text == f"the core of a crashed process is {new}"
 
 
 def test_a_rank_of_torchrun_keeps_the_first_error(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from engine.agent.failures import Examined, Followed, exit_text, explain
+from engine.agent.failures import Examined, exit_text, explain
 from engine.agent.findings import Finding
 from engine.agent.states import Verdict
 from engine.agent.verdicts import exit_reason
+from engine.contract.events import FollowedFailure, NodeFact
 
 NAMES = ["node0", "node1", "node2", "node3"]
 KILL = "the kernel killed python3 (pid 4711, 63.2 GiB) because memory was short"
@@ -19,7 +20,7 @@ def failed(rank: int, code: int) -> Verdict:
 
 
 def node(rank: int, code: int, is_own_end: bool = True, **facts: str) -> Examined:
-    found = tuple({"kind": kind.replace("_", "-"), "text": text} for kind, text in facts.items())
+    found = tuple(NodeFact(kind.replace("_", "-"), text) for kind, text in facts.items())
     return Examined(rank, code, is_own_end, found)
 
 
@@ -66,8 +67,8 @@ def test_a_node_with_a_cause_comes_before_the_one_that_reported_first() -> None:
     reason = f"rank 1 (node1): killed by SIGKILL (137): {KILL}"
     assert explained.verdict == Verdict("failed", 137, 1, reason, is_jobs_own=True)
     assert explained.followed == (
-        Followed(("node0", "node2"), "exited with 1"),
-        Followed(("node3",), "killed by SIGABRT (134): it ended itself after an error"),
+        FollowedFailure(("node0", "node2"), "exited with 1"),
+        FollowedFailure(("node3",), "killed by SIGABRT (134): it ended itself after an error"),
     )
 
 
@@ -75,7 +76,7 @@ def test_the_first_with_a_cause_stays_first() -> None:
     ends = [node(0, 1, exception="E"), node(1, 137, memory=KILL)]
     explained = explain(failed(0, 1), NAMES, ends)
     assert explained.verdict.reason == "rank 0 (node0): exited with 1: E"
-    assert explained.followed == (Followed(("node1",), f"killed by SIGKILL (137): {KILL}"),)
+    assert explained.followed == (FollowedFailure(("node1",), f"killed by SIGKILL (137): {KILL}"),)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from engine.agent.control import JOURNAL
 from engine.agent.journal import RESERVE, Journal
 from engine.agent.output import Log, pump
 from engine.agent.redaction import Redaction
+from engine.contract.events import NodeExited, NodeLost, Output
+from tests.engine.bare_events import FINISHED, STARTED, printed
 from tests.engine.conftest import LocalCluster, Reader, make_plan
 
 FULL = "No space left on device"
@@ -48,11 +50,11 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.lab
 def test_what_decides_is_written_when_output_has_no_room(small: Path) -> None:
     journal = Journal(small / JOURNAL)
-    journal.append("run_started")
+    journal.append(STARTED)
     for number in range(200):
-        journal.append("output", text="x" * 10_000, offset=number)
-    journal.append("node_exited", rank=1)
-    journal.append("run_finished")
+        journal.append(Output(0, "stdout", "x" * 10_000, offset=number))
+    journal.append(NodeExited(1, 0, None))
+    journal.append(FINISHED)
     journal.close()
     events = lines_of(small / JOURNAL)
     kinds = [event["kind"] for event in events]
@@ -60,7 +62,7 @@ def test_what_decides_is_written_when_output_has_no_room(small: Path) -> None:
     assert 80 < kept < 110
     after = ["disk_full", "node_exited", "run_finished"]
     assert kinds == ["run_started", *["output"] * kept, *after]
-    assert [event["offset"] for event in events[1 : kept + 1]] == list(range(kept))
+    assert [event.get("offset", 0) for event in events[1 : kept + 1]] == list(range(kept))
     assert events[kept + 1]["text"] == f"the run's output is not stored any more: {FULL}"
     assert (journal.dropped, journal.write_error) == (200 - kept, FULL)
     assert not (small / RESERVE).exists()
@@ -70,13 +72,13 @@ def test_what_decides_is_written_when_output_has_no_room(small: Path) -> None:
 def test_a_disk_that_others_fill_too_drops_events_and_raises_nothing(small: Path) -> None:
     journal = Journal(small / JOURNAL)
     fill(small / "others")  # all but the reserve
-    journal.append("output", text="x" * 10_000)
+    journal.append(printed("x" * 10_000))
     fill(small / "others")  # and that
     for _ in range(20):
-        journal.append("node_exited", text="x" * 10_000)
+        journal.append(NodeLost(0, "x" * 10_000))
     assert journal.dropped > 10
     journal.close()
-    assert {event["kind"] for event in lines_of(small / JOURNAL)} <= {"disk_full", "node_exited"}
+    assert {event["kind"] for event in lines_of(small / JOURNAL)} <= {"disk_full", "node_lost"}
 
 
 def test_the_reserve_is_given_back_at_the_end(tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_a_log_that_has_no_room_ends_and_the_output_goes_on(tmp_path: Path) -> N
     # A log is no link, so /dev/full is made again in its place.
     os.mknod(tmp_path / "rank-1.log", stat.S_IFCHR | 0o600, Path("/dev/full").stat().st_rdev)
     reader = Reader()
-    log = Log(tmp_path / "rank-1.log", reader.stream)
+    log = Log(tmp_path, 1, reader.stream)
     read, write = os.pipe()
     with os.fdopen(read, "rb") as pipe:
         pumped = threading.Thread(target=pump, args=(pipe, "stderr", log, Redaction(())))

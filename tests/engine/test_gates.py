@@ -13,8 +13,10 @@ from config.run.size import byte_count
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
 from engine.cases import binary_size
+from engine.contract.events import GateJudged
 from engine.contract.plan import LaunchPlan
 from engine.launch_plan import launch_plan
+from tests.engine.bare_events import printed
 from tests.engine.conftest import make_inventory
 from tests.engine.test_modes import run_of
 from tests.engine.test_numbers import DONE, FLAGS
@@ -47,13 +49,10 @@ def judged(
     heard = []
     for number, rows in enumerate(tables, 1):
         for text in (f"# gpuctl: case {number} of {len(tables)}: x", FLAGS.format(8, 8, 1), *rows):
-            event = {"rank": 0, "stream": "stdout", "text": text, "ends_line": True}
-            heard += judge.hear(event)
+            heard += judge.hear(printed(text))
     more, verdict = judge.end(verdict)
     return [
-        f"{one.finding.level}: {one.finding.text}"
-        for one in (*heard, *more)
-        if one.kind == "gate_judged"
+        f"{one.level}: {one.text}" for one in (*heard, *more) if isinstance(one, GateJudged)
     ], verdict
 
 

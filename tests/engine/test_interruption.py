@@ -120,7 +120,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
 
     monkeypatch.setattr("engine.agent.interruption.time.sleep", look)
     reader = Reader()
-    watch(Metadata(service.address), reader.stream)
+    watch(Metadata(service.address), 0, reader.stream)
     (event,) = reader.events()
     assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)
     assert list(answers) == []

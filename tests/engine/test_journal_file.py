@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from engine.agent import piece_file
 from engine.agent.control import JOURNAL
 from engine.agent.journal import Journal
-from engine.agent.journal_file import JournalFile, JournalReader, end_of_line
+from engine.agent.journal_file import JournalFile, JournalReader, end_of_line, kind_of
 from engine.agent.piece_file import PieceFile, pieces
-from engine.contract.events import Output, OutputDropped
+from engine.contract.events import NodeReady, Output, OutputDropped
 from engine.events import parse_event
 from engine.journal_copy import JournalCopy, recorded_events
+from tests.engine.bare_events import STARTED, printed
 
 SIZE = 400
 """Bytes of a piece in these tests, a few lines."""
@@ -246,18 +247,50 @@ def test_a_log_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
     assert last.path.read_bytes() == b"".join(OUTPUT)[last.start :]
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        (b'{"kind": "run_finished", "time": 1.0}', "run_finished"),
+        (b'{"time":1.0,"kind":"powering_off"}', "powering_off"),
+        (b'{"kind": "output", "text": "\\"kind\\": \\"run_finished\\""}', ""),
+        (b'{"kind": "output", "text": "", "x": {"kind": "run_finished"}}', ""),
+        (b'{"kind": ["run_finished"]}', ""),
+        (b'"run_finished"', ""),
+        (b'{"kind": "run_finished"', ""),
+    ],
+)
+def test_a_lines_kind_does_not_depend_on_how_its_json_is_laid_out(line: bytes, kind: str) -> None:
+    assert kind_of(line, "run_finished", "powering_off") == kind
+
+
+def test_output_in_any_layout_of_json_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_file, "SIZE", 1_000)
+    lines = [
+        json.dumps({"text": "x" * 100, "rank": 0, "time": 1.0, "kind": "output"}).encode() + b"\n"
+        for _ in range(100)
+    ]
+    file = JournalFile(tmp_path / JOURNAL, 3_000)
+    for line in lines:
+        file.append_line(line)
+    file.close()
+    assert {json.loads(line)["kind"] for line in read(tmp_path / JOURNAL)} == {
+        "output",
+        "output_dropped",
+    }
+
+
 def test_a_head_whose_job_prints_without_end_stays_within_its_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(piece_file, "SIZE", 20_000)
     monkeypatch.setattr(piece_file, "MOST", 60_000)
     journal = Journal(tmp_path / JOURNAL)
-    journal.append("run_started")
+    journal.append(STARTED)
     for number in range(3000):
-        journal.append(
-            "output", rank=0, stream="stdout", text=f"{number} {number**70}", ends_line=True
-        )
-    journal.append("node_ready", rank=0)
+        journal.append(printed(f"{number} {number**70}"))
+    journal.append(NodeReady(0))
     journal.close()
     size = sum(piece.path.stat().st_size for piece in pieces(tmp_path / JOURNAL))
     assert size < 60_000 + 2 * 20_000

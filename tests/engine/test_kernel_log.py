@@ -8,6 +8,7 @@ from engine.agent import kernel_messages, xid
 from engine.agent.kernel_log import KernelLog
 from engine.agent.kernel_messages import Crash, Kill
 from engine.agent.node_facts import gpu_facts, memory_facts, size_text
+from engine.contract.events import NodeFact
 
 # Of Linux 6.18, of this project's machine (2026-11-23); the second kill as mm/oom_kill.c prints it.
 UNIT = "/system.slice/gpuctl-run-a-1.service"
@@ -34,23 +35,21 @@ def test_kills_are_those_of_the_unit_or_of_others() -> None:
         Kill("python3", 15760, (61056 + 6648) * 1024, f"{UNIT}/job", is_limit=True)
     ]
     assert memory_facts(MACHINE, [UNIT], 1) == [
-        {
-            "kind": "memory",
-            "text": "the kernel killed python3 (pid 4711, 63.2 GiB) because memory was short",
-        }
+        NodeFact(
+            "memory", "the kernel killed python3 (pid 4711, 63.2 GiB) because memory was short"
+        )
     ]
     (other,) = memory_facts(LIMIT, ["/system.slice/gpuctl-run-a-1"], 0)
-    assert other == {
-        "kind": "others-memory",
-        "text": "the kernel killed python3 (pid 15760, 66.1 MiB) because its memory limit was"
-        " reached",
-    }
+    assert other == NodeFact(
+        "others-memory",
+        "the kernel killed python3 (pid 15760, 66.1 MiB) because its memory limit was reached",
+    )
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "a process"), (3, "3 processes")])
 def test_a_count_is_all_that_is_known_without_a_log(count: int, words: str) -> None:
     (fact,) = memory_facts([], [UNIT], count)
-    assert fact["text"] == f"the kernel killed {words} of the job because memory was short"
+    assert fact.text == f"the kernel killed {words} of the job because memory was short"
 
 
 def test_crashes_of_all_kinds() -> None:
@@ -74,13 +73,13 @@ def test_errors_of_gpus_are_named_with_remedy_the_gravest_first() -> None:
         "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress",
     ]
     first, second, third = gpu_facts(lines)
-    assert first == {
-        "kind": "gpu",
-        "text": "Xid 79 on 0000:2b:00: the GPU has fallen off the bus; reboot the node; if the"
+    assert first == NodeFact(
+        "gpu",
+        "Xid 79 on 0000:2b:00: the GPU has fallen off the bus; reboot the node; if the"
         " error comes again, terminate the instance and repeat `gpuctl up`",
-    }
-    assert second["text"].startswith("SXid 12028 on 0000:c1:00.0: error of an NVSwitch; reset")
-    assert (third["kind"], third["text"][:25]) == ("gpu-notice", "Xid 94 on 0000:01:00: con")
+    )
+    assert second.text.startswith("SXid 12028 on 0000:c1:00.0: error of an NVSwitch; reset")
+    assert (third.kind, third.text[:25]) == ("gpu-notice", "Xid 94 on 0000:01:00: con")
 
 
 @pytest.mark.parametrize(

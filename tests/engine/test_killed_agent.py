@@ -14,7 +14,7 @@ from engine.agent import attachment
 from engine.agent.attachment import ENDED, KILLED, NO_WORKER, OUT_OF_MEMORY, REBOOTED, SOCKET
 from engine.agent.budget import mark_used
 from engine.agent.states import Verdict
-from engine.contract.events import NodeLost
+from engine.contract.events import NodeLost, NoWorker, to_line
 from tests.engine.conftest import LocalCluster, make_plan, unpacked_agent
 from tests.storm.supervise import workers_of
 
@@ -140,7 +140,7 @@ def attach(folder: Path) -> tuple[int, bytes]:
 
 def test_a_node_without_a_worker_says_why(tmp_path: Path) -> None:
     def answer(why: str) -> tuple[int, bytes]:
-        return NO_WORKER, b'{"kind": "no_worker", "why": "%s"}\n' % why.encode()
+        return NO_WORKER, to_line(NoWorker(why)).encode() + b"\n"
 
     assert attach(tmp_path) == answer(ENDED)
     (tmp_path / SOCKET).touch()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.agent.pieces import Pieces
-from engine.contract.events import NetworkSeen, RankStarted
+from engine.contract.events import NetworkSeen, Output, RankStarted, Stream
 from engine.contract.plan import LaunchPlan, NetworkPlan
 from tests.engine.conftest import LocalCluster, make_plan
 
@@ -103,8 +103,8 @@ def test_a_node_that_cannot_be_prepared_says_why(cluster: LocalCluster) -> None:
 def test_lines_are_put_together_by_node_and_stream() -> None:
     pieces = Pieces()
 
-    def feed(rank: int, stream: str, text: str, ends: bool) -> list[str]:
-        return pieces.lines({"rank": rank, "stream": stream, "text": text, "ends_line": ends})
+    def feed(rank: int, stream: Stream, text: str, ends: bool) -> list[str]:
+        return pieces.lines(Output(rank, stream, text, ends))
 
     assert feed(0, "stdout", "a", False) == []
     assert feed(1, "stdout", "x", True) == ["x"]

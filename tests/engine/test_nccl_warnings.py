@@ -4,8 +4,6 @@ Lines are those of NCCL's, aws-ofi-nccl's and libfabric's sources (nccl_warnings
 nccl-tests#188, nccl#1247 and pytorch#149984.
 """
 
-from typing import Any
-
 import pytest
 
 from engine.agent.failures import Examined, explain
@@ -14,6 +12,7 @@ from engine.agent.output_reader import OutputReader
 from engine.agent.states import Verdict
 from engine.agent.verdicts import exit_reason
 from engine.agent.watchdog import RECENT, Clues
+from engine.contract.events import NodeExamined, NodeFact, Output
 from tests.engine.conftest import make_plan
 
 HEAD = "node0:16899:16961 [0] "
@@ -238,7 +237,7 @@ def test_a_warning_that_explains_no_failure_is_not_read(line: str) -> None:
     assert read_warning(HEAD + line) is None
 
 
-def facts(*lines: str) -> list[dict[str, Any]]:
+def facts(*lines: str) -> list[NodeFact]:
     clues = Clues()
     for line in lines:
         if clues.reads(line) or clues.awaits(0):
@@ -255,15 +254,11 @@ MEMORY = f"{HEAD}enqueue.cc:1 NCCL WARN Cuda failure 2 'out of memory'"
 def test_the_first_cause_counts_and_a_consequence_only_without_one() -> None:
     later = MEMORY.replace("out of memory", "unspecified launch failure")
     (fact,) = facts(CLOSED, MEMORY, later)
-    assert fact == {
-        "kind": "nccl",
-        "text": f'NCCL had no room in the memory of a GPU: "{MEMORY}"',
-    }
+    assert fact == NodeFact("nccl", f'NCCL had no room in the memory of a GPU: "{MEMORY}"')
     (fact,) = facts(CLOSED, CLOSED.replace("n1", "n2"))
-    assert fact == {
-        "kind": "nccl-peer",
-        "text": f'the process at n1<4> closed its connection: it ended first: "{CLOSED}"',
-    }
+    assert fact == NodeFact(
+        "nccl-peer", f'the process at n1<4> closed its connection: it ended first: "{CLOSED}"'
+    )
 
 
 def test_a_warning_long_ago_is_no_reason() -> None:
@@ -285,18 +280,18 @@ def test_the_last_error_that_pytorch_prints_is_a_reason(prefix: str) -> None:
     """NCCL prints no warning unless NCCL_DEBUG says so; PyTorch has the last one all the same."""
     lines = [prefix + line for line in PYTORCH]
     (known,) = facts(*lines, f"{prefix}socketFinalizeAccept: wrong type 4 != 3")
-    assert known["kind"] == "nccl"
-    assert known["text"].startswith("two ranks chose different networks, NET/IB and NET/Socket;")
-    assert known["text"].endswith(': "socketFinalizeAccept: wrong type 4 != 3"')
+    assert known.kind == "nccl"
+    assert known.text.startswith("two ranks chose different networks, NET/IB and NET/Socket;")
+    assert known.text.endswith(': "socketFinalizeAccept: wrong type 4 != 3"')
     (unknown,) = facts(*lines, f"{prefix}Attribute busid of node nic not found")
     text = 'NCCL\'s last error: "Attribute busid of node nic not found"'
-    assert unknown == {"kind": "nccl-peer", "text": text}
+    assert unknown == NodeFact("nccl-peer", text)
 
 
 def test_lines_of_other_ranks_are_not_taken_for_the_last_error() -> None:
     lines = [f"[rank3]: {line}" for line in PYTORCH]
     (fact,) = facts(*lines, "[rank1]: Traceback", "[rank3]: Attribute busid of node nic not found")
-    assert fact["text"] == 'NCCL\'s last error: "Attribute busid of node nic not found"'
+    assert fact.text == 'NCCL\'s last error: "Attribute busid of node nic not found"'
 
 
 @pytest.mark.parametrize("line", ["", "Exception raised from checkNCCLError at x.cpp:2"])
@@ -324,11 +319,8 @@ def test_the_reader_of_a_run_reads_the_line_after_last_error_also_in_another_eve
     plan = make_plan(nodes=1)
     reader = OutputReader(plan)
     for offset, text in enumerate((*PYTORCH, "socketFinalizeAccept: wrong type 4 != 3")):
-        output = {"kind": "output", "rank": 0, "stream": "stderr", "text": text}
-        reader.read({**output, "ends_line": True, "offset": offset})
-    reader.read(
-        {"kind": "node_examined", "rank": 0, "exit_code": 1, "is_own_end": True, "facts": []}
-    )
+        reader.read(Output(0, "stderr", text, offset=offset))
+    reader.read(NodeExamined(0, 1, is_own_end=True, facts=()))
     verdict = Verdict("failed", 1, 0, exit_reason("node0", 1), is_jobs_own=True)
     _, verdict = reader.end(verdict)
     begin = (

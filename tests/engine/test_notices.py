@@ -1,8 +1,8 @@
 """The notices of a run: which lines of its journal have one, their texts and their bodies."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +16,9 @@ from engine.agent.notices import (
     wants,
     words,
 )
+from engine.contract.events import AttemptStarted, Event, NodeInterrupted, RunFinished, change
 from engine.notification_examples import examples
+from tests.engine.bare_events import QUEUED, STARTED, printed
 from tests.engine.conftest import make_plan
 
 PAGE = Path(__file__).parents[2] / "docs" / "notifications.md"
@@ -25,9 +27,9 @@ AT = 1795420800.0  # 2026-11-23T08:00:00Z
 WHO = "run job-000001 on cluster demo"
 
 
-def read(*lines: dict[str, Any]) -> list[Notice]:
+def read(*events: Event) -> list[Notice]:
     notices = Notices(PLAN)
-    found = [notices.read({"time": AT, **line}) for line in lines]
+    found = [notices.read(event if event.time else change(event, time=AT)) for event in events]
     return [notice for notice in found if notice is not None]
 
 
@@ -62,8 +64,7 @@ def test_the_page_has_slacks_body() -> None:
 
 
 def test_slacks_special_characters() -> None:
-    finished = {"kind": "run_finished", "status": "stopped", "exit_code": 130}
-    (notice,) = read({**finished, "first_failed_rank": None, "reason": "<!channel> & co"})
+    (notice,) = read(RunFinished("stopped", 130, None, "<!channel> & co"))
     assert json.loads(slack_body(notice))["text"] == (
         f"{WHO} was stopped: &lt;!channel&gt; &amp; co"
     )
@@ -72,9 +73,9 @@ def test_slacks_special_characters() -> None:
 
 def test_the_start_of_a_queued_run_has_its_wait() -> None:
     notices = read(
-        {"kind": "run_queued", "time": AT},
-        {"kind": "run_queued", "time": AT + 60},
-        {"kind": "run_started", "time": AT + 7320},
+        replace(QUEUED, time=AT),
+        replace(QUEUED, time=AT + 60),
+        replace(STARTED, time=AT + 7320),
     )
     assert [one.text for one in notices] == [
         f"{WHO} has started on 2 nodes, after 2 h 2 min in the queue"
@@ -84,10 +85,10 @@ def test_the_start_of_a_queued_run_has_its_wait() -> None:
 
 def test_the_number_and_the_attempt() -> None:
     started, interrupted = read(
-        {"kind": "run_started"},
-        {"kind": "output", "rank": 0, "text": "hello"},
-        {"kind": "attempt_started", "number": 2},
-        {"kind": "node_interrupted", "rank": 1, "action": "terminate", "at": "x"},
+        STARTED,
+        printed("hello"),
+        AttemptStarted(2),
+        NodeInterrupted(1, "terminate", "x"),
     )
     assert json.loads(json_body(started))["id"] == "job-000001/1"
     assert json.loads(json_body(interrupted))["id"] == "job-000001/2"
@@ -95,8 +96,7 @@ def test_the_number_and_the_attempt() -> None:
 
 
 def test_a_fleet_that_is_reclaimed_has_ten_notices() -> None:
-    line = {"kind": "node_interrupted", "rank": 1, "action": "terminate", "at": "x"}
-    notices = read(*[line] * 12)
+    notices = read(*[NodeInterrupted(1, "terminate", "x")] * 12)
     assert len(notices) == 10
     assert [one.text.endswith("; further ones are not reported") for one in notices] == (
         [False] * 9 + [True]
@@ -104,15 +104,14 @@ def test_a_fleet_that_is_reclaimed_has_ten_notices() -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    finished = {"kind": "run_finished", "status": "failed", "exit_code": 1}
-    (notice,) = read({**finished, "first_failed_rank": 1, "reason": 5000 * "x"})
+    (notice,) = read(RunFinished("failed", 1, 1, 5000 * "x"))
     assert notice.fields["reason"] == 1999 * "x" + "…"
     assert notice.text.endswith("exit code 1: " + 1999 * "x" + "…")
     assert notice.fields["failed_node"] == "node1"
 
 
 def test_variables_of_a_command() -> None:
-    (notice,) = read({"kind": "run_started"})
+    (notice,) = read(STARTED)
     assert variables(notice) == {
         "GPUCTL_EVENT": "start",
         "GPUCTL_TEXT": f"{WHO} has started on 2 nodes",

@@ -15,12 +15,19 @@ from engine.agent import lifetime, notifier
 from engine.agent.control import JOURNAL
 from engine.agent.notification import SOCKET_S
 from engine.agent.notifier import Notifier
-from engine.agent.resuming import recorded_lines
-from engine.contract.events import LeaseEnding, NotificationsEnded, Notified, RunFinished
+from engine.agent.resuming import journal_events
+from engine.contract.events import (
+    LeaseEnding,
+    NodeInterrupted,
+    NotificationsEnded,
+    Notified,
+    RunFinished,
+)
 from engine.contract.plan import LaunchPlan
 from engine.notify_plan import secret_names
 from engine.result import ResultCollector
 from provision.setup.lease.units import set_end
+from tests.engine.bare_events import STARTED
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.webhooks import Hook, webhook
 from tests.processes import wait_for_end
@@ -168,8 +175,7 @@ def test_the_job_s_secrets_are_in_no_notification(cluster: LocalCluster, hook: H
     async def finish() -> None:
         cluster.journal.on_append = notifications.see
         notifications.begin()
-        failed = {"status": "failed", "exit_code": 1, "first_failed_rank": 0}
-        cluster.journal.append("run_finished", **failed, reason="key topsecret-job is wrong")
+        cluster.journal.append(RunFinished("failed", 1, 0, "key topsecret-job is wrong"))
         await notifications.end()
 
     asyncio.run(finish())
@@ -181,16 +187,15 @@ def test_the_job_s_secrets_are_in_no_notification(cluster: LocalCluster, hook: H
 def test_the_next_supervisor_sends_what_is_missing(cluster: LocalCluster, hook: Hook) -> None:
     plan = plan_for({"webhook": {"secret": "HOOK"}})
     journal = cluster.journal
-    journal.append("run_started")
-    journal.append("notified", number=1, target=0, event="start", tries=1, error="")
-    journal.append("node_interrupted", rank=0, action="terminate", at="x")
-    failed = {"status": "failed", "exit_code": 1, "first_failed_rank": 0, "reason": "bad"}
-    journal.append("run_finished", **failed)
+    journal.append(STARTED)
+    journal.append(Notified(1, 0, "start", tries=1))
+    journal.append(NodeInterrupted(0, "terminate", "x"))
+    journal.append(RunFinished("failed", 1, 0, "bad"))
 
     async def resume() -> None:
         notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
         journal.on_append = notifications.see
-        for _ in notifications.replay(recorded_lines(cluster.folder / JOURNAL)):
+        for _ in notifications.replay(journal_events(cluster.folder / JOURNAL)):
             pass  # the supervisor reads them
         notifications.begin()
         await notifications.end()
@@ -200,7 +205,7 @@ def test_the_next_supervisor_sends_what_is_missing(cluster: LocalCluster, hook: 
     assert [body["id"] for body in hook.bodies()] == ids
     asyncio.run(resume())  # a third supervisor has nothing to send
     assert [body["id"] for body in hook.bodies()] == ids
-    kinds = [line["kind"] for line in recorded_lines(cluster.folder / JOURNAL)]
+    kinds = [event.kind for event in journal_events(cluster.folder / JOURNAL)]
     assert kinds.count("notifications_ended") == 1
 
 
@@ -298,12 +303,12 @@ def test_a_supervisor_that_crashes_leaves_it_to_the_next(cluster: LocalCluster, 
         notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
         cluster.journal.on_append = notifications.see
         notifications.begin()
-        cluster.journal.append("run_started")
+        cluster.journal.append(STARTED)
         while not hook.requests:  # noqa: ASYNC110  another thread appends to it
             await asyncio.sleep(0.01)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(crash())
-    kinds = [line["kind"] for line in recorded_lines(cluster.folder / JOURNAL)]
+    kinds = [event.kind for event in journal_events(cluster.folder / JOURNAL)]
     assert kinds == ["run_started"]

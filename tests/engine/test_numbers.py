@@ -14,6 +14,7 @@ from engine.agent.table_rows import strip_prefix
 from engine.contract.events import OutputJudged
 from engine.contract.plan import NetworkPlan, Verify
 from engine.nccl_tests import Facts, TableParser
+from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_nccl_tests import out
@@ -49,12 +50,12 @@ def judged(
     """What is said of the lines that node1 printed, and the verdict."""
     judge = Judge(bare_plan([bare_node(0), bare_node(1)], NetworkPlan(verify=verify)))
     events = [
-        {"rank": 1, "stream": "stdout", "text": line, "ends_line": number < len(lines) - 1}
+        printed(line, rank=1, ends_line=number < len(lines) - 1)
         for number, line in enumerate(lines)
     ]
     heard = [one for event in events for one in judge.hear(event)]
     more, verdict = judge.end(verdict)
-    return [f"{one.finding.level}: {one.finding.text}" for one in heard + more], verdict
+    return [f"{one.level}: {one.text}" for one in findings(heard + more)], verdict
 
 
 GOOD = [row(8), row(16), row(32)]

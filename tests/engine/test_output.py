@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,6 +14,7 @@ from engine.agent import output
 from engine.agent.event_stream import EventStream
 from engine.agent.output import Log, pump
 from engine.agent.redaction import Redaction
+from engine.contract.events import Event, Output
 
 TOKEN = "hf_0123456789"
 PIECE = 32 * 1024  # characters of an event
@@ -26,10 +26,11 @@ class Kept(EventStream):
 
     def __init__(self) -> None:
         super().__init__(BytesIO())
-        self.events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.events: queue.Queue[Output] = queue.Queue()
 
-    def send_output(self, **fields: Any) -> None:
-        self.events.put(fields)
+    def send(self, event: Event) -> None:
+        assert isinstance(event, Output)
+        self.events.put(event)
 
 
 class Pumped:
@@ -38,7 +39,7 @@ class Pumped:
     def __init__(self, path: Path, secrets: tuple[str, ...] = ()) -> None:
         self.path, self.report = path, Kept()
         read, self._write = os.pipe()
-        self._read, self._log = os.fdopen(read, "rb"), Log(path, self.report)
+        self._read, self._log = os.fdopen(read, "rb"), Log(path.parent, 0, self.report)
         arguments = (self._read, "stdout", self._log, Redaction(secrets))
         self._thread = threading.Thread(target=pump, args=arguments, daemon=True)
         self._thread.start()
@@ -58,10 +59,10 @@ class Pumped:
         events = list(self.report.events.queue)
         log = self.path.read_bytes()
         for event in events:
-            assert event["stream"] == "stdout"
-            text = (event["text"] + ("\n" if event["ends_line"] else "")).encode()
-            assert log[event["offset"] :].startswith(text)
-        return [(event["text"], event["ends_line"]) for event in events]
+            assert event.stream == "stdout"
+            text = (event.text + ("\n" if event.ends_line else "")).encode()
+            assert log[event.offset :].startswith(text)
+        return [(event.text, event.ends_line) for event in events]
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_a_line_without_its_end_is_shown_after_a_while(
     monkeypatch.setattr(output, "PARTIAL_S", 0.05)
     pumped = Pumped(tmp_path / "rank-0.log")
     pumped.write("Continue? ")
-    assert pumped.report.events.get(timeout=30)["text"] == "Continue? "
+    assert pumped.report.events.get(timeout=30).text == "Continue? "
     pumped.write("yes\n")
     assert pumped.end() == [("yes", True)]
     assert pumped.path.read_text() == "Continue? yes\n"
@@ -156,7 +157,7 @@ def test_a_secret_whose_beginning_waits_is_not_shown(
     monkeypatch.setattr(output, "PARTIAL_S", 0.05)
     pumped = Pumped(tmp_path / "rank-0.log", (TOKEN,))
     pumped.write(f"with {TOKEN[:5]}")
-    assert pumped.report.events.get(timeout=30)["text"] == "with "
+    assert pumped.report.events.get(timeout=30).text == "with "
     pumped.write(f"{TOKEN[5:]}\n")
     assert pumped.end() == [("***", True)]
 

@@ -19,7 +19,7 @@ FIFO = "ranks"  # as the scripts of launchers call it
 def ranks(tmp_path: Path) -> Iterator[tuple[Ranks, Path, list[tuple[int, int]]]]:
     """Ranks that are open, their FIFO, and after the test's `drain` what was reported."""
     reader, told = Reader(), []
-    made = Ranks(tmp_path, reader.stream)
+    made = Ranks(tmp_path, 0, reader.stream)
     made.open()
     drain = made.drain
 
@@ -73,7 +73,7 @@ def test_what_was_written_without_an_end_is_still_read(
 
 def test_what_an_earlier_run_left_is_replaced(tmp_path: Path) -> None:
     (tmp_path / FIFO).write_text("of an earlier run")
-    made = Ranks(tmp_path, EventStream(BytesIO()))
+    made = Ranks(tmp_path, 0, EventStream(BytesIO()))
     made.open()
     assert stat.S_ISFIFO((tmp_path / FIFO).stat().st_mode)
     made.drain()
@@ -81,7 +81,7 @@ def test_what_an_earlier_run_left_is_replaced(tmp_path: Path) -> None:
 
 
 def test_without_an_open_fifo_there_is_nothing_to_wait_for(tmp_path: Path) -> None:
-    unopened = Ranks(tmp_path, EventStream(BytesIO()))
+    unopened = Ranks(tmp_path, 0, EventStream(BytesIO()))
     unopened.drain()
     unopened.close()
     assert list(tmp_path.iterdir()) == []

@@ -23,15 +23,28 @@ from engine.agent.attempt import STOP_BOUND_S
 from engine.agent.clock import RunClock
 from engine.agent.control import JOURNAL
 from engine.agent.decisions import decide
-from engine.agent.journal import Journal
+from engine.agent.journal import E, Journal
 from engine.agent.launcher import CONNECT_S, HELD, STOP_GRACE_S
 from engine.agent.output_reader import DERIVED, OutputReader
-from engine.agent.resuming import Recorded, recorded_lines
+from engine.agent.resuming import Recorded, journal_events
 from engine.agent.supervisor import Supervisor
 from engine.agent.workers import DISMISS_S
 from engine.contract.codec import from_json, to_json
-from engine.contract.events import NodeStarted, RunFinished, SupervisorResumed
+from engine.contract.events import (
+    DroppedOutput,
+    Event,
+    HeadEnding,
+    NodeReady,
+    NodeStarted,
+    OutputDropped,
+    RunFinished,
+    SupervisorResumed,
+    change,
+    decode,
+    to_line,
+)
 from engine.contract.plan import LaunchPlan
+from tests.engine.bare_events import FINISHED, QUEUED, STARTED, printed
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.processes import is_alive
 from tests.storm.supervise import heartbeats_of
@@ -40,13 +53,13 @@ RANKS = st.integers(0, 2)
 FROM_WORKERS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.sampled_from(
         [
-            {"kind": "prepared"},
-            {"kind": "prepared"},
-            {"kind": "prepared"},
+            {"kind": "node_prepared"},
+            {"kind": "node_prepared"},
+            {"kind": "node_prepared"},
             {"kind": "node_started", "pid": 7},
             {"kind": "node_ready"},
-            {"kind": "not_prepared", "reason": "no image"},
-            {"kind": "not_ready", "reason": "no port"},
+            {"kind": "node_not_prepared", "reason": "no image"},
+            {"kind": "node_not_ready", "reason": "no port"},
             {"kind": "node_exited", "exit_code": 0, "signal": None},
             {"kind": "node_exited", "exit_code": 7, "signal": None},
             {"kind": "node_interrupted", "action": "terminate", "at": "soon"},
@@ -84,12 +97,19 @@ STEPS = st.lists(
 )
 
 
+def event_of(data: dict[str, Any]) -> Event:
+    """The event that the JSON has."""
+    event = decode(data)
+    assert event is not None
+    return event
+
+
 @given(STEPS, st.sampled_from(["any", "master-first", "workers-first"]))
 def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
     steps: list[tuple[str, int | None, dict[str, Any]]], order: str
 ) -> None:
     plan = make_plan(nodes=3, startup_order=order)
-    lines: list[dict[str, Any]] = []
+    events: list[Event] = []
 
     class Remembering(Journal):
         def __init__(self) -> None:
@@ -97,38 +117,40 @@ def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
             self.folder = Path()
             self.clock = RunClock()
 
-        def append(self, kind: str, **fields: Any) -> dict[str, Any]:
-            lines.append({"kind": kind, "time": 1.0, **json.loads(json.dumps(fields))})
-            return lines[-1]
+        def append(self, event: E) -> E:
+            events.append(event_of({"time": 1.0, **json.loads(to_line(event))}))
+            return event
 
     supervisor = Supervisor(plan, {}, Remembering(), LocalLauncher(Path(), Path()))
     for sequence, (by, rank, fields) in enumerate(steps, 1):
         if by == "worker" and rank is not None:
-            supervisor._attempt.receive(rank, {**fields, "time": 1.0, "sequence": sequence})
+            sent = event_of({**fields, "rank": rank, "time": 1.0, "sequence": sequence})
+            supervisor._attempt.receive(rank, sent)
         elif by == "supervisor":
-            supervisor._attempt._record(rank=rank, **fields)
+            supervisor._attempt._record(event_of({"rank": rank, **fields}))
         else:
-            supervisor._recorder.record(**fields)
+            supervisor._recorder.record(event_of(fields))
         while not supervisor._recorder.inbox.empty():
             supervisor._attempt.state, _ = decide(
                 supervisor._attempt.state, supervisor._recorder.inbox.get_nowait()
             )
         rebuilt = Recorded(plan)
-        for line in lines:
-            rebuilt.add(line)
+        for event in events:
+            rebuilt.add(event)
         assert rebuilt.state == supervisor._attempt.state
 
 
 def test_a_run_that_has_left_the_queue_is_over_without_a_cluster_of_its_own(tmp_path: Path) -> None:
     """The next supervisor powers nothing off, whatever `on_stop` says."""
     plan = make_plan(nodes=1, on_stop="destroy")
-    dropped = [{"kind": "run_queued", "time": 1.0}, {"kind": "run_finished", "time": 2.0}]
-    begun = [{"kind": "run_started", "time": 1.0}, {"kind": "run_finished", "time": 2.0}]
+    over = change(FINISHED, time=2.0)
+    dropped = [change(QUEUED, time=1.0), over]
+    begun = [change(STARTED, time=1.0), over]
     with contextlib.closing(Journal(tmp_path / "journal")) as journal:
         launcher = LocalLauncher(Path(), Path())
         found = [
-            Supervisor(plan, {}, journal, launcher, lines).has_left_queue
-            for lines in (dropped, begun, dropped[:1])
+            Supervisor(plan, {}, journal, launcher, events).has_left_queue
+            for events in (dropped, begun, dropped[:1])
         ]
     assert found == [True, False, False]
 
@@ -136,19 +158,15 @@ def test_a_run_that_has_left_the_queue_is_over_without_a_cluster_of_its_own(tmp_
 def test_findings_of_a_killed_supervisor_are_recorded_once() -> None:
     plan = make_plan(nodes=1)
     text = "gpuctl: in a pipe of entry {} of the commands, part 1 of 2 ended with 1"
-    output = [
-        {"kind": "output", "time": 1.0, "rank": 0, "stream": "stderr", "ends_line": True}
-        | {"text": text.format(entry)}
-        for entry in range(3)
-    ]
-    journal, reader = [], OutputReader(plan)
-    for line in output:
-        journal += [line, *reader.read(line)]
-    assert [line["kind"] in DERIVED for line in journal] == [False, True] * 3
+    journal: list[Event] = []
+    reader = OutputReader(plan)
+    for entry in range(3):
+        journal += reader.read(printed(text.format(entry)))
+    assert [isinstance(event, DERIVED) for event in journal] == [False, True] * 3
     for cut in range(len(journal) + 1):
         resumed = OutputReader(plan)
-        for line in journal[:cut]:
-            resumed.replay(line)
+        for event in journal[:cut]:
+            resumed.replay(event)
         assert resumed.unrecorded == (journal[cut : cut + 1] if cut % 2 else [])
 
 
@@ -157,18 +175,18 @@ def test_an_incomplete_line_is_cut_off(tmp_path: Path) -> None:
     path.write_bytes(b'{"kind": "head_ending"}\n{"kind": "no')
     Journal(path).close()
     assert path.read_bytes() == b'{"kind": "head_ending"}\n'
-    assert list(recorded_lines(path)) == [{"kind": "head_ending"}]
+    assert list(journal_events(path)) == [HeadEnding()]
 
 
 def test_output_that_the_budget_removed_is_not_missing() -> None:
     recorded = Recorded(make_plan(nodes=1))
-    gone = {"rank": 0, "size": 1, "since": 1.0, "until": 2.0, "sequence": 7}
-    for line in (
-        {"kind": "node_ready", "rank": 0, "sequence": 1},
-        {"kind": "output_dropped", "ranks": [gone]},
-        {"kind": "node_started", "rank": 0, "sequence": 8},
+    gone = DroppedOutput(rank=0, size=1, since=1.0, until=2.0, sequence=7)
+    for event in (
+        NodeReady(0, sequence=1),
+        OutputDropped(0, 9, (gone,)),
+        NodeStarted(0, 4711, sequence=8),
     ):
-        recorded.add(line)
+        recorded.add(event)
     assert (recorded.missing, recorded.received) == (0, {0: 8})
 
 

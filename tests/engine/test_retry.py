@@ -21,18 +21,20 @@ from engine.agent.retry import (
     next_step,
     replace_addresses,
 )
-from engine.agent.states import (
+from engine.agent.states import Finish, Verdict
+from engine.contract.events import (
+    AttemptStarted,
     Event,
-    Finish,
-    Gone,
-    Lost,
-    Prepared,
+    NodeGone,
+    NodeLost,
+    NodePrepared,
+    NodeReady,
+    Output,
+    OutputStopped,
     RankStarted,
-    Ready,
     StartupOver,
-    Verdict,
+    Status,
 )
-from engine.contract.events import AttemptStarted, Output
 from engine.nccl_tests import TableParser
 from tests.engine.conftest import make_plan
 from tests.engine.test_any_order import EVENTS
@@ -58,7 +60,7 @@ def test_only_failures_that_the_run_file_names_are_retried(cause: str) -> None:
 
 
 @pytest.mark.parametrize("status", ["done", "stopped"])
-def test_a_run_that_has_not_failed_is_over(status: str) -> None:
+def test_a_run_that_has_not_failed_is_over(status: Status) -> None:
     attempt = Attempt(1, Verdict(status, 0, None, ""), frozenset({1}))
     assert next_step(attempt, policy()) == GiveUp()
 
@@ -113,11 +115,11 @@ def test_any_order_of_events_ends_with_every_node_stopped(
     for number, events in enumerate(lives, start=1):
         state, actions = feed(make_state(3), *events)
         running = [rank for rank in range(3) if state.nodes[rank].phase != "gone"]
-        state, more = feed(state, *(Gone(rank, "lost") for rank in running))
+        state, more = feed(state, *(NodeGone(rank, "lost") for rank in running))
         assert {node.phase for node in state.nodes} == {"gone"}
         assert (actions + more).count(Finish()) == 1
         assert state.verdict is not None
-        lost = frozenset(event.rank for event in events if isinstance(event, Lost))
+        lost = frozenset(event.rank for event in events if isinstance(event, NodeLost))
         step = next_step(Attempt(number, state.verdict, lost), policy(attempts=most))
         if step == GiveUp():
             break
@@ -166,8 +168,9 @@ def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, recorded = Clock(), list[tuple[str, int]]()
     monkeypatch.setattr("engine.agent.limits.asyncio.get_running_loop", lambda: clock)
 
-    def record(kind: str, **fields: Any) -> None:
-        recorded.append((kind, fields["seconds"]))
+    def record(event: Event) -> None:
+        assert isinstance(event, (StartupOver, OutputStopped))
+        recorded.append((event.kind, event.seconds))
 
     watch = Limits(replace(make_plan(), startup_timeout_s=30, no_output_timeout_s=10), record)
     watch.begin(None, make_state(2).nodes)
@@ -182,7 +185,7 @@ def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_has_started_when_every_rank_has() -> None:
-    state, _ = feed(make_state(2, processes=1), *map(Prepared, (0, 1)), *map(Ready, (0, 1)))
+    state, _ = feed(make_state(2, processes=1), *map(NodePrepared, (0, 1)), *map(NodeReady, (0, 1)))
     state, _ = feed(state, RankStarted(0, 0, 2))
     late, _ = feed(state, StartupOver(9))
     assert late.verdict is not None

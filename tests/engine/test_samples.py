@@ -17,6 +17,7 @@ from engine.agent.clock import RunClock
 from engine.agent.idle_gpus import GAP_S, IDLE_S, IdleGpus
 from engine.agent.journal_file import JournalReader
 from engine.agent.samples import Samples, newest_path, record_interval
+from engine.contract.events import Event, GpusIdle, NodeNotReady, Sample
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_event_stream import Pipe
 
@@ -40,12 +41,9 @@ class Head:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "job-000001"
         self.folder.mkdir()
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.samples = Samples(PLAN, self.folder, self.record)
+        self.events: list[Event] = []
+        self.samples = Samples(PLAN, self.folder, self.events.append)
         self.samples.begin(PLAN, RunClock(0.0))
-
-    def record(self, kind: str, **fields: Any) -> None:
-        self.events.append((kind, fields))
 
     def recorded(self) -> list[dict[str, Any]]:
         with contextlib.closing(JournalReader(self.folder / samples.RECORD)) as reader:
@@ -54,7 +52,7 @@ class Head:
 
 async def ticks(head: Head, seconds: int, step: int = 5, **fields: Any) -> None:
     for at in range(0, seconds + 1, step):
-        head.samples.add(0, {"time": 1000.0 + at, **fields})
+        head.samples.add(0, Sample(fields, time=1000.0 + at))
 
 
 def test_a_record_becomes_thinner_with_the_runs_age(tmp_path: Path) -> None:
@@ -74,7 +72,7 @@ def test_the_last_sample_of_a_node_is_recorded(tmp_path: Path) -> None:
 
     async def run() -> None:
         await ticks(head, 3600)
-        head.samples.add(0, {"time": 4601.0, "is_last": True})
+        head.samples.add(0, Sample({}, is_last=True, time=4601.0))
 
     asyncio.run(run())
     assert head.recorded()[-1] == {"rank": 0, "time": 4601.0}
@@ -140,7 +138,7 @@ def test_gpus_that_stand_idle_are_reported_once(tmp_path: Path) -> None:
         await ticks(head, 1200, gpus=[gpu(0, 0), gpu(1, 95), gpu(2, 1), gpu(3, None)])
 
     asyncio.run(run())
-    assert head.events == [("gpus_idle", {"rank": 0, "gpus": [0, 2], "seconds": 600})]
+    assert head.events == [GpusIdle(0, (0, 2), 600)]
     head.samples.close()
 
 
@@ -148,15 +146,15 @@ def test_whoever_reads_of_idle_gpus_finds_them_in_the_newest_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = Head(tmp_path)
-    seen: list[tuple[list[int], Any, float]] = []
+    seen: list[tuple[Event, Any, float]] = []
 
-    def record(*_: Any, **fields: Any) -> None:
+    def record(event: Event) -> None:
         newest = json.loads(newest_path(head.folder).read_text())
-        seen.append((fields["gpus"], newest["idle"], newest["samples"]["0"][-1]["time"]))
+        seen.append((event, newest["idle"], newest["samples"]["0"][-1]["time"]))
 
     monkeypatch.setattr(head.samples, "_record", record)
     asyncio.run(ticks(head, 600, step=10, gpus=[gpu(0, 0), gpu(1, 95)]))
-    assert seen == [([0], {"0": {"0": 1000.0}}, 1600.0)]
+    assert seen == [(GpusIdle(0, (0,), 600), {"0": {"0": 1000.0}}, 1600.0)]
     head.samples.close()
 
 
@@ -186,18 +184,18 @@ def test_time_without_samples_is_not_idle() -> None:
 
 def test_an_offered_event_is_dropped_where_output_waits() -> None:
     pipe = Pipe()
-    pipe.report.offer("sample", cpu_s=1)
+    pipe.report.offer(Sample({"cpu_s": 1}))
     for _ in range(1200):
-        pipe.report.send("x", text="y" * 1000)
-    pipe.report.offer("sample", cpu_s=2)
+        pipe.report.send(NodeNotReady(0, "y" * 1000))
+    pipe.report.offer(Sample({"cpu_s": 2}))
     with os.fdopen(os.dup(pipe._read), "rb") as lines:
         first = json.loads(lines.readline())
-        assert (first["kind"], first["cpu_s"], "sequence" in first) == ("sample", 1, False)
+        assert (first["counters"], "sequence" in first) == ({"cpu_s": 1}, False)
         for number in range(1, 1201):
             event = json.loads(lines.readline())
-            assert (event["kind"], event["sequence"]) == ("x", number)
-        pipe.report.offer("sample", cpu_s=3)
-        assert json.loads(lines.readline())["cpu_s"] == 3
+            assert (event["kind"], event["sequence"]) == ("node_not_ready", number)
+        pipe.report.offer(Sample({"cpu_s": 3}))
+        assert json.loads(lines.readline())["counters"] == {"cpu_s": 3}
     pipe.break_off()
     pipe.write.close()
 

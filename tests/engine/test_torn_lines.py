@@ -18,6 +18,7 @@ from engine.agent.findings import Finding
 from engine.agent.judge import Judge
 from engine.agent.states import Verdict
 from engine.contract.plan import NetworkPlan
+from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 
 PROCESSES = 8
@@ -64,10 +65,9 @@ def judged(text: str, **network: Any) -> tuple[list[Finding], Verdict]:
     heard = []
     for number, line in enumerate(lines):
         ends = number < len(lines) - 1
-        event = {"rank": 0, "stream": "stdout", "text": line, "ends_line": ends}
-        heard += judge.hear(event)
+        heard += judge.hear(printed(line, ends_line=ends))
     more, verdict = judge.end(Verdict("done", 0, None, "the master is done"))
-    return [one.finding for one in heard + more], verdict
+    return findings(heard + more), verdict
 
 
 def assert_good(text: str) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.agent.watchdog import RECENT, Clues
+from engine.contract.events import NodeFact
 
 NAMES = ["node0", "node1", "node2"]
 
@@ -120,7 +121,7 @@ def test_a_recent_complaint_of_a_node_is_quoted(line: str, text: str) -> None:
     assert clues.facts(0) == []
     for _ in range(RECENT - 1):
         clues.feed(1, "step")
-    assert [fact["text"] for fact in clues.facts(1)] == [text]
+    assert [fact.text for fact in clues.facts(1)] == [text]
     clues.feed(1, "step")
     assert clues.facts(1) == []
 
@@ -141,4 +142,4 @@ def test_the_nodes_whose_daemons_mpirun_lost_are_named(job: str) -> None:
             clues.feed(0, line)
     assert clues.facts(1) == []
     (fact,) = clues.facts(0)
-    assert fact == {"kind": "launcher", "text": "mpirun lost its daemon on node1, other"}
+    assert fact == NodeFact("launcher", "mpirun lost its daemon on node1, other")

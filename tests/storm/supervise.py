@@ -16,7 +16,7 @@ from engine.agent import attempts, retry
 from engine.agent.control import JOURNAL, serve
 from engine.agent.journal import Journal
 from engine.agent.launcher import HELD
-from engine.agent.resuming import recorded_lines
+from engine.agent.resuming import journal_events
 from engine.agent.supervising import answers_of
 from engine.agent.supervisor import Supervisor
 from engine.contract.codec import from_json
@@ -120,7 +120,7 @@ async def supervise(folder: Path) -> None:
     """Supervise the run to its end, or take it up."""
     plan = from_json(LaunchPlan, json.loads((folder / PLAN).read_text()))
     journal = Journal(folder / JOURNAL)
-    recorded = recorded_lines(folder / JOURNAL)
+    recorded = journal_events(folder / JOURNAL)
     supervisor = Supervisor(plan, {}, journal, Processes(folder), recorded)
     server = await serve(folder, journal, answers_of(supervisor, supervisor.stop))
     if not supervisor.is_finished:

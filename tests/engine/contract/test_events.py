@@ -31,7 +31,7 @@ QUEUED = RunQueued(
 )
 
 
-def test_a_line_has_what_is_not_the_default() -> None:
+def test_a_line_has_all_fields() -> None:
     lost = NodeLost(rank=2, reason="no answer", time=1.5, symptom="was lost: no answer")
     assert to_line(lost) == (
         '{"kind": "node_lost", "time": 1.5, "rank": 2, "reason": "no answer",'
